@@ -28,12 +28,12 @@ TIMES = 3
 
 def best(work: Callable[[], object]) -> float:
     """Milliseconds of the fastest of a few runs."""
-    found = []
+    results = []
     for _ in range(TIMES):
         start = time.perf_counter()
         work()
-        found.append(time.perf_counter() - start)
-    return min(found) * 1e3
+        results.append(time.perf_counter() - start)
+    return min(results) * 1e3
 
 
 def _shortly(classes: list[tuple[Trace, list[Target]]], lists: OpLists) -> None:

@@ -73,7 +73,7 @@ class Bodies:
         old, new = self.calls[line], self.calls[base]
         return [op for op in self.compared(line, base) if set(old[op]) != set(new[op])]
 
-    def found(self, op: str, line: str, base: str) -> Found:
+    def body_in(self, op: str, line: str, base: str) -> Found:
         """What decides in the difference: both bodies' calls, followed in the older release."""
         older, newer = (self._reached(self.calls[of][op], line) for of in (line, base))
         return Found(
@@ -125,7 +125,7 @@ def main() -> int:
         differing = read.differing(line, base)
         print(f"{line}: {len(read.compared(line, base))} composites, {len(differing)} differ")
         for op in differing:
-            source = read.found(op, line, base)
+            source = read.body_in(op, line, base)
             if (source.newer or source.older) and not op.endswith(("out", "_copy")):
                 rows[op].append(source)
     mended = mended_by_audit if options.audit else mended_by_table

@@ -105,8 +105,8 @@ def compared(case: Case, package: str, target: Target, lists: OpLists) -> tuple[
     if not alone:
         return None
     matters = [op for op in alone if lists.resolve(op, str(target.torch)).status not in _FINE]
-    said = f"{case}: theirs alone {dict(older - ours)}, ours alone {dict(ours - older)}"
-    return f"{said}{'; not native: ' if matters else ''}{', '.join(matters)}", bool(matters)
+    result = f"{case}: theirs alone {dict(older - ours)}, ours alone {dict(ours - older)}"
+    return f"{result}{'; not native: ' if matters else ''}{', '.join(matters)}", bool(matters)
 
 
 def calls(kind: Any, case: Case, target: Target, lists: OpLists) -> Counter[str]:

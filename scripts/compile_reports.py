@@ -84,11 +84,11 @@ def main() -> int:
         print(json.dumps(of_release(given.release)))
         return 0
     listed = entries()
-    found: dict[tuple[str, str, str], Found] = {}
+    results: dict[tuple[str, str, str], Found] = {}
     for release in dict.fromkeys(entry.torch for entry in listed):
         for program, dtype, outcome, because in in_a_process("scripts.compile_reports", release):
-            found[release, program, dtype] = Found(outcome, because)
-    page, counts = written(listed, found)
+            results[release, program, dtype] = Found(outcome, because)
+    page, counts = written(listed, results)
     texts = {PAGE: page}
     if DOCS.is_file():
         docs = DOCS.read_text(encoding="utf-8")
@@ -120,13 +120,13 @@ def in_a_process(script: str, release: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def written(listed: list[Entry], found: dict[tuple[str, str, str], Found]) -> tuple[str, str]:
+def written(listed: list[Entry], outcome: dict[tuple[str, str, str], Found]) -> tuple[str, str]:
     """Return the page and the sentence with the counts."""
     rows = []
     right = {"failures": 0, "controls": 0}
     total = {"failures": 0, "controls": 0}
     for entry in listed:
-        result = found[entry.torch, entry.program, entry.dtype]
+        result = outcome[entry.torch, entry.program, entry.dtype]
         kind = "controls" if entry.says == "works" else "failures"
         predicted = (
             result.outcome == "works"

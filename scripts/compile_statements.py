@@ -44,9 +44,9 @@ def compile_index(directory: Path) -> Index:
     known = before.arguments if before is not None else {}
     arguments: dict[str, Arguments] = {}
     for op in sorted({op for statement in statements for op in _asked(statement, load().names())}):
-        found = schema_arguments(op) or known.get(op)
-        if found:
-            arguments[op] = found
+        result = schema_arguments(op) or known.get(op)
+        if result:
+            arguments[op] = result
     return Index(
         schema=INDEX_SCHEMA,
         fingerprint=fingerprint(directory),

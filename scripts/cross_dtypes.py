@@ -112,7 +112,7 @@ def kernels(line: str, operators: Mapping[str, str]) -> dict[str, set[str]]:
     """Return the dtypes in the names of the Metal kernels whose first word is an operator's name."""
     metal = read_metal(data_directory())
     lines = tuple(release.line for release in load().releases)
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for family, history in metal.operators.items():
         value = expand(history, lines).get(line)
         base = family.partition("_*")[0].partition("_#")[0]
@@ -120,8 +120,8 @@ def kernels(line: str, operators: Mapping[str, str]) -> dict[str, set[str]]:
             continue
         for op in (f"aten::{base}", f"aten::{base}.Tensor"):
             if op in operators:
-                found.setdefault(op, set()).update(value.split(" | ")[-1].split())
-    return found
+                results.setdefault(op, set()).update(value.split(" | ")[-1].split())
+    return results
 
 
 def main() -> int:

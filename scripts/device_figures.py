@@ -126,8 +126,8 @@ def _opcheck(
 
 def _page(device: str, results: Path) -> Iterator[str]:
     figures = json.loads((results / FIGURES).read_text(encoding="utf-8"))
-    found = _evidence(results / EVIDENCE)
-    machine = found.machine
+    answer = _evidence(results / EVIDENCE)
+    machine = answer.machine
     yield f"# opcheck compare and opcheck probe on {device}"
     yield ""
     yield "Written by `scripts/device_figures.py` from its results; the models are those of"
@@ -145,21 +145,21 @@ def _page(device: str, results: Path) -> Iterator[str]:
     yield "## PyTorch's operator database"
     yield ""
     probe = figures["probe"]
-    yield f"`{probe['command']}`, {probe['seconds']:g} s: {probed.counts(found)}."
+    yield f"`{probe['command']}`, {probe['seconds']:g} s: {probed.counts(answer)}."
     yield ""
-    table = Counter((result.dtype, result.phase, result.outcome) for result in found.results)
+    table = Counter((result.dtype, result.phase, result.outcome) for result in answer.results)
     names = [name for name in device_evidence.OUTCOMES if any(key[2] == name for key in table)]
-    kinds = dict.fromkeys((result.dtype, result.phase) for result in found.results)
+    kinds = dict.fromkeys((result.dtype, result.phase) for result in answer.results)
     rows = [[*kind, *(table[(*kind, name)] for name in names)] for kind in kinds]
     rows.append(["together", "", *(sum(table[(*kind, name)] for kind in kinds) for name in names)])
     yield tabulate(rows, headers=["dtype", "phase", *names], tablefmt="github")
     for outcome in (*probed.BAD, "falls back"):
-        those = [result for result in found.results if result.outcome == outcome]
-        if those:
+        outcomes = [result for result in answer.results if result.outcome == outcome]
+        if outcomes:
             yield ""
             yield f"### {outcome.capitalize()}"
             yield ""
-            yield from (f"- {_entry(one)}" for one in those)
+            yield from (f"- {_entry(entry)}" for entry in outcomes)
 
 
 def _evidence(path: Path) -> device_evidence.Evidence:
@@ -173,38 +173,38 @@ def _evidence(path: Path) -> device_evidence.Evidence:
 
 
 def _run(name: str, run: dict[str, Any]) -> list[Any]:
-    found = run["found"]
-    if isinstance(found, str):
+    result = run["found"]
+    if isinstance(result, str):
         return [name, "", "", "", "", "", run["exit"], run["seconds"]]
-    outcomes = found["outcomes"]
+    outcomes = result["outcomes"]
     counts = [outcomes.get(key, 0) for key in ("agrees", "loose", "wrong", "not compared")]
-    return [name, found["calls"], *counts, run["exit"], run["seconds"]]
+    return [name, result["calls"], *counts, run["exit"], run["seconds"]]
 
 
 def _told(name: str, run: dict[str, Any]) -> Iterator[str]:
-    found = run["found"]
-    if isinstance(found, str):
-        yield from ("", f"{name}: {' '.join(found.split())}")
+    result = run["found"]
+    if isinstance(result, str):
+        yield from ("", f"{name}: {' '.join(result.split())}")
         return
-    if found["wrong"]:
+    if result["wrong"]:
         yield from ("", f"{name}, in the order of the run:", "")
-        for one in found["wrong"][:_MOST]:
-            place = one["place"]
+        for item in result["wrong"][:_MOST]:
+            place = item["place"]
             where = f"{place['line']} `{place['text']}`" if place["line"] else ""
             yield (
-                f"- `{one['op']}`, {place['phase']}, {where} {one['kind']}: {one['found']}, exact "
-                f"{one['exact']}, {one['error']} tolerances, {place['count']} calls"
+                f"- `{item['op']}`, {place['phase']}, {where} {item['kind']}: {item['found']}, exact "
+                f"{item['exact']}, {item['error']} tolerances, {place['count']} calls"
             )
-        reproducer = found["reproducer"]
+        reproducer = result["reproducer"]
         yield from (
             "",
             f"The reproducer of the first, run alone, {reproducer['state']}: {reproducer['detail']}.",
         )
-    if found["times"]:
+    if result["times"]:
         yield from ("", f"{name}, the operators that lose most time on the device:", "")
         rows = [
-            [f"`{one['op']}`", one["calls"], _ms(one["device"]), _ms(one["cpu"])]
-            for one in found["times"][:_MOST]
+            [f"`{item['op']}`", item["calls"], _ms(item["device"]), _ms(item["cpu"])]
+            for item in result["times"][:_MOST]
         ]
         yield tabulate(
             rows, headers=["operator", "calls", "device ms", "CPU ms"], tablefmt="github"
@@ -215,11 +215,11 @@ def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{1000 * seconds:.3f}"
 
 
-def _entry(one: device_evidence.Result) -> str:
-    text = " ".join(one.text.split()).replace("|", "\\|")
-    how_often = f" ({one.failed} of {one.samples} samples)" if one.failed else ""
-    op = f" in `{one.op}`" if one.op else ""
-    return f"`{one.opinfo}`, {one.dtype}, {one.phase}{op}{how_often}: {text[:200]}"
+def _entry(item: device_evidence.Result) -> str:
+    text = " ".join(item.text.split()).replace("|", "\\|")
+    how_often = f" ({item.failed} of {item.samples} samples)" if item.failed else ""
+    op = f" in `{item.op}`" if item.op else ""
+    return f"`{item.opinfo}`, {item.dtype}, {item.phase}{op}{how_often}: {text[:200]}"
 
 
 if __name__ == "__main__":

@@ -62,8 +62,8 @@ def extract(
         wheel = read_archive(obtain(release, cache))
         wheel.unpack(tree)
         image = Image.parse(tree / LIBRARY)
-    found = {text.text: (text.file, text.function, text.line) for text in texts(image, claimed)}
-    return str(Version.parse(wheel.torch)), found, metal_families(image)
+    results = {text.text: (text.file, text.function, text.line) for text in texts(image, claimed)}
+    return str(Version.parse(wheel.torch)), results, metal_families(image)
 
 
 def review(line: str, before: str | None, extracted: Extracted, history: History) -> Iterator[str]:
@@ -76,7 +76,7 @@ def review(line: str, before: str | None, extracted: Extracted, history: History
     yield from (f"  + {_said(text, extracted)}" for text in new)
     yield f"-- {len(gone)} texts went away"
     statements = load_statements(data_directory()).all
-    speaking = [(one, text) for one, text in claims(statements) if one.spans(line)]
+    speaking = [(item, text) for item, text in claims(statements) if item.spans(line)]
     for text in gone:
         yield f"  - {_said(text, extracted)}"
         for statement, claimed in speaking:
@@ -100,9 +100,9 @@ def _metal(
         then = _dtypes(values.get(before or "", ""))
         now = _dtypes(values.get(line, ""))
         if now != then:
-            told = [f"+{name}" for name in sorted(now - then)]
-            told += [f"-{name}" for name in sorted(then - now)]
-            yield f"Metal {name}", " ".join(told)
+            results = [f"+{name}" for name in sorted(now - then)]
+            results += [f"-{name}" for name in sorted(then - now)]
+            yield f"Metal {name}", " ".join(results)
 
 
 def _dtypes(value: str) -> set[str]:
@@ -118,18 +118,18 @@ def _dtypes(value: str) -> set[str]:
 def check(extracted: Extracted, releases: Iterable[Release]) -> list[str]:
     """What --check reports: a statement that claims what no wheel holds, a release not extracted."""
     statements = load_statements(data_directory()).all
-    told = [
+    results = [
         f"torch {release.line}: not extracted"
         for release in releases
         if release.line not in extracted.releases
     ]
-    for one, lines in unfounded(statements, extracted):
-        spanned = [line for line in extracted.releases if one.spans(line)]
+    for item, lines in unfounded(statements, extracted):
+        spanned = [line for line in extracted.releases if item.spans(line)]
         where = "any release of its span" if len(lines) == len(spanned) else ", ".join(lines)
-        told.append(f"{one.id}: its text does not stand in the wheel of {where}")
+        results.append(f"{item.id}: its text does not stand in the wheel of {where}")
     known = {statement.id for statement in statements}
-    told += [f"{name}: an exception for no statement" for name in EXCEPTIONS.keys() - known]
-    return told
+    results += [f"{name}: an exception for no statement" for name in EXCEPTIONS.keys() - known]
+    return results
 
 
 def main() -> int:
@@ -152,7 +152,7 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
     known, _ = read_releases(directory / "releases.yaml")
     asked = list(named)
     if not named and not check_only:
-        asked = [one.torch for one in known]
+        asked = [item.torch for item in known]
         extracted, history = EMPTY, metal({})
     pieces = {
         piece
@@ -162,12 +162,12 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
     lines = []
     for release in asked:
         start = time.monotonic()
-        line, found, families = extract(release, cache, tuple(sorted(pieces)))
+        line, result, families = extract(release, cache, tuple(sorted(pieces)))
         history = metal(with_column(history.operators, extracted.releases, line, families))
-        extracted = with_release(extracted, line, found)
+        extracted = with_release(extracted, line, result)
         lines.append(line)
         seconds = time.monotonic() - start
-        print(f"{line}: {len(found)} texts, {len(families)} families, {seconds:.1f} s")
+        print(f"{line}: {len(result)} texts, {len(families)} families, {seconds:.1f} s")
     if asked:
         (directory / DIRECTORY).mkdir(exist_ok=True)
         write_text(directory / DIRECTORY / TEXTS, dump_texts(extracted))
@@ -176,11 +176,11 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
         earlier = extracted.releases[: extracted.releases.index(line)]
         before = earlier[-1] if earlier else None
         print("\n".join(review(line, before, extracted, history)))
-    told = check(extracted, known)
-    for problem in told:
+    outcome = check(extracted, known)
+    for problem in outcome:
         print(problem)
-    print(f"{len(extracted.releases)} releases, {len(told)} differences")
-    return 1 if check_only and told else 0
+    print(f"{len(extracted.releases)} releases, {len(outcome)} differences")
+    return 1 if check_only and outcome else 0
 
 
 if __name__ == "__main__":

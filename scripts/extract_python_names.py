@@ -68,7 +68,7 @@ class Sources:
 
     def names(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
         """Of each public module the names that it binds, and which of them are public."""
-        found = {}
+        results = {}
         for module in self._texts:
             if _is_public(module):
                 below = {
@@ -82,8 +82,8 @@ class Sources:
                     for name in self._public(module) | below
                     if name in bound and name[0] != "_" and not _READ_ALWAYS.match(name)
                 }
-                found[module] = (bound, frozenset(public))
-        return found
+                results[module] = (bound, frozenset(public))
+        return results
 
     @functools.cache  # noqa: B019 - an object a wheel, of a script that ends
     def _bound(self, module: str) -> frozenset[str]:
@@ -234,7 +234,7 @@ def extract(wheels: Mapping[str, Path]) -> dict[str, Any]:
     lines = tuple(wheels)
     read = {line: Sources(wheel).names() for line, wheel in wheels.items()}
     modules = sorted({module for names in read.values() for module in names})
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for module in modules:
         having = [line for line in lines if module in read[line]]
         public = {name for line in having for name in read[line][module][1]}
@@ -245,8 +245,8 @@ def extract(wheels: Mapping[str, Path]) -> dict[str, Any]:
             if len(present) != len(having):
                 names[name] = [list(entry) for entry in contract(present, lines)]
         if names:
-            found[module] = names
-    return {"schema": SCHEMA, "releases": list(lines), "modules": found}
+            results[module] = names
+    return {"schema": SCHEMA, "releases": list(lines), "modules": results}
 
 
 def _text(content: dict[str, Any]) -> str:

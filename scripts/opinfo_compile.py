@@ -159,11 +159,11 @@ def _short(failure: Failure) -> str:
     return " ".join(failure.message.split())[:200]
 
 
-def _report(found: dict[str, dict[str, Row]]) -> str:
-    return "\n".join(_lines(found)) + "\n"
+def _report(result: dict[str, dict[str, Row]]) -> str:
+    return "\n".join(_lines(result)) + "\n"
 
 
-def _lines(found: dict[str, dict[str, Row]]) -> Iterator[str]:
+def _lines(outcome: dict[str, dict[str, Row]]) -> Iterator[str]:
     yield "# PyTorch's operators through Inductor's Metal backend"
     yield ""
     yield (
@@ -177,9 +177,9 @@ def _lines(found: dict[str, dict[str, Row]]) -> Iterator[str]:
     yield ""
     rows = []
     for name, meaning in CLASSES.items():
-        counts = [sum(row.result == name for row in found[dtype].values()) for dtype in DTYPES]
+        counts = [sum(row.result == name for row in outcome[dtype].values()) for dtype in DTYPES]
         rows.append((meaning, *counts))
-    rows.append(("not tried yet", *(len(_ops(dtype)) - len(found[dtype]) for dtype in DTYPES)))
+    rows.append(("not tried yet", *(len(_ops(dtype)) - len(outcome[dtype]) for dtype in DTYPES)))
     rows.append(("operators", *(len(_ops(dtype)) for dtype in DTYPES)))
     yield tabulate(rows, headers=("", *DTYPES), tablefmt="github")
     for title, result in (
@@ -188,16 +188,16 @@ def _lines(found: dict[str, dict[str, Row]]) -> Iterator[str]:
         ("What failed before Inductor", "outside"),
         ("What ended the process", "ended"),
     ):
-        table = list(_failed(found, result))
+        table = list(_failed(outcome, result))
         if table:
             yield from ("", f"## {title}", "")
             yield tabulate(table, headers=("why", "dtype", "operators"), tablefmt="github")
 
 
-def _failed(found: dict[str, dict[str, Row]], result: str) -> Iterator[tuple[str, str, str]]:
+def _failed(outcome: dict[str, dict[str, Row]], result: str) -> Iterator[tuple[str, str, str]]:
     groups: dict[tuple[str, str], list[str]] = {}
     for dtype in DTYPES:
-        for row in found[dtype].values():
+        for row in outcome[dtype].values():
             if row.result == result:
                 groups.setdefault((row.reason.replace("|", "\\|"), dtype), []).append(f"`{row.op}`")
     for (reason, dtype), ops in sorted(groups.items()):

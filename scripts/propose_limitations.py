@@ -71,7 +71,7 @@ def of_release(line: str) -> dict[Case, set[str]]:
     registered = load().operators(line)
     listed = named.entries(recording.torch)
     passing = _passing(recording)
-    found: dict[Case, set[str]] = defaultdict(set)
+    result: dict[Case, set[str]] = defaultdict(set)
     for pair in compare(recording, store.SIMULATED_MACOS, without=PREFIX):
         unforeseen = pair.expected == "xfail" and pair.predicted is False
         lists = listed.get(pair.opinfo.replace("/", ""), {})
@@ -85,8 +85,8 @@ def of_release(line: str) -> dict[Case, set[str]]:
             continue
         for case in cases:
             if registered.get(case.op, "").partition(":")[0] in ("kernel", "out", "python_kernel"):
-                found[case].add(pair.opinfo)
-    return found
+                result[case].add(pair.opinfo)
+    return result
 
 
 def _passes_otherwise(info: store.Info) -> bool:

@@ -128,13 +128,13 @@ def _files(names: list[str]) -> Iterator[tuple[Path, str]]:
     rows = []
     for name in names or MODELS:
         try:
-            found = _compiled(name)
+            result = _compiled(name)
         except OpcheckError as error:
             print(f"{name}: {error}", file=sys.stderr)
             raise
-        print(f"{name}: {found.advice}", file=sys.stderr)
-        rows.append(_row(name, found))
-        yield REPORTS / f"{name}.md", write(found, page(found), "markdown")
+        print(f"{name}: {result.advice}", file=sys.stderr)
+        rows.append(_row(name, result))
+        yield REPORTS / f"{name}.md", write(result, page(result), "markdown")
     if not names:
         yield REPORTS / "README.md", _index(rows)
 
@@ -154,13 +154,13 @@ def _compiled(name: str) -> CompileReport:
     return report(compiled, target, load(), TOOL)
 
 
-def _row(name: str, found: CompileReport) -> dict[str, object]:
-    metal = [attempt for attempt in found.compiled.tried if attempt.variant.metal]
+def _row(name: str, result: CompileReport) -> dict[str, object]:
+    metal = [attempt for attempt in result.compiled.tried if attempt.variant.metal]
     outcomes = {
         f"{attempt.variant.dtype}{', training' if attempt.variant.training else ''}": attempt.outcome
         for attempt in metal
     }
-    stages = [attempt for attempt in found.compiled.tried if not attempt.variant.metal]
+    stages = [attempt for attempt in result.compiled.tried if not attempt.variant.metal]
     first = stages[0]
     return {
         "program": f"[{name}]({name}.md)",
@@ -168,10 +168,10 @@ def _row(name: str, found: CompileReport) -> dict[str, object]:
         "breaks": len(first.breaks),
         "aot_eager": stages[1].outcome,
         **outcomes,
-        "kernels": found.kernels,
-        "eager operators": len({extern.op for extern in found.externs}),
+        "kernels": result.kernels,
+        "eager operators": len({extern.op for extern in result.externs}),
         "of these not native": len(
-            {extern.op for extern in found.externs if extern.status != "native"}
+            {extern.op for extern in result.externs if extern.status != "native"}
         ),
     }
 

@@ -128,13 +128,13 @@ def _key(outcome: Outcome) -> tuple[str, str]:
 
 
 def _wrong(runs: list[Run]) -> Iterable[tuple[str, ...]]:
-    found: dict[tuple[str, str], dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+    result: dict[tuple[str, str], dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         for outcome in run.outcomes:
             if outcome.smallest is not None:
-                found[_key(outcome)][run.torch].append(outcome)
+                result[_key(outcome)][run.torch].append(outcome)
     stated = findings()
-    for (operation, dtype), releases in sorted(found.items()):
+    for (operation, dtype), releases in sorted(result.items()):
         if runs[-1].torch not in releases:
             continue
         samples = [o.smallest for o in releases[runs[-1].torch] if o.smallest is not None]

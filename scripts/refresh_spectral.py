@@ -52,11 +52,13 @@ def _page() -> Iterator[str]:
     yield "Nothing here was observed on a Mac."
     yield ""
     heads = [f"torch {torch}, macOS {macos}" for torch, macos in TARGETS]
-    rows = [[name, *(one.headline for one in found.values())] for name, found in reports.items()]
+    rows = [
+        [name, *(entry.headline for entry in entry.values())] for name, entry in reports.items()
+    ]
     yield tabulate(rows, headers=["model", *heads], tablefmt="github")
-    for name, found in reports.items():
+    for name, item in reports.items():
         yield from ("", f"## {name}")
-        for head, report in zip(heads, found.values(), strict=True):
+        for head, report in zip(heads, item.values(), strict=True):
             findings = [finding for finding in report.findings if finding.severity != "note"]
             if findings:
                 yield from ("", f"On {head}:", "")

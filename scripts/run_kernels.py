@@ -165,7 +165,7 @@ def _try(op: Any) -> Row:
         kernels=sum(len(graph.kernels) for graph in side.graphs),
         error=error if math.isfinite(error) else None,
         largest=largest,
-        refused=tuple(_line(one.message) for graph in side.graphs for one in check(graph)),
+        refused=tuple(_line(item.message) for graph in side.graphs for item in check(graph)),
     )
 
 

@@ -98,13 +98,13 @@ def sweep(models: list[str], folder: Path, *flags: str) -> subprocess.Popen[byte
 
 def rows(folder: Path) -> dict[str, list[str]]:
     """The tables, each row as JSON without the seconds that it took; sorted, so that order plays no part."""
-    found = {}
+    results = {}
     for name in TABLES:
         table = pq.read_table(folder / f"{name}.parquet")
         kept = [column for column in table.column_names if column != "seconds"]
         lines = table.select(kept).to_pylist()
-        found[name] = sorted(msgspec.json.encode(line).decode() for line in lines)
-    return found
+        results[name] = sorted(msgspec.json.encode(line).decode() for line in lines)
+    return results
 
 
 def finished(folder: Path) -> int:

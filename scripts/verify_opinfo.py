@@ -59,11 +59,11 @@ def main() -> int:
     except (OpcheckError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    found = {kind: verified(pairs, kind, given.line, given.macos) for kind in store.PASSES}
-    page = "\n".join(_page(found, pairs, explained, given.line, given.macos)) + "\n"
+    results = {kind: verified(pairs, kind, given.line, given.macos) for kind in store.PASSES}
+    page = "\n".join(_page(results, pairs, explained, given.line, given.macos)) + "\n"
     print(page)
     if given.list:
-        for kind, verification in found.items():
+        for kind, verification in results.items():
             for pair in verification.contradictions:
                 print(
                     kind, pair.op, *pair.dtypes, pair.predicted, pair.observed, pair.because or "-"
@@ -124,7 +124,7 @@ def _unexplained(
 
 
 def _page(
-    found: Mapping[Pass, Verification],
+    result: Mapping[Pass, Verification],
     pairs: Sequence[Pair],
     explained: Sequence[disagreements.Explanation],
     line: str,
@@ -152,7 +152,7 @@ def _page(
             ratio(rate.both, rate.predicted),
             ratio(rate.both, rate.observed),
         )
-        for kind, verification in found.items()
+        for kind, verification in result.items()
         for rate in verification.rates
     ]
     headers = ("pass", "status", "predicted", "observed", "both", "precision", "recall")
@@ -160,7 +160,7 @@ def _page(
     yield ""
     apart = _apart(pairs)
     unknown = sum(pair.predicted is None for pair in pairs)
-    contradictions = sum(len(verification.contradictions) for verification in found.values())
+    contradictions = sum(len(verification.contradictions) for verification in result.values())
     yield (
         f"{len(pairs):,} pairs; of {unknown:,} the prediction knows nothing (no samples, or the "
         "CPU that MPS is compared with raises "
@@ -186,7 +186,7 @@ def _reasons(
     counts: Counter[int] = Counter()
     members: dict[int, dict[str, set[str]]] = {}
     for pair in apart:
-        number = next((i for i, one in enumerate(explained) if one.named_by(pair)), -1)
+        number = next((i for i, item in enumerate(explained) if item.named_by(pair)), -1)
         counts[number] += 1
         members.setdefault(number, {}).setdefault(pair.opinfo, set()).add(pair.dtype)
     for number, count in counts.most_common():

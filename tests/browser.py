@@ -14,17 +14,17 @@ _PATIENCE = 1_200_000
 
 CHROMIUM = next(
     (
-        found
+        result
         for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
+        if (result := shutil.which(name))
     ),
     None,
 )
 
 
 def _axe() -> Path | None:
-    found = importlib.util.find_spec("axe_playwright_python")
-    path = Path(found.origin).with_name("axe.min.js") if found and found.origin else None
+    result = importlib.util.find_spec("axe_playwright_python")
+    path = Path(result.origin).with_name("axe.min.js") if result and result.origin else None
     return path if path and path.is_file() else None
 
 
@@ -68,24 +68,24 @@ def opened(
     )
     context.set_default_timeout(_PATIENCE)
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    results: list[str] = []
+    page.on("console", lambda message: results.append(message.text))
+    page.on("pageerror", lambda error: results.append(str(error)))
     try:
-        yield page, said
+        yield page, results
     finally:
         context.close()
 
 
 def dom(browser: Any, path: Path, fragment: str = "") -> str:
     """The page after its script ran and drew; whatever the console says fails."""
-    with opened(browser, csp=True) as (page, said):
+    with opened(browser, csp=True) as (page, result):
         page.goto(f"{path.as_uri()}{fragment}")
         page.evaluate(
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )
         content: str = page.content()
-    assert said == []
+    assert result == []
     return content
 
 
@@ -101,10 +101,10 @@ def violations(page: Any, path: Path | None = None, impacts: tuple[str, ...] = (
     # What is folded away is to be readable, too.
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     page.add_script_tag(path=str(AXE))
-    found = page.evaluate("axe.run()")
+    result = page.evaluate("axe.run()")
     return [
-        f"{one['id']}: {node['target'][0]}"
-        for one in found["violations"]
-        if not impacts or one["impact"] in impacts
-        for node in one["nodes"][:3]
+        f"{item['id']}: {node['target'][0]}"
+        for item in result["violations"]
+        if not impacts or item["impact"] in impacts
+        for node in item["nodes"][:3]
     ]

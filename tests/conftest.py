@@ -69,8 +69,8 @@ def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium here")
     pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra dev")
-    with session() as found:
-        yield found
+    with session() as result:
+        yield result
 
 
 @pytest.fixture(autouse=True, scope="session")

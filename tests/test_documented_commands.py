@@ -46,8 +46,8 @@ def commands(text: str, *, prose: bool = False) -> Iterator[str]:
         inline = re.findall(r"(`[^`]+`)", _BLOCK.sub("", joined))
         parts = [*_BLOCK.findall(joined), *(" ".join(each.split()) for each in inline)]
     for part in parts:
-        for found in _COMMAND.finditer(part):
-            yield found["rest"].strip()
+        for item in _COMMAND.finditer(part):
+            yield item["rest"].strip()
 
 
 def words(command: str) -> list[str]:
@@ -67,11 +67,11 @@ def resolved(arguments: list[str]) -> tuple[click.Command, click.Context, list[s
     context = click.Context(command, info_name="opcheck")
     rest = list(arguments)
     while isinstance(command, click.Group) and rest:
-        name, found, rest = command.resolve_command(context, rest)
+        name, result, rest = command.resolve_command(context, rest)
         assert name is not None
-        assert found is not None
-        settings = found.context_settings
-        command, context = found, click.Context(found, info_name=name, parent=context, **settings)
+        assert result is not None
+        settings = result.context_settings
+        command, context = result, click.Context(result, info_name=name, parent=context, **settings)
     return command, context, rest
 
 
@@ -114,7 +114,7 @@ def flags_of(verb: str) -> frozenset[str]:
     every = [command]
     if isinstance(command, click.Group):
         every += command.commands.values()
-    options = [one for each in every for one in each.params if isinstance(one, click.Option)]
+    options = [param for each in every for param in each.params if isinstance(param, click.Option)]
     return frozenset(
         spelling for option in options for spelling in (*option.opts, *option.secondary_opts)
     ) | {"--help", "--json"}
@@ -139,12 +139,12 @@ def test_a_hint_names_verbs_and_flags_that_there_are() -> None:
     pattern = re.compile(rf"\bopcheck (?P<verb>{verbs})\b(?P<rest>(?:(?!opcheck |[;\n(]|: |, ).)*)")
     seen = 0
     for name, text in texts_of_code():
-        for found in pattern.finditer(text):
+        for item in pattern.finditer(text):
             # What stands behind a program are its own flags.
-            own = found["rest"].partition(".py ")[0] if found["verb"] == "run" else found["rest"]
+            own = item["rest"].partition(".py ")[0] if item["verb"] == "run" else item["rest"]
             asked = {flag for flag in _FLAG.findall(own) if flag != "-m"}
-            wrong = asked - flags_of(found["verb"])
-            assert not wrong, f"{name}: opcheck {found['verb']} has no {', '.join(sorted(wrong))}"
+            wrong = asked - flags_of(item["verb"])
+            assert not wrong, f"{name}: opcheck {item['verb']} has no {', '.join(sorted(wrong))}"
             seen += bool(asked)
     assert seen > 20
 

@@ -330,8 +330,8 @@ def answered(text: str, kind: str) -> str:
 
 
 def verified_in(text: str, kind: str) -> str:
-    found = verification_of(text)
-    return write(found, verified.document(found), kind)
+    result = verification_of(text)
+    return write(result, verified.document(result), kind)
 
 
 WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {

@@ -5,7 +5,7 @@ process wrote down, or a ``WorkerError``; in time, in little memory, and with no
 left behind.
 
 Neither of two libraries that were read holds the same guarantees.  pebble 5.2.3 and joblib 1.6.0
-with its loky kill the process alone, not what it started (pebble, common/process.py,
+with its loky kill the process alone, not what it started (pebble, its common process module,
 ``stop_process``); they unpickle what the process wrote, so that a model could run code in its
 parent; they neither keep a program's prints apart from the answers nor limit the length of an
 answer; and a process has no stages of its own that extend its time.

@@ -63,7 +63,7 @@ def expectations(macos: str) -> dict[str, dict[str, dict[str, str]]]:
         # The gradient test runs under the forward expectations too: without them 14 OpInfos of 2.13 would
         # "pass" whose kernels do not exist.
         gradient = list(module.mps_ops_grad_modifier(list(module.mps_ops_modifier(_copies()))))
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    results: dict[str, dict[str, dict[str, str]]] = {}
     for op, op_with_grad in zip(forward, gradient, strict=True):
         supported = op.supported_dtypes("mps")
         rows: dict[str, dict[str, str]] = {name: {} for name in PASSES}
@@ -74,8 +74,8 @@ def expectations(macos: str) -> dict[str, dict[str, dict[str, str]]]:
             rows["forward"][name] = _state(op, dtype, _TESTS["forward"])
             if _has_gradient(op, dtype):
                 rows["gradient"][name] = _state(op_with_grad, dtype, _TESTS["gradient"])
-        found[key(op)] = rows
-    return found
+        results[key(op)] = rows
+    return results
 
 
 def _has_gradient(op: Any, dtype: torch.dtype) -> bool:

@@ -47,19 +47,19 @@ def _row(info: Info, reached: Mapping[str, set[str]], number: Mapping[str, int])
     row: dict[str, Any] = {}
     for kind in PASSES:
         here = info.ci[SIMULATED_MACOS][kind]
-        told = {"ran": _letters(here)} | _states(here)
+        result = {"ran": _letters(here)} | _states(here)
         for macos in _OTHER_MACOS:
             there = info.ci[macos][kind]
             if there != here:
-                told[f"macos {macos}"] = {"ran": _letters(there)} | _states(there)
+                result[f"macos {macos}"] = {"ran": _letters(there)} | _states(there)
         failed = [dtype for dtype, run in info.runs[kind].items() if run.failures]
         if reached[kind]:
-            told["calls"] = sorted(number[op] for op in reached[kind])
+            result["calls"] = sorted(number[op] for op in reached[kind])
         if failed:
-            told["failed"] = _letters(failed)
-            told["failure"] = min(info.runs[kind][dtype].failures[0] for dtype in failed)[:80]
-        if told["ran"]:
-            row[kind] = told
+            result["failed"] = _letters(failed)
+            result["failure"] = min(info.runs[kind][dtype].failures[0] for dtype in failed)[:80]
+        if result["ran"]:
+            row[kind] = result
     return row
 
 
@@ -78,16 +78,16 @@ def _letters(dtypes: Iterable[str]) -> str:
 
 def _reached(info: Info) -> dict[str, set[str]]:
     """By pass: the overloads that decide; of gradient, those that forward does not reach."""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for kind in PASSES:
-        found[kind] = {
+        results[kind] = {
             op
             for run in info.runs[kind].values()
             for call in run.calls
             for op in (call.inner if call.inner is not None else (call.op,))
         }
-    found["gradient"] -= found["forward"]
-    return found
+    results["gradient"] -= results["forward"]
+    return results
 
 
 def composites(
@@ -120,7 +120,7 @@ def composites(
                 continue
             if not rows or rows[-1][1:] != value:
                 rows.append([line, *value])
-        older = [one for one in earlier if one.op == name]
+        older = [entry for entry in earlier if entry.op == name]
         tables[name] = [*_before(older, rows[0]), *rows] if older else rows
     apis = _apis(recordings)
     head = {
@@ -142,7 +142,7 @@ def composites(
 def _before(older: Iterable[EarlierBody], recorded: Sequence[Any]) -> list[list[Any]]:
     """The rows in front of the oldest recorded one, which stands again where it holds before its own line."""
     rows: list[list[Any]] = []
-    for body in sorted(older, key=lambda one: Version.parse(one.since)):
+    for body in sorted(older, key=lambda item: Version.parse(item.since)):
         if rows and rows[-1][0] == body.since:
             rows.pop()
         rows.append([body.since, sorted(body.always), sorted(body.sometimes)])
@@ -153,13 +153,13 @@ def _before(older: Iterable[EarlierBody], recorded: Sequence[Any]) -> list[list[
 
 def _apis(recordings: Sequence[Recording]) -> dict[str, list[str]]:
     """API name -> the overloads that its call enters, in any release."""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for recording in recordings:
         for info in recording.opinfos.values():
             # Names such as ``__radd__`` are methods; they are found by the operator's own name.
             if not info.api.startswith("_"):
-                found.setdefault(info.api, set()).update(_own(info))
-    return {name: sorted(ops) for name, ops in found.items() if ops}
+                results.setdefault(info.api, set()).update(_own(info))
+    return {name: sorted(ops) for name, ops in results.items() if ops}
 
 
 def _own(info: Info) -> set[str]:

@@ -101,23 +101,23 @@ def check(
     used: set[tuple[int, str]] = set()
     problems = []
     for pair in apart:
-        found = False
+        result = False
         for index, explanation in enumerate(explanations):
             pattern = explanation.named_by(pair)
             if pattern is not None:
                 used.add((index, pattern))
-                found = True
+                result = True
                 break
-        if not found:
+        if not result:
             problems.append(
                 f"unexplained: torch {pair.line} {pair.kind} {pair.opinfo} {pair.dtype}: CI says "
                 f"{pair.expected}; {pair.because or 'nothing here says that it fails'}"
             )
     if complete:
         problems += [
-            f"unused: {FILE}: {one.class_}: {pattern}"
-            for index, one in enumerate(explanations)
-            for pattern in one.opinfos
+            f"unused: {FILE}: {item.class_}: {pattern}"
+            for index, item in enumerate(explanations)
+            for pattern in item.opinfos
             if (index, pattern) not in used
         ]
     return problems

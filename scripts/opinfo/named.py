@@ -24,13 +24,13 @@ def entries(torch: str, cache: Path | None = None) -> dict[str, dict[str, frozen
         raise FileNotFoundError(message)
     with zipfile.ZipFile(wheels[0]) as wheel:
         tree = ast.parse(wheel.read(MEMBER))
-    found: dict[str, dict[str, frozenset[str]]] = {}
+    results: dict[str, dict[str, frozenset[str]]] = {}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and function.name == "mps_ops_modifier":
             for node in ast.walk(function):
                 for name, key, dtypes in _keys(node):
-                    found.setdefault(key, {})[name] = dtypes
-    return found
+                    results.setdefault(key, {})[name] = dtypes
+    return results
 
 
 def _keys(node: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
@@ -39,5 +39,5 @@ def _keys(node: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     for key, value in zip(node.value.keys, node.value.values, strict=True):
         if isinstance(target, ast.Name) and isinstance(key, ast.Constant):
-            dtypes = (one.attr for one in ast.walk(value) if isinstance(one, ast.Attribute))
+            dtypes = (item.attr for item in ast.walk(value) if isinstance(item, ast.Attribute))
             yield target.id, str(key.value), frozenset(dtypes)

@@ -83,9 +83,9 @@ class Watch:
             self._entered(name, set(inner))
         # A plain call of convolution does not say whether it is a transposed one: what it runs does.
         self.called |= set(inner or ()) if name == _CONVOLUTION else {name}
-        met = {name} if inner is None else set(inner)
+        result = {name} if inner is None else set(inner)
         for leaves in self._stack:
-            leaves.update(met)
+            leaves.update(result)
         key = (self.phase, call.key, inner, call.refusal)
         if key not in self.calls:
             self.calls[key] = TraceEntry(self._tensors.keep(call), None, "", self.phase)

@@ -239,10 +239,10 @@ def test_inputs_made_while_building_become_real() -> None:
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64, torch.float8_e5m2]
 )
 def test_values_are_the_same_in_each_run(dtype: torch.dtype) -> None:
-    one, other = values((3, 4), dtype), values((3, 4), dtype)
-    assert one.dtype is dtype
-    assert one.shape == (3, 4)
-    assert torch.equal(one.to(torch.complex64), other.to(torch.complex64))
+    first, other = values((3, 4), dtype), values((3, 4), dtype)
+    assert first.dtype is dtype
+    assert first.shape == (3, 4)
+    assert torch.equal(first.to(torch.complex64), other.to(torch.complex64))
 
 
 def test_integer_values_are_below_the_limit() -> None:

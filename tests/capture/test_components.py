@@ -104,9 +104,9 @@ def test_the_component_that_breaks_is_named_and_tried_with_inputs_of_its_own() -
 class Lost(nn.Module):
     """Nothing says what it is called with."""
 
-    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    def forward(self, item: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Add them."""
-        return one + other
+        return item + other
 
 
 def test_a_component_that_nobody_can_call_is_named_too() -> None:

@@ -219,7 +219,9 @@ def test_a_trace_shows_no_line_of_a_file_that_it_does_not_hold(tmp_path: Path) -
 def test_a_float64_buffer_fails(nets: Any) -> None:
     report = _audit(_export(nets.Double(), torch.ones(3)))
     assert report.headline == "fails"
-    assert "table" in next(found.message for found in report.findings if found.rule == "OC140")
+    assert "table" in next(
+        finding.message for finding in report.findings if finding.rule == "OC140"
+    )
 
 
 def test_a_constant_device_that_differs_from_the_accelerator_stays() -> None:

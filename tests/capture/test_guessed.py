@@ -13,7 +13,7 @@ BIG = torch.zeros(200, 200)
 
 
 def kinds(run: Callable[[torch.Tensor], object]) -> list[tuple[str, str]]:
-    return [(one.op, one.kind) for one in recorded(run, BIG).problems()]
+    return [(problem.op, problem.kind) for problem in recorded(run, BIG).problems()]
 
 
 def asserts(x: torch.Tensor) -> None:
@@ -49,9 +49,9 @@ def inverts(x: torch.Tensor) -> None:
     "run", [asserts, raises, raises_on_one_line, torch_asserts, validates, inverts]
 )
 def test_what_only_checks_values_is_said_so(run: Callable[[torch.Tensor], object]) -> None:
-    found = kinds(run)
-    assert found
-    assert {kind for _, kind in found} == {"value_check"}
+    result = kinds(run)
+    assert result
+    assert {kind for _, kind in result} == {"value_check"}
 
 
 def chooses(x: torch.Tensor) -> torch.Tensor:

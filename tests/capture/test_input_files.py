@@ -40,7 +40,7 @@ def test_one_tensor_is_one_argument_and_a_list_goes_by_position(tmp_path: Path) 
     np.save(tmp_path / "x.npy", X.numpy())
     torch.save([X, Y], tmp_path / "both.pt")
     args, kwargs = read([str(tmp_path / "x.npy"), str(tmp_path / "both.pt"), f"z={tmp_path}/x.npy"])
-    assert [tuple(one.shape) for one in args] == [(2, 3), (2, 3), (4,)]
+    assert [tuple(arg.shape) for arg in args] == [(2, 3), (2, 3), (4,)]
     assert torch.equal(kwargs["z"], X)
 
 

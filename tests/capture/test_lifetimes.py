@@ -27,7 +27,7 @@ def _lives(
 
 def test_from_the_call_that_makes_it_to_the_one_after_the_last_owner() -> None:
     lives, _ = _lives(lambda x: (x.exp().sin(), x.cos()), torch.ones(4))
-    assert [(one.first, one.freed, one.nbytes) for one in lives] == [
+    assert [(live.first, live.freed, live.nbytes) for live in lives] == [
         (0, None, 16),
         (0, 2, 16),
         (1, None, 16),  # until after the last call
@@ -38,13 +38,13 @@ def test_from_the_call_that_makes_it_to_the_one_after_the_last_owner() -> None:
 def test_storages_are_those_of_the_calls() -> None:
     lives, calls = _lives(lambda x: x.exp()[0].sin(), torch.ones(2, 2))
     made = {call.op: call.outputs[0].storage for call in calls}
-    assert [one.storage for one in lives[1:]] == [made["aten::exp"], made["aten::sin"]]
+    assert [live.storage for live in lives[1:]] == [made["aten::exp"], made["aten::sin"]]
     assert made["aten::select.int"] == made["aten::exp"]
 
 
 def test_the_size_is_that_of_the_whole_memory() -> None:
     def largest(run: Callable[..., Any]) -> int:
-        return max(one.nbytes for one in _lives(run, torch.ones(2))[0])
+        return max(live.nbytes for live in _lives(run, torch.ones(2))[0])
 
     assert largest(lambda x: torch.zeros(2, 300, device=x.device)[1]) == 2 * 300 * 4
     assert largest(lambda x: torch.zeros(3, device=x.device).resize_(50)) == 50 * 4
@@ -64,7 +64,7 @@ def test_what_was_moved_has_its_kind_and_name() -> None:
     mover.module(model)
     mover.value({"x": torch.ones(2, 3)}, "kwargs")
     lives = lifetimes([], {}, mover.placed, Numbers())
-    assert [(one.kind, one.name, one.nbytes) for one in lives] == [
+    assert [(live.kind, live.name, live.nbytes) for live in lives] == [
         ("parameter", "weight", 12),
         ("parameter", "bias", 12),
         ("buffer", "running_mean", 12),
@@ -72,15 +72,15 @@ def test_what_was_moved_has_its_kind_and_name() -> None:
         ("buffer", "num_batches_tracked", 8),
         ("input", "kwargs['x']", 24),
     ]
-    assert all((one.first, one.freed) == (0, None) for one in lives)
+    assert all((live.first, live.freed) == (0, None) for live in lives)
 
 
 def test_calls_before_the_recorded_ones_shift_all_but_what_was_moved() -> None:
     lives, _ = _lives(lambda x: (x.exp().sin(), x.cos()), torch.ones(4), before=5)
-    assert [(one.first, one.freed) for one in lives][1:3] == [(5, 7), (6, None)]
+    assert [(live.first, live.freed) for live in lives][1:3] == [(5, 7), (6, None)]
 
 
 def test_the_cpu_is_another_memory() -> None:
     lives, _ = _lives(lambda x: x.cpu() + 1, torch.ones(4))
     assert len(lives) == 1
-    assert to_mps(torch.ones(1), keep=1)._mps.memory.number not in {one.storage for one in lives}
+    assert to_mps(torch.ones(1), keep=1)._mps.memory.number not in {live.storage for live in lives}

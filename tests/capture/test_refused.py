@@ -21,12 +21,12 @@ HALF = torch.zeros(4, 16, dtype=torch.float16)
 
 
 def raised() -> tuple[Problem, str]:
-    with pytest.raises(RuntimeError, match="Unsupported dtype Half") as found:
+    with pytest.raises(RuntimeError, match="Unsupported dtype Half") as result:
         recorded(torch.fft.rfft, HALF)
     problem = Problem(
         kind="model_raised",
-        message=f"the model raised RuntimeError: {found.value}",
-        op=refused_operator(found.value),
+        message=f"the model raised RuntimeError: {result.value}",
+        op=refused_operator(result.value),
     )
     return problem, problem.op
 
@@ -67,9 +67,9 @@ def test_what_python_raises_has_no_operator() -> None:
     def raises() -> None:
         raise RuntimeError("Unsupported dtype Half")
 
-    with pytest.raises(RuntimeError) as found:
+    with pytest.raises(RuntimeError) as result:
         raises()
-    assert refused_operator(found.value) == ""
+    assert refused_operator(result.value) == ""
 
 
 def test_a_short_text_says_nothing() -> None:
@@ -82,6 +82,6 @@ def test_a_short_text_says_nothing() -> None:
 
 def test_the_problem_of_a_run_names_it() -> None:
     recorder = recorded(lambda x: x, HALF)
-    with pytest.raises(RuntimeError) as found:
+    with pytest.raises(RuntimeError) as result:
         recorded(torch.fft.rfft, HALF)
-    assert _problem(found.value, recorder).op == "aten::fft_rfft"
+    assert _problem(result.value, recorder).op == "aten::fft_rfft"

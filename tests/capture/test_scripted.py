@@ -75,7 +75,7 @@ def test_modules_run_natively(how: str, *, ran_before: bool) -> None:
     assert report.headline == "runs natively"
     assert report.capture.tracer == "TorchScript"
     assert _calls(report).keys() >= {"aten::native_batch_norm", "aten::linear", "aten::mean.dim"}
-    assert not [found for found in report.findings if found.rule == "OC121"]
+    assert not [finding for finding in report.findings if finding.rule == "OC121"]
     assert any("what TorchScript fixed" in line for line in report.not_checked)
 
 

@@ -280,19 +280,19 @@ def test_which_number_is_minimized(program: Path, name: str, loss: str) -> None:
 def test_whose_backward_a_call_is(program: Path, name: str, calls: list[tuple[str, str]]) -> None:
     trace = _capture(program, name)
     assert trace.complete, trace.problems
-    found = _backward(trace)
-    missing = Counter(calls) - Counter(found)
-    assert not missing, found
+    result = _backward(trace)
+    missing = Counter(calls) - Counter(result)
+    assert not missing, result
     assert all(
         spec.device == "mps" for call in trace.calls for spec in (*call.inputs, *call.outputs)
     )
 
 
 def test_a_gradient_of_a_gradient_belongs_to_the_first_forward(program: Path) -> None:
-    found = _backward(_capture(program, "penalty"))
+    result = _backward(_capture(program, "penalty"))
     # Once for the slope, once more for its own gradient.
-    assert found.count(("tanh_backward", FIRST)) == 3
-    assert ("mm", LAST) in found
+    assert result.count(("tanh_backward", FIRST)) == 3
+    assert ("mm", LAST) in result
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,8 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        said = process.stderr.read()
-    assert (process.returncode, said) == (0, b"")
+        result = process.stderr.read()
+    assert (process.returncode, result) == (0, b"")
 
 
 def test_an_error_that_knows_no_place_has_three_lines_all_the_same(

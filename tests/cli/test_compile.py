@@ -111,8 +111,8 @@ def test_nothing_is_compiled_for_metal_on_cuda(opcheck: CommandLine, child: Chil
 
 def test_json_is_nothing_but_json(opcheck: CommandLine, child: Child) -> None:
     result = opcheck("compile", "a.py:f", "-f", "json", "-q")
-    found: dict[str, Any] = json.loads(result.out)
-    assert (found["schema"], found["model"]) == ("opcheck-compile/1", "a.py:f")
+    outcome: dict[str, Any] = json.loads(result.out)
+    assert (outcome["schema"], outcome["model"]) == ("opcheck-compile/1", "a.py:f")
 
 
 def test_kernels_are_written_with_a_note_of_their_origin(

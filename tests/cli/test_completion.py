@@ -49,8 +49,8 @@ def completed(
         assert invoke([]) == 0
         out, err = capsys.readouterr()
         assert err == ""
-        found = [each.partition(",") for each in out.splitlines() if each]
-        return [value if kind == "plain" else f"<{kind}>" for kind, _, value in found]
+        results = [each.partition(",") for each in out.splitlines() if each]
+        return [value if kind == "plain" else f"<{kind}>" for kind, _, value in results]
 
     return complete
 

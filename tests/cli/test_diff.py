@@ -76,7 +76,7 @@ def test_the_formats_of_two_reports_say_the_same(saved: CommandLine) -> None:
     content = json.loads(saved("diff", "old.json", "new.yaml", "-f", "json").out)
     assert content["schema"] == "opcheck-changes/1"
     assert content["counts"]["new"] == len(content["new"]) > 0
-    assert {one["rule"] for one in content["fixed"]} == {"OC102", "OC110"}
+    assert {item["rule"] for item in content["fixed"]} == {"OC102", "OC110"}
     markdown = saved("diff", "old.json", "new.yaml", "-f", "markdown").out
     assert "- warning OC104 mine::op" in markdown
 
@@ -121,7 +121,7 @@ def test_two_targets_of_one_model(opcheck: CommandLine, monkeypatch: pytest.Monk
     assert (str(after.torch), str(after.macos), after.cpu_fallback) == ("2.13", "15.0", True)
     content = json.loads(result.out)
     assert content["before"]["name"] == "torch 2.9, macOS 14.0"
-    assert [one["op"] for one in content["new"]] == ["mine::op"]
+    assert [item["op"] for item in content["new"]] == ["mine::op"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_all_formats_carry_the_same_findings(opcheck: CommandLine) -> None:
     path = written(WRONG)
     content = json.loads(opcheck("doctor", "--from", path, "-f", "json").out)
     assert content["schema"] == "opcheck-doctor/2"
-    assert [one["rule"] for one in content["findings"]] == ["OC320", "OC305"]
+    assert [item["rule"] for item in content["findings"]] == ["OC320", "OC305"]
     assert yaml.safe_load(opcheck("doctor", "--from", path, "-f", "yaml").out) == content
     assert "**error OC320** " in opcheck("doctor", "--from", path, "-f", "markdown").out
 
@@ -60,8 +60,8 @@ def test_all_formats_carry_the_same_findings(opcheck: CommandLine) -> None:
 def test_exit_codes(opcheck: CommandLine, environment: Environment, codes: tuple[int, ...]) -> None:
     path = written(environment)
     levels = ("error", "warning", "note", "never")
-    found = tuple(opcheck("doctor", "--from", path, "--fail-on", one).code for one in levels)
-    assert found == codes
+    result = tuple(opcheck("doctor", "--from", path, "--fail-on", level).code for level in levels)
+    assert result == codes
 
 
 def test_strict_does_not_pass_what_could_not_be_told(opcheck: CommandLine) -> None:

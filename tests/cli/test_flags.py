@@ -40,26 +40,26 @@ def commands(group: click.Group) -> Iterator[click.Command]:
 
 
 def flags() -> dict[str, list[click.Option]]:
-    found: dict[str, list[click.Option]] = defaultdict(list)
+    result: dict[str, list[click.Option]] = defaultdict(list)
     for command in commands(opcheck):
-        for one in command.params:
-            if isinstance(one, click.Option):
-                found[str(one.name)].append(one)
-    return found
+        for param in command.params:
+            if isinstance(param, click.Option):
+                result[str(param.name)].append(param)
+    return result
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_a_shared_flag_is_spelled_the_same_and_has_its_variable(name: str) -> None:
-    found = flags()[name]
-    assert len(found) > 1
-    assert len({tuple(one.opts) for one in found}) == 1
-    long = max(found[0].opts, key=len)
+    result = flags()[name]
+    assert len(result) > 1
+    assert len({tuple(item.opts) for item in result}) == 1
+    long = max(result[0].opts, key=len)
     variable = f"OPCHECK_{long.removeprefix('--').replace('-', '_').upper()}"
-    assert {one.envvar for one in found} == {variable}
+    assert {item.envvar for item in result} == {variable}
 
 
 def test_each_flag_has_a_help() -> None:
-    assert not [one.opts for found in flags().values() for one in found if not one.help]
+    assert not [item.opts for flag in flags().values() for item in flag if not item.help]
 
 
 def test_each_verb_is_in_one_group_and_has_its_module() -> None:

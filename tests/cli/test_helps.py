@@ -34,9 +34,9 @@ def test_the_command_line_takes_each_example(example: str) -> None:
     command: click.Command = opcheck
     context = click.Context(opcheck, info_name=words.pop(0))
     while isinstance(command, click.Group) and words:
-        name, found, words = command.resolve_command(context, words)
-        assert found is not None
-        command = found
+        name, result, words = command.resolve_command(context, words)
+        assert result is not None
+        command = result
         context = click.Context(command, info_name=name, parent=context, **command.context_settings)
     words = ["--format=json" if word == "--json" else word for word in words]
     given, left, _ = command.make_parser(context).parse_args(words)

@@ -41,7 +41,7 @@ def test_the_text_has_the_counts_the_lines_and_the_ways_out(
 def test_all_formats_carry_the_same_findings(opcheck: CommandLine, program: str) -> None:
     content = json.loads(opcheck("scan", program, "-f", "json").out)
     assert content["schema"] == "opcheck-scan/2"
-    assert [one["rule"] for one in content["findings"]] == ["OC201", "OC210", "OC206"]
+    assert [item["rule"] for item in content["findings"]] == ["OC201", "OC210", "OC206"]
     assert yaml.safe_load(opcheck("scan", program, "-f", "yaml").out) == content
     markdown = opcheck("scan", program, "-f", "markdown").out
     assert "| 2 | error | `OC201` |" in markdown
@@ -93,12 +93,12 @@ def test_the_formats_of_ci_services_have_each_finding(opcheck: CommandLine, prog
     log = json.loads(opcheck("scan", program, "-f", "sarif").out)
     assert list(Draft202012Validator(LOG).iter_errors(log)) == []
     (run,) = log["runs"]
-    assert [one["ruleId"] for one in run["results"]] == codes
-    assert {one["id"] for one in run["tool"]["driver"]["rules"]} == set(codes)
+    assert [item["ruleId"] for item in run["results"]] == codes
+    assert {item["id"] for item in run["tool"]["driver"]["rules"]} == set(codes)
     lines = opcheck("scan", program, "-f", "jsonl").out.splitlines()
     assert [json.loads(line)["rule"] for line in lines] == codes
     entries = json.loads(opcheck("scan", program, "-f", "gitlab").out)
-    assert [one["check_name"] for one in entries] == codes
+    assert [entry["check_name"] for entry in entries] == codes
     rows = list(csv.DictReader(io.StringIO(opcheck("scan", program, "-f", "csv").out)))
     assert [(row["rule"], row["line"]) for row in rows] == list(zip(codes, "234", strict=True))
     suite = ET.fromstring(opcheck("scan", program, "-f", "junit").out).find("testsuite")  # noqa: S314  (our own)
@@ -128,8 +128,8 @@ def test_the_configuration_gives_paths_rules_and_what_to_leave_out(opcheck: Comm
     result = opcheck("scan", "-f", "json")
     assert result.code == 0
     content = json.loads(result.out)
-    found = [(one["rule"], one["locations"][0]["line"]) for one in content["findings"]]
-    assert found == [("OC201", "src/a.py:2")]
+    results = [(item["rule"], item["locations"][0]["line"]) for item in content["findings"]]
+    assert results == [("OC201", "src/a.py:2")]
     assert content["skipped"] == {"files that --exclude names": 1}
     # What is on the command line wins.
     assert opcheck("scan", "other.py", "--fail-on", "warning", "--select", "oc210").code == 1
@@ -146,7 +146,7 @@ def test_the_configuration_ignores_until_it_expires(opcheck: CommandLine, progra
     )
     result = opcheck("scan", program, "-f", "json")
     content = json.loads(result.out)
-    assert [one["rule"] for one in content["findings"]] == ["OC210", "OC206"]
+    assert [item["rule"] for item in content["findings"]] == ["OC210", "OC206"]
     assert content["ignored"] == 1
     expired, unused = content["notes"]
     assert "OC206 until 2020-01-01" in expired
@@ -168,7 +168,7 @@ def test_a_baseline_leaves_what_is_new(opcheck: CommandLine, program: str) -> No
     Path(program).write_text(f"{moved}model.cuda(0)\n", encoding="utf-8")
     new = opcheck(*args, "-f", "json")
     assert new.code == 1
-    assert [one["rule"] for one in json.loads(new.out)["findings"]] == ["OC201"]
+    assert [item["rule"] for item in json.loads(new.out)["findings"]] == ["OC201"]
     assert Path("known.json").read_text(encoding="utf-8") == kept
 
 

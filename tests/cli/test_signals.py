@@ -108,9 +108,9 @@ class Started:
     def left(self) -> list[int]:
         """The processes that are still there, after as much time as they may need to end."""
         ends = time.monotonic() + 60
-        while (found := [*self._processes()]) and time.monotonic() < ends:
+        while (results := [*self._processes()]) and time.monotonic() < ends:
             time.sleep(0.1)
-        return found
+        return results
 
     def _processes(self) -> Iterator[int]:
         for process in Path("/proc").iterdir():

@@ -19,9 +19,9 @@ def test_a_site_is_built_and_built_again(
     sweep = write_sweep(tmp_path / "sweep")
     output = tmp_path / "site"
     assert invoke(["site", "build", "-o", str(output), "--sweep", str(sweep), "-q"]) == 0
-    said = capsys.readouterr()
-    assert said.out.endswith(f"open {output / 'index.html'}\n")
-    assert said.err == ""
+    result = capsys.readouterr()
+    assert result.out.endswith(f"open {output / 'index.html'}\n")
+    assert result.err == ""
     assert (output / "model" / "timm" / "two.html").is_file()
     assert invoke(["site", "build", "-o", str(output), "-q"]) == 0
     assert not (output / "model").exists()

@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[CaptureRequest]:
         targets: Sequence[Target], request: CaptureRequest, lists: OpLists, *_: Any
     ) -> tuple[Report, ...]:
         requests.append(request)
-        return tuple(report(make_trace(*CALLS), one, lists) for one in targets)
+        return tuple(report(make_trace(*CALLS), target, lists) for target in targets)
 
     monkeypatch.setattr("opcheck.cli.upgrade.audited_on", reports)
     return requests

@@ -48,14 +48,14 @@ def test_ten_is_more_than_nine() -> None:
 
 
 @given(_SPANS, _SPANS)
-def test_overlaps_is_what_trying_every_version_says(one: Span, other: Span) -> None:
+def test_overlaps_is_what_trying_every_version_says(item: Span, other: Span) -> None:
     # The ends lie strictly inside the small world, so a version on each side of them is in it.
-    assert one.overlaps(other) == any(v in one and v in other for v in _SMALL)
+    assert item.overlaps(other) == any(v in item and v in other for v in _SMALL)
 
 
 @given(_SPANS, _SPANS)
-def test_overlaps_is_symmetric(one: Span, other: Span) -> None:
-    assert one.overlaps(other) == other.overlaps(one)
+def test_overlaps_is_symmetric(item: Span, other: Span) -> None:
+    assert item.overlaps(other) == other.overlaps(item)
 
 
 @given(_SPANS)

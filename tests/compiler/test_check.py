@@ -47,10 +47,10 @@ def compiled(function: Callable[..., Any], *args: Any) -> SideGraph:
     side = SideCompiler()
     torch.compiler.reset()
     torch.compile(function, backend=side)(*args)
-    (found,) = side.graphs
-    assert not found.failures
-    assert found.kernels
-    return found
+    (result,) = side.graphs
+    assert not result.failures
+    assert result.kernels
+    return result
 
 
 def everything(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -62,11 +62,11 @@ def everything(x: torch.Tensor, w: torch.Tensor) -> Any:
 
 def test_kernels_of_inductor_are_in_order() -> None:
     with torch.no_grad():
-        found = compiled(everything, torch.randn(4, 64), torch.randn(64, 64))
-    text = "".join(kernel.source for kernel in found.kernels)
+        result = compiled(everything, torch.randn(4, 64), torch.randn(64, 64))
+    text = "".join(kernel.source for kernel in result.kernels)
     for used in ("threadgroup_sum", "welford", "argmax", "bfloat", "half", "atomic_add"):
         assert used in text
-    assert clang.check(found) == ()
+    assert clang.check(result) == ()
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_functions_of_their_own_headers(function: Callable[..., Any]) -> None:
 
 
 def test_indices_that_are_checked() -> None:
-    found = compiled(lambda x, i: x[i], torch.rand(8), torch.tensor([1, 2]))
-    assert "TORCH_REPORT_ERROR" in found.kernels[0].source
-    assert clang.check(found) == ()
+    result = compiled(lambda x, i: x[i], torch.rand(8), torch.tensor([1, 2]))
+    assert "TORCH_REPORT_ERROR" in result.kernels[0].source
+    assert clang.check(result) == ()
 
 
 def test_flex_attention_brings_its_own_headers() -> None:
@@ -89,9 +89,9 @@ def test_flex_attention_brings_its_own_headers() -> None:
         return flex_attention(q, q, q)
 
     with torch.no_grad():
-        found = compiled(attention, torch.rand(1, 2, 128, 16))
-    assert "#include" in "".join(kernel.source for kernel in found.kernels)
-    assert clang.check(found) == ()
+        result = compiled(attention, torch.rand(1, 2, 128, 16))
+    assert "#include" in "".join(kernel.source for kernel in result.kernels)
+    assert clang.check(result) == ()
 
 
 BRANCHES = "torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))"
@@ -102,13 +102,13 @@ def branches(x: torch.Tensor) -> Any:
 
 
 def test_a_name_that_the_branches_of_cond_share_is_found_with_its_line() -> None:
-    found = clang.check(compiled(branches, torch.rand(4)))
-    assert [one.op for one in found] == ["generated_kernel_0"]
-    assert found[0].message.startswith(
+    result = clang.check(compiled(branches, torch.rand(4)))
+    assert [item.op for item in result] == ["generated_kernel_0"]
+    assert result[0].message.startswith(
         "generated_kernel_0, line 1: redefinition of 'generated_kernel_0'"
     )
-    assert found[0].location is not None
-    assert BRANCHES in found[0].location.text
+    assert result[0].location is not None
+    assert BRANCHES in result[0].location.text
 
 
 @pytest.mark.parametrize(
@@ -125,18 +125,18 @@ def test_a_name_that_the_branches_of_cond_share_is_found_with_its_line() -> None
 )
 def test_broken_kernels(written: str, wrong: str, line: int, message: str) -> None:
     assert clang.check(graph(WRITTEN)) == ()
-    found = clang.check(graph(WRITTEN.replace(written, wrong)))
-    assert found[0].kind == "shader"
-    assert found[0].message.startswith(f"generated_kernel_0, line {line}: ")
-    assert message in found[0].message
-    assert not found[0].ours
+    result = clang.check(graph(WRITTEN.replace(written, wrong)))
+    assert result[0].kind == "shader"
+    assert result[0].message.startswith(f"generated_kernel_0, line {line}: ")
+    assert message in result[0].message
+    assert not result[0].ours
 
 
 def test_an_error_inside_a_header_is_of_the_kernel_that_led_there() -> None:
     wrong = WRITTEN.replace("metal::precise::exp(tmp0)", "as_type<int>(1L)")
-    found = clang.check(graph(wrong))
-    assert any("as_type keeps the size" in one.message for one in found)
-    assert all(one.op == "generated_kernel_0" for one in found)
+    result = clang.check(graph(wrong))
+    assert any("as_type keeps the size" in item.message for item in result)
+    assert all(item.op == "generated_kernel_0" for item in result)
 
 
 def test_literals_are_floats() -> None:
@@ -152,10 +152,10 @@ def test_the_node_that_the_line_names_is_blamed() -> None:
         FusedNode(name="sin", op="aten::sin", location=lines[0]),
         FusedNode(name="exp", op="aten::exp", location=lines[1]),
     )
-    found = clang.check(graph(WRITTEN.replace("exp(tmp0)", "exp(tmp9)"), nodes=nodes))
-    assert [one.location for one in found] == [lines[1]]
-    found = clang.check(graph(WRITTEN.replace("in_ptr0[x0]", "in_ptr1[x0]"), nodes=nodes))
-    assert found[0].location == lines[0]
+    result = clang.check(graph(WRITTEN.replace("exp(tmp0)", "exp(tmp9)"), nodes=nodes))
+    assert [item.location for item in result] == [lines[1]]
+    result = clang.check(graph(WRITTEN.replace("in_ptr0[x0]", "in_ptr1[x0]"), nodes=nodes))
+    assert result[0].location == lines[0]
 
 
 def test_the_failures_of_a_variant_and_what_they_do_not_prove() -> None:
@@ -166,7 +166,7 @@ def test_the_failures_of_a_variant_and_what_they_do_not_prove() -> None:
     )
     before = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(tried,))
     after = clang.checked(before)
-    assert [len(one.failures) for one in after.tried[0].side] == [0, 1]
+    assert [len(item.failures) for item in after.tried[0].side] == [0, 1]
     assert after.not_checked == (clang.NOT_PROVEN,)
     assert msgspec.structs.replace(after, tried=(tried,), not_checked=()) == before
 

@@ -85,10 +85,10 @@ def _cond(x: Tensor) -> Tensor:
 def test_kernels_of_branches_share_a_name() -> None:
     (graph,) = side(_cond, torch.randn(4, 8))
     assert graph.failures == ()
-    (found,) = lint(graph)
-    assert found.op == "generated_kernel_0"
-    assert found.location is not None
-    assert (found.location.file.rpartition("/")[2], found.location.function) == (HERE, "_cond")
+    (result,) = lint(graph)
+    assert result.op == "generated_kernel_0"
+    assert result.location is not None
+    assert (result.location.file.rpartition("/")[2], result.location.function) == (HERE, "_cond")
 
 
 def _many(*tensors: Tensor) -> Tensor:
@@ -100,11 +100,11 @@ def _many(*tensors: Tensor) -> Tensor:
 
 def test_forty_inputs_are_more_buffers_than_metal_binds() -> None:
     (graph,) = side(_many, *torch.randn(40, 4, 8).unbind())
-    (found,) = lint(graph)
+    (result,) = lint(graph)
     assert graph.kernels[0].buffers == 41 > BUFFERS
-    assert found.message.startswith("generated_kernel_0 takes 41 buffers")
-    assert found.location is not None
-    assert found.location.function == "_many"
+    assert result.message.startswith("generated_kernel_0 takes 41 buffers")
+    assert result.location is not None
+    assert result.location.function == "_many"
 
 
 def _double(x: Tensor) -> Tensor:
@@ -125,12 +125,12 @@ def _sinh(x: Tensor) -> Tensor:
 def test_a_refusal_names_the_operator_and_the_line(
     program: Callable[..., Any], kind: str, said: str, op: str
 ) -> None:
-    (found,) = failures(side(program, torch.randn(4, 8)))
-    assert (found.kind, found.ours) == (kind, False)
-    assert said in found.message
-    assert found.op.startswith(op)
-    assert found.location is not None
-    assert found.location.function == program.__name__
+    (result,) = failures(side(program, torch.randn(4, 8)))
+    assert (result.kind, result.ours) == (kind, False)
+    assert said in result.message
+    assert result.op.startswith(op)
+    assert result.location is not None
+    assert result.location.function == program.__name__
 
 
 def _spectrum(x: Tensor) -> Tensor:
@@ -185,9 +185,9 @@ def _nearer(score: Tensor, batch: Tensor, head: Tensor, row: Tensor, column: Ten
 def _flexible(x: Tensor) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention
 
-    found = flex_attention(x, x, x, score_mod=_nearer)
-    assert isinstance(found, Tensor)
-    return found
+    result = flex_attention(x, x, x, score_mod=_nearer)
+    assert isinstance(result, Tensor)
+    return result
 
 
 def test_the_template_of_flex_attention_is_a_kernel() -> None:
@@ -230,8 +230,8 @@ def test_aotinductor_writes_the_kernels_into_its_code() -> None:
 
 
 def test_what_cannot_be_done_without_a_mac_is_ours() -> None:
-    (found,) = failures(side(torch.geqrf, torch.randn(4, 4)))
-    assert (found.kind, found.ours) == ("harness", True)
+    (result,) = failures(side(torch.geqrf, torch.randn(4, 4)))
+    assert (result.kind, result.ours) == ("harness", True)
 
 
 def test_a_missing_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

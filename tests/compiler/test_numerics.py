@@ -65,9 +65,9 @@ def test_a_run_in_two_dtypes_is_near() -> None:
     program = Program(torch.nn.Linear(8, 64), (torch.ones(4, 8),), {})
     single = once(placed(program, torch.float32, "cpu"), training=True)
     double = once(placed(program, torch.float64, "cpu"), training=True)
-    found = difference(single.gradients, single.gradients, double.gradients, torch.float32)
-    assert found is not None
-    assert found.compiled < 1e-5
+    result = difference(single.gradients, single.gradients, double.gradients, torch.float32)
+    assert result is not None
+    assert result.compiled < 1e-5
 
 
 def test_a_gradient_that_is_rounding_alone_is_not_compared() -> None:
@@ -75,13 +75,13 @@ def test_a_gradient_that_is_rounding_alone_is_not_compared() -> None:
     eager = [torch.ones(8), torch.linspace(-1, 1, 8) * 1e-9]
     other = [torch.ones(8), torch.linspace(1, -1, 8) * 2e-9]
     for draws in (False, True):
-        found = difference(other, eager, exact, torch.float32, draws=draws)
-        assert found is not None
-        assert found.agrees
+        result = difference(other, eager, exact, torch.float32, draws=draws)
+        assert result is not None
+        assert result.agrees
     wrong = [torch.ones(8), torch.full((8,), 1e-3)]
-    found = difference(wrong, eager, exact, torch.float32)
-    assert found is not None
-    assert not found.agrees
+    result = difference(wrong, eager, exact, torch.float32)
+    assert result is not None
+    assert not result.agrees
 
 
 def test_each_run_draws_the_same_numbers_from_every_generator() -> None:

@@ -42,10 +42,10 @@ def test_records_travel() -> None:
     ],
 )
 def test_what_metal_refuses(kernels: tuple[Kernel, ...], said: list[str]) -> None:
-    found = list(lint(SideGraph(phase="inference", nodes=1, kernels=kernels)))
-    assert [failure.location for failure in found] == [HERE] * len(said)
-    assert [failure.kind for failure in found] == ["shader"] * len(said)
-    for failure, text in zip(found, said, strict=True):
+    result = list(lint(SideGraph(phase="inference", nodes=1, kernels=kernels)))
+    assert [failure.location for failure in result] == [HERE] * len(said)
+    assert [failure.kind for failure in result] == ["shader"] * len(said)
+    for failure, text in zip(result, said, strict=True):
         assert failure.message.startswith(text)
 
 
@@ -87,10 +87,10 @@ def test_the_usual_plan_tries_metal_in_every_dtype_and_run() -> None:
     ]
     dynamic = [variant for variant in variants if variant.dynamic]
     assert [variant.training for variant in dynamic] == [False, True]
-    assert {one.backend for one in variants} == {*plan.BACKENDS}
+    assert {item.backend for item in variants} == {*plan.BACKENDS}
     assert len(set(variants)) == len(variants)
-    stages = [one for one in variants if not one.metal]
-    assert {one.dtype for one in stages} == {plan.DTYPES[0]}
+    stages = [item for item in variants if not item.metal]
+    assert {stage.dtype for stage in stages} == {plan.DTYPES[0]}
 
 
 def test_on_another_device_inductor_writes_code_for_it() -> None:
@@ -107,12 +107,12 @@ def test_aotinductor_compiles_inference_for_metal() -> None:
 def test_every_plan_holds_the_usual_one() -> None:
     every = plan.every(plan.RUNS, plan.DTYPES)
     assert set(plan.default(plan.RUNS, plan.DTYPES)) <= set(every)
-    assert {one.mode for one in every} == {*plan.MODES}
+    assert {item.mode for item in every} == {*plan.MODES}
 
 
 def test_named_backends_are_taken_as_they_are_and_inductor_for_metal_too() -> None:
-    found = plan.named(("mps", "inductor"), ("inference",), ("float16",))
-    assert found == (
+    result = plan.named(("mps", "inductor"), ("inference",), ("float16",))
+    assert result == (
         Variant(backend="mps", dtype="float16"),
         Variant(backend="inductor", dtype="float16"),
         Variant(backend="inductor", dtype="float16", metal=True),

@@ -74,10 +74,10 @@ def test_graphs_are_those_of_the_shapes_given() -> None:
 def test_a_break_is_told_with_its_line() -> None:
     tried = attempt(Program(Break(), (X,), {}), EAGER)
     assert (tried.outcome, tried.graphs) == ("works", 2)
-    (found,) = tried.breaks
-    assert found.id.startswith("GB")
-    assert found.location is not None
-    assert found.location.text == "if y.sum().item() > 1000:"
+    (result,) = tried.breaks
+    assert result.id.startswith("GB")
+    assert result.location is not None
+    assert result.location.text == "if y.sum().item() > 1000:"
 
 
 def test_a_recurrent_layer_is_not_compiled() -> None:

@@ -25,13 +25,13 @@ from opcheck.data.registrations import data_directory
     ],
 )
 def test_the_spans_are_those_of_the_wheels(defect: str, broken: str, right: str) -> None:
-    (found,) = [one for one in load_defects() if one.id == defect]
-    assert Version.parse(broken) in found.torch
-    assert Version.parse(right) not in found.torch
+    (result,) = [item for item in load_defects() if item.id == defect]
+    assert Version.parse(broken) in result.torch
+    assert Version.parse(right) not in result.torch
 
 
 def test_a_kernel_is_known_by_its_source_and_operators() -> None:
-    by_id = {one.id: one.when for one in load_defects()}
+    by_id = {defect.id: defect.when for defect in load_defects()}
     source = "threadgroup long tmp_acc_0[32]; c10::metal::threadgroup_max(tmp_acc_0, x);"
     assert by_id["int64-extremes"].holds_for(source, frozenset())
     assert not by_id["int64-extremes"].holds_for(source.replace("long", "float"), frozenset())
@@ -83,7 +83,7 @@ NESTED = """\
 def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(
     defect: str, source: str, other: str
 ) -> None:
-    (when,) = [one.when for one in load_defects() if one.id == defect]
+    (when,) = [item.when for item in load_defects() if item.id == defect]
     assert when.holds_for(source, frozenset())
     assert not when.holds_for(other, frozenset())
 
@@ -111,7 +111,7 @@ def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(
 def test_a_call_that_stays_eager_is_known_by_its_arguments(
     defect: str, call: str, other: str
 ) -> None:
-    (when,) = [one.when for one in load_defects() if one.id == defect]
+    (when,) = [item.when for item in load_defects() if item.id == defect]
     assert when.holds_for_call(call)
     assert not when.holds_for_call(other)
 
@@ -130,13 +130,13 @@ def test_a_call_that_stays_eager_is_known_by_its_arguments(
     ],
 )
 def test_what_went_wrong_while_a_kernel_was_written_is_known(defect: str, note: str) -> None:
-    when = {one.id: one.when for one in load_defects()}[defect]
+    when = {item.id: item.when for item in load_defects()}[defect]
     assert when.holds_for("", frozenset(), notes=[note])
     assert not when.holds_for(note, frozenset(), notes=["another note"])
 
 
 def test_an_argmax_over_all_dimensions_is_known_by_the_order_of_its_tensor() -> None:
-    (when,) = [one.when for one in load_defects() if one.id == "argmax-of-dimensions"]
+    (when,) = [defect.when for defect in load_defects() if defect.id == "argmax-of-dimensions"]
     source = "c10::metal::threadgroup_argmax(tmp_acc_0)"
     permuted = "aten.argmax.default(float32[40, 8, 30; 30, 1200, 1])"
     assert when.holds_for(source, frozenset(), [permuted])
@@ -144,7 +144,7 @@ def test_an_argmax_over_all_dimensions_is_known_by_the_order_of_its_tensor() -> 
 
 
 def test_a_failure_is_known_by_its_message() -> None:
-    by_id = {one.id: one.when for one in load_defects()}
+    by_id = {defect.id: defect.when for defect in load_defects()}
     assert by_id["missing-math"].explains("Inductor's Metal backend does not implement sinh")
     assert not by_id["missing-math"].explains("Inductor's Metal backend does not implement sinhc")
     assert not by_id["welford-barrier"].explains("welford")

@@ -26,11 +26,11 @@ def test_a_composite_may_call_other_operators_from_one_release_on() -> None:
 
 
 def test_always_and_sometimes_are_told_apart() -> None:
-    found = body("aten::pad", "2.13")
-    assert found is not None
-    assert not found.always
-    assert {"aten::reflection_pad2d", "aten::replication_pad2d"} <= set(found.sometimes)
-    assert found.torch == "2.13.0"
+    result = body("aten::pad", "2.13")
+    assert result is not None
+    assert not result.always
+    assert {"aten::reflection_pad2d", "aten::replication_pad2d"} <= set(result.sometimes)
+    assert result.torch == "2.13.0"
 
 
 def test_what_no_sample_reached_is_not_known() -> None:

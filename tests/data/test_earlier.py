@@ -26,10 +26,10 @@ def test_it_is_what_the_table_answers(entry: EarlierBody, lists: OpLists) -> Non
     held = lines(entry, lists)
     assert held[0] == entry.since
     for line in held:
-        found = body(entry.op, line)
-        assert found is not None
-        assert found.read
-        assert (set(found.always), set(found.sometimes)) == (
+        result = body(entry.op, line)
+        assert result is not None
+        assert result.read
+        assert (set(result.always), set(result.sometimes)) == (
             set(entry.always),
             set(entry.sometimes),
         )
@@ -48,11 +48,11 @@ def test_what_it_calls_has_a_verdict_of_its_own(entry: EarlierBody, lists: OpLis
 
 
 def test_spans_of_one_operator_are_in_order() -> None:
-    for one, other in pairwise(ENTRIES):
-        assert one.torch.until is not None
-        if one.op == other.op:
+    for item, other in pairwise(ENTRIES):
+        assert item.torch.until is not None
+        if item.op == other.op:
             assert other.torch.since is not None
-            assert one.torch.until <= other.torch.since
+            assert item.torch.until <= other.torch.since
 
 
 def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def test_every_wheel_was_read() -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_release_reads_what_stands_in_its_wheel(line: str) -> None:
-    found = RECORDED.value["releases"][line]["names"]
-    assert [variable.name for variable in known(line)] == list(found)
-    assert not found.keys() & ENVIRONMENT.invented.keys()
+    result = RECORDED.value["releases"][line]["names"]
+    assert [variable.name for variable in known(line)] == list(result)
+    assert not result.keys() & ENVIRONMENT.invented.keys()
 
 
 #: Counted by another program.

@@ -45,12 +45,12 @@ BACKWARDS = {f"torchvision::_{name}_backward" for name in ("roi_align", "ps_roi_
 
 
 def test_the_counts_are_those_of_the_wheels() -> None:
-    found = {
+    results = {
         f"{library} {release.version}": (release.counts.mps, release.counts.cpu_only)
         for library, releases in RELEASES.items()
         for release in releases
     }
-    assert COUNTS.items() <= found.items()
+    assert COUNTS.items() <= results.items()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -71,12 +71,12 @@ def test_the_lists_hold_as_many_as_they_say(library: str) -> None:
 def test_every_torch_release_from_2_0_has_its_pair(library: str) -> None:
     last = {"torchvision": "0.29.2", "torchaudio": "2.11.0"}[library]
     for release in LISTS.releases:
-        found = LISTS.extension(library, release.line)
+        result = LISTS.extension(library, release.line)
         line = Version.parse(release.line)
-        assert (found is not None) == (Version(2, 0) <= line), release.line
-        if found is not None and found[0] != last:
+        assert (result is not None) == (Version(2, 0) <= line), release.line
+        if result is not None and result[0] != last:
             of_the_pair = LISTS.extensions.releases[library]
-            assert [one.torch_line for one in of_the_pair if one.version == found[0]] == [
+            assert [item.torch_line for item in of_the_pair if item.version == result[0]] == [
                 release.line
             ]
 
@@ -138,9 +138,9 @@ def test_what_the_wheels_ask_for_agrees_with_the_pairs() -> None:
 
 
 def test_the_release_and_its_operators() -> None:
-    found = LISTS.extension("torchvision", "2.13")
-    assert found is not None
-    version, operators = found
+    result = LISTS.extension("torchvision", "2.13")
+    assert result is not None
+    version, operators = result
     assert version == "0.28.0"
     assert operators["torchvision::nms"] == "kernel"
     assert operators["torchvision::_deform_conv2d_backward"] == "cpu_only"

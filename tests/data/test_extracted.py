@@ -103,11 +103,11 @@ MESSAGES = {
 
 
 def addresses() -> dict[str, int]:
-    at, found = STRINGS, {}
+    at, result = STRINGS, {}
     for key, text in MESSAGES.items():
-        found[key] = at
+        result[key] = at
         at += len(text) + 1
-    return found
+    return result
 
 
 def adrp_add(register: int, target: int, pc: int) -> list[int]:
@@ -157,8 +157,8 @@ def test_the_texts_are_those_of_functions_that_name_an_mps_source() -> None:
 
 
 def test_a_claimed_piece_is_looked_for_in_every_string() -> None:
-    found = {one.text for one in checks.texts(made_image(), ("Odd piece ", "not there"))}
-    assert found == {MESSAGES["gate"], MESSAGES["check"], MESSAGES["fragment"]}
+    results = {text.text for text in checks.texts(made_image(), ("Odd piece ", "not there"))}
+    assert results == {MESSAGES["gate"], MESSAGES["check"], MESSAGES["fragment"]}
 
 
 def test_the_metal_sections_of_a_library_are_read() -> None:
@@ -169,8 +169,8 @@ def test_the_metal_sections_of_a_library_are_read() -> None:
 @pytest.mark.parametrize("target", [0x5123, 0x5FFF])
 def test_an_address_is_put_together_of_page_and_offset(pc: int, target: int) -> None:
     words = np.array([0xD503201F, *adrp_add(9, target, pc + 4)], dtype=np.uint32)
-    found = checks.references(words, pc, 0x5000, 0x6000)
-    assert (found.at.tolist(), found.target.tolist()) == ([pc + 8], [target])
+    result = checks.references(words, pc, 0x5000, 0x6000)
+    assert (result.at.tolist(), result.target.tolist()) == ([pc + 8], [target])
     assert checks.references(words, pc, 0x6000, 0x7000).at.size == 0
 
 
@@ -217,12 +217,12 @@ def test_the_order_in_which_releases_are_read_does_not_matter() -> None:
         ["2.11", "2.9", "2.10"],
         ["2.10", "2.11", "2.9", "2.10"],
     ):
-        found = EMPTY
+        result = EMPTY
         for line in order:
-            found = with_release(found, line, columns[line])
-        assert found.texts == expected
-        assert found.releases == ("2.9", "2.10", "2.11")
-        assert found.present("2.10") == ("one",)
+            result = with_release(result, line, columns[line])
+        assert result.texts == expected
+        assert result.releases == ("2.9", "2.10", "2.11")
+        assert result.present("2.10") == ("one",)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_claim_without_a_text_is_found() -> None:
     lists = with_release(lists, "2.9", {"a made message": (None, None, None)})
     lists = with_release(lists, "2.10", {"another message": (None, None, None)})
     statements = [made_statement(kind, "a made message") for kind in ("binary", "source", "issue")]
-    assert [(one.id, lines) for one, lines in unfounded(statements, lists)] == [
+    assert [(item.id, lines) for item, lines in unfounded(statements, lists)] == [
         ("made-binary", ("2.10",)),
         ("made-source", ("2.10",)),
     ]
@@ -285,14 +285,14 @@ def test_a_claim_without_a_text_is_found() -> None:
 
 def test_every_release_is_extracted() -> None:
     releases, _ = read_releases(data_directory() / "releases.yaml")
-    assert read_texts(data_directory()).releases == tuple(one.line for one in releases)
+    assert read_texts(data_directory()).releases == tuple(release.line for release in releases)
 
 
 def test_the_committed_texts_are_canonical() -> None:
-    found = read_texts(data_directory())
+    result = read_texts(data_directory())
     raw = (data_directory() / "extracted" / "texts.json").read_text(encoding="utf-8")
-    assert dump_texts(found) == raw
-    assert all(found.texts[text][3] for text in found.texts)
+    assert dump_texts(result) == raw
+    assert all(result.texts[text][3] for text in result.texts)
 
 
 def test_the_committed_metal_dtypes_are_canonical() -> None:
@@ -313,24 +313,26 @@ def test_both_files_stay_small() -> None:
 
 
 def test_the_smallest_macos_is_among_the_texts() -> None:
-    found = read_texts(data_directory())
+    result = read_texts(data_directory())
     releases, _ = read_releases(data_directory() / "releases.yaml")
-    for one in releases:
-        said = one.minimum_macos_text
-        assert any(said in text for text in found.present(one.line)), one.line
+    for release in releases:
+        outcome = release.minimum_macos_text
+        assert any(outcome in text for text in result.present(release.line)), release.line
 
 
 def test_every_statement_that_was_read_stands_in_the_wheels_of_its_span() -> None:
     wrong = unfounded(load_statements(data_directory()).all, read_texts(data_directory()))
-    assert [(one.id, lines) for one, lines in wrong] == []
+    assert [(item.id, lines) for item, lines in wrong] == []
 
 
 def test_the_exceptions_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     known = dict(EXCEPTIONS)
     monkeypatch.setattr(extracted, "EXCEPTIONS", {})
     wrong = {
-        one.id
-        for one, _ in unfounded(load_statements(data_directory()).all, read_texts(data_directory()))
+        item.id
+        for item, _ in unfounded(
+            load_statements(data_directory()).all, read_texts(data_directory())
+        )
     }
     assert wrong == known.keys()
 
@@ -341,15 +343,15 @@ def test_the_check_fails_where_a_text_is_gone(
     monkeypatch.setattr(sys, "argv", ["extract_limits.py", "--check"])
     main = runpy.run_path(str(SCRIPT))["main"]
     assert main() == 0
-    found = read_texts(data_directory())
+    result = read_texts(data_directory())
     name, claimed = next(
         (o.id, t)
         for o, t in extracted.claims(load_statements(data_directory()).all)
         if "{" not in t
     )
-    lacking = {text: row for text, row in found.texts.items() if claimed not in text}
+    lacking = {text: row for text, row in result.texts.items() if claimed not in text}
     monkeypatch.setitem(
-        main.__globals__, "read_texts", lambda _: extracted.Extracted(1, found.releases, lacking)
+        main.__globals__, "read_texts", lambda _: extracted.Extracted(1, result.releases, lacking)
     )
     capsys.readouterr()
     assert main() == 1
@@ -374,9 +376,9 @@ def test_a_real_wheel_gives_what_is_committed() -> None:
         for _, text in extracted.claims(load_statements(data_directory()).all)
         for p in fragments(text)
     }
-    line, found, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
+    line, result, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
     texts = read_texts(data_directory())
-    assert (line, set(found)) == ("2.13", set(texts.present("2.13")))
+    assert (line, set(result)) == ("2.13", set(texts.present("2.13")))
     committed = {
         name: values["2.13"]
         for name, entries in read_metal(data_directory()).operators.items()

@@ -38,7 +38,7 @@ def test_expanding_gives_back_what_was_contracted(values: dict[str, str]) -> Non
 @given(st.dictionaries(st.sampled_from(LINES), VALUES))
 def test_the_encoding_is_minimal(values: dict[str, str]) -> None:
     entries = contract(values, LINES)
-    assert all(one[1] != other[1] for one, other in pairwise(entries))
+    assert all(item[1] != other[1] for item, other in pairwise(entries))
     assert not entries or entries[0][1] is not None
 
 
@@ -60,8 +60,8 @@ def test_the_order_of_builds_leaves_no_trace(
     operators = msgspec.json.decode(text, type=History).operators
     lines = by_version(matrix)
     for line, column in matrix.items():
-        found = {name: expand(history, lines).get(line) for name, history in operators.items()}
-        assert {name: value for name, value in found.items() if value} == column
+        results = {name: expand(history, lines).get(line) for name, history in operators.items()}
+        assert {name: value for name, value in results.items() if value} == column
 
 
 @given(MATRIX, COLUMN)

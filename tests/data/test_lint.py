@@ -51,7 +51,7 @@ def made(registrations: Path) -> Path:
     return registrations
 
 
-def found(directory: Path, *statements: dict[str, object]) -> list[str]:
+def problems(directory: Path, *statements: dict[str, object]) -> list[str]:
     """The problems of the statements, the index being up to date."""
     path = directory / "limitations" / "made.yaml"
     path.parent.mkdir(exist_ok=True)
@@ -77,7 +77,7 @@ def test_the_real_data_has_no_problem() -> None:
 
 
 def test_silent_on_what_is_right(made: Path) -> None:
-    assert not found(
+    assert not problems(
         made,
         statement("a", dtypes=["float16"]),
         statement("b", dtypes=["int8"]),
@@ -112,7 +112,7 @@ def test_silent_on_what_is_right(made: Path) -> None:
     ],
 )
 def test_one_statement(made: Path, fields: dict[str, object], problem: str) -> None:
-    found_now = found(made, statement("a", **fields))
+    found_now = problems(made, statement("a", **fields))
     expected = f"limitations/made.yaml:3 limitations.0.{problem}"
     assert [line for line in found_now if line.startswith(expected)], found_now
 
@@ -136,13 +136,13 @@ def test_one_statement(made: Path, fields: dict[str, object], problem: str) -> N
     ],
 )
 def test_two_statements(made: Path, fields: dict[str, object], problem: str) -> None:
-    one = statement("a", dtypes=["float16"], macos={"until": "15.0"}, torch={"since": "2.8"})
+    first = statement("a", dtypes=["float16"], macos={"until": "15.0"}, torch={"since": "2.8"})
     other = statement("b", **fields)
-    lines = found(made, one, other)
+    lines = problems(made, first, other)
     assert len(lines) == bool(problem), lines
     assert problem in "".join(lines)
     # Which of the two comes first changes the place only.
-    assert len(found(made, other, one)) == len(lines)
+    assert len(problems(made, other, first)) == len(lines)
 
 
 def except_(directory: Path, **fields: object) -> None:
@@ -153,25 +153,25 @@ def except_(directory: Path, **fields: object) -> None:
 def test_an_exception_excuses_one_problem(made: Path) -> None:
     lost_kernel = statement("a", ops=["mylib::op"])
     except_(made, check="no_kernel", statements=["a"], op="mylib::op")
-    assert not found(made, lost_kernel)
+    assert not problems(made, lost_kernel)
     except_(made, check="overlap", statements=["b", "a"])
-    assert not found(made, statement("a"), statement("b"))
+    assert not problems(made, statement("a"), statement("b"))
 
 
 def test_an_exception_that_excuses_nothing_fails(made: Path) -> None:
     except_(made, check="no_kernel", statements=["a"])
-    (line,) = found(made, statement("a"))
+    (line,) = problems(made, statement("a"))
     assert line == "exceptions.yaml:2 exceptions.0: excuses nothing: no_kernel of a"
 
 
 def test_an_exception_has_a_reason(made: Path) -> None:
     except_(made, check="no_kernel", statements=["a"], excuse="none")
-    (line,) = found(made, statement("a"))
+    (line,) = problems(made, statement("a"))
     assert line.startswith("exceptions.yaml:2 exceptions.0: Object contains unknown field")
 
 
 def test_an_index_that_is_old_is_a_problem(made: Path) -> None:
-    assert not found(made, statement("a"))
+    assert not problems(made, statement("a"))
     (made / INDEX).unlink()
     with pytest.raises(OpListError, match="compile_statements"):
         lint(made)
@@ -182,19 +182,19 @@ def test_what_a_release_took_away_is_listed_and_nothing_else(made: Path) -> None
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     first, *rest = content["regressions"]
     path.write_text(yaml.safe_dump({**content, "regressions": rest}), encoding="utf-8")
-    (line,) = found(made)
+    (line,) = problems(made)
     assert f"{first['op']} went from {first['before']} to {first['after']}" in line
     wrong = {**first, "torch": "2.9"}
     path.write_text(
         yaml.safe_dump({**content, "regressions": [*rest, first, first, wrong]}), encoding="utf-8"
     )
-    twice, nothing = found(made)
+    twice, nothing = problems(made)
     assert twice.endswith("is listed twice")
     assert nothing.endswith("lost nothing such in torch 2.9")
 
 
 def test_the_memory_of_macs_is_read_too(made: Path, tmp_path: Path) -> None:
-    assert not found(made)
+    assert not problems(made)
     damaged = tmp_path / "op_lists"
     shutil.copytree(made, damaged)
     (damaged / "macs.yaml").write_text("schema: 1\n", encoding="utf-8")

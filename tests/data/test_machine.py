@@ -149,8 +149,8 @@ def test_the_decoder_agrees_with_capstone(word: int) -> None:
     if not instructions or instructions[0].mnemonic in CAPSTONE_IS_WRONG:
         return
     (instruction,) = instructions
-    found = decode(assemble(word))
-    form = found[0][2] if found else ""
+    result = decode(assemble(word))
+    form = result[0][2] if result else ""
     if form in FOLLOWED:
         assert instruction.mnemonic in FOLLOWED[form], instruction
         return

@@ -62,7 +62,7 @@ def test_a_proposal_is_shown_and_then_applied(
     assert cli.invoke(["lists", "merge", "--apply", *flags]) == 0
     written, problems = read_written(directory)
     assert problems == []
-    assert "seen-sin-raises" in {one.statement.id for one in written}
+    assert "seen-sin-raises" in {item.statement.id for item in written}
     # The same again: its id is taken.
     with pytest.raises(OpListError, match="seen-sin-raises is taken"):
         merging.review(Path(flags[0]), directory)

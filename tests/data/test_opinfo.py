@@ -33,9 +33,9 @@ SAMPLE = (
 
 
 def evaluation(line: str) -> opinfo.Evaluation:
-    found = opinfo.read(line)
-    assert found is not None
-    return found
+    result = opinfo.read(line)
+    assert result is not None
+    return result
 
 
 def test_every_release_since_the_lists_ship_has_its_evaluation() -> None:
@@ -45,85 +45,85 @@ def test_every_release_since_the_lists_ship_has_its_evaluation() -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_rows_name_what_exists(line: str, lists: OpLists) -> None:
-    found = evaluation(line)
-    assert found.torch == lists.release(line).torch
-    assert len(found.opinfos) > 600
+    result = evaluation(line)
+    assert result.torch == lists.release(line).torch
+    assert len(result.opinfos) > 600
     known = lists.operators(line)
-    assert not [op for op in found.overloads if op.startswith("aten::") and op not in known]
-    for name in found.opinfos:
+    assert not [op for op in result.overloads if op.startswith("aten::") and op not in known]
+    for name in result.opinfos:
         for kind in opinfo.PASSES:
-            states = found.dtypes(name, kind)
-            assert set(found.failed(name, kind)) <= set(store.DTYPES)
+            states = result.dtypes(name, kind)
+            assert set(result.failed(name, kind)) <= set(store.DTYPES)
             assert set(states.values()) <= {"pass", "xfail", "skip"}
-            assert all(call in found.overloads for call in found.calls(name, kind))
+            assert all(call in result.overloads for call in result.calls(name, kind))
 
 
 def test_the_lists_of_a_release_as_they_were_counted() -> None:
     # Pinned to our own count, so that a change of the evaluation shows: OpInfos by the dtypes for which
     # the operator database says "mps", with those of test_mps.py only (no float64, no complex128), at
     # macOS 15.0.  A second evaluation counted two more passes among 5165 pairs; which is not known.
-    found = evaluation("2.13")
-    states = [state for name in found.opinfos for state in found.dtypes(name).values()]
-    assert len(found.opinfos) == 702
+    result = evaluation("2.13")
+    states = [state for name in result.opinfos for state in result.dtypes(name).values()]
+    assert len(result.opinfos) == 702
     assert [states.count(state) for state in ("pass", "xfail", "skip")] == [4545, 525, 93]
 
 
 def test_a_refused_operator_is_an_expected_failure_and_reached() -> None:
-    found = evaluation("2.13")
-    assert found.dtypes("linalg.eig")["float32"] == "xfail"
-    assert found.calls("linalg.eig") == ("aten::linalg_eig",)
-    assert "linalg.eig" in found.reaching("aten::linalg_eig")
+    result = evaluation("2.13")
+    assert result.dtypes("linalg.eig")["float32"] == "xfail"
+    assert result.calls("linalg.eig") == ("aten::linalg_eig",)
+    assert "linalg.eig" in result.reaching("aten::linalg_eig")
 
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own samples provoke PyTorch's own warnings
 def test_the_installed_release_still_says_what_was_written() -> None:
-    found = evaluation(INSTALLED)
+    result = evaluation(INSTALLED)
     ops = {ci.key(op): op for op in record.op_db()}
     for macos in MACOS:
         now = ci.expectations(macos)
         for kind in PASSES:
-            names = {name for name in found.opinfos if not name.endswith(BY_MACHINE)}
-            written = {name: found.dtypes(name, kind, macos) for name in names}
+            names = {name for name in result.opinfos if not name.endswith(BY_MACHINE)}
+            written = {name: result.dtypes(name, kind, macos) for name in names}
             assert written == {name: now[name][kind] for name in names}
             assert {name for name in now if not name.endswith(BY_MACHINE)} == names
     watch = record.Watch()
     with record.mac(INSTALLED, watch):
         for name in SAMPLE:
-            samples = record.samples_of(ops[name], torch.float32, found.samples)
+            samples = record.samples_of(ops[name], torch.float32, result.samples)
             run = record.run(ops[name], samples, watch, gradient=False)
             reached = {op for call in run.calls for op in (call.inner or (call.op,))}
             # The written ones are of all dtypes together.
             assert reached
-            assert reached <= set(found.calls(name))
+            assert reached <= set(result.calls(name))
 
 
 def test_what_the_cpu_refuses_is_expected_to_fail_in_some_release() -> None:
-    found = reference.load()
+    result = reference.load()
     evaluations = [evaluation(line) for line in LINES]
-    assert found.why("forward", "median", "bool") == reference.REASONS["raises"]
-    assert found.why("forward", "resize_", "float32") == reference.REASONS["raises"]
-    assert found.why("forward", "as_strided/partial_views", "int8") == reference.REASONS["copied"]
-    assert found.why("forward", "bernoulli", "float32") == reference.REASONS["random"]
-    assert not found.why("forward", "sort", "int8")
+    assert result.why("forward", "median", "bool") == reference.REASONS["raises"]
+    assert result.why("forward", "resize_", "float32") == reference.REASONS["raises"]
+    assert result.why("forward", "as_strided/partial_views", "int8") == reference.REASONS["copied"]
+    assert result.why("forward", "bernoulli", "float32") == reference.REASONS["random"]
+    assert not result.why("forward", "sort", "int8")
     for reason, kind in itertools.product(reference.REASONS, PASSES):
-        for name, dtypes in getattr(found, reason)[kind].items():
+        for name, dtypes in getattr(result, reason)[kind].items():
             for dtype in dtypes:
                 assert any(
-                    one.dtypes(name, kind).get(dtype) == "xfail"
-                    for one in evaluations
-                    if name in one.opinfos
+                    item.dtypes(name, kind).get(dtype) == "xfail"
+                    for item in evaluations
+                    if name in item.opinfos
                 )
 
 
 def test_no_statement_rests_on_what_the_cpu_refuses(lists: OpLists) -> None:
-    found = reference.load()
+    result = reference.load()
     for statement in lists.statements.all:
-        told = [one.detail or "" for one in statement.evidence if one.kind == "opinfo"]
-        if not statement.id.startswith("ci-") or not told:
+        results = [item.detail or "" for item in statement.evidence if item.kind == "opinfo"]
+        if not statement.id.startswith("ci-") or not results:
             continue
-        names = told[0].rpartition("test_output_match: ")[2].partition(" (")[0].partition(";")[0]
+        names = results[0].rpartition("test_output_match: ")[2].partition(" (")[0].partition(";")[0]
         for dtype in statement.dtypes:
-            assert not all(found.why("forward", name, dtype) for name in names.split(", "))
+            assert not all(result.why("forward", name, dtype) for name in names.split(", "))
 
 
 def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_the_wheels_that_were_read_are_of_a_python_in_the_file(lists: OpLists) -
 
 def test_every_release_has_a_python(lists: OpLists) -> None:
     assert load_wheels().pythons(Version(2, 15))[0] == Version(3, 11)
-    assert all(load_wheels().pythons(Version.parse(one.line)) for one in lists.releases)
+    assert all(load_wheels().pythons(Version.parse(release.line)) for release in lists.releases)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_the_rebuilt_release_is_the_committed_one(wheel: Path, tmp_path: Path) -
 
 
 @pytest.fixture(scope="module")
-def found(wheel: Path) -> Dispatch:
+def read_dispatch(wheel: Path) -> Dispatch:
     with tempfile.TemporaryDirectory() as folder:
         archive.read_archive(wheel).unpack(Path(folder))
         return dispatch(registrations(Image.parse(Path(folder) / archive.LIBRARY)))
@@ -67,11 +67,11 @@ def found(wheel: Path) -> Dispatch:
         "BackendSelect",
     ],
 )
-def test_the_library_holds_what_a_live_dispatcher_holds(found: Dispatch, key: str) -> None:
+def test_the_library_holds_what_a_live_dispatcher_holds(result: Dispatch, key: str) -> None:
     torch = pytest.importorskip("torch")
     if torch.__version__.partition("+")[0] != RELEASE:
         pytest.skip(f"torch {torch.__version__} is installed, the wheel is {RELEASE}")
     every = torch._C._dispatch_get_registrations_for_dispatch_key(key)
     live = {name for name in every if name.startswith("aten::")}
-    assert live - found.key(key) == LIVE_ONLY.get(key, set())
-    assert found.key(key) <= live
+    assert live - result.key(key) == LIVE_ONLY.get(key, set())
+    assert result.key(key) <= live

@@ -44,8 +44,8 @@ COUNTS = {
 
 @pytest.mark.parametrize("release", LISTS.releases, ids=lambda release: release.torch)
 def test_the_counts_are_those_of_the_wheels(release: object) -> None:
-    found = LISTS.release(getattr(release, "line", ""))
-    counts = found.counts
+    result = LISTS.release(getattr(release, "line", ""))
+    counts = result.counts
     assert (
         counts.aten_mps,
         counts.sparse_mps,
@@ -54,8 +54,8 @@ def test_the_counts_are_those_of_the_wheels(release: object) -> None:
         counts.always_fallback,
         counts.python,
         counts.stubs_with_mps,
-        found.minimum_macos,
-    ) == COUNTS[found.torch]
+        result.minimum_macos,
+    ) == COUNTS[result.torch]
 
 
 @pytest.mark.parametrize("line", [release.line for release in LISTS.releases])
@@ -77,10 +77,10 @@ def test_the_lists_hold_as_many_as_they_say(line: str) -> None:
 @pytest.mark.parametrize("line", [release.line for release in LISTS.releases])
 def test_every_overload_resolves(line: str) -> None:
     for name in LISTS.operators(line):
-        found = LISTS.resolve(name, line)
-        assert found.status != "unknown"
-        assert (found.kind is None) == (found.status != "fallback")
-        assert found.chain[0] == name
+        result = LISTS.resolve(name, line)
+        assert result.status != "unknown"
+        assert (result.kind is None) == (result.status != "fallback")
+        assert result.chain[0] == name
 
 
 def test_every_known_release_is_listed() -> None:
@@ -116,8 +116,8 @@ def test_every_known_release_is_listed() -> None:
     ],
 )
 def test_the_effective_status(op: str, line: str, status: str, kind: str, last: str) -> None:
-    found = LISTS.resolve(op, line)
-    assert (found.status, found.kind, found.chain[-1]) == (status, kind, last)
+    result = LISTS.resolve(op, line)
+    assert (result.status, result.kind, result.chain[-1]) == (status, kind, last)
 
 
 def test_the_explicit_fallbacks_of_2_13() -> None:
@@ -194,10 +194,10 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_a_copy_reads_the_same(copy: Path) -> None:
-    found = load(copy)
-    assert isinstance(found, OpLists)
-    assert found.digest == LISTS.digest
-    assert len(found.digest) == 12
+    result = load(copy)
+    assert isinstance(result, OpLists)
+    assert result.digest == LISTS.digest
+    assert len(result.digest) == 12
 
 
 def change(path: Path, old: str, new: str) -> int:

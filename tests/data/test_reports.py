@@ -81,8 +81,8 @@ def test_lstsq_is_wrong_for_more_unknowns_than_equations(
     shape: tuple[int, ...], *, holds: bool
 ) -> None:
     inputs = (tensor("self", *shape, dtype="complex64"), tensor("b", 8, shape[1], 3))
-    told = statements("2.14", "aten::linalg_lstsq.out", *inputs)
-    assert ("lstsq-complex-underdetermined" in told) == holds
+    result = statements("2.14", "aten::linalg_lstsq.out", *inputs)
+    assert ("lstsq-complex-underdetermined" in result) == holds
 
 
 @pytest.mark.parametrize(("size", "holds"), [(24, True), (32, False)])
@@ -91,8 +91,8 @@ def test_attention_is_wrong_where_the_value_has_another_last_dimension(
 ) -> None:
     shapes = {"query": (1, 1, 16, 32), "key": (1, 1, 16, 32), "value": (1, 1, 16, size)}
     inputs = [tensor(name, *shape) for name, shape in shapes.items()]
-    told = statements("2.10", "aten::_scaled_dot_product_attention_math_for_mps", *inputs)
-    assert ("sdpa-value-dimension" in told) == holds
+    result = statements("2.10", "aten::_scaled_dot_product_attention_math_for_mps", *inputs)
+    assert ("sdpa-value-dimension" in result) == holds
 
 
 @pytest.mark.parametrize(("dtype", "holds"), [("bfloat16", True), ("float16", False)])

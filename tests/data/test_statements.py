@@ -96,10 +96,10 @@ def test_advisories_are_told_apart(tmp_path: Path) -> None:
         "    summary:", "    program: return torch.ones(1, device=device)\n    summary:"
     )
     write(tmp_path, WHOLE)
-    found = load_statements(write(tmp_path, text, "advisories/made.yaml"))
-    assert [one.id for one in found.advisories] == ["mm-wrong"]
-    assert [one.id for one in found.limitations] == ["mm-whole"]
-    assert (found.advisories[0].fixed, found.advisories[0].fixed_basis) == ("2.10", "pr")
+    result = load_statements(write(tmp_path, text, "advisories/made.yaml"))
+    assert [advisory.id for advisory in result.advisories] == ["mm-wrong"]
+    assert [limitation.id for limitation in result.limitations] == ["mm-whole"]
+    assert (result.advisories[0].fixed, result.advisories[0].fixed_basis) == ("2.10", "pr")
 
 
 @pytest.mark.parametrize(
@@ -168,14 +168,14 @@ def test_what_is_refused_has_its_line_and_key(
     tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
     assert old in WHOLE
-    found = problems(write(tmp_path, WHOLE.replace(old, new, 1)))
-    assert [line for line in found if line.startswith(f"limitations/made.yaml:{problem}")], found
+    result = problems(write(tmp_path, WHOLE.replace(old, new, 1)))
+    assert [line for line in result if line.startswith(f"limitations/made.yaml:{problem}")], result
 
 
 def test_what_raises_has_an_error_text(tmp_path: Path) -> None:
     lines = [line for line in WHOLE.splitlines() if "error:" not in line]
-    (found,) = problems(write(tmp_path, "\n".join(lines)))
-    assert found.endswith("limitations.0: the key error is missing: what does it raise?")
+    (result,) = problems(write(tmp_path, "\n".join(lines)))
+    assert result.endswith("limitations.0: the key error is missing: what does it raise?")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_a_description_of_a_change_need_not_tell_the_text(
     lines = [line for line in head if "error:" not in line]
     directory = write(tmp_path, "\n".join([*lines, "    evidence:", *evidence]))
     if is_refused:
-        (found,) = problems(directory)
-        assert found.endswith("the key error is missing: what does it raise?")
+        (result,) = problems(directory)
+        assert result.endswith("the key error is missing: what does it raise?")
     else:
         assert len(load_statements(directory).limitations) == 1
 
@@ -204,15 +204,15 @@ def test_a_description_of_a_change_need_not_tell_the_text(
 def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
     bad = WHOLE.replace("raises", "explodes").replace("float16, b", "half, b")
     write(tmp_path, bad)
-    found = problems(write(tmp_path, bad, "limitations/other.yaml"))
-    assert len(found) == 4
-    assert found == sorted(found)
+    result = problems(write(tmp_path, bad, "limitations/other.yaml"))
+    assert len(result) == 4
+    assert result == sorted(result)
 
 
 def test_an_id_is_given_once(tmp_path: Path) -> None:
     write(tmp_path, WHOLE)
-    (found,) = problems(write(tmp_path, WHOLE, "limitations/other.yaml"))
-    assert found == (
+    (result,) = problems(write(tmp_path, WHOLE, "limitations/other.yaml"))
+    assert result == (
         "limitations/other.yaml:3 limitations.0.id: "
         "the id mm-whole is taken: limitations/made.yaml:3"
     )
@@ -237,12 +237,12 @@ def test_the_statements_on_an_operator() -> None:
             make_statement("old", ops=("aten::add.Tensor",), torch=Span(until=Version(2, 10))),
         ]
     )
-    ids = [one.id for one in made.for_op("aten::add.Tensor")]
+    ids = [item.id for item in made.for_op("aten::add.Tensor")]
     assert ids == ["all", "exact", "glob", "old"]
-    assert [one.id for one in made.for_op("aten::add.Tensor", "2.10")] == ["all", "exact", "glob"]
-    assert [one.id for one in made.for_op("aten::add.Tensor", "2.9")] == ids
-    assert [one.id for one in made.for_op("aten::add.out")] == ["all", "glob"]
-    assert [one.id for one in made.for_op("aten::addmm")] == ["all"]
+    assert [item.id for item in made.for_op("aten::add.Tensor", "2.10")] == ["all", "exact", "glob"]
+    assert [item.id for item in made.for_op("aten::add.Tensor", "2.9")] == ids
+    assert [item.id for item in made.for_op("aten::add.out")] == ["all", "glob"]
+    assert [item.id for item in made.for_op("aten::addmm")] == ["all"]
 
 
 def test_the_index_says_what_the_yaml_says(tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ def test_an_edit_counts_although_the_index_is_old(tmp_path: Path) -> None:
     arguments = {"aten::mm": {"self": Argument()}}
     index = Index(schema=INDEX_SCHEMA, fingerprint="", statements=(), arguments=arguments)
     (tmp_path / INDEX).write_text(dump_index(index), encoding="utf-8")
-    found = load_statements(write(tmp_path, WHOLE))
-    assert [one.id for one in found.all] == ["mm-whole"]
-    assert found.arguments == arguments
+    result = load_statements(write(tmp_path, WHOLE))
+    assert [item.id for item in result.all] == ["mm-whole"]
+    assert result.arguments == arguments
 
 
 @pytest.mark.parametrize("content", ["{", '{"schema": 99}', "[]"])
@@ -299,6 +299,6 @@ def test_the_committed_index_holds_what_the_files_hold() -> None:
     index = read_index(data_directory())
     assert index is not None
     assert index.statements == tuple(
-        sorted(read_statements(data_directory()), key=lambda one: one.id)
+        sorted(read_statements(data_directory()), key=lambda item: item.id)
     )
     assert msgspec.json.decode(dump_index(index).encode(), type=Index) == index

@@ -46,20 +46,20 @@ def test_a_range_of_macos(texts: Texts, versions: list[str]) -> None:
 
 
 def test_every_release_goes_with_every_macos_once() -> None:
-    found = targets([">=2.11", "2.12"], ["15", "14", "15.0"], lists=LISTS, cpu_fallback=True)
-    assert [f"{one.torch} {one.macos}" for one in found] == [
+    result = targets([">=2.11", "2.12"], ["15", "14", "15.0"], lists=LISTS, cpu_fallback=True)
+    assert [f"{item.torch} {item.macos}" for item in result] == [
         "2.11 14.0",
         "2.11 15.0",
         "2.12 14.0",
         "2.12 15.0",
     ]
-    assert all(one.cpu_fallback for one in found)
+    assert all(item.cpu_fallback for item in result)
 
 
 def test_a_release_is_left_out_on_a_macos_on_which_it_does_not_start() -> None:
-    found = pairs("2.12", ["13", "15"], lists=LISTS)
-    assert [str(one) for one in found.targets] == ["torch 2.12, macOS 15.0"]
-    assert found.left_out == (
+    result = pairs("2.12", ["13", "15"], lists=LISTS)
+    assert [str(target) for target in result.targets] == ["torch 2.12, macOS 15.0"]
+    assert result.left_out == (
         "torch 2.12 does not start its MPS backend on macOS 13.0: it needs 14.0",
     )
 

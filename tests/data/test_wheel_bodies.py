@@ -41,9 +41,9 @@ def test_a_body_calls_what_it_branches_to_also_through_its_helpers() -> None:
             "__ZN2at18TensorIteratorBase5buildEv": (ITERATOR, [bl(DEEP, ITERATOR), RETURN]),
         }
     )
-    found = bodies(library, ["aten::add.Tensor", "aten::mul"])
+    result = bodies(library, ["aten::add.Tensor", "aten::mul"])
     # Neither what an operator calls itself, nor what the loop's machinery does.
-    assert found == {"aten::made.out": ("aten::add.Tensor", "aten::mul")}
+    assert result == {"aten::made.out": ("aten::add.Tensor", "aten::mul")}
 
 
 def test_other_keys_are_no_composites() -> None:

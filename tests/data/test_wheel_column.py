@@ -49,7 +49,7 @@ SCHEMAS = {
 
 
 def test_the_values_follow_the_dispatchers_order() -> None:
-    found = column.dispatch(
+    result = column.dispatch(
         (
             *FALLBACKS,
             *HAND,
@@ -60,8 +60,8 @@ def test_the_values_follow_the_dispatchers_order() -> None:
             *registered("CPU", "made.out", "native", "fell", "implicit"),
         )
     )
-    column.check(found, SCHEMAS)
-    assert column.column(found, SCHEMAS, {"aten::from_python"}, {"kaiser_window_stub": False}) == {
+    column.check(result, SCHEMAS)
+    assert column.column(result, SCHEMAS, {"aten::from_python"}, {"kaiser_window_stub": False}) == {
         "aten::from_python": "python_kernel",
         "aten::fell": "cpu_fallback",
         "aten::_slow_conv2d_forward": "error_stub",
@@ -77,8 +77,10 @@ def test_the_values_follow_the_dispatchers_order() -> None:
 
 
 def test_a_stub_with_a_kernel_is_not_missing() -> None:
-    found = column.dispatch((*FALLBACKS, *registered("CompositeExplicitAutograd", "kaiser_window")))
-    values = column.column(found, SCHEMAS, set(), {"kaiser_window_stub": True})
+    result = column.dispatch(
+        (*FALLBACKS, *registered("CompositeExplicitAutograd", "kaiser_window"))
+    )
+    values = column.column(result, SCHEMAS, set(), {"kaiser_window_stub": True})
     assert values["aten::kaiser_window"] == "composite_explicit"
 
 
@@ -93,9 +95,9 @@ def test_a_stub_with_a_kernel_is_not_missing() -> None:
     ],
 )
 def test_a_broken_invariant_stops_the_build(extra: list[Registration], message: str) -> None:
-    found = column.dispatch((*FALLBACKS, *HAND, *registered("MPS", "native"), *extra))
+    result = column.dispatch((*FALLBACKS, *HAND, *registered("MPS", "native"), *extra))
     with pytest.raises(OpListError, match=message) as caught:
-        column.check(found, SCHEMAS)
+        column.check(result, SCHEMAS)
     assert len(str(caught.value).splitlines()) == 3
 
 
@@ -111,8 +113,8 @@ def test_both_backend_wide_fallbacks_are_needed() -> None:
 
 def test_autocast_policies_are_named() -> None:
     symbol = "__ZN2at8autocast13WrapFunction_ILNS0_10CastPolicyE4ELN3c1010DeviceTypeE13E"
-    found = column.dispatch((*FALLBACKS, *registered("AutocastMPS", "aten::dot", symbols=symbol)))
-    assert found.autocast == {"aten::dot": "promote"}
+    result = column.dispatch((*FALLBACKS, *registered("AutocastMPS", "aten::dot", symbols=symbol)))
+    assert result.autocast == {"aten::dot": "promote"}
     with pytest.raises(OpListError, match="CastPolicy"):
         column.dispatch((*FALLBACKS, *registered("AutocastMPS", "aten::dot", symbols="other")))
 

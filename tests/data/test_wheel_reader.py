@@ -33,9 +33,9 @@ def made_wheel(path: Path, **members: str) -> Path:
 
 
 def test_what_a_wheel_says_about_itself(tmp_path: Path) -> None:
-    found = archive.read_archive(made_wheel(tmp_path / WHEEL))
-    assert (found.torch, found.commit, found.built) == ("2.13.0", "abc", date(2026, 7, 3))
-    assert len(found.sha256) == 64
+    result = archive.read_archive(made_wheel(tmp_path / WHEEL))
+    assert (result.torch, result.commit, result.built) == ("2.13.0", "abc", date(2026, 7, 3))
+    assert len(result.sha256) == 64
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_the_cache_directory_can_be_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_known_python_registrations_are_found() -> None:
-    found = python_kernels(
+    result = python_kernels(
         {
             "torch/backends/mps/__init__.py": (
                 '_lib = _Library("aten", "IMPL")\n'
@@ -162,7 +162,7 @@ def test_known_python_registrations_are_found() -> None:
             "torch/nn/other.py": 'x = "MPSProperties"\n',
         }
     )
-    assert found == {"aten::native_group_norm", "aten::linalg_lu_solve.out"}
+    assert result == {"aten::native_group_norm", "aten::linalg_lu_solve.out"}
 
 
 @pytest.mark.parametrize(
@@ -224,14 +224,14 @@ def torchgen_tree(tmp_path: Path) -> Path:
 
 
 def test_the_yaml_is_read_through_torchgen(torchgen_tree: Path) -> None:
-    found = read_schemas(torchgen_tree)
-    assert found["aten::lone"] == Schema(generated=False, keys=("MPS",))
+    result = read_schemas(torchgen_tree)
+    assert result["aten::lone"] == Schema(generated=False, keys=("MPS",))
     # The structured kernel of made.out serves the other forms; the SparseMPS one does not.
     for form in ("aten::made", "aten::made_"):
-        assert found[form] == Schema(generated=False, keys=("MPS",), out="aten::made.out")
-    assert found["aten::made.out"].keys == ("MPS", "SparseMPS")
-    assert found["aten::grow.out"] == Schema(generated=True, keys=(), base="aten::grow")
-    assert found["aten::sum_of"] == Schema(generated=False, keys=())
+        assert result[form] == Schema(generated=False, keys=("MPS",), out="aten::made.out")
+    assert result["aten::made.out"].keys == ("MPS", "SparseMPS")
+    assert result["aten::grow.out"] == Schema(generated=True, keys=(), base="aten::grow")
+    assert result["aten::sum_of"] == Schema(generated=False, keys=())
 
 
 def test_a_yaml_that_torchgen_refuses(torchgen_tree: Path) -> None:

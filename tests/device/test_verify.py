@@ -39,7 +39,9 @@ def place(op: str, status: Status, line: str = "net.py:3", **others: object) -> 
     return CallGroup(**content)  # type: ignore[arg-type]
 
 
-def told(*groups: CallGroup, target: ReportTarget = TARGET, observed: bool = False) -> Report:
+def made_report(
+    *groups: CallGroup, target: ReportTarget = TARGET, observed: bool = False
+) -> Report:
     confidence: Confidence = "observed" if observed else "registration"
     packages = {"machine": "Apple M2", "macos build": "24D81"} if observed else {}
     return msgspec.structs.replace(
@@ -53,11 +55,11 @@ def told(*groups: CallGroup, target: ReportTarget = TARGET, observed: bool = Fal
 
 
 def seen(*groups: CallGroup, target: ReportTarget = TARGET) -> Report:
-    return told(*groups, target=target, observed=True)
+    return made_report(*groups, target=target, observed=True)
 
 
 def test_calls_are_matched_by_operator_line_and_dtype(lists: OpLists) -> None:
-    prediction = told(
+    prediction = made_report(
         place("aten::add.Tensor", "native", "/home/a/net.py:3"),
         place("aten::add.Tensor", "unsupported", "/home/a/net.py:4", dtypes=("float64",)),
         place("aten::linalg_qr", "fallback", "net.py:5", named="aten::linalg_qr.out"),
@@ -69,15 +71,17 @@ def test_calls_are_matched_by_operator_line_and_dtype(lists: OpLists) -> None:
         place("aten::linalg_qr.out", "fallback", "net.py:5"),
         place("aten::sin", "native", "net.py:7"),
     )
-    found = verify(prediction, observation, lists)
-    assert [(one.op, one.predicted, one.observed) for one in found.agreements] == [
+    result = verify(prediction, observation, lists)
+    assert [
+        (agreement.op, agreement.predicted, agreement.observed) for agreement in result.agreements
+    ] == [
         ("aten::add.Tensor", "native", "native"),
         ("aten::add.Tensor", "unsupported", "unsupported"),
         ("aten::linalg_qr.out", "fallback", "fallback"),
     ]
-    assert found.contradictions == ()
-    assert [one.op for one in found.unobserved] == ["aten::mm"]
-    assert [one.op for one in found.unpredicted] == ["aten::sin"]
+    assert result.contradictions == ()
+    assert [item.op for item in result.unobserved] == ["aten::mm"]
+    assert [item.op for item in result.unpredicted] == ["aten::sin"]
 
 
 @pytest.mark.parametrize("line", ["net.py:3", "net.py:4"])
@@ -86,21 +90,21 @@ def test_a_functional_call_is_the_one_whose_out_form_the_mac_names(
 ) -> None:
     # Only where the line is the same, too.
     gcd = place("aten::gcd", "native")
-    compared = verify(told(gcd), seen(place("aten::gcd.out", "fallback", line)), lists)
+    compared = verify(made_report(gcd), seen(place("aten::gcd.out", "fallback", line)), lists)
     assert len(compared.contradictions) == (line == "net.py:3")
     assert len(compared.unpredicted) == (line != "net.py:3")
 
 
 def test_the_profilers_name_without_an_overload_is_every_overload(lists: OpLists) -> None:
-    prediction = told(place("aten::isin.Tensor_Tensor", "native"))
-    found = verify(prediction, seen(place("aten::isin", "fallback", "", dtypes=())), lists)
-    assert [(one.predicted, one.observed) for one in found.contradictions] == [
-        ("native", "fallback")
-    ]
+    prediction = made_report(place("aten::isin.Tensor_Tensor", "native"))
+    result = verify(prediction, seen(place("aten::isin", "fallback", "", dtypes=())), lists)
+    assert [
+        (contradiction.predicted, contradiction.observed) for contradiction in result.contradictions
+    ] == [("native", "fallback")]
 
 
 def test_precision_and_recall_are_of_each_status(lists: OpLists) -> None:
-    prediction = told(
+    prediction = made_report(
         place("aten::sin", "native", "a.py:1"),
         place("aten::cos", "native", "a.py:2"),
         place("aten::tan", "fallback", "a.py:3"),
@@ -112,21 +116,21 @@ def test_precision_and_recall_are_of_each_status(lists: OpLists) -> None:
         place("aten::tan", "fallback", "a.py:3"),
         place("aten::exp", "unsupported", "a.py:4"),
     )
-    found = verify(prediction, observation, lists)
+    result = verify(prediction, observation, lists)
     assert [
         (rate.status, rate.both, rate.predicted, rate.observed, rate.precision, rate.recall)
-        for rate in found.rates
+        for rate in result.rates
     ] == [
         ("native", 1, 2, 1, 0.5, 1.0),
         ("fallback", 1, 1, 1, 1.0, 1.0),
         ("unsupported", 0, 0, 1, None, 0.0),
     ]
-    assert [one.op for one in found.contradictions] == ["aten::cos"]
+    assert [contradiction.op for contradiction in result.contradictions] == ["aten::cos"]
 
 
 def test_what_names_no_operator_is_matched_by_its_statement(lists: OpLists) -> None:
     stated = ("grid-sampler-2d-border",)
-    prediction = told(place("aten::grid_sampler_2d", "unsupported", limitations=stated))
+    prediction = made_report(place("aten::grid_sampler_2d", "unsupported", limitations=stated))
     observation = seen(
         place("(operator not named)", "unsupported", "", limitations=stated, dtypes=())
     )
@@ -137,12 +141,12 @@ def test_what_names_no_operator_is_matched_by_its_statement(lists: OpLists) -> N
 
 def test_nothing_observed_is_an_error(lists: OpLists) -> None:
     with pytest.raises(UsageError, match="nothing in the second report was observed"):
-        verify(told(), told(place("aten::sin", "native")), lists)
+        verify(made_report(), made_report(place("aten::sin", "native")), lists)
 
 
 def test_differing_targets_are_said(lists: OpLists) -> None:
     other = msgspec.structs.replace(TARGET, torch="2.12")
-    notes = verify(told(), seen(place("aten::sin", "native"), target=other), lists).notes
+    notes = verify(made_report(), seen(place("aten::sin", "native"), target=other), lists).notes
     assert any("differ in torch" in note for note in notes)
 
 
@@ -150,15 +154,15 @@ def test_a_contradiction_becomes_a_statement_that_the_lists_read(
     lists: OpLists, tmp_path: Path
 ) -> None:
     text = "RuntimeError: sin is broken on MPS"
-    found = verify(
-        told(place("aten::sin", "native"), place("aten::tan", "unsupported", "b.py:1")),
+    result = verify(
+        made_report(place("aten::sin", "native"), place("aten::tan", "unsupported", "b.py:1")),
         seen(
             place("aten::sin", "unsupported", prints=text, count=3),
             place("aten::tan", "native", "b.py:1"),
         ),
         lists,
     )
-    written = draft_statements(found, lists)
+    written = draft_statements(result, lists)
     (entry,) = yaml.safe_load(written)["limitations"]
     assert entry["id"] == "seen-sin-raises"
     assert entry["torch"] == {"since": "2.13", "until": "2.14"}
@@ -171,7 +175,7 @@ def test_a_contradiction_becomes_a_statement_that_the_lists_read(
     assert problems == []
     assert not statements[0].statement.decides or statements[0].statement.when
     with pytest.raises(UsageError, match="nothing to propose"):
-        draft_statements(verify(told(), seen(place("aten::sin", "native")), lists), lists)
+        draft_statements(verify(made_report(), seen(place("aten::sin", "native")), lists), lists)
 
 
 def test_a_report_and_its_file_tell_the_same(tmp_path: Path) -> None:

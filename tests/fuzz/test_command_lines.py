@@ -72,15 +72,15 @@ FILES_OUT = ("out.json", "out.txt", "", "-", ".", "missing/out.json", "out.\x1b"
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> dict[str, click.Command]:
     """Every verb that is no group, by its words."""
-    found: dict[str, click.Command] = {}
+    results: dict[str, click.Command] = {}
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
-            found |= leaves(command, (*path, name))
+            results |= leaves(command, (*path, name))
         elif command is not None:
-            found[" ".join((*path, name))] = command
-    return found
+            results[" ".join((*path, name))] = command
+    return results
 
 
 LEAVES = {name: verb for name, verb in leaves(opcheck).items() if name not in LEFT_OUT}

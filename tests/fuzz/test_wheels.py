@@ -46,20 +46,20 @@ def zipped(members: dict[str, bytes], *, compressed: bool = True) -> bytes:
 @st.composite
 def members(draw: st.DrawFn) -> dict[str, bytes]:
     """The members of a wheel, some of which are missing, damaged, or somewhere else."""
-    found = dict(MEMBERS)
-    name = draw(st.sampled_from(sorted(found)))
+    result = dict(MEMBERS)
+    name = draw(st.sampled_from(sorted(result)))
     how = draw(st.sampled_from(("remove", "damage", "empty", "rename", "text")))
-    content = found.pop(name)
+    content = result.pop(name)
     if how == "damage":
-        found[name] = draw(bytes_mutated([content]))
+        result[name] = draw(bytes_mutated([content]))
     elif how == "empty":
-        found[name] = b""
+        result[name] = b""
     elif how == "rename":
         outside = st.sampled_from(("../out.py", "/out.py", "torchgen/../../out.py", "torch/é.py"))
-        found[draw(outside)] = content
+        result[draw(outside)] = content
     elif how == "text":
-        found[name] = draw(TEXTS).encode("utf-8", errors="replace")
-    return found
+        result[name] = draw(TEXTS).encode("utf-8", errors="replace")
+    return result
 
 
 WHEELS = st.one_of(

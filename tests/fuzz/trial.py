@@ -194,8 +194,8 @@ def _surroundings(home: Path, temporary: Path, work: Path) -> Iterator[None]:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             yield
-        said = [str(each.message) for each in warned if each.category is not ResourceWarning]
-        assert not said, f"Python warns on stderr: {said}"
+        results = [str(each.message) for each in warned if each.category is not ResourceWarning]
+        assert not results, f"Python warns on stderr: {results}"
     finally:
         tempfile.tempdir = kept
         os.chdir(directory)

@@ -87,7 +87,7 @@ def test_a_step_is_a_command_with_its_shell_or_another_action(step: dict[str, An
 
 def test_every_expression_names_something() -> None:
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
-    names = {word for found in _EXPRESSIONS.findall(text) for word in re.findall(r"[\w.-]+", found)}
+    names = {word for item in _EXPRESSIONS.findall(text) for word in re.findall(r"[\w.-]+", item)}
     dotted = {name for name in names if "." in name}
     outputs = set(re.findall(r'echo "([\w-]+)=', text))
     known = {f"inputs.{name}" for name in ACTION["inputs"]} | {"github.action_path"}
@@ -117,8 +117,8 @@ def test_without_an_opcheck_pip_installs_the_action_itself(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     runner.inputs = {"pip-arguments": "--no-deps -q"}
     assert runner.step("Install opcheck") == 0, runner.log
-    said = (runner.folder / "pip").read_text(encoding="utf-8")
-    assert said == f"-m pip install --no-deps -q {ROOT}[torch]\n"
+    result = (runner.folder / "pip").read_text(encoding="utf-8")
+    assert result == f"-m pip install --no-deps -q {ROOT}[torch]\n"
     assert calls(runner) == [["--version"]]
 
 

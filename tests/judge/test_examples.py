@@ -26,8 +26,8 @@ def test_the_smallest_call_is_kept_without_its_place() -> None:
 def test_none_is_kept_of_calls_that_simply_run() -> None:
     assert example_of((of_shape(2),), NATIVE) is None
     for name in ("limitations", "advisories"):
-        told = msgspec.structs.replace(NATIVE, **{name: ("some-statement",)})
-        assert example_of((of_shape(2),), told) is not None
+        result = msgspec.structs.replace(NATIVE, **{name: ("some-statement",)})
+        assert example_of((of_shape(2),), result) is not None
 
 
 @pytest.mark.parametrize(

@@ -101,17 +101,17 @@ def verdict(op: str, *, cpu_fallback: bool = False, **others: object) -> Verdict
     ],
 )
 def test_each_registration(op: str, status: str, kind: str | None, because: str) -> None:
-    found = verdict(f"aten::{op}")
-    assert (found.status, found.kind, found.because) == (status, kind, because)
+    result = verdict(f"aten::{op}")
+    assert (result.status, result.kind, result.because) == (status, kind, because)
 
 
 def test_evidence_follows_the_chain() -> None:
-    found = verdict("aten::svd")
-    assert [entry.detail for entry in found.evidence] == [
+    result = verdict("aten::svd")
+    assert [entry.detail for entry in result.evidence] == [
         "aten::svd: out:aten::svd.U",
         "aten::svd.U: cpu_only",
     ]
-    assert {(e.kind, e.torch, e.where) for e in found.evidence} == {
+    assert {(e.kind, e.torch, e.where) for e in result.evidence} == {
         ("registration", "2.13.0", "torch/lib/libtorch_cpu.dylib")
     }
 
@@ -139,10 +139,10 @@ def test_without_a_cpu_kernel_the_variable_only_changes_the_error() -> None:
 
 
 def test_a_refusal_wins_over_a_kernel() -> None:
-    found = verdict("aten::mm", refusal=REFUSAL)
-    assert (found.status, found.prints) == ("unsupported", REFUSAL[1])
-    assert found.limitations == ("device_mismatch",)
-    assert "two devices" in found.because
+    result = verdict("aten::mm", refusal=REFUSAL)
+    assert (result.status, result.prints) == ("unsupported", REFUSAL[1])
+    assert result.limitations == ("device_mismatch",)
+    assert "two devices" in result.because
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_some_dtypes_cannot_be_on_mps(
     of_dtype = OpCall(op="aten::view", inputs=(spec(1, dtype=dtype),))
     for cpu_fallback in (False, True):
         target = make_target(torch, macos, cpu_fallback=cpu_fallback)
-        found = judge(of_dtype, target, lists)
-        assert (found.status == "unsupported") == refused
-        named = [name for name in found.limitations if name.startswith(f"dtype-{dtype}")]
+        result = judge(of_dtype, target, lists)
+        assert (result.status == "unsupported") == refused
+        named = [name for name in result.limitations if name.startswith(f"dtype-{dtype}")]
         assert bool(named) >= refused
 
 
@@ -187,8 +187,8 @@ def test_kernels_that_compute_do_not_know_dtypes_that_can_be_stored(
     *, op: str, dtype: str, torch: str, refused: bool, lists: OpLists
 ) -> None:
     call = OpCall(op=op, inputs=(spec(1, dtype=dtype),), inner=())
-    found = judge(call, make_target(torch, "15.0"), lists)
-    assert (found.status == "unsupported") == refused
+    result = judge(call, make_target(torch, "15.0"), lists)
+    assert (result.status == "unsupported") == refused
 
 
 def test_a_statement_on_every_kernel_leaves_a_composite_to_what_it_calls(lists: OpLists) -> None:
@@ -230,10 +230,10 @@ def test_a_dtype_that_stays_on_the_cpu_is_no_matter() -> None:
 def test_an_extension_is_unknown_whatever_it_registers_here(
     registrations: tuple[str, ...], says: str
 ) -> None:
-    found = verdict("mylib::op", registrations=registrations)
-    assert found.status == "unknown"
-    assert "namespace mylib" in found.because
-    assert says in found.because
+    result = verdict("mylib::op", registrations=registrations)
+    assert result.status == "unknown"
+    assert "namespace mylib" in result.because
+    assert says in result.because
 
 
 @pytest.mark.parametrize(
@@ -271,18 +271,18 @@ def test_sparse_inputs_are_judged_by_the_sparse_lists(
 def test_a_composite_is_as_bad_as_the_worst_that_it_calls(
     op: str, inner: tuple[str, ...] | None, status: str, kind: str | None, named: str
 ) -> None:
-    found = verdict(op, inner=inner)
-    assert (found.status, found.kind, found.named) == (status, kind, named)
-    assert found.confidence == "inferred"
+    result = verdict(op, inner=inner)
+    assert (result.status, result.kind, result.named) == (status, kind, named)
+    assert result.confidence == "inferred"
 
 
 @given(_CALLS, st.booleans())
 def test_every_call_gets_a_verdict_with_evidence(made: OpCall, variable: bool) -> None:
-    found = judge(made, make_target(cpu_fallback=variable), LISTS)
-    assert found.status in STATUSES
-    assert (found.status, found.kind) in OUTCOMES
-    assert found.because
-    assert found.evidence
+    result = judge(made, make_target(cpu_fallback=variable), LISTS)
+    assert result.status in STATUSES
+    assert (result.status, result.kind) in OUTCOMES
+    assert result.because
+    assert result.evidence
 
 
 @given(_CALLS)
@@ -314,15 +314,15 @@ def test_an_unknown_part_never_leaves_a_composite_native(made: OpCall) -> None:
 
 @given(st.lists(_CALLS, max_size=6), st.randoms())
 def test_the_order_of_the_calls_changes_no_verdict(made: list[OpCall], random: object) -> None:
-    alone = [judge(one, make_target(), LISTS) for one in made]
+    alone = [judge(item, make_target(), LISTS) for item in made]
     assert list(judge_all(made, make_target(), LISTS)) == alone
     assert list(judge_all(made[::-1], make_target(), LISTS)) == alone[::-1]
 
 
 def test_the_order_of_a_body_changes_no_verdict() -> None:
     inner = ("aten::foo", "aten::svd", "aten::mm", "aten::embedding_renorm_")
-    found = {verdict("aten::comp", inner=order) for order in itertools.permutations(inner)}
-    assert len(found) == 1
+    results = {verdict("aten::comp", inner=order) for order in itertools.permutations(inner)}
+    assert len(results) == 1
 
 
 def test_the_severities_are_in_one_order() -> None:
@@ -337,13 +337,13 @@ def test_every_overload_of_every_release_gets_a_verdict(lists: OpLists) -> None:
     for release in lists.releases:
         target = make_target(release.line)
         for op in lists.operators(release.line):
-            found = judge(OpCall(op=op, inner=("mylib::op",)), target, lists)
-            of_status.add(found.status)
-            assert found.evidence
+            result = judge(OpCall(op=op, inner=("mylib::op",)), target, lists)
+            of_status.add(result.status)
+            assert result.evidence
             composite = lists.resolve(op, release.line).status == "composite"
             # A composite that refuses every tensor is unsupported, whatever its body calls.
-            assert (found.status in {"unknown", "unsupported"}) >= composite, op
-            assert found.status != "unknown" or composite, op
+            assert (result.status in {"unknown", "unsupported"}) >= composite, op
+            assert result.status != "unknown" or composite, op
     assert of_status == set(STATUSES)
 
 
@@ -363,10 +363,10 @@ def test_every_overload_of_every_release_gets_a_verdict(lists: OpLists) -> None:
 def test_what_is_known_of_real_releases(
     *, op: str, torch: str, status: str, kind: str | None, named: str, lists: OpLists
 ) -> None:
-    found = judge(OpCall(op=op), make_target(torch), lists)
-    assert (found.status, found.kind) == (status, kind)
+    result = judge(OpCall(op=op), make_target(torch), lists)
+    assert (result.status, result.kind) == (status, kind)
     if status != "native":
-        assert found.named == named
+        assert result.named == named
 
 
 def test_equal_calls_are_judged_once(lists: OpLists, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,15 +458,17 @@ def test_a_statement_on_one_dtype_changes_no_other(
     statements: list[Statement], made: OpCall
 ) -> None:
     others = tuple(
-        one for one in statements if not one.dtypes or made.inputs[0].dtype in one.dtypes
+        statement
+        for statement in statements
+        if not statement.dtypes or made.inputs[0].dtype in statement.dtypes
     )
     # A composite's body is known by name only: there a dtype that is not the call's says nothing.
     assume(made.inner is None or not made.inner)
-    found = [
+    results = [
         judge(made, make_target(), make_lists(statements=kept))
         for kept in (tuple(statements), others)
     ]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 @given(_STATEMENTS, st.lists(_SHAPED, max_size=6))
@@ -474,7 +476,7 @@ def test_judging_equal_calls_once_changes_no_verdict(
     statements: list[Statement], made: list[OpCall]
 ) -> None:
     lists = make_lists(statements=tuple(statements))
-    alone = tuple(judge(one, make_target(), lists) for one in made)
+    alone = tuple(judge(item, make_target(), lists) for item in made)
     assert judge_all(made, make_target(), lists) == alone
 
 
@@ -530,16 +532,16 @@ def test_what_a_statement_does_to_a_native_call(
     cpu_fallback: bool,
 ) -> None:
     lists = make_lists(statements=(make_statement("made", **fields),))
-    found = judge(SHAPED, make_target(cpu_fallback=cpu_fallback), lists)
-    assert (found.status, found.kind, found.limitations) == (status, kind, limitations)
+    result = judge(SHAPED, make_target(cpu_fallback=cpu_fallback), lists)
+    assert (result.status, result.kind, result.limitations) == (status, kind, limitations)
 
 
 def test_a_decided_verdict_cites_its_statement() -> None:
-    found = judge(SHAPED, make_target(), make_lists(statements=(make_statement("made"),)))
-    assert found.because == "The kernel refuses made (torch 2.13.0, macOS 15.0)"
-    assert found.prints == "made is refused"
-    assert found.confidence == "source check"
-    assert [(one.kind, one.where, one.detail) for one in found.evidence] == [
+    result = judge(SHAPED, make_target(), make_lists(statements=(make_statement("made"),)))
+    assert result.because == "The kernel refuses made (torch 2.13.0, macOS 15.0)"
+    assert result.prints == "made is refused"
+    assert result.confidence == "source check"
+    assert [(item.kind, item.where, item.detail) for item in result.evidence] == [
         ("registration", "torch/lib/libtorch_cpu.dylib", "aten::mm: kernel"),
         ("limitation", "", "made"),
         ("source", "Made.mm:7", ""),
@@ -559,9 +561,9 @@ def test_a_kernel_that_leaves_for_the_cpu_makes_nothing_better(
     inner: tuple[str, ...], status: str
 ) -> None:
     leaves = make_statement("made", ops=("aten::comp",), effect="falls_back")
-    found = judge(call("aten::comp", inner=inner), make_target(), make_lists(statements=(leaves,)))
-    assert (found.status, found.limitations) == (status, ("made",))
-    assert found.kind in {"env", None}
+    result = judge(call("aten::comp", inner=inner), make_target(), make_lists(statements=(leaves,)))
+    assert (result.status, result.limitations) == (status, ("made",))
+    assert result.kind in {"env", None}
 
 
 def test_the_worst_of_several_decides() -> None:
@@ -572,16 +574,16 @@ def test_the_worst_of_several_decides() -> None:
         make_statement("d-raises"),
         make_statement("e-wrong", effect="wrong_result", sort="advisory"),
     )
-    found = judge(SHAPED, make_target(), make_lists(statements=several))
-    assert (found.status, found.prints) == ("unsupported", "c-raises is refused")
-    assert found.limitations == ("a-warns", "b-leaves", "c-raises", "d-raises")
-    assert found.advisories == ("e-wrong",)
+    result = judge(SHAPED, make_target(), make_lists(statements=several))
+    assert (result.status, result.prints) == ("unsupported", "c-raises is refused")
+    assert result.limitations == ("a-warns", "b-leaves", "c-raises", "d-raises")
+    assert result.advisories == ("e-wrong",)
 
 
 def test_a_narrowing_prints_its_warning() -> None:
     narrows = make_statement("made", effect="narrows")
-    found = judge(SHAPED, make_target(), make_lists(statements=(narrows,)))
-    assert (found.status, found.prints) == ("native", "made is refused")
+    result = judge(SHAPED, make_target(), make_lists(statements=(narrows,)))
+    assert (result.status, result.prints) == ("native", "made is refused")
 
 
 @pytest.mark.parametrize("op", ["aten::foo", "aten::embedding_renorm_", "aten::stub", "aten::nope"])
@@ -602,9 +604,9 @@ def test_a_composite_meets_the_limitations_of_what_it_calls() -> None:
     shape = make_statement("shape", condition="self.dim == 9")
     lists = make_lists(statements=(always, half, shape))
     made = call("aten::comp", inner=("aten::mm", "aten::relu"))
-    found = judge(made, make_target(), lists)
-    assert (found.status, found.named) == ("unsupported", "aten::mm")
-    assert found.limitations == ("always", "shape")
+    result = judge(made, make_target(), lists)
+    assert (result.status, result.named) == ("unsupported", "aten::mm")
+    assert result.limitations == ("always", "shape")
     perhaps = judge(made, make_target(), make_lists(statements=(half, shape)))
     assert (perhaps.status, perhaps.limitations) == ("native", ("shape",))
 
@@ -620,8 +622,8 @@ def test_a_composite_that_answers_for_its_body_is_asked_once() -> None:
         for s in _SHAPES
     )
     assert judge(flat, make_target(), lists).limitations == ()
-    found = judge(deep, make_target(), lists)
-    assert (found.status, found.limitations) == ("unsupported", ("outer",))
+    result = judge(deep, make_target(), lists)
+    assert (result.status, result.limitations) == ("unsupported", ("outer",))
     untold = judge(call("aten::comp", inner=("aten::mm",)), make_target(), lists)
     assert untold.limitations == ("inner", "outer")
 
@@ -644,9 +646,9 @@ def test_shapes_are_told_apart_only_where_a_condition_asks(
         for shape in _SHAPES
         for n in range(5)
     ]
-    found = judge_all(calls, make_target(), lists)
+    result = judge_all(calls, make_target(), lists)
     assert resolved == ["aten::mm", "aten::mm", "aten::relu"]
-    assert [one.status for one in found[:10]] == ["native"] * 5 + ["unsupported"] * 5
+    assert [item.status for item in result[:10]] == ["native"] * 5 + ["unsupported"] * 5
 
 
 @pytest.mark.parametrize(
@@ -672,5 +674,5 @@ def test_adding_two_tensors_of_a_dtype(
     made = OpCall(
         op="aten::add.Tensor", inputs=inputs, outputs=(spec(3, dtype=dtype),), arguments={}
     )
-    found = judge(made, make_target(torch, macos), lists)
-    assert found.status == status, found
+    result = judge(made, make_target(torch, macos), lists)
+    assert result.status == status, result

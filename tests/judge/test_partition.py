@@ -19,8 +19,8 @@ SIZE = 24
 def step(op: str, reads: Sequence[TensorSpec | int], makes: Sequence[TensorSpec | int]) -> OpCall:
     return call(
         f"aten::{op}",
-        inputs=tuple(spec(one) if isinstance(one, int) else one for one in reads),
-        outputs=tuple(spec(one) if isinstance(one, int) else one for one in makes),
+        inputs=tuple(spec(read) if isinstance(read, int) else read for read in reads),
+        outputs=tuple(spec(make) if isinstance(make, int) else make for make in makes),
     )
 
 
@@ -32,8 +32,8 @@ def edges(*calls: OpCall) -> set[tuple[int, int]]:
     return set(dataflow(calls, ["mps"] * len(calls)).edges)
 
 
-def shape(found: Partition) -> list[tuple[str, int]]:
-    return [(region.side, region.calls) for region in found.regions]
+def shape(result: Partition) -> list[tuple[str, int]]:
+    return [(region.side, region.calls) for region in result.regions]
 
 
 def test_an_empty_trace_has_no_regions() -> None:
@@ -43,57 +43,57 @@ def test_an_empty_trace_has_no_regions() -> None:
 
 
 def test_a_native_chain_is_one_region_without_copies() -> None:
-    found = parts(step("mm", [1], [2]), step("relu", [2], [3]))
-    assert shape(found) == [("mps", 2)]
-    assert found.transfers_to_cpu == found.transfers_to_mps == 0
+    result = parts(step("mm", [1], [2]), step("relu", [2], [3]))
+    assert shape(result) == [("mps", 2)]
+    assert result.transfers_to_cpu == result.transfers_to_mps == 0
 
 
 def test_one_fallback_in_a_chain_makes_two_boundaries() -> None:
-    found = parts(step("mm", [1], [2]), step("foo", [2], [3]), step("relu", [3], [4]))
-    assert shape(found) == [("mps", 1), ("cpu", 1), ("mps", 1)]
-    assert (found.transfers_to_cpu, found.transfers_to_mps) == (1, 1)
-    assert (found.bytes_to_cpu, found.bytes_to_mps) == (SIZE, SIZE)
-    cpu = found.regions[1]
+    result = parts(step("mm", [1], [2]), step("foo", [2], [3]), step("relu", [3], [4]))
+    assert shape(result) == [("mps", 1), ("cpu", 1), ("mps", 1)]
+    assert (result.transfers_to_cpu, result.transfers_to_mps) == (1, 1)
+    assert (result.bytes_to_cpu, result.bytes_to_mps) == (SIZE, SIZE)
+    cpu = result.regions[1]
     assert (cpu.first, cpu.last, cpu.bytes_in, cpu.bytes_out) == (1, 1, SIZE, SIZE)
 
 
 def test_fallbacks_in_a_row_share_no_copies() -> None:
-    found = parts(step("foo", [1], [2]), step("foo", [2], [3]))
-    assert shape(found) == [("cpu", 2)]
-    assert (found.transfers_to_cpu, found.transfers_to_mps) == (2, 2)
+    result = parts(step("foo", [1], [2]), step("foo", [2], [3]))
+    assert shape(result) == [("cpu", 2)]
+    assert (result.transfers_to_cpu, result.transfers_to_mps) == (2, 2)
 
 
 def test_every_argument_is_copied_even_twice_the_same_one() -> None:
-    found = parts(step("foo", [1, 1, 2], [3, 4]))
-    assert (found.transfers_to_cpu, found.transfers_to_mps) == (3, 2)
+    result = parts(step("foo", [1, 1, 2], [3, 4]))
+    assert (result.transfers_to_cpu, result.transfers_to_mps) == (3, 2)
 
 
 def test_an_argument_on_the_cpu_is_not_copied() -> None:
-    found = parts(step("foo", [1, spec(2, device="cpu")], [spec(3, device="cpu")]))
-    assert (found.transfers_to_cpu, found.transfers_to_mps) == (1, 0)
+    result = parts(step("foo", [1, spec(2, device="cpu")], [spec(3, device="cpu")]))
+    assert (result.transfers_to_cpu, result.transfers_to_mps) == (1, 0)
 
 
 def test_what_is_written_in_place_is_copied_back_once() -> None:
-    found = parts(step("foo", [1, 2], [1]))
-    assert (found.transfers_to_cpu, found.transfers_to_mps) == (2, 1)
+    result = parts(step("foo", [1, 2], [1]))
+    assert (result.transfers_to_cpu, result.transfers_to_mps) == (2, 1)
 
 
 def test_what_is_written_without_being_returned_is_copied_back() -> None:
-    found = parts(step("foo", [spec(1, written=True), spec(2, written=True), 3], []))
-    assert (found.transfers_to_cpu, found.transfers_to_mps) == (3, 2)
+    result = parts(step("foo", [spec(1, written=True), spec(2, written=True), 3], []))
+    assert (result.transfers_to_cpu, result.transfers_to_mps) == (3, 2)
 
 
 def test_bytes_follow_the_dtype() -> None:
-    found = parts(step("foo", [spec(1, dtype="int64")], [spec(2, dtype="bool")]))
-    assert (found.bytes_to_cpu, found.bytes_to_mps) == (48, 6)
+    result = parts(step("foo", [spec(1, dtype="int64")], [spec(2, dtype="bool")]))
+    assert (result.bytes_to_cpu, result.bytes_to_mps) == (48, 6)
 
 
 def test_a_native_branch_beside_a_fallback_stays_one_region() -> None:
-    found = parts(
+    result = parts(
         step("mm", [1], [2]), step("foo", [2], [3]), step("relu", [2], [4]), step("mm", [3, 4], [5])
     )
     # The last call needs the result of the fallback, so it cannot join the first two.
-    assert shape(found) == [("mps", 2), ("cpu", 1), ("mps", 1)]
+    assert shape(result) == [("mps", 2), ("cpu", 1), ("mps", 1)]
 
 
 def test_calls_that_share_no_data_are_regions_of_their_own() -> None:
@@ -101,9 +101,9 @@ def test_calls_that_share_no_data_are_regions_of_their_own() -> None:
 
 
 def test_unknown_and_unsupported_calls_count_as_neither_side() -> None:
-    found = parts(step("nope", [1], [2]), step("stub", [2], [3]))
-    assert shape(found) == [("unknown", 1), ("raises", 1)]
-    assert found.transfers_to_cpu == 0
+    result = parts(step("nope", [1], [2]), step("stub", [2], [3]))
+    assert shape(result) == [("unknown", 1), ("raises", 1)]
+    assert result.transfers_to_cpu == 0
 
 
 def test_a_write_in_place_makes_the_writer_the_producer() -> None:
@@ -146,8 +146,8 @@ _STEPS = st.builds(
 @given(st.lists(_STEPS, max_size=12))
 def test_regions_cover_every_call_once_and_have_no_cycles(calls: list[OpCall]) -> None:
     verdicts = judge_all(calls, make_target(), LISTS)
-    found, graph = partition(calls, verdicts)
-    assert sum(region.calls for region in found.regions) == len(calls)
+    result, graph = partition(calls, verdicts)
+    assert sum(region.calls for region in result.regions) == len(calls)
     region_of = [graph.nodes[node]["region"] for node in range(len(calls))]
     quotient = nx.quotient_graph(graph, lambda a, b: region_of[a] == region_of[b])
     assert nx.is_directed_acyclic_graph(quotient)
@@ -158,7 +158,7 @@ def test_regions_cover_every_call_once_and_have_no_cycles(calls: list[OpCall]) -
 
 @given(st.lists(_STEPS, max_size=12))
 def test_only_the_cpu_regions_move_bytes(calls: list[OpCall]) -> None:
-    found = parts(*calls)
-    assert sum(r.bytes_in for r in found.regions) == found.bytes_to_cpu
-    assert sum(r.bytes_out for r in found.regions) == found.bytes_to_mps
-    assert all(r.side == "cpu" for r in found.regions if r.bytes_in or r.bytes_out)
+    result = parts(*calls)
+    assert sum(r.bytes_in for r in result.regions) == result.bytes_to_cpu
+    assert sum(r.bytes_out for r in result.regions) == result.bytes_to_mps
+    assert all(r.side == "cpu" for r in result.regions if r.bytes_in or r.bytes_out)

@@ -102,8 +102,8 @@ def test_limits_allow_and_forbid(limits: dict[str, int], reasons: tuple[str, ...
         TWO.partition, transfers_to_cpu=2, transfers_to_mps=1, bytes_to_cpu=48, bytes_to_mps=24
     )
     report = msgspec.structs.replace(TWO, partition=moved)
-    found = judged(report, Policy(fail_on="fallback", limits=limits))
-    assert (found.code, found.reasons) == (1 if reasons else 0, reasons)
+    result = judged(report, Policy(fail_on="fallback", limits=limits))
+    assert (result.code, result.reasons) == (1 if reasons else 0, reasons)
 
 
 def test_a_limit_holds_without_a_level() -> None:
@@ -112,7 +112,7 @@ def test_a_limit_holds_without_a_level() -> None:
 
 
 def test_what_is_ignored_or_known_does_not_count() -> None:
-    (finding,) = (one for one in TWO.findings if one.rule == "OC103")
+    (finding,) = (item for item in TWO.findings if item.rule == "OC103")
     policy = Policy(fail_on="fallback")
     first, second = names(TWO, "OC103")
     assert judged(TWO, policy).against == (first, second)
@@ -131,7 +131,7 @@ def test_a_call_that_no_finding_speaks_of_cannot_be_excused() -> None:
 
 def test_calls_that_a_dtypes_origin_speaks_of_go_with_it() -> None:
     report = make_report(call("aten::mm", 3, inputs=(spec(1, dtype="float64"),)))
-    (finding, *_) = (one for one in report.findings if one.severity == "error")
+    (finding, *_) = (item for item in report.findings if item.severity == "error")
     moved = msgspec.structs.replace(finding, rule="OC140", locations=(), ignored="why")
     for ignored, code in (("", 1), ("why", 0)):
         findings = (msgspec.structs.replace(moved, ignored=ignored),)
@@ -142,9 +142,9 @@ def test_an_advisory_counts_where_it_is_met_for_certain() -> None:
     statement = make_statement("wrong", sort="advisory", effect="wrong_result", error=None)
     report = make_report(call("aten::mm", 3), call("aten::mm", 9), statements=(statement,))
     assert judged(report, Policy(fail_on="fallback")).code == 0
-    found = judged(report, Policy(fail_on="advisory"))
-    assert (found.code, found.reasons) == (1, ("advisory: 2 calls",))
-    assert list(found.against) == names(report, "OC112")
+    result = judged(report, Policy(fail_on="advisory"))
+    assert (result.code, result.reasons) == (1, ("advisory: 2 calls",))
+    assert list(result.against) == names(report, "OC112")
     assert judged(report, Policy(fail_on="advisory", limits={"advisory": 2})).code == 0
 
 

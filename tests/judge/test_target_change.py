@@ -28,8 +28,8 @@ def test_both_where_neither_alone_is_enough() -> None:
     by_torch = make_statement("by-torch", torch=Span(until=Version(2, 14)))
     by_macos = make_statement("by-macos", macos=Span(until=Version(26)))
     lists = make_lists(statements=(by_torch, by_macos))
-    found = smallest_change(MM, make_target("2.12"), lists)
-    assert str(found) == "torch 2.14 on macOS 26"
+    result = smallest_change(MM, make_target("2.12"), lists)
+    assert str(result) == "torch 2.14 on macOS 26"
 
 
 def test_none_where_no_target_helps() -> None:

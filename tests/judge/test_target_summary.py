@@ -28,17 +28,17 @@ def _targets(lists: OpLists) -> list[Target]:
 
 def _agree(trace: Trace, lists: OpLists) -> None:
     targets = _targets(lists)
-    for target, told in zip(targets, summaries(trace, targets, lists), strict=True):
+    for target, item in zip(targets, summaries(trace, targets, lists), strict=True):
         whole = report(trace, target, lists)
-        assert told.target == target
-        assert told.headline == whole.headline, target
-        assert told.totals == whole.totals, target
+        assert item.target == target
+        assert item.headline == whole.headline, target
+        assert item.totals == whole.totals, target
         counts: dict[tuple[str, str, str | None], int] = {}
         for group in whole.groups:
             if group.verdict.status != "native":
                 row = (group.op, group.verdict.status, group.verdict.kind)
                 counts[row] = counts.get(row, 0) + group.count
-        assert told.operators == tuple((*row, count) for row, count in counts.items()), target
+        assert item.operators == tuple((*row, count) for row, count in counts.items()), target
 
 
 @pytest.mark.parametrize("model", ["old", "transformed"])

@@ -106,7 +106,7 @@ MADE_INPUTS = {
 def of_the_lists() -> list[tuple[str, Defect]]:
     """What the advisories say of kernels, by release line."""
     lists = load()
-    found = []
+    results = []
     for statement in read_statements(data_directory()):
         for entry in statement.evidence:
             if entry.kind == "kernel-run" and statement.id not in MADE_INPUTS:
@@ -114,12 +114,12 @@ def of_the_lists() -> list[tuple[str, Defect]]:
                 assert match, entry.detail
                 release = lists.release(entry.torch).torch
                 inputs = tuple(match["inputs"].split(", "))
-                said = Defect(
+                result = Defect(
                     kernel=entry.where, inputs=inputs, wrong=match["result"], right="", address="",
                     present=(release,), absent=(),
                 )  # fmt: skip
-                found.append((statement.id, said))
-    return found
+                results.append((statement.id, result))
+    return results
 
 
 def test_the_advisories_on_kernels_say_what_was_run() -> None:

@@ -105,11 +105,11 @@ def test_two_libraries_are_compared_by_code_not_by_metadata(tmp_path: Path) -> N
     (function,) = metallib.functions(made.metallib({"same": renamed}))
     new.functions["same"] = function
     assert function.digest != old.functions["same"].digest
-    found = catalogue.changes(old, new, cache=tmp_path)
-    assert (found.new, found.gone, found.changed, found.same) == (
+    result = catalogue.changes(old, new, cache=tmp_path)
+    assert (result.new, result.gone, result.changed, result.same) == (
         ("new",),
         ("gone",),
         ("other",),
         1,
     )
-    assert catalogue.changes(old, new, cache=tmp_path) == found
+    assert catalogue.changes(old, new, cache=tmp_path) == result

@@ -32,12 +32,12 @@ def ran(tmp_path: Path, bodies: dict[str, str]) -> dict[str, Outcome]:
     data = made.metallib({name: made.unary(name, body) for name, body in bodies.items()})
     (kept / "metal_basic-2.99.0.metallib").write_bytes(data)
     cache = tmp_path / "wheels"
-    found = parent.run(library.read("2.99.0", cache), jobs=1, cache=cache)
-    return {outcome.kernel: outcome for outcome in found.outcomes}
+    result = parent.run(library.read("2.99.0", cache), jobs=1, cache=cache)
+    return {outcome.kernel: outcome for outcome in result.outcomes}
 
 
 def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) -> None:
-    found = ran(
+    result = ran(
         tmp_path,
         {
             "sqr_dense_float_float": _SQUARE,
@@ -48,10 +48,10 @@ def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) ->
             "unheardof_float": _SQUARE,
         },
     )
-    right = found["sqr_dense_float_float"]
+    right = result["sqr_dense_float_float"]
     assert (right.verdict, right.family, right.wrong) == ("right", "unary", 0)
     assert right.compared > 1000
-    wrong = found["sqr_dense_scalar_float_float"]
+    wrong = result["sqr_dense_scalar_float_float"]
     assert wrong.verdict == "wrong"
     assert wrong.smallest is not None
     assert (wrong.smallest.inputs, wrong.smallest.result, wrong.smallest.expected) == (
@@ -59,11 +59,11 @@ def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) ->
         "1",
         "0.25",
     )
-    ended = found["neg_dense_float_float"]
+    ended = result["neg_dense_float_float"]
     assert (ended.verdict, ended.reason) == ("not run", "its process was ended by SIGSEGV")
-    assert found["neg_dense_scalar_float_float"].verdict == "right"
-    assert found["unheardof_dense_float_float"].reason == "no reference for the operation"
-    assert found["unheardof_float"].reason == "its family is not driven"
+    assert result["neg_dense_scalar_float_float"].verdict == "right"
+    assert result["unheardof_dense_float_float"].reason == "no reference for the operation"
+    assert result["unheardof_float"].reason == "its family is not driven"
 
 
 #: Changes that a mistake in a kernel could make, each of one instruction of a right square or exponential.
@@ -91,9 +91,9 @@ def expected(*numbers: float, slack: float = 0.0) -> Expected:
 
 
 def test_a_neighbour_is_no_error_and_a_far_one_is() -> None:
-    one = torch.tensor([1.0])
+    first = torch.tensor([1.0])
     near, far = torch.tensor([1 + 2**-23]), torch.tensor([1 + 2**-15])
-    assert judging.judge(expected(1.0), one, 1.0).ulps == 0
+    assert judging.judge(expected(1.0), first, 1.0).ulps == 0
     assert judging.judge(expected(1.0), near, 1.0).wrong == 0
     assert judging.judge(expected(1.0), near, 0.5).wrong == 1
     assert judging.judge(expected(1.0), far, 16.0).wrong == 1
@@ -127,9 +127,9 @@ def test_integers_are_compared_as_their_type_holds_them() -> None:
 def test_the_smallest_of_the_grossly_wrong_is_named() -> None:
     value = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     got = torch.tensor([1.0, 2.0001, 0.0, 0.0])
-    found = judging.judge(Expected((value,), value), got, 1.0)
-    assert found.smallest is not None
-    assert (found.wrong, found.smallest.inputs, found.smallest.gross) == (3, ("3",), True)
+    result = judging.judge(Expected((value,), value), got, 1.0)
+    assert result.smallest is not None
+    assert (result.wrong, result.smallest.inputs, result.smallest.gross) == (3, ("3",), True)
 
 
 def test_values_are_the_same_every_time_and_hold_the_delicate_ones() -> None:

@@ -63,29 +63,32 @@ def test_known_answers(
     kind: str | None,
     lists: OpLists,
 ) -> None:
-    found = answer(query, torch, macos, dtype, lists=lists)
-    assert (found.status, found.kind) == (status, kind)
-    assert found.overloads[0].evidence
+    result = answer(query, torch, macos, dtype, lists=lists)
+    assert (result.status, result.kind) == (status, kind)
+    assert result.overloads[0].evidence
 
 
 def test_the_deciding_limitation_comes_first_and_says_so(lists: OpLists) -> None:
-    found = answer("aten::_fft_r2c", "2.4", "13.1", "float32", lists=lists).overloads[0]
-    assert found.limitations[0].decides
-    assert "macOS 14" in found.limitations[0].summary
-    assert found.prints == found.limitations[0].prints != ""
+    result = answer("aten::_fft_r2c", "2.4", "13.1", "float32", lists=lists).overloads[0]
+    assert result.limitations[0].decides
+    assert "macOS 14" in result.limitations[0].summary
+    assert result.prints == result.limitations[0].prints != ""
     native = answer("aten::_fft_r2c", "2.4", "14", "float32", lists=lists).overloads[0]
     assert not any(note.decides for note in native.limitations)
 
 
 def test_the_table_of_releases_is_that_of_single_answers(lists: OpLists) -> None:
-    found = answer("aten::nonzero", lists=lists)
-    cells = found.overloads[0].releases
+    result = answer("aten::nonzero", lists=lists)
+    cells = result.overloads[0].releases
     assert {cell.torch for cell in cells} == {release.line for release in lists.releases}
     for cell in cells:
         for dtype in ("float32", "complex64"):
-            one = answer("aten::nonzero", cell.torch, cell.macos, dtype, lists=lists)
+            first = answer("aten::nonzero", cell.torch, cell.macos, dtype, lists=lists)
             state = cell.dtypes[dtype]
-            assert (one.status, one.kind) == (state.status, state.kind), (cell.torch, cell.macos)
+            assert (first.status, first.kind) == (state.status, state.kind), (
+                cell.torch,
+                cell.macos,
+            )
 
 
 def test_the_quick_state_is_the_judges(lists: OpLists) -> None:
@@ -110,8 +113,12 @@ def test_dtypes_taken_together_are_judged_alike(lists: OpLists) -> None:
         alone = OperatorLookup(lists)
         alone.operators.alike = _itself  # type: ignore[method-assign]
         for dtype in COMMON_DTYPES:
-            one, other = together.verdict(op, aim, dtype), alone.verdict(op, aim, dtype)
-            assert (one.status, one.kind, one.because) == (other.status, other.kind, other.because)
+            first, other = together.verdict(op, aim, dtype), alone.verdict(op, aim, dtype)
+            assert (first.status, first.kind, first.because) == (
+                other.status,
+                other.kind,
+                other.because,
+            )
 
 
 @pytest.mark.parametrize(
@@ -126,22 +133,22 @@ def test_dtypes_taken_together_are_judged_alike(lists: OpLists) -> None:
 def test_other_versions_are_answered_by_the_nearest_list(
     torch: str, line: str, words: str, lists: OpLists
 ) -> None:
-    found = answer("aten::nonzero", torch, lists=lists)
-    assert found.target["torch"] == line
-    assert (words in " ".join(found.notes)) if words else not found.notes
+    result = answer("aten::nonzero", torch, lists=lists)
+    assert result.target["torch"] == line
+    assert (words in " ".join(result.notes)) if words else not result.notes
 
 
 def test_since_goes_back_as_far_as_the_status_is_the_same(lists: OpLists) -> None:
-    found = answer("aten::nonzero", lists=lists)
-    assert (found.overloads[0].since, found.first_native) == ("2.0", "2.0")
+    result = answer("aten::nonzero", lists=lists)
+    assert (result.overloads[0].since, result.first_native) == ("2.0", "2.0")
     assert answer("aten::embedding_renorm_", lists=lists).first_native is None
 
 
 def test_a_macos_alone_asks_about_the_releases_that_start_there(lists: OpLists) -> None:
-    found = answer("aten::nonzero", macos="13.1", lists=lists)
-    assert found.target["torch"] == "2.8"
-    assert {cell.macos for cell in found.overloads[0].releases} == {"13.1"}
-    assert found.overloads[0].releases[-1].torch == "2.8"
+    result = answer("aten::nonzero", macos="13.1", lists=lists)
+    assert result.target["torch"] == "2.8"
+    assert {cell.macos for cell in result.overloads[0].releases} == {"13.1"}
+    assert result.overloads[0].releases[-1].torch == "2.8"
 
 
 def test_tracking_issues_are_linked_where_something_is_missing(lists: OpLists) -> None:

@@ -17,14 +17,14 @@ MADE = {
 
 
 def test_regressions_come_first_and_what_is_alike_is_left_out() -> None:
-    found = diff("2.12", "2.13", lists=make_lists(MADE))
-    assert [(change.name, change.change) for change in found.changes] == [
+    result = diff("2.12", "2.13", lists=make_lists(MADE))
+    assert [(change.name, change.change) for change in result.changes] == [
         ("aten::shrinks", "regressed"),
         ("aten::goes", "removed"),
         ("aten::grows", "improved"),
         ("aten::comes", "added"),
     ]
-    assert found.counts == dict.fromkeys(CHANGES, 0) | {
+    assert result.counts == dict.fromkeys(CHANGES, 0) | {
         "regressed": 1, "removed": 1, "improved": 1, "added": 1,
     }  # fmt: skip
 
@@ -44,14 +44,14 @@ def test_a_release_does_not_differ_from_itself(lists: OpLists) -> None:
 
 
 def test_what_2_13_brought(lists: OpLists) -> None:
-    found = {change.name: change for change in diff("2.12", "2.13", lists=lists).changes}
-    change = found["aten::grid_sampler_2d_backward"]
+    results = {change.name: change for change in diff("2.12", "2.13", lists=lists).changes}
+    change = results["aten::grid_sampler_2d_backward"]
     assert (change.change, change.after and change.after.status) == ("improved", "native")
 
 
 def test_dtypes_show_where_the_status_is_the_same(lists: OpLists) -> None:
-    found = {change.name: change for change in diff("2.2", "2.3", "14", lists=lists).changes}
-    change = found["aten::add.Tensor"]
+    results = {change.name: change for change in diff("2.2", "2.3", "14", lists=lists).changes}
+    change = results["aten::add.Tensor"]
     assert change.change == "dtypes_gained"
     assert [state.status for state in change.dtypes["bfloat16"]] == ["unsupported", "native"]
 

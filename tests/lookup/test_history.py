@@ -35,16 +35,16 @@ def test_an_operator_begins_where_it_does() -> None:
 
 
 def test_the_transform_of_reals(lists: OpLists) -> None:
-    found = history("aten::_fft_r2c", "14.0", lists=lists).overloads[0].steps
-    changes = {s.torch: (s.change, s.status, s.kind) for s in found if s.change != "same"}
+    result = history("aten::_fft_r2c", "14.0", lists=lists).overloads[0].steps
+    changes = {s.torch: (s.change, s.status, s.kind) for s in result if s.change != "same"}
     assert changes == {
         "1.13": ("first", "fallback", "always"),
         "2.0": ("worse", "fallback", "env"),
         "2.3": ("better", "native", None),
     }
     assert (
-        "aten::_fft_r2c: cpu_only -> kernel" in next(s for s in found if s.torch == "2.3").changed
+        "aten::_fft_r2c: cpu_only -> kernel" in next(s for s in result if s.torch == "2.3").changed
     )
-    assert all(s.changed for s in found)
+    assert all(s.changed for s in result)
     below = history("aten::_fft_r2c", "13.0", "float32", lists=lists).overloads[0].steps
     assert next(s for s in below if s.torch == "2.3").status == "unsupported"

@@ -15,14 +15,14 @@ MADE = {
 
 
 def test_a_row_for_every_overload_of_the_release() -> None:
-    found = matrix("2.13", lists=make_lists(MADE))
-    assert [row.name for row in found.rows] == sorted([*VALUES, "aten::grows"])
-    rows = {row.name: row for row in found.rows}
+    result = matrix("2.13", lists=make_lists(MADE))
+    assert [row.name for row in result.rows] == sorted([*VALUES, "aten::grows"])
+    rows = {row.name: row for row in result.rows}
     assert (rows["aten::grows"].status, rows["aten::grows"].since) == ("native", "2.13")
     assert rows["aten::svd"].because.startswith("it calls aten::svd.U")
     assert rows["aten::comp"].status == "unknown"
-    assert found.counts["overloads"] == len(found.rows)
-    assert sum(found.counts[state] for state in STATES) == len(found.rows)
+    assert result.counts["overloads"] == len(result.rows)
+    assert sum(result.counts[state] for state in STATES) == len(result.rows)
 
 
 def test_a_status_that_came_back_is_not_older_than_its_return() -> None:
@@ -35,31 +35,31 @@ def test_a_status_that_came_back_is_not_older_than_its_return() -> None:
 def test_rows_say_what_single_answers_say(
     torch: str, lists: OpLists, lookup: OperatorLookup
 ) -> None:
-    found = matrix(torch, lookup=lookup)
-    assert len(found.rows) == lists.release(torch).counts.overloads
-    for row in found.rows[::97]:
-        verdict = lookup.verdict(row.name, target(torch, found.macos), row.dtype)
+    result = matrix(torch, lookup=lookup)
+    assert len(result.rows) == lists.release(torch).counts.overloads
+    for row in result.rows[::97]:
+        verdict = lookup.verdict(row.name, target(torch, result.macos), row.dtype)
         assert (row.status, row.kind, row.because) == (
             verdict.status,
             verdict.kind,
             verdict.because,
         )
-        assert {*row.limitations, *row.advisories} <= {*found.statements}
+        assert {*row.limitations, *row.advisories} <= {*result.statements}
         assert (row.status == "native") <= (row.first_native is not None)
 
 
 def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists, lookup: OperatorLookup) -> None:
     """A run is made anew only where something changes: in between it must still be true."""
     some = sorted(lists.names())[::60]
-    found = coverage(None, lookup, some)
+    result = coverage(None, lookup, some)
     for op in some:
-        runs = found.operators[op]
+        runs = result.operators[op]
         for release in lists.releases:
             before = [run for run in runs if _order(run.torch) <= _order(release.line)]
             exists = op in lists.operators(release.line)
             assert bool(before and before[-1].exists) == exists
             if exists:
-                aim = target(release.line, found.macos)
+                aim = target(release.line, result.macos)
                 state = lookup.state(op, aim, "float32")
                 assert STATES[before[-1].states[0]] == short(state), (op, release.line)
 
@@ -69,10 +69,10 @@ def _order(line: str) -> tuple[int, ...]:
 
 
 def test_the_coverage_tells_how_far_it_is(lookup: OperatorLookup) -> None:
-    told: list[str] = []
+    results: list[str] = []
     some = sorted(lookup.lists.names())[:120]
-    found = coverage(None, lookup, some, told.append)
-    assert told == [
+    result = coverage(None, lookup, some, results.append)
+    assert results == [
         f"{number} of 120 operator overloads, in all releases" for number in (0, 50, 100)
     ]
-    assert found == coverage(None, lookup, some)
+    assert result == coverage(None, lookup, some)

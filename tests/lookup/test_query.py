@@ -43,15 +43,15 @@ from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS
     ],
 )
 def test_names_are_understood(text: str, main: str, lists: OpLists) -> None:
-    found = resolve(text, lists)
-    assert found.main in found.overloads
-    assert (found.main.partition(".")[0], found.asked) == (main.partition(".")[0], text)
+    result = resolve(text, lists)
+    assert result.main in result.overloads
+    assert (result.main.partition(".")[0], result.asked) == (main.partition(".")[0], text)
 
 
 def test_a_base_name_means_all_overloads_over_all_releases(lists: OpLists) -> None:
-    found = resolve("aten::isin", lists)
-    assert found.main == "aten::isin.Tensor_Tensor"
-    assert len(found.overloads) == 6
+    result = resolve("aten::isin", lists)
+    assert result.main == "aten::isin.Tensor_Tensor"
+    assert len(result.overloads) == 6
 
 
 def test_a_plain_call_reaches_no_out_overload() -> None:

@@ -45,14 +45,14 @@ def finding(op: str = "aten::foo", *lines: str, rule: str = "OC102", **others: o
     return Finding(op=op, **content)  # type: ignore[arg-type]
 
 
-def one(found: Finding) -> str:
-    ((digest,),) = fingerprints([found])
+def only_fingerprint(result: Finding) -> str:
+    ((digest,),) = fingerprints([result])
     return digest
 
 
-def moved(found: Finding, **others: object) -> Finding:
+def moved(result: Finding, **others: object) -> Finding:
     """The same with other facts about its first place."""
-    (place, *_) = found.locations
+    (place, *_) = result.locations
     assert place.location is not None
     of_line = {
         name: value
@@ -62,19 +62,21 @@ def moved(found: Finding, **others: object) -> Finding:
     of_place = {name: value for name, value in others.items() if name not in of_line}
     location = msgspec.structs.replace(place.location, **of_line)
     at = GroupLocation.at(location, module=place.module)
-    return msgspec.structs.replace(found, locations=(msgspec.structs.replace(at, **of_place),))
+    return msgspec.structs.replace(result, locations=(msgspec.structs.replace(at, **of_place),))
 
 
 @given(line=st.integers(1, 10**6), file=st.text(min_size=1), outer=st.text())
 def test_a_moved_line_keeps_it(line: int, file: str, outer: str) -> None:
-    found = moved(finding("aten::foo", "y = f(x)"), function="forward")
-    assert one(moved(found, line=line, file=file, function=f"{outer}.forward")) == one(found)
+    result = moved(finding("aten::foo", "y = f(x)"), function="forward")
+    assert only_fingerprint(
+        moved(result, line=line, file=file, function=f"{outer}.forward")
+    ) == only_fingerprint(result)
 
 
 def test_the_statement_goes_before_the_line() -> None:
-    found = moved(finding("aten::foo", "y = f("), statement="y = f(x, dim=1)")
-    assert one(moved(found, text="f(x,")) == one(found)
-    assert one(moved(found, statement="y = f(x, dim=2)")) != one(found)
+    result = moved(finding("aten::foo", "y = f("), statement="y = f(x, dim=1)")
+    assert only_fingerprint(moved(result, text="f(x,")) == only_fingerprint(result)
+    assert only_fingerprint(moved(result, statement="y = f(x, dim=2)")) != only_fingerprint(result)
 
 
 @given(
@@ -84,15 +86,17 @@ def test_the_statement_goes_before_the_line() -> None:
 )
 def test_renamed_variables_keep_it(names: list[str], others: list[str], line: str) -> None:
     before, after = (line.format(a=a, b=b, c=c) for a, b, c in (names, others))
-    assert one(finding("aten::foo", before)) == one(finding("aten::foo", after))
+    assert only_fingerprint(finding("aten::foo", before)) == only_fingerprint(
+        finding("aten::foo", after)
+    )
 
 
 @given(order=st.permutations(("y = f(x)", "y = f(x)", "z = g(x, 1)", "w = h(x, dim=2)")))
 def test_reordered_calls_keep_all_of_them(order: list[str]) -> None:
     expected = finding("aten::foo", "y = f(x)", "y = f(x)", "z = g(x, 1)", "w = h(x, dim=2)")
-    found = finding("aten::foo", *order)
-    assert Counter(fingerprints([found])[0]) == Counter(fingerprints([expected])[0])
-    assert len(set(fingerprints([found])[0])) == 4
+    result = finding("aten::foo", *order)
+    assert Counter(fingerprints([result])[0]) == Counter(fingerprints([expected])[0])
+    assert len(set(fingerprints([result])[0])) == 4
 
 
 def test_one_more_of_the_same_is_one_new() -> None:
@@ -117,13 +121,17 @@ def test_one_more_of_the_same_is_one_new() -> None:
     ],
 )
 def test_another_call_changes_it(other: Finding) -> None:
-    assert one(other) != one(finding("aten::foo", "y = f(x, dim=1)"))
+    assert only_fingerprint(other) != only_fingerprint(finding("aten::foo", "y = f(x, dim=1)"))
 
 
 def test_the_layer_and_the_wording_are_no_part_of_it() -> None:
-    found = moved(finding("aten::foo", "y = f(x)"), module="layers.3.attention")
-    same = msgspec.structs.replace(found, message="other words", severity="note", hint="torch 2.99")
-    assert one(moved(same, module="layers.*.attention", count=12)) == one(found)
+    result = moved(finding("aten::foo", "y = f(x)"), module="layers.3.attention")
+    same = msgspec.structs.replace(
+        result, message="other words", severity="note", hint="torch 2.99"
+    )
+    assert only_fingerprint(moved(same, module="layers.*.attention", count=12)) == only_fingerprint(
+        result
+    )
 
 
 def test_a_finding_of_no_operator_goes_by_its_message_without_the_numbers() -> None:
@@ -155,4 +163,4 @@ def test_how_a_line_is_read(line: str, expected: str) -> None:
 @settings(max_examples=50)
 @given(st.text())
 def test_every_line_can_be_read(line: str) -> None:
-    assert re.fullmatch(r"[0-9a-f]{32}", one(finding("aten::foo", line)))
+    assert re.fullmatch(r"[0-9a-f]{32}", only_fingerprint(finding("aten::foo", line)))

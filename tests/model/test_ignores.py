@@ -43,8 +43,8 @@ def ignores(tmp_path: Path) -> Ignores:
 
 
 def test_a_comment_speaks_for_the_lines_of_its_statement() -> None:
-    found = of_python(PROGRAM, "model.py")
-    assert [(one.line, one.codes, one.reason, one.first, one.last) for one in found] == [
+    result = of_python(PROGRAM, "model.py")
+    assert [(item.line, item.codes, item.reason, item.first, item.last) for item in result] == [
         (4, ("OC103", "OC102"), "once, before training", 4, 7),
         (8, ("OC104",), "the guard", 8, 8),
         (11, ("OC112",), "", 11, 11),
@@ -52,13 +52,13 @@ def test_a_comment_speaks_for_the_lines_of_its_statement() -> None:
 
 
 def test_in_a_file_of_lines_every_hash_begins_one() -> None:
-    (found,) = of_lines(["torch", "flash-attn  # opcheck: ignore[OC214] on Linux only"], "r.txt")
-    assert (found.line, found.codes, found.reason) == (2, ("OC214",), "on Linux only")
+    (result,) = of_lines(["torch", "flash-attn  # opcheck: ignore[OC214] on Linux only"], "r.txt")
+    assert (result.line, result.codes, result.reason) == (2, ("OC214",), "on Linux only")
 
 
 def test_source_that_is_no_python_still_has_its_comments() -> None:
-    (found,) = of_python("x = (  # opcheck: ignore[OC101] why\n")
-    assert (found.first, found.last) == (1, 1)
+    (result,) = of_python("x = (  # opcheck: ignore[OC101] why\n")
+    assert (result.first, result.last) == (1, 1)
 
 
 @pytest.mark.parametrize(

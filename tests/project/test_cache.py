@@ -41,9 +41,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
             )
         )
     )
-    found = Cache(tmp_path / "cache")
-    found.keep(REQUEST, REPORT, dependencies(Path("notes.jsonl"), REQUEST))
-    return found
+    result = Cache(tmp_path / "cache")
+    result.keep(REQUEST, REPORT, dependencies(Path("notes.jsonl"), REQUEST))
+    return result
 
 
 def seen(path: str) -> tuple[int, int]:
@@ -129,8 +129,8 @@ def test_how_long_a_run_might_take_is_no_part_of_it(kept: Cache) -> None:
     assert kept.find(msgspec.structs.replace(REQUEST, time_limit=1.0, notes="x")) == REPORT
 
 
-def entry(found: Cache) -> Path:
-    (path,) = found.folder.rglob("*.msgpack")
+def entry(result: Cache) -> Path:
+    (path,) = result.folder.rglob("*.msgpack")
     return path
 
 
@@ -148,10 +148,10 @@ def test_one_wrong_bit_is_damage(kept: Cache) -> None:
 
 
 def test_a_run_that_broke_off_is_not_kept(tmp_path: Path) -> None:
-    found = Cache(tmp_path)
-    found.keep(REQUEST, make_report(call("aten::mm"), complete=False), Dependencies())
-    found.keep(REQUEST, REPORT, Dependencies(unknowable="it uses the network"))
-    assert found.find(REQUEST) is None
+    result = Cache(tmp_path)
+    result.keep(REQUEST, make_report(call("aten::mm"), complete=False), Dependencies())
+    result.keep(REQUEST, REPORT, Dependencies(unknowable="it uses the network"))
+    assert result.find(REQUEST) is None
     assert not list(tmp_path.iterdir())
 
 
@@ -189,15 +189,15 @@ def test_files_that_the_request_names_are_dependencies(tmp_path: Path) -> None:
         input_files=(f"x={tmp_path / 'x.npy'}",),
         checkpoints=(str(tmp_path / "w.pt"),),
     )
-    found = dependencies(notes, request)
-    assert sorted(Path(path).name for _, path, _ in found.seen) == ["net.pt2", "w.pt", "x.npy"]
+    result = dependencies(notes, request)
+    assert sorted(Path(path).name for _, path, _ in result.seen) == ["net.pt2", "w.pt", "x.npy"]
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = Cache(tmp_path / "file")
-    found.keep(REQUEST, REPORT, Dependencies())
-    assert found.find(REQUEST) is None
+    result = Cache(tmp_path / "file")
+    result.keep(REQUEST, REPORT, Dependencies())
+    assert result.find(REQUEST) is None
 
 
 def test_what_nobody_asked_for_in_a_month_goes(kept: Cache) -> None:

@@ -64,7 +64,7 @@ def judged_report(lists: OpLists, *tried: Tried, torch: str = "2.13") -> Compile
 
 
 def outcomes(judged: CompileReport) -> list[str]:
-    return [one.outcome for one in judged.compiled.tried if one.variant.metal]
+    return [item.outcome for item in judged.compiled.tried if item.variant.metal]
 
 
 def test_what_works_is_to_be_used(lists: OpLists) -> None:
@@ -130,7 +130,7 @@ def test_a_release_without_the_backend_says_so(torch: str, lists: OpLists) -> No
 def test_the_prototype_is_called_one(lists: OpLists) -> None:
     judged = judged_report(lists, metal(graph(kernel())), torch="2.7")
     assert "a prototype in 2.7" in judged.advice
-    assert [one.id for one in judged.advisories] == ["prototype"]
+    assert [advisory.id for advisory in judged.advisories] == ["prototype"]
 
 
 @pytest.mark.parametrize(("torch", "known"), [("2.12", ["welford-barrier"]), ("2.13", [])])
@@ -139,8 +139,10 @@ def test_a_known_defect_is_shown_where_a_kernel_meets_it(
 ) -> None:
     source = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
     judged = judged_report(lists, metal(graph(kernel(source=source))), torch=torch)
-    assert [one.id for one in judged.advisories] == known
-    assert [(one.kernels, one.line) for one in judged.advisories] == [(1, "a.py:3")] * len(known)
+    assert [advisory.id for advisory in judged.advisories] == known
+    assert [(advisory.kernels, advisory.line) for advisory in judged.advisories] == [
+        (1, "a.py:3")
+    ] * len(known)
 
 
 def test_extern_does_not_mean_supported(lists: OpLists) -> None:
@@ -149,7 +151,7 @@ def test_extern_does_not_mean_supported(lists: OpLists) -> None:
         Extern(op="aten::_linalg_eigh", dtypes=("float32",), module="body.0"),
     )
     judged = judged_report(lists, metal(graph(kernel(), externs=externs)))
-    assert [(one.op, one.status.split()[0]) for one in judged.externs] == [
+    assert [(extern.op, extern.status.split()[0]) for extern in judged.externs] == [
         ("aten::_linalg_eigh", "fallback"),
         ("aten::mm.out", "native"),
     ]

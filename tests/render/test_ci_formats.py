@@ -54,14 +54,14 @@ def test_each_place_of_a_finding_is_a_sarif_result_of_its_rule(name: str) -> Non
 
 def test_sarif_results_have_their_line_their_verdict_and_a_fingerprint_of_their_own() -> None:
     run = sarif_run("everything")
-    stub = next(one for one in run["results"] if one["properties"]["operator"] == "aten::stub")
+    stub = next(item for item in run["results"] if item["properties"]["operator"] == "aten::stub")
     physical = stub["locations"][0]["physicalLocation"]
     assert physical["artifactLocation"] == {"uri": "model.py"}
     assert physical["region"] == {"startLine": 10, "snippet": {"text": "    y = f10(x)"}}
     assert stub["level"] == "error"
     assert stub["properties"]["verdict"]["status"] == "unsupported"
     assert stub["properties"]["verdict"]["evidence"][0]["kind"] == "registration"
-    known = [one["partialFingerprints"]["primaryLocationLineHash"] for one in run["results"]]
+    known = [item["partialFingerprints"]["primaryLocationLineHash"] for item in run["results"]]
     assert known == [name for own in fingerprints(EVERYTHING.findings) for name in own]
     assert len(set(known)) == len(known)
 

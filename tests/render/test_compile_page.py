@@ -124,6 +124,6 @@ def _compiled() -> Compiled:
 
 def test_the_page(lists: OpLists) -> None:
     target = Target(torch=Version(2, 12), macos=Version(15))
-    found = report(_compiled(), target, lists, "opcheck 0")
-    assert as_text(document(found)) == PAGE + TIMES + END
-    assert as_text(document(found, times=False)) == PAGE + END
+    result = report(_compiled(), target, lists, "opcheck 0")
+    assert as_text(document(result)) == PAGE + TIMES + END
+    assert as_text(document(result, times=False)) == PAGE + END

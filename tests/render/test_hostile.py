@@ -88,8 +88,8 @@ def shape(element: ET.Element) -> list[Any]:
 @example(text="".join(NASTY))
 def test_xml_keeps_its_shape(text: str) -> None:
     reports = (hostile_report(text), PLAIN)
-    found, plain = (ET.fromstring(render(report, "junit")) for report in reports)  # noqa: S314
-    assert shape(found) == shape(plain)
+    result, plain = (ET.fromstring(render(report, "junit")) for report in reports)  # noqa: S314
+    assert shape(result) == shape(plain)
 
 
 class Elements(HTMLParser):

@@ -129,9 +129,9 @@ def test_text_stays_text() -> None:
         )
         for text in ("net", HOSTILE)
     )
-    expected, found = Reader(render(plain, "html")), Reader(render(hostile, "html"))
-    assert found.elements == expected.elements
-    assert not found.handlers
+    expected, result = Reader(render(plain, "html")), Reader(render(hostile, "html"))
+    assert result.elements == expected.elements
+    assert not result.handlers
     assert embedded_data(render(hostile, "html"))["modules"] == [HOSTILE]
 
 

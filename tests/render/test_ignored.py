@@ -20,7 +20,7 @@ WHY = "runs once, before training"
 
 def ignored() -> Report:
     report = make_report(call("aten::stub", 10))
-    findings = [msgspec.structs.replace(one, ignored=WHY) for one in report.findings]
+    findings = [msgspec.structs.replace(finding, ignored=WHY) for finding in report.findings]
     return msgspec.structs.replace(report, findings=tuple(findings))
 
 

@@ -56,12 +56,12 @@ def test_the_data_unfolds_to_the_states(some: Coverage, lists: OpLists) -> None:
 
 def test_the_plot_counts_what_the_lists_hold() -> None:
     lists = make_lists()
-    found = coverage("15", OperatorLookup(lists), ["aten::mm"])
-    root = ET.fromstring(plot(found.counts, found.macos))  # noqa: S314  (our own drawing)
+    result = coverage("15", OperatorLookup(lists), ["aten::mm"])
+    root = ET.fromstring(plot(result.counts, result.macos))  # noqa: S314  (our own drawing)
     space = "{http://www.w3.org/2000/svg}"
-    told = [title.text for title in root.iter(f"{space}title")]
+    results = [title.text for title in root.iter(f"{space}title")]
     # mm, mm.out, relu, add_, view, special_python and add, which calls mm.out.
-    assert told.count("7 native") == 3
+    assert results.count("7 native") == 3
     assert "torch 2.13: 7 native" in (root.find(f"{space}desc").text or "")  # type: ignore[union-attr]
 
 

@@ -36,11 +36,11 @@ def _parallel() -> Report:
 def test_axe_finds_nothing(browser: Any, tmp_path: Path, name: str, size: str, scheme: str) -> None:
     path = tmp_path / "report.html"
     path.write_text(render(REPORTS[name], "html"), encoding="utf-8")
-    with opened(browser, scheme=scheme, size=SIZES[size]) as (page, said):
+    with opened(browser, scheme=scheme, size=SIZES[size]) as (page, result):
         assert violations(page, path) == []
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= SIZES[size][0], "the page scrolls sideways"
-    assert said == []
+    assert result == []
 
 
 @pytest.mark.parametrize("name", REPORTS)

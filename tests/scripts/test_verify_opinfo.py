@@ -23,19 +23,20 @@ PAIRS = [
 
 
 def test_the_figures_are_those_of_verify() -> None:
-    found = verified(PAIRS, "forward", "2.13", "15.0")
-    rates = {rate.status: [rate.both, rate.predicted, rate.observed] for rate in found.rates}
+    result = verified(PAIRS, "forward", "2.13", "15.0")
+    rates = {rate.status: [rate.both, rate.predicted, rate.observed] for rate in result.rates}
     assert rates == {"native": [2, 3, 2], "unsupported": [1, 1, 2]}
-    assert [(one.op, one.predicted, one.observed) for one in found.contradictions] == [
-        ("sort", "native", "unsupported")
-    ]
+    assert [
+        (contradiction.op, contradiction.predicted, contradiction.observed)
+        for contradiction in result.contradictions
+    ] == [("sort", "native", "unsupported")]
     assert ratio(2, 3) == "0.667"
 
 
 def test_each_contradiction_stands_beside_its_reason() -> None:
     reason = Explanation(class_="ties", reason="Equal keys.", opinfos=("sort",), expected="xfail")
-    found: dict[Pass, Verification] = {"forward": verified(PAIRS, "forward", "2.13", "15.0")}
-    page = "\n".join(_page(found, PAIRS, [reason], "2.13", "15.0"))
+    results: dict[Pass, Verification] = {"forward": verified(PAIRS, "forward", "2.13", "15.0")}
+    page = "\n".join(_page(results, PAIRS, [reason], "2.13", "15.0"))
     assert "5 pairs; of 1 the prediction knows nothing" in page
     assert "1 contradictions, 1 of them with a reason" in page
     assert "| ties" in page

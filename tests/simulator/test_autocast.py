@@ -242,11 +242,11 @@ def test_which_dtypes_a_release_takes(
     seen: list[bool] = []
 
     def run(_: torch.Tensor) -> None:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as result:
             warnings.simplefilter("always")
             with torch.autocast("mps", dtype=dtype):
                 seen.append(torch.is_autocast_enabled("mps"))
-        texts = [str(each.message) for each in said]
+        texts = [str(each.message) for each in result]
         assert [warning in text for text in texts if warning] == ([True] if warning else [])
 
     recorded(run, _single(1), release=release, macos=macos)

@@ -27,14 +27,14 @@ def attend(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def test_safe_softmax_compares_in_2_5_and_asks_from_2_6_on(release: str, calls: str) -> None:
     x = torch.ones(2, 4, 8, 16, requires_grad=True)
     made = recorded(attend, x, torch.zeros(4, 4), release=release, grad=True).calls
-    (softmax,) = (one.call for one in made if one.call.route.name == "aten::_safe_softmax")
+    (softmax,) = (item.call for item in made if item.call.route.name == "aten::_safe_softmax")
     assert softmax.inner is not None
     assert calls in softmax.inner
 
 
 def _inner(op: str, run: Callable[..., Any], *inputs: torch.Tensor, release: str) -> set[str]:
-    found = [one.call for one in recorded(run, *inputs, release=release).calls]
-    (call,) = (one for one in found if one.route.name == op)
+    results = [item.call for item in recorded(run, *inputs, release=release).calls]
+    (call,) = (item for item in results if item.route.name == op)
     return set(call.inner or ())
 
 
@@ -58,7 +58,7 @@ def test_embedding_bag_had_a_composite_backward_before_2_5() -> None:
     op = "aten::_embedding_bag_backward"
     for release, calls in (("2.4", ("aten::_embedding_bag_dense_backward",)), ("2.5", ())):
         made = recorded(train, weight, release=release, grad=True).calls
-        assert [one.call.inner for one in made if one.call.route.name == op] == [calls]
+        assert [item.call.inner for item in made if item.call.route.name == op] == [calls]
 
 
 def test_a_composite_that_the_installed_torch_has_no_body_of_is_not_said_to_call_nothing() -> None:
@@ -96,6 +96,6 @@ def test_grouped_heads_are_repeated_where_the_argument_is_not_known() -> None:
         return torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
 
     made = recorded(group, torch.ones(1, 8, 4, 16), torch.ones(1, 2, 4, 16), release="2.4").calls
-    names = [one.call.route.name for one in made]
+    names = [item.call.route.name for item in made]
     assert names.count("aten::expand") >= 2
     assert "aten::bmm" in names

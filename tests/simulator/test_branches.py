@@ -26,7 +26,7 @@ FUSES = "addcmul" in inspect.getsource(torch._decomp.decompositions.native_group
 def _recorded(release: str) -> dict[str, Counter[str]]:
     """What each program calls on a Mac with this release, but for the inputs that it makes."""
     recorder = Recorder()
-    found = {}
+    results = {}
     registrations = dict(load().operators(release))
     with simulated_mac(target(release), registrations, recorder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -37,10 +37,10 @@ def _recorded(release: str) -> dict[str, Counter[str]]:
             with torch.set_grad_enabled(case.grad):
                 case.program()
             calls = (entry.call.route.name for entry in recorder.calls[start:])
-            found[name] = Counter(
+            results[name] = Counter(
                 call.removeprefix("aten::") for call in calls if call != "aten::empty.memory_format"
             )
-    return found
+    return results
 
 
 def _expected(name: str, release: str) -> str:

@@ -221,10 +221,10 @@ def test_cosine_similarity_takes_a_norm_from_2_1_on(release: str, *, norm: bool)
 
 
 def test_the_former_cosine_similarity_computes_the_same() -> None:
-    one, other = torch.randn(3, 4, 5), torch.randn(4, 5)
+    first, other = torch.randn(3, 4, 5), torch.randn(4, 5)
     for dim in (1, -1):
         assert torch.allclose(
-            cosine_similarity(None, one, other, dim), F.cosine_similarity(one, other, dim)
+            cosine_similarity(None, first, other, dim), F.cosine_similarity(first, other, dim)
         )
 
 

@@ -77,12 +77,14 @@ def test_gradients_of_one_operator_in_five() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_all_samples() -> None:
     ops, expected = record.op_db(), _expected()
-    found: list[str] = []
+    results: list[str] = []
     for start in range(0, len(ops), _CHUNK):
         some = ops[start : start + _CHUNK]
         # In a child: torch's samples on a device that is not there can end the process.
         done = isolated(
             lambda some=some: contradictions(some, ALL, PASSES, expected)  # type: ignore[misc]
         )
-        found += [f"{ci.key(some[0])} and the next: {done.how}"] if isinstance(done, Died) else done
-    assert found == []
+        results += (
+            [f"{ci.key(some[0])} and the next: {done.how}"] if isinstance(done, Died) else done
+        )
+    assert results == []

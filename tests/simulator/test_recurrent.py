@@ -40,8 +40,8 @@ def test_input_form(kind: str, layers: int, *, bidirectional: bool, batch_first:
             bidirectional,
             batch_first,
         )
-    for one, other in zip(expected, got, strict=True):
-        torch.testing.assert_close(other, one)
+    for item, other in zip(expected, got, strict=True):
+        torch.testing.assert_close(other, item)
 
 
 @pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM"])
@@ -74,8 +74,8 @@ def test_packed_form(kind: str, layers: int, projection: int, *, bidirectional: 
             bidirectional,
         )
     expected = (out.data, *(state if kind == "LSTM" else (state,)))
-    for one, other in zip(expected, got, strict=True):
-        torch.testing.assert_close(other, one)
+    for item, other in zip(expected, got, strict=True):
+        torch.testing.assert_close(other, item)
 
 
 @pytest.mark.parametrize("batch_first", [True, False])

@@ -165,7 +165,7 @@ def test_a_library_that_breaks_on_the_way_of_the_target_is_imported_as_installed
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
     with opcheck.emulate(torch="2.3", macos="15") as run:
         assert value(__file__, "__import__('breaks').new") == 1
-    (message,) = [one.message for one in run.report.findings if one.rule == "OC123"]
+    (message,) = [finding.message for finding in run.report.findings if finding.rule == "OC123"]
     assert "breaks cannot be imported with the target's version" in message
     assert "breaks/__init__.py:2 (torch.__version__)" in message
     del sys.modules["breaks"]

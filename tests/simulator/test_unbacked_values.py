@@ -27,8 +27,8 @@ def _shapes(run: Callable[..., Any], *inputs: torch.Tensor) -> tuple[list[tuple[
     kept: list[Any] = []
     recorder = recorded(lambda *x: kept.append(run(*x)), *inputs)
     made = kept[0] if isinstance(kept[0], (tuple, list)) else (kept[0],)
-    said = [problem.message for problem in recorder.problems() if problem.kind == "guess"]
-    return [tuple(tensor.shape) for tensor in made], "; ".join(said)
+    results = [problem.message for problem in recorder.problems() if problem.kind == "guess"]
+    return [tuple(tensor.shape) for tensor in made], "; ".join(results)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def _shapes(run: Callable[..., Any], *inputs: torch.Tensor) -> tuple[list[tuple[
 def test_a_selection_by_unknown_values(
     run: Callable[..., Any], shapes: list[tuple[int, ...]], said: str
 ) -> None:
-    found, message = _shapes(run, BIG)
-    assert found == shapes
+    result, message = _shapes(run, BIG)
+    assert result == shapes
     assert said in message
 
 
@@ -69,8 +69,8 @@ def test_a_selection_by_unknown_values(
     ],
 )
 def test_unknown_counts(run: Callable[..., Any], shape: tuple[int, ...], said: str) -> None:
-    found, message = _shapes(run, INTS)
-    assert found == [shape]
+    result, message = _shapes(run, INTS)
+    assert result == [shape]
     assert said in message
 
 
@@ -125,9 +125,9 @@ def test_writing_by_an_unknown_mask() -> None:
 
 
 def test_a_selection_has_a_limit() -> None:
-    found, said = _shapes(torch.nonzero, torch.zeros(2000, 1000))
-    assert found == [(MOST_SELECTED, 2)]
-    assert "as if 1,048,576 elements were selected" in said
+    result, outcome = _shapes(torch.nonzero, torch.zeros(2000, 1000))
+    assert result == [(MOST_SELECTED, 2)]
+    assert "as if 1,048,576 elements were selected" in outcome
 
 
 def test_a_loop_over_what_is_selected_visits_each() -> None:
@@ -292,9 +292,9 @@ def test_guessed_counts_are_made_to_sum() -> None:
     def split(x: torch.Tensor, counts: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x.split(counts.sum(1).tolist())
 
-    shapes, said = _shapes(split, torch.zeros(8, 9000), counts)
+    shapes, result = _shapes(split, torch.zeros(8, 9000), counts)
     assert shapes == [(3, 9000), (3, 9000), (2, 9000)]
-    assert "as if the parts were equal" in said
+    assert "as if the parts were equal" in result
 
 
 def test_counts_that_fit_nothing_without_a_guess_raise() -> None:
@@ -306,9 +306,9 @@ def test_an_entry_that_a_guess_leads_past_the_end_is_the_last() -> None:
     def last_hit(x: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
         return experts[(x > 0).sum(1).nonzero()[-1, 0]]
 
-    shapes, said = _shapes(last_hit, torch.zeros(5, 40_000), torch.zeros(4, 7, 2000))
+    shapes, result = _shapes(last_hit, torch.zeros(5, 40_000), torch.zeros(4, 7, 2000))
     assert shapes == [(7, 2000)]
-    assert "as if the last entry were selected" in said
+    assert "as if the last entry were selected" in result
 
 
 def test_an_entry_past_the_end_without_a_guess_raises() -> None:

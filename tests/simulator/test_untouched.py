@@ -84,8 +84,8 @@ def test_a_training_step_leaves_the_process_as_it_was(release: str, autocast: st
     recorder = _step(Model(), release, autocast)
     assert {entry.phase for entry in recorder.calls} == {"forward", "backward", "optimizer"}
     assert _changed(before) == []
-    for one, other in zip(numbers, _numbers(), strict=True):
-        assert torch.equal(one, other)
+    for item, other in zip(numbers, _numbers(), strict=True):
+        assert torch.equal(item, other)
     assert torch.compile is compile_before
     assert torch.backends.mps.is_available() is has_mps
     if not BUILT_FOR_MPS:  # on a Mac it is the real device again

@@ -19,7 +19,7 @@ def report(directory: Path, *, target: Target = TARGET, **files: str) -> ScanRep
     return scan([str(directory)], target)
 
 
-def found(directory: Path, text: str, *, target: Target = TARGET) -> list[tuple[str, int]]:
+def scan_text(directory: Path, text: str, *, target: Target = TARGET) -> list[tuple[str, int]]:
     """The rules and lines that a program is told of; ``torch`` and ``os`` are imported in it."""
     program = f"import os\nimport torch\n{textwrap.dedent(text).lstrip()}"
     findings = report(directory, target=target, program=program).findings

@@ -23,7 +23,8 @@ def scanned(directory: Path) -> ScanReport:
 def places(result: ScanReport, directory: Path) -> list[tuple[str, str]]:
     prefix = f"{directory.as_posix()}/"
     return [
-        (one.rule, str(one.locations[0].location).removeprefix(prefix)) for one in result.findings
+        (finding.rule, str(finding.locations[0].location).removeprefix(prefix))
+        for finding in result.findings
     ]
 
 

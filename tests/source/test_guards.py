@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source.reading import found
+from tests.source.reading import scan_text
 
 GUARDED = {
     "if": "if torch.cuda.is_available():\n    x.cuda()",
@@ -66,7 +66,7 @@ ABOUT_GUARDS = {"OC222", "OC223"}
 
 @pytest.mark.parametrize("text", GUARDED.values(), ids=GUARDED)
 def test_a_guard_keeps_a_line_silent(tmp_path: Path, text: str) -> None:
-    assert [code for code, _ in found(tmp_path, text) if code not in ABOUT_GUARDS] == []
+    assert [code for code, _ in scan_text(tmp_path, text) if code not in ABOUT_GUARDS] == []
 
 
 OPEN = {
@@ -89,7 +89,9 @@ OPEN = {
 
 @pytest.mark.parametrize(("text", "line"), OPEN.values(), ids=OPEN)
 def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: int) -> None:
-    assert [hit for hit in found(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == [("OC201", line)]
+    assert [hit for hit in scan_text(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == [
+        ("OC201", line)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,13 +117,13 @@ def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: 
 def test_names_are_followed_within_the_file(
     tmp_path: Path, text: str, expected: list[tuple[str, int]]
 ) -> None:
-    assert [hit for hit in found(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == expected
+    assert [hit for hit in scan_text(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == expected
 
 
 def test_the_variable_may_be_set_before_torch(tmp_path: Path) -> None:
     name = "PYTORCH_ENABLE_MPS_FALLBACK"
     late = f'os.environ["{name}"] = "1"'
-    assert found(tmp_path, late) == [("OC216", 1)]
+    assert scan_text(tmp_path, late) == [("OC216", 1)]
     (tmp_path / "program.py").write_text(f"import os\n{late}\nimport torch\n", encoding="utf-8")
     from tests.source.reading import report
 

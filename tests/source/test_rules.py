@@ -13,7 +13,7 @@ from opcheck.common.vocabulary import SEVERITIES
 from opcheck.source import engine
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES
-from tests.source.reading import TARGET, found
+from tests.source.reading import TARGET, scan_text
 
 OLD = Target(torch=Version(2, 2), macos=Version(14))
 
@@ -116,16 +116,16 @@ LINES = [
 def test_a_rule_names_one_line_and_not_the_other(
     tmp_path: Path, rule: str, named: str, silent: str
 ) -> None:
-    assert rule in [code for code, _ in found(tmp_path, named)]
-    assert rule not in [code for code, _ in found(tmp_path, silent)]
+    assert rule in [code for code, _ in scan_text(tmp_path, named)]
+    assert rule not in [code for code, _ in scan_text(tmp_path, silent)]
 
 
 def test_complex_numbers_depend_on_the_target(tmp_path: Path) -> None:
     line = "y = torch.exp(1j * x)"
-    assert found(tmp_path, line, target=OLD) == [("OC212", 1)]
-    assert found(tmp_path, line) == []
-    assert found(tmp_path, "y = 1j * 2", target=OLD) == []
-    assert found(tmp_path, "torch.ones(2, dtype=torch.cfloat)", target=OLD) == [("OC212", 1)]
+    assert scan_text(tmp_path, line, target=OLD) == [("OC212", 1)]
+    assert scan_text(tmp_path, line) == []
+    assert scan_text(tmp_path, "y = 1j * 2", target=OLD) == []
+    assert scan_text(tmp_path, "torch.ones(2, dtype=torch.cfloat)", target=OLD) == [("OC212", 1)]
 
 
 def test_each_rule_has_lines() -> None:
@@ -158,9 +158,9 @@ def test_the_names_of_a_rule_leave_out_no_finding(
     program = "\n".join(
         [aliases, *(line for _, named, silent in LINES for line in (named, silent))]
     )
-    narrowed = found(tmp_path, program, target=OLD)
+    narrowed = scan_text(tmp_path, program, target=OLD)
     monkeypatch.setattr(engine, "RULES", [dataclasses.replace(rule, names={}) for rule in RULES])
-    assert found(tmp_path, program, target=OLD) == narrowed
+    assert scan_text(tmp_path, program, target=OLD) == narrowed
     assert ("OC205", 2) in narrowed
 
 

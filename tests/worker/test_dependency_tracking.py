@@ -36,16 +36,16 @@ def notes(program: str, **environment: str) -> list[list[Any]]:
     return [json.loads(line) for line in Path("notes.jsonl").read_text().splitlines()]
 
 
-def files(found: list[list[Any]]) -> set[str]:
-    return {Path(line[1]).name for line in found if line[0] == "file"}
+def files(result: list[list[Any]]) -> set[str]:
+    return {Path(line[1]).name for line in result if line[0] == "file"}
 
 
 def test_files_that_are_read_and_modules_that_are_imported_are_noted(folder: Path) -> None:
-    found = notes("import helper, wave\nopen('data/a.txt').close()")
-    assert found[0] == ["start"]
-    assert files(found) == {"helper.py", "a.txt"}
+    result = notes("import helper, wave\nopen('data/a.txt').close()")
+    assert result[0] == ["start"]
+    assert files(result) == {"helper.py", "a.txt"}
     stat = (folder / "data" / "a.txt").stat()
-    assert ["file", str(folder / "data/a.txt"), stat.st_mtime_ns, stat.st_size] in found
+    assert ["file", str(folder / "data/a.txt"), stat.st_mtime_ns, stat.st_size] in result
 
 
 def test_a_compiled_module_is_its_source(folder: Path) -> None:
@@ -55,21 +55,21 @@ def test_a_compiled_module_is_its_source(folder: Path) -> None:
 
 
 def test_a_fork_of_it_is_noted_as_well(folder: Path) -> None:
-    found = notes(
+    result = notes(
         "import os\nif not os.fork():\n    open('data/a.txt').close()\n    os._exit(0)\nos.wait()"
     )
-    assert files(found) == {"a.txt"}
+    assert files(result) == {"a.txt"}
 
 
 def test_what_it_writes_itself_is_not(folder: Path) -> None:
-    found = notes("open('new.txt', 'w').close()\nopen('new.txt').close()")
-    assert files(found) == set()
-    assert not [line for line in found if line[0] == "unknowable"]
+    result = notes("open('new.txt', 'w').close()\nopen('new.txt').close()")
+    assert files(result) == set()
+    assert not [line for line in result if line[0] == "unknowable"]
 
 
 def test_a_file_that_is_not_there_is_noted_too(folder: Path) -> None:
-    found = notes("try:\n    open('gone.txt')\nexcept OSError:\n    pass")
-    assert ["file", str(folder / "gone.txt"), None] in found
+    result = notes("try:\n    open('gone.txt')\nexcept OSError:\n    pass")
+    assert ["file", str(folder / "gone.txt"), None] in result
 
 
 def test_a_folder_is_noted_by_its_names_and_the_path_by_what_can_be_imported(folder: Path) -> None:
@@ -85,19 +85,19 @@ def test_a_folder_is_noted_by_its_names_and_the_path_by_what_can_be_imported(fol
 
 
 def test_variables_are_noted_by_what_they_were_before(folder: Path) -> None:
-    found = notes(
+    result = notes(
         "import os\nos.environ['SET'] = '1'\nos.environ['SET'], os.environ.get('B'), 'A' in os.environ",
         A="1",
     )
-    asked = {line[1]: line[2] for line in found if line[0] == "environment"}
+    asked = {line[1]: line[2] for line in result if line[0] == "environment"}
     assert set(asked) >= {"SET", "A", "B"}
     assert asked["SET"] is asked["B"] is None
     assert len(asked["A"]) == 32
 
 
 def test_the_mark_of_a_run_is_no_variable_of_the_program(folder: Path) -> None:
-    found = notes("import os\nfor name in ('A', 'OPCHECK_PROCESS'): os.environ[name]", A="1", OPCHECK_PROCESS="7")  # fmt: skip
-    asked = {line[1] for line in found if line[0] == "environment"}
+    result = notes("import os\nfor name in ('A', 'OPCHECK_PROCESS'): os.environ[name]", A="1", OPCHECK_PROCESS="7")  # fmt: skip
+    asked = {line[1] for line in result if line[0] == "environment"}
     assert "A" in asked
     assert "OPCHECK_PROCESS" not in asked
 
@@ -131,10 +131,10 @@ def test_what_tells_of_the_machine_alone_is_known(folder: Path, program: str) ->
 
 def test_safetensors_opens_files_without_python_and_is_noted(folder: Path) -> None:
     pytest.importorskip("safetensors")
-    found = notes(
+    result = notes(
         "import safetensors.numpy, numpy\n"
         "safetensors.numpy.save_file({'a': numpy.ones(1)}, 'w.safetensors')\n"
         "from safetensors import safe_open\n"
         "with safe_open('w.safetensors', 'np') as opened:\n    opened.keys()\n"
     )
-    assert "w.safetensors" in files(found)
+    assert "w.safetensors" in files(result)

@@ -42,17 +42,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_environment_is_made_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installer = Installer(fails="cpu")
     monkeypatch.setattr(subprocess, "run", installer)
-    told: list[str] = []
-    python = environments.interpreter(WANTED, told.append)
+    results: list[str] = []
+    python = environments.interpreter(WANTED, results.append)
     assert Path(python).is_relative_to(cache / "environments" / WANTED.name)
-    assert told == ["making an environment with torch 2.9.1, once"]
+    assert results == ["making an environment with torch 2.9.1, once"]
     (libraries,) = [line for line in installer.commands if "transformers==4.57.3" in line]
     assert libraries[libraries.index("--exclude-newer") + 1] == "2025-12-11"
     assert "torch==2.9.1" in libraries
     (seen,) = (cache / "environments" / WANTED.name).rglob("opcheck.pth")
     assert (Path(seen.read_text().strip()) / "opcheck" / "worker").is_dir()
     before = len(installer.commands)
-    assert environments.interpreter(WANTED, told.append) == python
+    assert environments.interpreter(WANTED, results.append) == python
     assert len(installer.commands) == before
 
 

@@ -40,8 +40,8 @@ def opcheck(place: Path, torch: str, *arguments: str) -> subprocess.CompletedPro
 def test_an_audit_says_so_in_three_lines(tmp_path: Path, torch: str, what: str, hint: str) -> None:
     done = opcheck(tmp_path, torch, "audit", "-q", "timm:resnet50")
     assert (done.returncode, done.stdout) == (3, "")
-    said, context, advice = done.stderr.splitlines()
-    assert what in said
+    result, context, advice = done.stderr.splitlines()
+    assert what in result
     assert sys.executable in context
     assert hint in advice
 

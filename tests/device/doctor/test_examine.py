@@ -21,11 +21,11 @@ PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
 LINUX = msgspec.structs.replace(CLEAN, machine=Machine(system="Linux"))
 
 
-def found(environment: Environment, lists: OpLists, **others: Path) -> dict[str, str]:
+def examined(environment: Environment, lists: OpLists, **others: Path) -> dict[str, str]:
     """The messages by their codes."""
     requirements = (others.pop("requirements"),) if "requirements" in others else ()
     diagnosis = examine(environment, lists, requirements=requirements, **others)
-    return {one.rule: one.message for one in diagnosis.findings}
+    return {finding.rule: finding.message for finding in diagnosis.findings}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def found(environment: Environment, lists: OpLists, **others: Path) -> dict[str,
 def test_each_environment_has_its_codes(
     environment: Environment, codes: list[str], lists: OpLists
 ) -> None:
-    assert sorted(found(environment, lists)) == codes
+    assert sorted(examined(environment, lists)) == codes
 
 
 def test_the_mend_is_a_command_that_helps(lists: OpLists) -> None:
@@ -139,7 +139,7 @@ def test_a_conda_for_intel_is_mended_by_conda(lists: OpLists) -> None:
 
 def test_a_python_that_is_not_known_is_told(lists: OpLists) -> None:
     diagnosis = examine(mac(machine_macos="14.7", python_version=""), lists)
-    assert [one.rule for one in diagnosis.findings] == ["OC301"]
+    assert [finding.rule for finding in diagnosis.findings] == ["OC301"]
     assert "OC302" in diagnosis.unknown["the version of Python"]
 
 
@@ -150,11 +150,11 @@ def test_the_nearest_real_name_is_proposed_with_the_value(lists: OpLists) -> Non
 
 def test_a_newer_torch_is_proposed_only_where_pip_finds_it(lists: OpLists) -> None:
     new = mac(machine_macos="26.1", torch_version="2.9.1", packages={})
-    assert "torch 2.15 does not have" in found(new, lists)["OC302"]
+    assert "torch 2.15 does not have" in examined(new, lists)["OC302"]
     old_python = mac(
         machine_macos="26.1", torch_version="2.9.1", packages={}, python_version="3.10.1"
     )
-    assert "torch 2.13 does not have" in found(old_python, lists)["OC302"]
+    assert "torch 2.13 does not have" in examined(old_python, lists)["OC302"]
 
 
 def test_what_torch_measured_is_said_as_such(lists: OpLists) -> None:
@@ -166,8 +166,8 @@ def test_what_torch_measured_is_said_as_such(lists: OpLists) -> None:
 
 def test_a_runner_of_githubs_is_an_error_and_another_a_warning(lists: OpLists) -> None:
     severities = [
-        examine(one, lists).findings[0].severity
-        for one in (mac(machine_hosted="GitHub-hosted"), mac(machine_virtual=True))
+        examine(item, lists).findings[0].severity
+        for item in (mac(machine_hosted="GitHub-hosted"), mac(machine_virtual=True))
     ]
     assert severities == ["error", "warning"]
 
@@ -177,8 +177,8 @@ def test_a_script_that_sets_a_variable_too_late(lists: OpLists, tmp_path: Path) 
     late.write_text(f'import torch\nimport os\nos.environ["{FALLBACK}"] = "1"\n', encoding="utf-8")
     early = tmp_path / "early.py"
     early.write_text(f'import os\nos.environ["{FALLBACK}"] = "1"\nimport torch\n', encoding="utf-8")
-    assert list(found(CLEAN, lists, script=late)) == ["OC327"]
-    assert not found(CLEAN, lists, script=early)
+    assert list(examined(CLEAN, lists, script=late)) == ["OC327"]
+    assert not examined(CLEAN, lists, script=early)
 
 
 def test_requirements_that_a_mac_cannot_meet(lists: OpLists, tmp_path: Path) -> None:
@@ -190,11 +190,13 @@ def test_requirements_that_a_mac_cannot_meet(lists: OpLists, tmp_path: Path) -> 
     assert (finding.rule, finding.severity) == ("OC332", "error")
     assert str(finding.locations[0].location).endswith("requirements.txt:2")
     old_python = mac(python_version="3.10.4")
-    assert sorted(found(old_python, lists, requirements=plain)) == ["OC311", "OC332"]
-    assert "3.11, 3.12, 3.13, 3.14, 3.15" in found(old_python, lists, requirements=plain)["OC311"]
+    assert sorted(examined(old_python, lists, requirements=plain)) == ["OC311", "OC332"]
+    assert (
+        "3.11, 3.12, 3.13, 3.14, 3.15" in examined(old_python, lists, requirements=plain)["OC311"]
+    )
     project = tmp_path / "pyproject.toml"
     project.write_text('[project.optional-dependencies]\ncuda = ["triton"]\n', encoding="utf-8")
-    assert [one.severity for one in examine(CLEAN, lists, requirements=[project]).findings] == [
+    assert [item.severity for item in examine(CLEAN, lists, requirements=[project]).findings] == [
         "warning"
     ]
 

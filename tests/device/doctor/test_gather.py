@@ -54,18 +54,18 @@ def test_only_variables_that_are_about_mps_travel(mac: dict[str, str]) -> None:
         "SECRET": "s",
         "RUNNER_ENVIRONMENT": "github-hosted",
     }
-    found = gather.gather(given)
-    assert list(found.variables) == ["ENABLE_MPS_FALLBACK", "PYTORCH_ENABLE_MPS_FALLBACK"]
-    assert found.machine.hosted == "GitHub-hosted"
+    result = gather.gather(given)
+    assert list(result.variables) == ["ENABLE_MPS_FALLBACK", "PYTORCH_ENABLE_MPS_FALLBACK"]
+    assert result.machine.hosted == "GitHub-hosted"
 
 
 def test_the_facts_of_this_machine_read_back(tmp_path: Path) -> None:
-    found = gather.gather()
+    result = gather.gather()
     path = tmp_path / "environment.json"
-    path.write_text(environment.dump(found), encoding="utf-8")
-    assert environment.read(path) == found
-    assert found.torch is not None
-    assert (found.torch.built, found.torch.problem) == (False, "")
+    path.write_text(environment.dump(result), encoding="utf-8")
+    assert environment.read(path) == result
+    assert result.torch is not None
+    assert (result.torch.built, result.torch.problem) == (False, "")
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_the_facts_of_this_machine_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_a_torch_that_does_not_import(code: int, out: str, error: str, problem: str) -> None:
-    found = gather.from_answer("2.13.0", "pip", code, out, error)
-    assert found.problem.startswith(problem)
-    assert found.built is None
+    result = gather.from_answer("2.13.0", "pip", code, out, error)
+    assert result.problem.startswith(problem)
+    assert result.built is None
 
 
 def test_an_import_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +92,9 @@ def test_an_import_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         return Finished(-9, "", "", late=True)
 
     monkeypatch.setattr(gather, "run", hang)
-    found = gather._torch()
-    assert found is not None
-    assert "took more than" in found.problem
+    result = gather._torch()
+    assert result is not None
+    assert "took more than" in result.problem
 
 
 def change(name: str, value: object) -> bytes:

@@ -89,12 +89,12 @@ def test_torch_compile_is_said_to_be_left_out_once(mac: Emulation) -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_torchscript_as_python_is_said_and_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.jit._state._enabled, "enabled", False)
-    said: list[str] = []
-    with uncompiled(said.append):
+    results: list[str] = []
+    with uncompiled(results.append):
         model, x = Net().eval().to("mps"), torch.randn(2, 4, device="mps")
         scripted = torch.jit.script(model)
         assert torch.equal(torch.jit.freeze(scripted)(x).cpu(), model(x).cpu())
         torch.jit.trace(model, x)
         with pytest.raises(NotSimulatedError, match=r"torch\.jit\.save"):
             torch.jit.save(scripted, io.BytesIO())
-    assert said == ["torch.jit.script", "torch.jit.trace"]
+    assert results == ["torch.jit.script", "torch.jit.trace"]

@@ -210,7 +210,7 @@ def test_a_library_that_asks_for_a_newer_torch_sees_the_installed_one() -> None:
     with opcheck.emulate(torch="2.3", macos="15") as run:
         names = run_in(file, "import torch\nx = torch.nn.RMSNorm\nimport torch.accelerator\n")
     assert names["x"] is installed
-    (finding,) = [one for one in run.report.findings if one.rule == "OC123"]
+    (finding,) = [item for item in run.report.findings if item.rule == "OC123"]
     assert "transformers" in finding.message
     assert "requires torch>=" in finding.message
 
@@ -222,6 +222,6 @@ def test_a_name_that_only_the_target_has_is_said() -> None:
         pytest.raises(AttributeError, match="'torch' has no attribute 'foreach'"),
     ):
         run_in(__file__, "import torch\ntorch.foreach\n")
-    assert [one.rule for one in run.report.findings if "no torch.foreach" in one.message] == [
-        "OC123"
-    ]
+    assert [
+        finding.rule for finding in run.report.findings if "no torch.foreach" in finding.message
+    ] == ["OC123"]

@@ -246,6 +246,6 @@ def test_a_wrong_use_is_three_lines(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
     assert cli.invoke(["run", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(message)
-    assert len(said.splitlines()) == 3
+    result = capsys.readouterr().err
+    assert result.startswith(message)
+    assert len(result.splitlines()) == 3

@@ -44,10 +44,10 @@ def test_with_the_variable_every_fallback_warns_once_a_line() -> None:
         for _ in range(3):
             assert torch.special.airy_ai(there()).is_mps
             torch.special.log_ndtr(there())
-    texts = [str(one.message).split("'")[1] for one in caught]
+    texts = [str(item.message).split("'")[1] for item in caught]
     assert texts == ["aten::special_airy_ai.out", "aten::special_log_ndtr.out"]
-    assert {one.category for one in caught} == {UserWarning}
-    assert {one.filename for one in caught} == {__file__}
+    assert {item.category for item in caught} == {UserWarning}
+    assert {item.filename for item in caught} == {__file__}
     assert run.report.totals["fallback_env"] == 6
     assert run.report.partition.transfers_to_cpu == 6
     assert run.report.headline == "runs, partly on the CPU"

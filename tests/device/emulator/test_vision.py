@@ -79,8 +79,8 @@ def test_deform_conv2d_without_offsets_is_a_convolution(image: torch.Tensor) -> 
     offset = torch.zeros(2, 18, *expected.shape[2:])
     mask = torch.ones(2, 9, *expected.shape[2:])
     window = (2, 2, 1, 1, 1, 1, 2, 1)
-    found = kernels._deform_conv2d(image, weight, offset, mask, bias, *window, True)
-    torch.testing.assert_close(found, expected)
+    result = kernels._deform_conv2d(image, weight, offset, mask, bias, *window, True)
+    torch.testing.assert_close(result, expected)
     shifted = kernels._deform_conv2d(image, weight, offset + 1, mask, bias, *window, False)
     moved = torch.nn.functional.conv2d(
         torch.nn.functional.pad(image, (0, 1, 0, 1))[:, :, 1:, 1:], weight, bias, 2, 1, groups=2
@@ -95,12 +95,12 @@ def test_the_backward_kernels_are_the_gradients(image: torch.Tensor, rois: torch
     out = kernels._roi_align(leaf, rois, 1.0, *SHAPE, 2, True)
     grad = torch.rand_like(out)
     (expected,) = torch.autograd.grad(out, leaf, grad)
-    found = kernels._roi_align_backward(grad, rois, 1.0, *SHAPE, *shape, 2, True)
-    torch.testing.assert_close(found, expected)
+    result = kernels._roi_align_backward(grad, rois, 1.0, *SHAPE, *shape, 2, True)
+    torch.testing.assert_close(result, expected)
     pooled, places = kernels._roi_pool(leaf, rois, 1.0, *SHAPE)
     (expected,) = torch.autograd.grad(pooled, leaf, grad)
-    found = kernels._roi_pool_backward(grad, rois, places, 1.0, *SHAPE, *shape)
-    torch.testing.assert_close(found, expected)
+    result = kernels._roi_pool_backward(grad, rois, places, 1.0, *SHAPE, *shape)
+    torch.testing.assert_close(result, expected)
 
 
 _PROGRAM = """

@@ -52,13 +52,13 @@ def test_a_fallback_has_its_count_its_bytes_and_its_line(lists: OpLists) -> None
     assert [str(place.location) for place in group.locations] == ["/w/train.py:12"]
     assert report.target == ReportTarget(torch="2.13", macos="15.0", cpu_fallback=True)
     assert report.headline == "runs, partly on the CPU"
-    assert not any("first CPU fallback" in said for said in report.not_checked)
+    assert not any("first CPU fallback" in item for item in report.not_checked)
 
 
 def test_a_single_warning_says_that_others_may_be_hidden(lists: OpLists) -> None:
     report = made(WARNING, lists)
-    assert any("first CPU fallback of a process only" in said for said in report.not_checked)
-    assert any("torch release" in said and "--torch" in said for said in report.not_checked)
+    assert any("first CPU fallback of a process only" in item for item in report.not_checked)
+    assert any("torch release" in item and "--torch" in item for item in report.not_checked)
 
 
 def test_an_error_names_the_programs_line_and_fails(lists: OpLists) -> None:

@@ -44,12 +44,12 @@ def run(tmp_path: Path, *flags: str, script: str = SCRIPT) -> tuple[int, dict[st
 def test_every_fallback_is_seen(tmp_path: Path) -> None:
     code, report = run(tmp_path, "--fallback")
     assert code == 0
-    fallbacks = {one["op"]: one for one in report["calls"] if one["status"] == "fallback"}
-    eigvals = next(one for op, one in fallbacks.items() if "eig" in op)
-    airy = next(one for op, one in fallbacks.items() if "airy" in op)
+    fallbacks = {item["op"]: item for item in report["calls"] if item["status"] == "fallback"}
+    eigvals = next(item for op, item in fallbacks.items() if "eig" in op)
+    airy = next(item for op, item in fallbacks.items() if "airy" in op)
     assert (eigvals["count"], airy["count"]) == (3, 1)
     assert eigvals["locations"][0]["line"] == "train.py:5"
-    assert {one["confidence"] for one in report["calls"]} == {"observed"}
+    assert {item["confidence"] for item in report["calls"]} == {"observed"}
     assert "bytes copied" in eigvals["because"]
 
 
@@ -62,7 +62,7 @@ def test_without_the_variable_it_raises(tmp_path: Path) -> None:
 def test_strict_ends_at_the_first(tmp_path: Path) -> None:
     code, report = run(tmp_path, "--fallback", "--strict")
     assert code == 1
-    assert sum(one["count"] for one in report["calls"] if one["status"] == "fallback") == 1
+    assert sum(item["count"] for item in report["calls"] if item["status"] == "fallback") == 1
 
 
 def test_a_small_model_agrees_with_its_prediction(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ CORPUS = Path(__file__).parent / "corpus"
 
 
 def entries() -> list[tuple[str, dict[str, Any]]]:
-    found = []
+    results = []
     for path in sorted(CORPUS.glob("*.yaml")):
         for index, entry in enumerate(yaml.safe_load(path.read_text(encoding="utf-8"))["entries"]):
-            found.append((f"{path.stem}-{index}", entry))
-    return found
+            results.append((f"{path.stem}-{index}", entry))
+    return results
 
 
 ENTRIES = entries()
@@ -34,12 +34,12 @@ ENTRIES = entries()
 @pytest.mark.parametrize(("name", "entry"), ENTRIES, ids=[name for name, _ in ENTRIES])
 def test_a_printed_text_is_read_whole(name: str, entry: dict[str, Any], lists: OpLists) -> None:
     seen = parse(entry["printed"], lists, log=name)
-    assert [one.kind for one in seen] == [wanted["kind"] for wanted in entry["expect"]]
-    for one, wanted in zip(seen, entry["expect"], strict=True):
-        check(one, wanted)
+    assert [element.kind for element in seen] == [wanted["kind"] for wanted in entry["expect"]]
+    for item, wanted in zip(seen, entry["expect"], strict=True):
+        check(item, wanted)
         line = entry["torch"] and Version.parse(entry["torch"])
         if line and not wanted.get("outside"):
-            assert line in one.torch, f"{line} does not print {one.text}"
+            assert line in item.torch, f"{line} does not print {item.text}"
 
 
 def check(seen: LogEvent, wanted: dict[str, Any]) -> None:
@@ -97,9 +97,9 @@ _FUZZ = st.lists(st.one_of(_PIECES, st.text(max_size=30)), max_size=25).map("".j
 @given(_FUZZ)
 @settings(max_examples=300, deadline=None)
 def test_no_text_breaks_the_parsers(text: str) -> None:
-    for one in parse(text, load(), log="fuzz"):
-        assert one.kind in KINDS
-        assert one.line >= 1
+    for item in parse(text, load(), log="fuzz"):
+        assert item.kind in KINDS
+        assert item.line >= 1
 
 
 @pytest.mark.parametrize("piece", [

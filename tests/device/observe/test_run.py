@@ -26,8 +26,8 @@ def observed(process: Process, lists: OpLists, request: ObserveRequest = REQUEST
 
 
 def group(report: Report, op: str) -> CallGroup:
-    (found,) = (one for one in report.groups if one.op == op)
-    return found
+    (result,) = (item for item in report.groups if item.op == op)
+    return result
 
 
 def test_three_fallbacks_are_three(lists: OpLists) -> None:
@@ -46,8 +46,8 @@ def test_three_fallbacks_are_three(lists: OpLists) -> None:
         row(4, "aten::add.Tensor", 8),
     ]
     report = observed(Process(START, *rows, end({1: 2, 2: 1, 3: 1, 4: 9}), log=log), lists)
-    fallbacks = [one for one in report.groups if one.verdict.status == "fallback"]
-    assert [one.op for one in fallbacks] == [
+    fallbacks = [item for item in report.groups if item.verdict.status == "fallback"]
+    assert [fallback.op for fallback in fallbacks] == [
         "aten::_linalg_eigvals",
         "aten::linalg_eig",
         "aten::special_airy_ai.out",
@@ -56,7 +56,7 @@ def test_three_fallbacks_are_three(lists: OpLists) -> None:
     assert eig.count == 2
     assert "48 bytes copied, 0.240 ms on the CPU (Apple M2)" in eig.verdict.because
     assert [str(place.location) for place in eig.locations] == ["train.py:3"]
-    assert {one.verdict.confidence for one in report.groups} == {"observed"}
+    assert {item.verdict.confidence for item in report.groups} == {"observed"}
     assert group(report, "aten::add.Tensor").count == 9
     assert report.target == ReportTarget(torch="2.13", macos="15.3", cpu_fallback=True)
     assert report.capture.packages == {
@@ -88,9 +88,13 @@ def test_a_release_without_the_profiler_is_told_by_its_warnings(lists: OpLists) 
     process = Process(start, row(1, "aten::linalg_qr", 3), end({1: 4}, warned=(warned,)))
     request = ObserveRequest(program="train.py", cpu_fallback=True, stand_in="2.0/13.4")
     report = observed(process, lists, request)
-    (found,) = report.groups
-    assert (found.op, found.count, found.verdict.status) == ("aten::linalg_qr.out", 4, "fallback")
-    assert any("the profiler came with torch 2.1" in said for said in report.not_checked)
+    (result,) = report.groups
+    assert (result.op, result.count, result.verdict.status) == (
+        "aten::linalg_qr.out",
+        4,
+        "fallback",
+    )
+    assert any("the profiler came with torch 2.1" in item for item in report.not_checked)
     assert "PYTORCH_MPS_LOG_PROFILE_INFO" not in process.environment
 
 
@@ -98,9 +102,9 @@ def test_an_abort_names_the_call_that_was_running(lists: OpLists) -> None:
     log = during(1) + "\x1e2<\x1eMPSNDArray.mm:794: failed assertion `[MPSNDArray x] Error: y'\n"
     rows = [row(1, "aten::add.Tensor", 1), row(2, "aten::linear", 2)]
     report = observed(Process(START, *rows, log=log, code=-6), lists)
-    found = group(report, "aten::linear")
-    assert found.verdict.status == "unsupported"
-    assert str(found.locations[0].location) == "train.py:2"
+    result = group(report, "aten::linear")
+    assert result.verdict.status == "unsupported"
+    assert str(result.locations[0].location) == "train.py:2"
     assert report.headline == "fails"
     assert report.capture.complete is False
     assert any("ended with code -6" in problem.message for problem in report.problems)
@@ -116,16 +120,16 @@ def test_an_error_of_a_kernel_is_its_calls(lists: OpLists) -> None:
         row=1,
     )
     report = observed(Process(START, row(1, "aten::grid_sampler_2d", 9), ended, code=1), lists)
-    found = group(report, "aten::grid_sampler_2d")
-    assert found.verdict.status == "unsupported"
-    assert "grid-sampler-2d-border" in found.verdict.limitations
-    assert str(found.locations[0].location) == "train.py:9"
+    result = group(report, "aten::grid_sampler_2d")
+    assert result.verdict.status == "unsupported"
+    assert "grid-sampler-2d-border" in result.verdict.limitations
+    assert str(result.locations[0].location) == "train.py:9"
 
 
 def test_an_error_of_the_program_is_a_problem_and_no_verdict(lists: OpLists) -> None:
     ended = end({1: 1}, exit_code=1, error="KeyError", message="'a'")
     report = observed(Process(START, row(1, "aten::add.Tensor"), ended, code=1), lists)
-    assert [one.verdict.status for one in report.groups] == ["native"]
+    assert [group.verdict.status for group in report.groups] == ["native"]
     assert report.headline == "could not tell"
     assert report.problems[0].kind == "program_raised"
 
@@ -135,11 +139,11 @@ def test_the_variables_are_set_before_and_said(
 ) -> None:
     monkeypatch.setattr(parent, "installed_line", lambda: "2.13")
     process = Process(START, end({}))
-    said = " ".join(observed(process, lists).not_checked)
+    result = " ".join(observed(process, lists).not_checked)
     assert process.environment["PYTORCH_ENABLE_MPS_FALLBACK"] == "1"
     assert process.environment["PYTORCH_MPS_LOG_PROFILE_INFO"] == "102"
-    assert "PYTORCH_MPS_LOG_PROFILE_INFO=102 was set: torch 2.13 reads it" in said
-    assert "no release of PyTorch reads PYTORCH_MPS_LOG_LEVEL" in said
+    assert "PYTORCH_MPS_LOG_PROFILE_INFO=102 was set: torch 2.13 reads it" in result
+    assert "no release of PyTorch reads PYTORCH_MPS_LOG_LEVEL" in result
 
 
 def test_a_macos_that_the_lists_do_not_know_is_said(lists: OpLists) -> None:
@@ -153,8 +157,8 @@ def test_the_first_fallback_that_strict_raises_is_one(lists: OpLists) -> None:
     text = "The operator 'aten::linalg_eig' is not currently supported on the MPS backend and will fall back to run on the CPU."
     ended = end({}, exit_code=1, error="UserWarning", message=text, row=1)
     report = observed(Process(START, row(1, "aten::linalg_eig", 4), ended, code=1), lists)
-    (found,) = report.groups
-    assert (found.op, found.count, found.verdict.kind) == ("aten::linalg_eig", 1, "env")
+    (result,) = report.groups
+    assert (result.op, result.count, result.verdict.kind) == ("aten::linalg_eig", 1, "env")
 
 
 def test_what_leaves_nothing_behind_is_an_error(lists: OpLists) -> None:
@@ -218,16 +222,19 @@ def emulated(tmp_path_factory: pytest.TempPathFactory, lists: OpLists) -> tuple[
 def test_a_program_with_three_fallbacks_lists_three(emulated: tuple[Report, str]) -> None:
     report, _ = emulated
     fallbacks = {
-        one.op: (one.count, [place.location.line for place in one.locations if place.location])
-        for one in report.groups
-        if one.verdict.status == "fallback"
+        group.op: (
+            group.count,
+            [place.location.line for place in group.locations if place.location],
+        )
+        for group in report.groups
+        if group.verdict.status == "fallback"
     }
     assert fallbacks == {
         "aten::_linalg_eigvals": (3, [6]),
         "aten::linalg_lstsq.out": (1, [7]),
         "aten::special_airy_ai.out": (1, [8]),
     }
-    native = {one.op for one in report.groups if one.verdict.status == "native"}
+    native = {group.op for group in report.groups if group.verdict.status == "native"}
     assert "aten::add.Tensor" in native
     assert "aten::linalg_lstsq" not in native
     assert report.capture.tracer == "stand-in"
@@ -237,9 +244,9 @@ def test_a_program_with_three_fallbacks_lists_three(emulated: tuple[Report, str]
 def test_a_call_of_backward_has_the_line_of_its_forward(emulated: tuple[Report, str]) -> None:
     report, _ = emulated
     places = [
-        (one.op, place.location.line)
-        for one in report.groups
-        for place in one.locations
+        (group.op, place.location.line)
+        for group in report.groups
+        for place in group.locations
         if place.phase == "backward" and place.location
     ]
     assert ("aten::addcmul_", 10) in places or ("aten::mul.Tensor", 10) in places, places
@@ -254,4 +261,4 @@ def test_marks_are_kept_from_the_terminal(emulated: tuple[Report, str]) -> None:
 
 def test_the_report_reads_back(emulated: tuple[Report, str]) -> None:
     content = json.loads(render(emulated[0], "json"))
-    assert {one["confidence"] for one in content["calls"]} == {"observed"}
+    assert {item["confidence"] for item in content["calls"]} == {"observed"}

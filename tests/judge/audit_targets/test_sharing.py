@@ -108,15 +108,15 @@ def _shared(request: CaptureRequest, targets: Sequence[Target]) -> Captures:
 
 
 def _traces(request: CaptureRequest, targets: Sequence[Target]) -> list[Trace | OpcheckError]:
-    found: dict[int, Trace | OpcheckError] = {}
+    results: dict[int, Trace | OpcheckError] = {}
     left = list(range(len(targets)))
     while left:
         asked = [targets[n] for n in left]
         captured = _shared(request, asked)
         for shared in captured.shared:
-            found.update((left[n], trace) for n, trace in of_each(shared, asked))
+            results.update((left[n], trace) for n, trace in of_each(shared, asked))
         left = [left[n] for n in captured.left]
-    return [found[n] for n in range(len(targets))]
+    return [results[n] for n in range(len(targets))]
 
 
 def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatch) -> Trace:
@@ -126,12 +126,12 @@ def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatc
         macos=str(target.macos),
         cpu_fallback=target.cpu_fallback,
     )
-    said = environment(cpu_fallback=target.cpu_fallback)
+    result = environment(cpu_fallback=target.cpu_fallback)
     monkeypatch.setenv(
-        python_visible_target.FALLBACK_VARIABLE, said[python_visible_target.FALLBACK_VARIABLE]
+        python_visible_target.FALLBACK_VARIABLE, result[python_visible_target.FALLBACK_VARIABLE]
     )
     made: Trace = _forked(functools.partial(run.run, asked, _say), Trace)
-    return msgspec.structs.replace(made, environment=said)
+    return msgspec.structs.replace(made, environment=result)
 
 
 def _check(
@@ -171,10 +171,10 @@ def test_what_asks_nothing_is_captured_once() -> None:
 
 
 def test_a_program_that_reads_the_variable_is_captured_with_and_without_it() -> None:
-    found = _shared(_request("asks_for_macos"), NEWER).shared
+    result = _shared(_request("asks_for_macos"), NEWER).shared
     kinds = [
-        {(NEWER[n].macos >= Version(15, 0), NEWER[n].cpu_fallback) for n in one.targets}
-        for one in found
+        {(NEWER[n].macos >= Version(15, 0), NEWER[n].cpu_fallback) for n in item.targets}
+        for item in result
     ]
     # On macOS 15 it does not look at the variable.
     assert sorted(map(sorted, kinds)) == [
@@ -185,9 +185,9 @@ def test_a_program_that_reads_the_variable_is_captured_with_and_without_it() -> 
 
 
 def test_what_was_asked_while_it_was_built_needs_another_process() -> None:
-    found = _shared(_request("asked_when_built"), NEWER)
-    assert {NEWER[n].macos.major for n in found.left} == {13}
-    assert {NEWER[n].macos.major for one in found.shared for n in one.targets} == {14, 15, 26}
+    result = _shared(_request("asked_when_built"), NEWER)
+    assert {NEWER[n].macos.major for n in result.left} == {13}
+    assert {NEWER[n].macos.major for item in result.shared for n in item.targets} == {14, 15, 26}
 
 
 def test_one_class_that_dies_or_raises_is_not_the_others() -> None:

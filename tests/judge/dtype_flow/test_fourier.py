@@ -83,8 +83,8 @@ def test_half_precision_is_refused_before_any_kernel(lists: OpLists) -> None:
     trace = _capture({"name": "rfft", "dtype": "float16"}, "2.13", "15")
     (problem,) = trace.problems
     assert "Unsupported dtype Half" in problem.message
-    said = report(trace, Target(torch=Version(2, 13), macos=Version(15)), lists).headline
-    assert said != "runs natively"
+    result = report(trace, Target(torch=Version(2, 13), macos=Version(15)), lists).headline
+    assert result != "runs natively"
 
 
 @pytest.mark.parametrize(

@@ -79,13 +79,13 @@ def _line_of_origin(name: str) -> int:
 
 @pytest.mark.parametrize("name", CASES)
 def test_one_finding_at_the_origin(name: str, lists: OpLists) -> None:
-    versions, rule, said = CASES[name]
+    versions, rule, result = CASES[name]
     (finding,) = _findings(name, versions, lists)
     assert finding.rule == rule
     where = finding.locations[0].location
     assert where is not None
     assert (where.file.rpartition("/")[2], where.line) == ("gallery.py", _line_of_origin(name))
-    assert said in finding.message
+    assert result in finding.message
 
 
 def test_the_gallery_has_no_program_that_is_not_tried() -> None:

@@ -62,16 +62,16 @@ def test_every_model_of_the_zoo_is_here() -> None:
 @pytest.mark.filterwarnings("default::DeprecationWarning")
 @pytest.mark.parametrize("name", HEADLINES)
 def test_the_verdict_on_each_target_and_the_evidence_for_it(name: str, lists: OpLists) -> None:
-    found = [_report(name, torch, macos, lists) for torch, macos in TARGETS]
-    assert tuple(report.headline for report in found) == HEADLINES[name]
-    for each in found:
+    results = [_report(name, torch, macos, lists) for torch, macos in TARGETS]
+    assert tuple(report.headline for report in results) == HEADLINES[name]
+    for each in results:
         for group in each.groups:
             assert group.verdict.status != "unknown"
             assert group.verdict.evidence
     if name in ORIGINS:
         lines = [
             place.location.text
-            for finding in found[0].findings
+            for finding in results[0].findings
             if finding.rule in {"OC140", "OC141"} and finding.severity == "error"
             for place in finding.locations[:1]
             if place.location is not None

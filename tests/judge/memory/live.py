@@ -42,7 +42,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no
                 storage = value.untyped_storage()
                 reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
                 self._live[reference.cdata] = (reference, storage.nbytes())
-        gone = [key for key, (one, _) in self._live.items() if one.expired()]  # type: ignore[no-untyped-call]
+        gone = [key for key, (item, _) in self._live.items() if item.expired()]  # type: ignore[no-untyped-call]
         for key in gone:
             del self._live[key]
         self.peak = max(self.peak, sum(size for _, size in self._live.values()))

@@ -27,15 +27,16 @@ EACH = pytest.mark.parametrize("name", EXAMPLES)
 def floats(value: Any) -> list[Tensor]:
     values = value if isinstance(value, tuple) else (value,)
     return [
-        one.detach().to(torch.complex128 if one.is_complex() else torch.float64) for one in values
+        item.detach().to(torch.complex128 if item.is_complex() else torch.float64)
+        for item in values
     ]
 
 
-def relative(found: Any, exact: Any) -> float:
+def relative(result: Any, exact: Any) -> float:
     """The relative error of norms; a pair of floats is their sum."""
     worst = 0.0
-    for one, other in zip(floats(found), floats(exact), strict=True):
-        whole = one.sum(0) if one.dim() == other.dim() + 1 else one
+    for item, other in zip(floats(result), floats(exact), strict=True):
+        whole = item.sum(0) if item.dim() == other.dim() + 1 else item
         assert whole.shape == other.shape
         size = float(torch.linalg.vector_norm(other))
         worst = max(worst, float(torch.linalg.vector_norm(whole - other)) / max(size, 1e-3))
@@ -64,20 +65,20 @@ def test_so_do_its_gradients(name: str, a: int, b: int, c: int) -> None:
     torch.manual_seed(a * 100 + b * 10 + c)
     example, remedy = EXAMPLES[name], BY_ID[name]
     inputs = example.made(a, b, c)
-    found, exact = (gradients(run, inputs) for run in (example.after, example.before))
+    result, exact = (gradients(run, inputs) for run in (example.after, example.before))
     assert remedy.gradient is not None
-    for one, other in zip(found, exact, strict=True):
-        assert relative(one, other) <= remedy.gradient
+    for item, other in zip(result, exact, strict=True):
+        assert relative(item, other) <= remedy.gradient
 
 
 def gradients(run: Callable[..., Any], inputs: tuple[Tensor, ...]) -> list[Tensor]:
     """Of a weighted sum of the results; a window has none."""
-    leaves = [one.clone().requires_grad_() for one in inputs]
+    leaves = [item.clone().requires_grad_() for item in inputs]
     made = floatings(run(*leaves))
-    total = sum((one * weights(one)).sum() for one in made)
+    total = sum((item * weights(item)).sum() for item in made)
     assert isinstance(total, Tensor)
-    found: tuple[Any, ...] = torch.autograd.grad(total, leaves, allow_unused=True)
-    return [one for one in found if isinstance(one, Tensor)]
+    result: tuple[Any, ...] = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [item for item in result if isinstance(item, Tensor)]
 
 
 def floatings(value: Any) -> list[Tensor]:
@@ -153,9 +154,9 @@ def certain_error(evidence: Any) -> bool:
 @pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: remedy.id)
 @pytest.mark.parametrize(("release", "macos"), TESTED, ids=map("-".join, TESTED))
 def test_a_remedy_is_native_where_it_is_offered(remedy: Remedy, release: str, macos: str) -> None:
-    found = list(not_native(remedy, release, macos))
+    result = list(not_native(remedy, release, macos))
     offered = (release, macos) in remedy.targets
-    assert not found if offered else found, found
+    assert not result if offered else result, result
 
 
 def test_a_line_has_the_users_own_names() -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from opcheck.judge.pipeline import report
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, make_lists, make_target, make_trace
 
 
 def test_fires_on_a_call_that_raises() -> None:
-    (finding,) = found("OC101", call("aten::stub", 7), call("aten::stub", 7))
+    (finding,) = findings_by("OC101", call("aten::stub", 7), call("aten::stub", 7))
     assert finding.severity == "error"
     assert finding.message == (
         "aten::stub: what torch 2.13.0 registers for MPS does nothing but raise"
@@ -16,7 +16,7 @@ def test_fires_on_a_call_that_raises() -> None:
 
 
 def test_silent_on_native_fallback_and_unknown_calls() -> None:
-    assert not found("OC101", call("aten::mm"), call("aten::foo"), call("aten::nope"))
+    assert not findings_by("OC101", call("aten::mm"), call("aten::foo"), call("aten::nope"))
 
 
 def test_names_the_release_that_has_a_kernel() -> None:
@@ -26,11 +26,11 @@ def test_names_the_release_that_has_a_kernel() -> None:
 
 
 def test_a_mix_of_devices_has_its_own_way_out() -> None:
-    (finding,) = found("OC101", call("aten::mm", refusal=("device_mismatch", "two devices")))
+    (finding,) = findings_by("OC101", call("aten::mm", refusal=("device_mismatch", "two devices")))
     assert finding.hint == "move every tensor of the call to one device: .to('mps')"
     assert finding.prints == "two devices"
 
 
 def test_a_refusal_promises_no_other_release() -> None:
-    (finding,) = found("OC101", call("aten::mm", refusal=("rank", "too many dimensions")))
+    (finding,) = findings_by("OC101", call("aten::mm", refusal=("rank", "too many dimensions")))
     assert "torch" not in finding.hint

@@ -1,25 +1,25 @@
 from __future__ import annotations
 
 from opcheck.judge.pipeline import report
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, make_lists, make_target, make_trace
 
 
 def test_is_an_error_without_the_variable() -> None:
-    (finding,) = found("OC102", call("aten::foo"))
+    (finding,) = findings_by("OC102", call("aten::foo"))
     assert finding.severity == "error"
     assert finding.prints.startswith("The operator 'aten::foo' is not currently implemented")
     assert "PYTORCH_ENABLE_MPS_FALLBACK=1 python ..." in finding.hint
 
 
 def test_is_a_warning_with_the_variable() -> None:
-    (finding,) = found("OC102", call("aten::foo"), cpu_fallback=True)
+    (finding,) = findings_by("OC102", call("aten::foo"), cpu_fallback=True)
     assert finding.severity == "warning"
     assert finding.hint == "no release in the op lists has an MPS kernel for it"
 
 
 def test_silent_on_calls_that_always_fall_back() -> None:
-    assert not found("OC102", call("aten::embedding_renorm_"), call("aten::mm"))
+    assert not findings_by("OC102", call("aten::embedding_renorm_"), call("aten::mm"))
 
 
 def test_names_the_oldest_newer_release_with_a_kernel_of_the_deciding_overload() -> None:

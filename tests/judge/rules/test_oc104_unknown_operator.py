@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from opcheck.judge.pipeline import report
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, make_lists, make_target, make_trace
 
 
 def test_fires_on_an_extension() -> None:
-    (finding,) = found("OC104", call("mylib::op", registrations=("CPU",)))
+    (finding,) = findings_by("OC104", call("mylib::op", registrations=("CPU",)))
     assert "namespace mylib" in finding.message
     assert finding.hint.startswith("register an MPS kernel for it")
 
@@ -18,4 +18,4 @@ def test_names_the_releases_that_have_the_operator() -> None:
 
 
 def test_silent_on_known_calls_and_on_composites_that_were_not_followed() -> None:
-    assert not found("OC104", call("aten::mm"), call("aten::foo"), call("aten::implied"))
+    assert not findings_by("OC104", call("aten::mm"), call("aten::foo"), call("aten::implied"))

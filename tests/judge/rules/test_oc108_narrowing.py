@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import ErrorText, call, make_statement, spec
 
 NARROWS = make_statement(
@@ -17,7 +17,7 @@ INTS = (spec(1, dtype="int64"),)
 
 def test_one_finding_for_all_operators_that_narrow() -> None:
     calls = [call(op, line, inputs=INTS) for line, op in enumerate(("aten::relu", "aten::mm"), 2)]
-    (finding,) = found("OC108", *calls, statements=(NARROWS,))
+    (finding,) = findings_by("OC108", *calls, statements=(NARROWS,))
     assert finding.message == "aten::mm, aten::relu: The kernel refuses mm-narrow (mm-narrow)"
     assert (finding.severity, finding.prints) == ("warning", "casting to int32")
     assert (finding.count, finding.op) == (2, "")
@@ -26,13 +26,13 @@ def test_one_finding_for_all_operators_that_narrow() -> None:
 @pytest.mark.parametrize(("effect", "severity"), [("wrong_result", "warning"), ("warns", "note")])
 def test_other_effects_that_let_the_call_run(effect: str, severity: str) -> None:
     made = make_statement("mm-other", effect=effect)
-    (finding,) = found("OC108", call("aten::mm"), statements=(made,))
+    (finding,) = findings_by("OC108", call("aten::mm"), statements=(made,))
     assert finding.severity == severity
 
 
 def test_silent_where_the_call_raises_or_does_not_tell() -> None:
-    assert not found("OC108", call("aten::mm"), statements=(NARROWS,))
+    assert not findings_by("OC108", call("aten::mm"), statements=(NARROWS,))
     raises = make_statement("mm-raises", dtypes=("int64",))
-    assert not found("OC108", call("aten::mm", inputs=INTS), statements=(NARROWS, raises))
+    assert not findings_by("OC108", call("aten::mm", inputs=INTS), statements=(NARROWS, raises))
     perhaps = make_statement("mm-perhaps", effect="narrows", when="values are large")
-    assert not found("OC108", call("aten::mm"), statements=(perhaps,))
+    assert not findings_by("OC108", call("aten::mm"), statements=(perhaps,))

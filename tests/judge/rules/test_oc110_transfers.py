@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, spec
 
 
 def test_counts_copies_and_bytes() -> None:
-    (finding,) = found(
+    (finding,) = findings_by(
         "OC110", call("aten::foo"), call("aten::foo", inputs=(spec(2), spec(3)), outputs=(spec(4),))
     )
     assert finding.message == (
@@ -15,5 +15,5 @@ def test_counts_copies_and_bytes() -> None:
 
 
 def test_silent_without_copies() -> None:
-    assert not found("OC110", call("aten::mm"), call("aten::nope"))
-    assert not found("OC110", call("aten::foo", inputs=(), outputs=()))
+    assert not findings_by("OC110", call("aten::mm"), call("aten::nope"))
+    assert not findings_by("OC110", call("aten::foo", inputs=(), outputs=()))

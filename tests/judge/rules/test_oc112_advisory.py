@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opcheck.render import summary
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, make_report, make_statement, spec
 
 WRONG = make_statement(
@@ -16,35 +16,35 @@ PLAIN = call("aten::mm", inputs=(spec(1, argument="self", stride=(3, 1)),))
 
 
 def test_fires_on_a_call_that_meets_the_condition() -> None:
-    (finding,) = found("OC112", STRIDED, PLAIN, statements=(WRONG,))
+    (finding,) = findings_by("OC112", STRIDED, PLAIN, statements=(WRONG,))
     assert finding.message == "aten::mm: The kernel refuses mm-strided (mm-strided)"
     assert (finding.severity, finding.count) == ("warning", 1)
 
 
 def test_what_a_run_on_shapes_cannot_tell_is_no_finding_and_stands_among_the_statements() -> None:
     other = make_statement("mm-values", sort="advisory", effect="wrong_result", when="duplicates")
-    assert not found("OC112", call("aten::mm"), statements=(WRONG, other))
+    assert not findings_by("OC112", call("aten::mm"), statements=(WRONG, other))
     assert {"mm-strided", "mm-values"} == {
         *make_report(call("aten::mm"), statements=(WRONG, other)).statements
     }
 
 
 def test_silent_on_calls_that_do_not_meet_it() -> None:
-    assert not found("OC112", PLAIN, statements=(WRONG,))
-    assert not found("OC112", call("aten::relu"), statements=(WRONG,))
+    assert not findings_by("OC112", PLAIN, statements=(WRONG,))
+    assert not findings_by("OC112", call("aten::relu"), statements=(WRONG,))
 
 
 def test_an_advisory_that_decides_is_said_once() -> None:
     ends = make_statement("mm-ends", sort="advisory", effect="aborts", error=None)
-    assert not found("OC112", call("aten::mm"), statements=(ends,))
-    assert found("OC106", call("aten::mm"), statements=(ends,))
+    assert not findings_by("OC112", call("aten::mm"), statements=(ends,))
+    assert findings_by("OC106", call("aten::mm"), statements=(ends,))
 
 
 def test_a_call_inside_of_a_composite_is_judged_by_its_own_arguments() -> None:
     strided, plain = (
         call("aten::comp", inner=("aten::mm",), inside=(inner,)) for inner in (STRIDED, PLAIN)
     )
-    (finding,) = found("OC112", strided, statements=(WRONG,))
+    (finding,) = findings_by("OC112", strided, statements=(WRONG,))
     assert finding.op == "aten::comp"
     assert not make_report(plain, statements=(WRONG,)).statements
 

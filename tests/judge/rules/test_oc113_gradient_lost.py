@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opcheck.model.records import Problem, SourceLocation
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call
 
 LOST = Problem(
@@ -13,7 +13,7 @@ LOST = Problem(
 
 
 def test_a_lost_gradient_is_a_warning_with_its_line_and_what_torch_prints() -> None:
-    (finding,) = found("OC113", call("aten::mm"), problems=(LOST,))
+    (finding,) = findings_by("OC113", call("aten::mm"), problems=(LOST,))
     assert finding.severity == "warning"
     assert finding.message.startswith("aten::mm: no gradient passes back through it")
     assert finding.prints == LOST.message
@@ -23,10 +23,10 @@ def test_a_lost_gradient_is_a_warning_with_its_line_and_what_torch_prints() -> N
 
 def test_an_operator_of_an_extension_needs_a_derivative() -> None:
     problem = Problem(kind="gradient_lost", message="", op="mylib::f")
-    (finding,) = found("OC113", call("aten::mm"), problems=(problem,))
+    (finding,) = findings_by("OC113", call("aten::mm"), problems=(problem,))
     assert "register_autograd" in finding.hint
 
 
 def test_it_is_told_once_and_only_where_it_is_lost() -> None:
-    assert not found("OC120", call("aten::mm"), problems=(LOST,))
-    assert not found("OC113", call("aten::mm"), problems=(Problem(kind="guess", message=""),))
+    assert not findings_by("OC120", call("aten::mm"), problems=(LOST,))
+    assert not findings_by("OC113", call("aten::mm"), problems=(Problem(kind="guess", message=""),))

@@ -4,12 +4,12 @@ import pytest
 
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.records import Finding, Problem, SourceLocation
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, problem
 
 
 def test_an_incomplete_run_is_an_error_with_the_model_s_own_message() -> None:
-    (finding,) = found(
+    (finding,) = findings_by(
         "OC120",
         call("aten::mm"),
         complete=False,
@@ -21,7 +21,7 @@ def test_an_incomplete_run_is_an_error_with_the_model_s_own_message() -> None:
 
 
 def test_an_incomplete_run_without_a_problem_is_told_too() -> None:
-    (finding,) = found("OC120", call("aten::mm"), complete=False)
+    (finding,) = findings_by("OC120", call("aten::mm"), complete=False)
     assert finding.message == "the run did not come to its end"
 
 
@@ -32,7 +32,9 @@ def guess(op: str, line: int, *, kind: str = "guess", answer: str = "ones") -> P
 
 def test_the_guesses_of_one_operator_are_one_warning() -> None:
     problems = (guess("aten::nonzero", 1), guess("aten::nonzero", 2, answer="zeros"))
-    first, second = found("OC120", call("aten::mm"), problems=(*problems, guess("aten::item", 3)))
+    first, second = findings_by(
+        "OC120", call("aten::mm"), problems=(*problems, guess("aten::item", 3))
+    )
     assert first.severity == second.severity == "warning"
     assert first.op == "aten::nonzero"
     assert "(4 times)" in first.message
@@ -43,10 +45,12 @@ def test_the_guesses_of_one_operator_are_one_warning() -> None:
 
 def test_what_only_checks_values_is_a_note() -> None:
     problems = (guess("aten::all", 1, kind="value_check", answer="True"), guess("aten::all", 2))
-    warning, note = sorted(found("OC120", call("aten::mm"), problems=problems), key=by_severity)
+    warning, note = sorted(
+        findings_by("OC120", call("aten::mm"), problems=problems), key=by_severity
+    )
     assert (warning.severity, note.severity) == ("warning", "note")
     assert "only check or write them" in note.message
-    assert [len(one.locations) for one in (warning, note)] == [1, 1]
+    assert [len(item.locations) for item in (warning, note)] == [1, 1]
 
 
 def by_severity(finding: Finding) -> int:
@@ -55,4 +59,4 @@ def by_severity(finding: Finding) -> int:
 
 @pytest.mark.parametrize("problems", [(), (problem("module_not_called"),)])
 def test_silent_on_a_whole_run(problems: tuple[object, ...]) -> None:
-    assert not found("OC120", call("aten::mm"), problems=problems)
+    assert not findings_by("OC120", call("aten::mm"), problems=problems)

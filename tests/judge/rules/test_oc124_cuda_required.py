@@ -4,7 +4,7 @@ import pytest
 
 from opcheck.capture import endings
 from opcheck.model.records import Problem, SourceLocation
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, problem
 
 _TEXT = "Torch not compiled with CUDA enabled"
@@ -17,7 +17,7 @@ def needs_cuda(text: str = _TEXT) -> Problem:
 
 
 def test_the_finding_has_the_macs_text_its_line_and_the_way_out() -> None:
-    (finding,) = found("OC124", call("aten::mm"), complete=False, problems=(needs_cuda(),))
+    (finding,) = findings_by("OC124", call("aten::mm"), complete=False, problems=(needs_cuda(),))
     assert finding.severity == "error"
     assert finding.prints == _TEXT
     assert [str(place.location) for place in finding.locations] == ["m.py:3"]
@@ -33,13 +33,13 @@ def test_the_finding_has_the_macs_text_its_line_and_the_way_out() -> None:
     ],
 )
 def test_the_way_out_is_that_of_the_text(text: str, way: str) -> None:
-    (finding,) = found("OC124", complete=False, problems=(needs_cuda(text),))
+    (finding,) = findings_by("OC124", complete=False, problems=(needs_cuda(text),))
     assert way in finding.hint
 
 
 def test_a_package_without_a_wheel_has_what_there_is_instead() -> None:
     lacking = Problem(kind="needs_package", message="flash-attn ...", answered="flash-attn")
-    (finding,) = found("OC124", complete=False, problems=(lacking,))
+    (finding,) = findings_by("OC124", complete=False, problems=(lacking,))
     assert "scaled_dot_product_attention" in finding.hint
 
 
@@ -53,7 +53,7 @@ def test_a_package_without_a_wheel_has_what_there_is_instead() -> None:
 def test_a_name_of_a_later_torch_is_what_the_release_lacks(error: Exception) -> None:
     kind = endings.kind_of(error)
     ended = endings.problem_of(error, kind, None)
-    (finding,) = found("OC124", complete=False, problems=(ended,))
+    (finding,) = findings_by("OC124", complete=False, problems=(ended,))
     assert "torch.accelerator" in finding.message
     assert "hasattr" in finding.hint
 
@@ -63,4 +63,6 @@ def test_a_name_that_no_torch_has_is_the_programs_own_mistake() -> None:
 
 
 def test_silent_on_the_models_own_error() -> None:
-    assert not found("OC124", call("aten::mm"), complete=False, problems=(problem("model_raised"),))
+    assert not findings_by(
+        "OC124", call("aten::mm"), complete=False, problems=(problem("model_raised"),)
+    )

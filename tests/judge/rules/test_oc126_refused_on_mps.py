@@ -4,7 +4,7 @@ import pytest
 
 from opcheck.capture import endings
 from opcheck.model.records import Problem, SourceLocation
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, problem
 
 
@@ -21,7 +21,7 @@ def test_the_finding_has_the_text_its_line_and_the_way_out(text: str, way: str) 
     error = ValueError(text)
     kind = endings.kind_of(error)
     ended = endings.problem_of(error, kind, SourceLocation(file="m.py", line=3))
-    (finding,) = found("OC126", call("aten::mm"), complete=False, problems=(ended,))
+    (finding,) = findings_by("OC126", call("aten::mm"), complete=False, problems=(ended,))
     assert finding.severity == "error"
     assert finding.prints == text
     assert [str(place.location) for place in finding.locations] == ["m.py:3"]
@@ -29,7 +29,9 @@ def test_the_finding_has_the_text_its_line_and_the_way_out(text: str, way: str) 
 
 
 def test_silent_on_the_models_own_error() -> None:
-    assert not found("OC126", call("aten::mm"), complete=False, problems=(problem("model_raised"),))
+    assert not findings_by(
+        "OC126", call("aten::mm"), complete=False, problems=(problem("model_raised"),)
+    )
 
 
 def test_what_only_the_emulation_says_of_mps_is_its_limit() -> None:
@@ -39,6 +41,6 @@ def test_what_only_the_emulation_says_of_mps_is_its_limit() -> None:
 
 def test_code_for_mps_alone_is_shown_with_its_condition() -> None:
     ended = Problem(kind="mps_branch", message="it raises", answered="device.type == 'mps'")
-    (finding,) = found("OC126", call("aten::mm"), complete=False, problems=(ended,))
+    (finding,) = findings_by("OC126", call("aten::mm"), complete=False, problems=(ended,))
     assert finding.severity == "error"
     assert "device.type == 'mps'" in finding.message

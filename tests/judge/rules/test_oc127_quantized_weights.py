@@ -8,7 +8,7 @@ from opcheck.judge.pipeline import headline
 from opcheck.judge.policy import exit_code
 from opcheck.judge.rules.oc127_quantized_weights import headline_of
 from opcheck.model.records import Problem, Trace
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, make_report
 
 TARGET = Target(torch=Version.parse("2.13"), macos=Version.parse("15.0"))
@@ -29,7 +29,7 @@ def quantized(method: str) -> Problem:
     ],
 )
 def test_the_method_decides(method: str, severity: str, answer: str) -> None:
-    (finding,) = found("OC127", call("aten::mm"), problems=(quantized(method),))
+    (finding,) = findings_by("OC127", call("aten::mm"), problems=(quantized(method),))
     assert finding.severity == severity
     assert method in finding.message
     assert finding.hint.startswith("instead: ")
@@ -56,7 +56,7 @@ def test_a_kernel_of_the_hub_decides_as_a_method_does(
     kernel: str, severity: str, answer: str
 ) -> None:
     ended = Problem(kind="hub_kernel", message="usual", answered=kernel)
-    (finding,) = found("OC127", call("aten::mm"), problems=(ended,))
+    (finding,) = findings_by("OC127", call("aten::mm"), problems=(ended,))
     assert finding.severity == severity
     assert kernel in finding.message
     assert ("use_kernels=False" if kernel == "use_kernels" else "sdpa") in finding.hint
@@ -67,12 +67,12 @@ def test_a_kernel_of_the_hub_decides_as_a_method_does(
 
 
 def test_silent_without_quantized_weights() -> None:
-    assert not found("OC127", call("aten::mm"))
+    assert not findings_by("OC127", call("aten::mm"))
     assert headline_of(Trace(model="m")) is None
 
 
 def test_no_other_rule_reports_it() -> None:
-    assert not found("OC120", call("aten::mm"), problems=(quantized("gptq"),))
+    assert not findings_by("OC120", call("aten::mm"), problems=(quantized("gptq"),))
 
 
 def test_each_method_has_its_evidence() -> None:

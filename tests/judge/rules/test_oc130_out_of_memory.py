@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opcheck.model.records import Finding, Lifetime
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, spec
 
 GIB = 1 << 30
@@ -13,7 +13,7 @@ def _found(size: int, **others: object) -> list[Finding]:
         Lifetime(storage=number, nbytes=size, first=1, freed=None, kind="result")
         for number in range(4)
     )
-    return found("OC130", call("aten::mm", 1), call("aten::mm", 2), lifetimes=lives, **others)
+    return findings_by("OC130", call("aten::mm", 1), call("aten::mm", 2), lifetimes=lives, **others)
 
 
 def test_a_mac_that_is_too_small_is_an_error_with_the_releases_own_text() -> None:
@@ -36,7 +36,7 @@ def test_above_what_metal_recommends_is_a_warning() -> None:
 
 def test_one_tensor_larger_than_a_buffer() -> None:
     lives = (Lifetime(storage=1, nbytes=5 * GIB, first=0, freed=None, kind="result"),)
-    (finding,) = found("OC130", call("aten::mm"), lifetimes=lives, mac=8)
+    (finding,) = findings_by("OC130", call("aten::mm"), lifetimes=lives, mac=8)
     assert finding.prints == "Invalid buffer size: 5.00 GiB"
     assert finding.message.endswith("a tensor takes more than one buffer may")
 
@@ -55,4 +55,4 @@ def test_without_a_mac_it_speaks_where_none_is_large_enough() -> None:
 
 def test_silent_where_it_fits_and_where_nothing_is_known() -> None:
     assert not _found(GIB, mac=8)
-    assert not found("OC130", call("aten::mm", inputs=(spec(1),)), mac=8)
+    assert not findings_by("OC130", call("aten::mm", inputs=(spec(1),)), mac=8)

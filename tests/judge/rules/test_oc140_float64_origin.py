@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opcheck.model.records import Birth, SourceLocation
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, spec
 
 LINE = SourceLocation(
@@ -19,7 +19,7 @@ MOVE = call("aten::_to_copy", inputs=CPU, outputs=MPS, phase="move", location=No
 
 
 def test_names_the_line_of_the_origin_and_what_fails() -> None:
-    (finding,) = found("OC140", MOVE, call("aten::relu", inputs=MPS), births=(BIRTH,))
+    (finding,) = findings_by("OC140", MOVE, call("aten::relu", inputs=MPS), births=(BIRTH,))
     assert finding.severity == "error"
     assert finding.message == (
         "float64 begins here: torch.from_numpy takes the float64 of a NumPy array (window); "
@@ -37,12 +37,14 @@ def test_names_the_line_of_the_origin_and_what_fails() -> None:
 def test_one_finding_an_origin_however_many_calls_fail() -> None:
     cast = call("aten::_to_copy", 3, outputs=MPS, arguments={"dtype": "float64"})
     after = [call("aten::relu", line, inputs=MPS, outputs=MPS) for line in range(4, 9)]
-    (finding,) = found("OC140", cast, *after)
+    (finding,) = findings_by("OC140", cast, *after)
     assert [str(place.location) for place in finding.locations] == ["model.py:3"]
     assert "aten::_to_copy at model.py:3" in finding.message
     assert finding.count == 6
 
 
 def test_silent_on_float64_that_stays_on_the_cpu() -> None:
-    assert not found("OC140", call("aten::mm", inputs=CPU, outputs=(spec(3),)), births=(BIRTH,))
-    assert not found("OC140", call("aten::mm"))
+    assert not findings_by(
+        "OC140", call("aten::mm", inputs=CPU, outputs=(spec(3),)), births=(BIRTH,)
+    )
+    assert not findings_by("OC140", call("aten::mm"))

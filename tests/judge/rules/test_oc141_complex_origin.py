@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, make_statement, spec
 
 NO_COMPLEX = make_statement("mm-complex", dtypes=("complex64",))
@@ -12,7 +12,7 @@ POLAR = call("aten::relu", 2, outputs=C1)
 def test_names_the_birth_and_not_the_failing_call_alone() -> None:
     passes = call("aten::view", 3, inputs=C1, outputs=C2)
     fails = call("aten::mm", 4, inputs=C2, outputs=C2)
-    (finding,) = found("OC141", POLAR, passes, fails, statements=(NO_COMPLEX,))
+    (finding,) = findings_by("OC141", POLAR, passes, fails, statements=(NO_COMPLEX,))
     assert finding.severity == "error"
     assert [str(place.location) for place in finding.locations] == [
         "model.py:2",
@@ -25,7 +25,7 @@ def test_names_the_birth_and_not_the_failing_call_alone() -> None:
 
 
 def test_a_statement_that_may_hold_makes_a_warning() -> None:
-    (finding,) = found(
+    (finding,) = findings_by(
         "OC141", POLAR, call("aten::mm", 4, inputs=C1, outputs=C2), statements=(MAY,)
     )
     assert finding.severity == "warning"
@@ -33,4 +33,4 @@ def test_a_statement_that_may_hold_makes_a_warning() -> None:
 
 
 def test_silent_where_every_call_takes_it() -> None:
-    assert not found("OC141", POLAR, call("aten::mm", 4, inputs=C1), statements=())
+    assert not findings_by("OC141", POLAR, call("aten::mm", 4, inputs=C1), statements=())

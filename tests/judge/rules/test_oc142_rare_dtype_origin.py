@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call, make_statement, spec
 
 NO_UINT16 = make_statement("mm-uint16", dtypes=("uint16",))
@@ -11,10 +11,10 @@ MADE = call(
 
 def test_fires_with_a_signed_dtype_to_take_instead() -> None:
     used = call("aten::mm", 3, inputs=(spec(2, dtype="uint16"),))
-    (finding,) = found("OC142", MADE, used, statements=(NO_UINT16,))
+    (finding,) = findings_by("OC142", MADE, used, statements=(NO_UINT16,))
     assert "make it int32 where it begins" in finding.hint
-    assert not found("OC140", MADE, used, statements=(NO_UINT16,))
+    assert not findings_by("OC140", MADE, used, statements=(NO_UINT16,))
 
 
 def test_silent_where_no_kernel_refuses() -> None:
-    assert not found("OC142", MADE, call("aten::mm", 3, inputs=(spec(2, dtype="uint16"),)))
+    assert not findings_by("OC142", MADE, call("aten::mm", 3, inputs=(spec(2, dtype="uint16"),)))

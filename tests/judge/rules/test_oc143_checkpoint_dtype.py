@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opcheck.model.records import Birth
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call
 
 
@@ -11,7 +11,7 @@ def _saved(dtype: str, name: str) -> Birth:
 
 def test_one_finding_a_file_and_dtype() -> None:
     births = (_saved("float64", "mean"), _saved("float64", "var"), _saved("complex64", "roots"))
-    (finding,) = found("OC143", call("aten::mm"), births=births)
+    (finding,) = findings_by("OC143", call("aten::mm"), births=births)
     assert finding.message == (
         "2 tensors in model.pt are float64 (mean, var): loading the file onto mps fails"
     )
@@ -20,7 +20,7 @@ def test_one_finding_a_file_and_dtype() -> None:
 
 
 def test_silent_without_a_file_and_on_dtypes_that_can_be_loaded() -> None:
-    assert not found("OC143", call("aten::mm"))
-    assert not found("OC143", call("aten::mm"), births=(_saved("complex64", "roots"),))
+    assert not findings_by("OC143", call("aten::mm"))
+    assert not findings_by("OC143", call("aten::mm"), births=(_saved("complex64", "roots"),))
     elsewhere = Birth(tensor=3, dtype="float64", how="numpy", name="table")
-    assert not found("OC143", call("aten::mm"), births=(elsewhere,))
+    assert not findings_by("OC143", call("aten::mm"), births=(elsewhere,))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opcheck.model.records import GroupLocation, Precision, PrecisionEvent, PrecisionLine
-from tests.judge.rules.found import found
+from tests.judge.rules.checking import findings_by
 from tests.made import call
 
 PLACE = GroupLocation.at(None, module="norm", count=1)
@@ -18,7 +18,7 @@ def test_the_first_divergence_and_broken_numbers_are_found() -> None:
     run = Precision(
         dtype="float16", limit=0.02, calls=9, divergence=LINE, crossing=LINE, events=events
     )
-    first, second = found("OC150", call("aten::mm"), precision=(run,))
+    first, second = findings_by("OC150", call("aten::mm"), precision=(run,))
     assert (first.op, second.op) == ("aten::sub.Tensor", "aten::exp")
     assert "relative error 1.0e-01" in first.message
     assert "opcheck explain variance" in first.hint
@@ -28,4 +28,4 @@ def test_the_first_divergence_and_broken_numbers_are_found() -> None:
 
 def test_a_run_that_keeps_its_digits_is_no_finding() -> None:
     run = Precision(dtype="float32", limit=1e-5, calls=9, divergence=None, crossing=None)
-    assert not found("OC150", call("aten::mm"), precision=(run,))
+    assert not findings_by("OC150", call("aten::mm"), precision=(run,))

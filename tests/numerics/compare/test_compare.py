@@ -41,7 +41,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 def test_the_planted_operator_alone_is_named_and_its_reproducer_shows_it(
     planted: Comparison,
 ) -> None:
-    assert [one.op for one in planted.wrong] == ["aten::gelu"]
+    assert [item.op for item in planted.wrong] == ["aten::gelu"]
     first = planted.wrong[0]
     assert first.place.location is not None
     assert "gelu" in first.place.location.text
@@ -53,7 +53,7 @@ def test_the_planted_operator_alone_is_named_and_its_reproducer_shows_it(
 
 
 def test_what_draws_random_numbers_is_not_compared_and_says_so(planted: Comparison) -> None:
-    by_op = {one.op: one for one in planted.operators}
+    by_op = {operator.op: operator for operator in planted.operators}
     assert by_op["aten::bernoulli_.float"].outcomes == {"not compared": 1}
     assert "random" in next(iter(by_op["aten::bernoulli_.float"].reasons))
     assert by_op["aten::convolution_backward"].outcomes == {"agrees": 1}
@@ -61,10 +61,10 @@ def test_what_draws_random_numbers_is_not_compared_and_says_so(planted: Comparis
 
 
 def test_times_are_of_the_compared_operators(planted: Comparison) -> None:
-    timed = {one.op for one in planted.times}
+    timed = {time.op for time in planted.times}
     assert {"aten::gelu", "aten::convolution"} <= timed
     assert "aten::bernoulli_.float" not in timed
-    assert all(one.device > 0 for one in planted.times)
+    assert all(time.device > 0 for time in planted.times)
 
 
 @pytest.mark.parametrize("name", ["text", "markdown", "json", "yaml"])
@@ -79,31 +79,31 @@ def test_every_format_names_it(planted: Comparison, name: str) -> None:
 
 
 def test_the_cpus_own_kernels_are_right(tmp_path: Path) -> None:
-    found = run("net", Plan(device="cpu", repro=str(tmp_path / "repro")))
-    assert found.complete
-    assert not found.wrong
+    result = run("net", Plan(device="cpu", repro=str(tmp_path / "repro")))
+    assert result.complete
+    assert not result.wrong
     assert not (tmp_path / "repro").exists()
-    assert found.outcomes["agrees"] > 8
+    assert result.outcomes["agrees"] > 8
 
 
 def test_a_model_that_raises_gives_what_ran_before() -> None:
-    found = run("broken", Plan(device="cpu"))
-    assert not found.complete
-    assert "it does not like this" in found.problem
-    assert found.outcomes == {"agrees": 1}
-    assert "broke off" in write(found, page.document(found), "text")
+    result = run("broken", Plan(device="cpu"))
+    assert not result.complete
+    assert "it does not like this" in result.problem
+    assert result.outcomes == {"agrees": 1}
+    assert "broke off" in write(result, page.document(result), "text")
 
 
 def test_a_model_that_hangs_is_ended() -> None:
     # Importing torch counts: where that alone takes so long, the parent ends it.
     for limit in (10, 40, 160, 640):
         try:
-            found = run("endless", Plan(device="cpu"), limit=limit)
+            result = run("endless", Plan(device="cpu"), limit=limit)
             break
         except CaptureError as error:
             assert f"after {limit} s" in error.message  # noqa: PT017
-    assert not found.complete
-    assert f"not done after {limit} s" in found.problem
+    assert not result.complete
+    assert f"not done after {limit} s" in result.problem
 
 
 @pytest.mark.parametrize("device", ["mps", "nonsense", "meta"])

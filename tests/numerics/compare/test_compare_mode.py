@@ -45,13 +45,13 @@ def judged(call: Callable[[], Any], *, views: bool = False) -> list[Judged]:
 def test_the_cpu_agrees_with_itself(call: Callable[[], Any]) -> None:
     seen = judged(call)
     assert seen
-    assert {one.outcome for one in seen if one.reason != IS_BLANK} <= {"agrees", "loose"}
+    assert {item.outcome for item in seen if item.reason != IS_BLANK} <= {"agrees", "loose"}
 
 
 def test_views_are_judged_where_they_are_asked_for() -> None:
     x = torch.randn(3, 4)
     assert not judged(x.t)
-    assert [one.outcome for one in judged(lambda: x.t().unfold(0, 2, 1), views=True)] == [
+    assert [item.outcome for item in judged(lambda: x.t().unfold(0, 2, 1), views=True)] == [
         "agrees",
         "agrees",
     ]
@@ -59,8 +59,8 @@ def test_views_are_judged_where_they_are_asked_for() -> None:
 
 def test_blank_memory_and_random_numbers_are_not_compared() -> None:
     seen = judged(lambda: (torch.empty(3), torch.rand(3)))
-    assert [one.outcome for one in seen] == ["not compared", "not compared"]
-    assert len({one.reason for one in seen}) == 2
+    assert [item.outcome for item in seen] == ["not compared", "not compared"]
+    assert len({item.reason for item in seen}) == 2
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
         "query": q, "key": k, "value": v, "attn_bias": bias, "dropout_p": 0.0, "is_causal": is_causal,
         "scale": None, "grad_out": grad,
     }  # fmt: skip
-    (found,) = reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
-    assert torch.allclose(found, wanted)
+    (result,) = reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
+    assert torch.allclose(result, wanted)
     back = reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](given)
-    for one, other in zip(back, gradients, strict=True):
-        assert torch.allclose(one, other)
+    for item, other in zip(back, gradients, strict=True):
+        assert torch.allclose(item, other)
 
 
 def test_the_cpu_in_the_same_dtype_and_in_float64() -> None:

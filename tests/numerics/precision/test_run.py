@@ -53,16 +53,16 @@ def test_a_planted_operation_is_the_first_divergence(
     name: str, op: str, text: str, mode: str
 ) -> None:
     (run,) = ran(name, mode=mode)
-    found = run.divergence
+    result = run.divergence
     assert run.complete
-    assert found is not None
-    assert found.op == op
-    assert found.place.module == "inside"
-    assert found.place.phase == "forward"
-    assert found.place.location is not None
-    assert found.place.location.line == line_of(text)
-    assert float(found.local) > run.limit > 10 * float(found.inherited)
-    assert found == run.crossing
+    assert result is not None
+    assert result.op == op
+    assert result.place.module == "inside"
+    assert result.place.phase == "forward"
+    assert result.place.location is not None
+    assert result.place.location.line == line_of(text)
+    assert float(result.local) > run.limit > 10 * float(result.inherited)
+    assert result == run.crossing
     by_name = {module.name: module for module in run.modules}
     assert by_name["inside"].at_fault
     assert not by_name["first"].at_fault

@@ -42,8 +42,8 @@ def fake(how: str, **more: object) -> Evidence:
 def test_real_opinfos_work_on_the_cpu(real: Evidence) -> None:
     assert real.complete
     assert len(real.results) > 40
-    assert {one.outcome for one in real.results} <= {"works", "not compared", "not judged"}
-    by_key = {one.key: one for one in real.results}
+    assert {result.outcome for result in real.results} <= {"works", "not compared", "not judged"}
+    by_key = {result.key: result for result in real.results}
     added = by_key["add", "float32", "forward"]
     assert added.calls["aten::add.Tensor"] == "agrees"
     assert added.samples == 3
@@ -82,8 +82,8 @@ def test_damaged_evidence_is_refused(
 
 
 def test_one_that_crashes_or_hangs_loses_one_result() -> None:
-    found = fake("gpu", jobs=2)
-    outcomes = {one.opinfo: one.outcome for one in found.results}
+    result = fake("gpu", jobs=2)
+    outcomes = {outcome.opinfo: outcome.outcome for outcome in result.results}
     assert outcomes == {
         "add": "works",
         "crash": "crashes",
@@ -91,9 +91,9 @@ def test_one_that_crashes_or_hangs_loses_one_result() -> None:
         "hang": "too long",
         "sub": "works",
     }
-    crashed = next(one for one in found.results if one.opinfo == "crash")
+    crashed = next(outcome for outcome in result.results if outcome.opinfo == "crash")
     assert "SIGABRT: failed assertion" in crashed.text
-    text = write(found, probed.document(found), "text")
+    text = write(result, probed.document(result), "text")
     assert "failed assertion" in text
     assert max(map(len, text.splitlines())) <= 100
 

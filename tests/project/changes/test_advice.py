@@ -17,9 +17,9 @@ HERE = make_target("2.12", "14.4")
 
 
 def advice(lists: OpLists, *calls: OpCall, here: Target = HERE, complete: bool = True) -> Advice:
-    found, impossible = targets(here, map(_line, ("2.12", "2.13", "2.14")), lists)
+    result, impossible = targets(here, map(_line, ("2.12", "2.13", "2.14")), lists)
     trace = make_trace(*calls, complete=complete)
-    reports: dict[Target, Report] = {one: report(trace, one, lists) for one in found}
+    reports: dict[Target, Report] = {item: report(trace, item, lists) for item in result}
     return advise(reports, impossible, here, lists)
 
 
@@ -32,9 +32,9 @@ def registered(*values: str) -> dict[str, dict[str, str]]:
 
 
 def test_the_pairs_are_releases_by_macos_and_those_that_cannot_be_are_said() -> None:
-    found, impossible = targets(HERE, [Version(2, 12)], make_lists())
-    assert found[0] == HERE
-    assert [str(one.macos) for one in found] == ["14.4", "15.0", "26.0"]
+    result, impossible = targets(HERE, [Version(2, 12)], make_lists())
+    assert result[0] == HERE
+    assert [str(item.macos) for item in result] == ["14.4", "15.0", "26.0"]
     assert {(cell.macos, cell.impossible) for cell in impossible} == {
         ("12.0", "needs macOS 14.0"),
         ("13.0", "needs macOS 14.0"),
@@ -42,29 +42,29 @@ def test_the_pairs_are_releases_by_macos_and_those_that_cannot_be_are_said() -> 
 
 
 def test_the_release_that_one_is_on_is_always_looked_at() -> None:
-    found, _ = targets(HERE, [Version(2, 14)], make_lists())
-    assert {str(one.torch) for one in found} == {"2.12", "2.14"}
+    result, _ = targets(HERE, [Version(2, 14)], make_lists())
+    assert {str(item.torch) for item in result} == {"2.12", "2.14"}
 
 
 def test_torch_alone() -> None:
     lists = make_lists(registered("cpu_only", "cpu_only", "kernel"))
-    found = advice(lists, call("aten::new"))
-    (removal,) = found.findings
+    result = advice(lists, call("aten::new"))
+    (removal,) = result.findings
     assert (removal.rule, removal.line) == ("OC102", "model.py:1")
     assert removal.torch_alone == Change(torch="2.14")
     assert (removal.macos_alone, removal.both, removal.older) == (None, None, None)
-    assert found.upgrade is not None
-    assert found.upgrade.change == Change(torch="2.14")
-    assert (found.upgrade.removed, found.upgrade.kept, found.upgrade.new) == (1, 0, ())
-    assert found.upgrade.headline == "runs natively"
+    assert result.upgrade is not None
+    assert result.upgrade.change == Change(torch="2.14")
+    assert (result.upgrade.removed, result.upgrade.kept, result.upgrade.new) == (1, 0, ())
+    assert result.upgrade.headline == "runs natively"
 
 
 def test_macos_alone_is_smaller_than_torch() -> None:
     old = make_statement("old", macos=Span(until=Version(15)))
-    found = advice(make_lists(statements=(old,)), call("aten::mm"))
-    assert found.findings[0].macos_alone == Change(macos="15.0")
-    assert found.upgrade is not None
-    assert found.upgrade.change == Change(macos="15.0")
+    result = advice(make_lists(statements=(old,)), call("aten::mm"))
+    assert result.findings[0].macos_alone == Change(macos="15.0")
+    assert result.upgrade is not None
+    assert result.upgrade.change == Change(macos="15.0")
 
 
 def test_both_where_neither_alone_is_enough() -> None:
@@ -77,16 +77,16 @@ def test_both_where_neither_alone_is_enough() -> None:
     always = make_statement(
         "always", torch=Span(until=Version(2, 14)), macos=Span(since=Version(26))
     )
-    found = advice(make_lists(statements=(by_torch, by_macos, always)), call("aten::mm"))
-    assert found.findings[0].both == Change(torch="2.14", macos="15.0")
-    assert (found.findings[0].torch_alone, found.findings[0].macos_alone) == (None, None)
+    result = advice(make_lists(statements=(by_torch, by_macos, always)), call("aten::mm"))
+    assert result.findings[0].both == Change(torch="2.14", macos="15.0")
+    assert (result.findings[0].torch_alone, result.findings[0].macos_alone) == (None, None)
 
 
 def test_a_finding_that_only_changes_its_rule_is_not_removed() -> None:
     lists = make_lists(registered("cpu_only", "cpu_fallback", "kernel"))
-    found = advice(lists, call("aten::new"))
-    assert found.findings[0].torch_alone == Change(torch="2.14")
-    cells = {cell.torch: cell for cell in found.grid if cell.macos == "14.4"}
+    result = advice(lists, call("aten::new"))
+    assert result.findings[0].torch_alone == Change(torch="2.14")
+    cells = {cell.torch: cell for cell in result.grid if cell.macos == "14.4"}
     assert [cell.headline for cell in cells.values()] == [
         "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
         "runs, partly on the CPU",
@@ -101,55 +101,55 @@ def test_what_an_upgrade_breaks_is_told() -> None:
         **registered("cpu_only", "kernel", "kernel"),
         "aten::lost": {"2.12": "kernel", "2.13": "cpu_fallback", "2.14": "cpu_fallback"},
     }
-    found = advice(make_lists(columns), call("aten::new", 1), call("aten::lost", 2))
-    assert found.upgrade is not None
-    assert found.upgrade.change == Change(torch="2.13")
-    assert [(one.rule, one.op) for one in found.upgrade.new] == [("OC103", "aten::lost")]
-    assert found.newest is not None
-    assert found.newest.change == Change(torch="2.14", macos="26.0")
-    assert [one.op for one in found.newest.new] == ["aten::lost"]
+    result = advice(make_lists(columns), call("aten::new", 1), call("aten::lost", 2))
+    assert result.upgrade is not None
+    assert result.upgrade.change == Change(torch="2.13")
+    assert [(item.rule, item.op) for item in result.upgrade.new] == [("OC103", "aten::lost")]
+    assert result.newest is not None
+    assert result.newest.change == Change(torch="2.14", macos="26.0")
+    assert [item.op for item in result.newest.new] == ["aten::lost"]
 
 
 def test_what_only_an_older_release_takes_is_said() -> None:
     lists = make_lists(registered("kernel", "cpu_only", "cpu_only"))
-    found = advice(lists, call("aten::new"), here=make_target("2.13", "15.0"))
-    assert found.findings[0].older == Change(torch="2.12")
-    assert found.upgrade is None
-    assert found.newest is not None
-    assert found.newest.kept == 1
+    result = advice(lists, call("aten::new"), here=make_target("2.13", "15.0"))
+    assert result.findings[0].older == Change(torch="2.12")
+    assert result.upgrade is None
+    assert result.newest is not None
+    assert result.newest.kept == 1
 
 
 def test_nothing_to_upgrade_for() -> None:
-    found = advice(make_lists(), call("aten::mm"))
-    assert (found.findings, found.upgrade) == ((), None)
+    result = advice(make_lists(), call("aten::mm"))
+    assert (result.findings, result.upgrade) == ((), None)
 
 
 def test_a_run_that_broke_off_removes_nothing() -> None:
     lists = make_lists(registered("cpu_only", "kernel", "kernel"))
-    found, impossible = targets(HERE, map(_line, ("2.12", "2.13", "2.14")), lists)
+    result, impossible = targets(HERE, map(_line, ("2.12", "2.13", "2.14")), lists)
     reports = {}
-    for one in found:
-        calls = (call("aten::new"),) if one.torch != Version(2, 13) else ()
+    for item in result:
+        calls = (call("aten::new"),) if item.torch != Version(2, 13) else ()
         trace = make_trace(*calls, complete=bool(calls))
-        reports[one] = report(trace, one, lists)
-    said = advise(reports, impossible, HERE, lists)
-    assert said.findings[0].torch_alone == Change(torch="2.14")
-    assert said.upgrade is not None
-    assert said.upgrade.change == Change(torch="2.14")
+        reports[item] = report(trace, item, lists)
+    outcome = advise(reports, impossible, HERE, lists)
+    assert outcome.findings[0].torch_alone == Change(torch="2.14")
+    assert outcome.upgrade is not None
+    assert outcome.upgrade.change == Change(torch="2.14")
 
 
 def test_what_is_ignored_is_no_reason_to_upgrade() -> None:
     lists = make_lists(registered("cpu_only", "cpu_only", "kernel"))
-    found, impossible = targets(HERE, map(_line, ("2.12", "2.14")), lists)
-    reports = {one: report(make_trace(call("aten::new")), one, lists) for one in found}
+    result, impossible = targets(HERE, map(_line, ("2.12", "2.14")), lists)
+    reports = {item: report(make_trace(call("aten::new")), item, lists) for item in result}
     reports[HERE] = msgspec.structs.replace(
         reports[HERE],
         findings=tuple(
-            msgspec.structs.replace(one, ignored="known") for one in reports[HERE].findings
+            msgspec.structs.replace(finding, ignored="known") for finding in reports[HERE].findings
         ),
     )
-    said = advise(reports, impossible, HERE, lists)
-    assert (said.findings, said.upgrade) == ((), None)
+    outcome = advise(reports, impossible, HERE, lists)
+    assert (outcome.findings, outcome.upgrade) == ((), None)
 
 
 @pytest.mark.parametrize("complete", [True, False])

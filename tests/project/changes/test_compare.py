@@ -16,20 +16,20 @@ def side(*calls: OpCall, **others: Any) -> Side:
     return side_of(make_report(*calls, **others), "made")
 
 
-def rules(found: Comparison) -> dict[str, list[str]]:
+def rules(result: Comparison) -> dict[str, list[str]]:
     return {
-        "new": [entry.rule for entry in found.new],
-        "fixed": [entry.rule for entry in found.fixed],
-        "changed": [change.after.rule for change in found.changed],
+        "new": [entry.rule for entry in result.new],
+        "fixed": [entry.rule for entry in result.fixed],
+        "changed": [change.after.rule for change in result.changed],
     }
 
 
 def test_new_fixed_and_unchanged_are_told_by_fingerprint() -> None:
     foo, svd, mm = call("aten::foo", 1), call("aten::svd", 2), call("aten::mm", 3)
-    found = compare(side(foo, mm), side(svd, mm, foo))
+    result = compare(side(foo, mm), side(svd, mm, foo))
     # The copies around the fallbacks are more than before.
-    assert rules(found) == {"new": ["OC102"], "fixed": [], "changed": ["OC110"]}
-    assert found.new[0].op == "aten::svd"
+    assert rules(result) == {"new": ["OC102"], "fixed": [], "changed": ["OC110"]}
+    assert result.new[0].op == "aten::svd"
     back = compare(side(svd, mm, foo), side(foo, mm))
     assert [entry.op for entry in back.fixed] == ["aten::svd"]
     assert back.counts["new"] == 0
@@ -37,16 +37,18 @@ def test_new_fixed_and_unchanged_are_told_by_fingerprint() -> None:
 
 
 def test_another_line_is_the_same_finding_and_more_calls_a_change() -> None:
-    one = call("aten::foo", 1)
-    assert one.location is not None
-    moved = msgspec.structs.replace(one, location=msgspec.structs.replace(one.location, line=99))
-    assert compare(side(one), side(moved)).counts == {
+    first = call("aten::foo", 1)
+    assert first.location is not None
+    moved = msgspec.structs.replace(
+        first, location=msgspec.structs.replace(first.location, line=99)
+    )
+    assert compare(side(first), side(moved)).counts == {
         "new": 0,
         "fixed": 0,
         "changed": 0,
-        "unchanged": len(side(one).entries),
+        "unchanged": len(side(first).entries),
     }
-    twice = compare(side(one), side(one, one))
+    twice = compare(side(first), side(first, first))
     assert "calls: 1 -> 2" in [what for change in twice.changed for what in change.what]
 
 
@@ -68,24 +70,24 @@ def test_what_is_new_counts_from_the_level_on(level: str, expected: bool) -> Non
 
 
 def test_a_note_is_no_error() -> None:
-    found = compare(side(), side(call("mine::op")))
-    assert {entry.severity for entry in found.new} == {"warning"}
-    assert not worse(found, "error")
-    assert worse(found, "warning")
+    result = compare(side(), side(call("mine::op")))
+    assert {entry.severity for entry in result.new} == {"warning"}
+    assert not worse(result, "error")
+    assert worse(result, "warning")
 
 
 def test_what_cannot_be_compared_is_said() -> None:
     mm = call("aten::mm")
     other = side(mm, model="other.py:Net", inputs=("y: float32[9]",), mode="train", complete=False)
     assert compare(side(mm), side(mm)).warnings == ()
-    said = "\n".join(compare(side(mm), other).warnings)
+    result = "\n".join(compare(side(mm), other).warnings)
     for words in (
         "two different models: model.py:Net and other.py:Net",
         "two different inputs",
     ):
-        assert words in said
-    assert "two different runs: inference and train" in said
-    assert "broke off" in said
+        assert words in result
+    assert "two different runs: inference and train" in result
+    assert "broke off" in result
 
 
 def test_what_is_ignored_fails_nothing_until_it_no_longer_is() -> None:
@@ -94,7 +96,7 @@ def test_what_is_ignored_fails_nothing_until_it_no_longer_is() -> None:
         msgspec.structs.replace(
             report,
             findings=tuple(
-                msgspec.structs.replace(one, ignored="known") for one in report.findings
+                msgspec.structs.replace(finding, ignored="known") for finding in report.findings
             ),
         ),
         "ignored",

@@ -75,8 +75,8 @@ def project(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Project:
     """A project in an empty directory, with a source that the findings point at."""
-    found = Project(capsys)
-    monkeypatch.setattr("opcheck.project.gate.run.work", found.work)
+    result = Project(capsys)
+    monkeypatch.setattr("opcheck.project.gate.run.work", result.work)
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text("".join(f"y = f{line}(x)\n" for line in range(1, 20)))
-    return found
+    return result

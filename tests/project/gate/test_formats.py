@@ -71,13 +71,13 @@ def test_sarif_is_one_valid_run_with_a_result_a_finding(mixed: Project) -> None:
     log = json.loads(written(mixed, "sarif"))
     assert [error.message for error in Draft202012Validator(LOG).iter_errors(log)] == []
     (run,) = log["runs"]
-    known = [one["partialFingerprints"]["primaryLocationLineHash"] for one in run["results"]]
+    known = [item["partialFingerprints"]["primaryLocationLineHash"] for item in run["results"]]
     assert len(known) == len(set(known))
-    by_rule = {one["ruleId"]: one for one in run["results"] if "baselineState" in one}
+    by_rule = {item["ruleId"]: item for item in run["results"] if "baselineState" in item}
     assert by_rule["OC103"]["baselineState"] == "unchanged"
     assert by_rule["OC101"]["baselineState"] == "new"
     assert len(by_rule["OC101"]["properties"]["targets"]) == 6
-    (unknown,) = (one for one in run["results"] if one["ruleId"] == "OC104")
+    (unknown,) = (item for item in run["results"] if item["ruleId"] == "OC104")
     assert unknown["suppressions"][0]["justification"] == "a stand-in"
     (invocation,) = run["invocations"]
     assert invocation["executionSuccessful"] is False

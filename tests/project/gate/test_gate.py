@@ -76,8 +76,8 @@ def test_a_broken_model_leaves_the_others_finished(project: Project) -> None:
         "could not tell: 2 models on 6 targets: 6 could not be told, 6 passed\n"
     )
     assert "Could not tell: broken, 6 targets" in result.out
-    told = result.out[result.out.index("no such file") :].splitlines()
-    assert told[:3] == ["no such file", "in: model broken.py:Net", "help: look for it"]
+    outcome = result.out[result.out.index("no such file") :].splitlines()
+    assert outcome[:3] == ["no such file", "in: model broken.py:Net", "help: look for it"]
 
 
 def test_what_was_finished_is_shown_when_somebody_interrupts(project: Project) -> None:
@@ -177,7 +177,7 @@ def test_an_ignored_finding_is_marked_and_does_not_fail(project: Project, place:
     assert f"fallback: OC103 aten::embedding_renorm_ at model.py:7 ({WHY})" in result.out
     content = json.loads(project("-f", "json").out)
     findings = content["cells"][0]["report"]["findings"]
-    assert [one["ignored"] for one in findings if one["rule"] == "OC103"] == [WHY]
+    assert [finding["ignored"] for finding in findings if finding["rule"] == "OC103"] == [WHY]
 
 
 def test_an_ignore_that_is_over_or_silences_nothing_is_said(
@@ -240,9 +240,9 @@ def test_a_baseline_is_the_same_bytes_and_reviewed_like_code(project: Project) -
     project.configure("raises", "fallback")
     for file in ("one.yaml", "two.yaml", "three.json"):
         project("--baseline", file, "--update-baseline")
-    one = Path("one.yaml").read_text()
-    assert one == Path("two.yaml").read_text()
-    content = yaml.safe_load(one)
+    first = Path("one.yaml").read_text()
+    assert first == Path("two.yaml").read_text()
+    content = yaml.safe_load(first)
     assert content == json.loads(Path("three.json").read_text())
     (entry,) = content["models"]["fallback"]
     assert {name: entry[name] for name in ("rule", "op", "where", "line")} == {

@@ -20,8 +20,8 @@ def test_models_are_written_as_texts_tables_or_names() -> None:
         [{"model": "a.py:A"}, {"model": "b.py:B"}],
         {"a.py:A": "a.py:A", "b.py:B": {"model": "b.py:B"}},
     ):
-        found = settings({"models": models}, WHERE, LISTS).models
-        assert [(model.name, model.model) for model in found] == [
+        result = settings({"models": models}, WHERE, LISTS).models
+        assert [(model.name, model.model) for model in result] == [
             ("a.py:A", "a.py:A"),
             ("b.py:B", "b.py:B"),
         ]
@@ -34,8 +34,8 @@ def test_without_targets_it_is_the_newest_of_both() -> None:
 
 def test_a_target_of_two_tables_is_of_the_first() -> None:
     tables = [{"name": "all", "torch": ">=2.13"}, {"name": "new", "torch": "newest"}]
-    found = settings({"targets": tables}, WHERE, LISTS).targets
-    assert [(str(one.target.torch), one.table.name) for one in found] == [
+    result = settings({"targets": tables}, WHERE, LISTS).targets
+    assert [(str(item.target.torch), item.table.name) for item in result] == [
         ("2.13", "all"),
         ("2.14", "all"),
     ]

@@ -40,12 +40,16 @@ def in_process(arguments: Sequence[str]) -> tuple[int, str, str]:
 def _schema(op: str) -> None:
     namespace, _, name = op.partition("::")
     packet, _, overload = name.partition(".")
-    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    result = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     sys.stdout.write(
         json.dumps(
             [
-                {"name": one.name, "type": str(one.type), "keyword_only": one.kwarg_only}
-                for one in found._schema.arguments
+                {
+                    "name": argument.name,
+                    "type": str(argument.type),
+                    "keyword_only": argument.kwarg_only,
+                }
+                for argument in result._schema.arguments
             ]
         )
     )
@@ -70,7 +74,7 @@ def _executed(function: object) -> tuple[int, str, str]:
         except BaseException as raised:  # noqa: BLE001  (an abort of the emulated Mac is one)
             error.write("".join(traceback.format_exception_only(raised)))
             code = 1
-    texts = [f"repro.py:1: {one.category.__name__}: {one.message}\n" for one in warned]
+    texts = [f"repro.py:1: {item.category.__name__}: {item.message}\n" for item in warned]
     return code, out.getvalue(), "".join(texts) + error.getvalue()
 
 

@@ -137,7 +137,7 @@ def missing() -> Report:
 
 def with_example(report: Report, **changes: object) -> Chosen:
     """The first finding, its call given something else."""
-    (group, *_) = [one for one in report.groups if one.example]
+    (group, *_) = [item for item in report.groups if item.example]
     assert group.example is not None
     example = msgspec.structs.replace(group.example, **changes)
     calls = (msgspec.structs.replace(group, example=example),)
@@ -146,7 +146,7 @@ def with_example(report: Report, **changes: object) -> Chosen:
 
 def made_op(report: Report, op: str) -> Chosen:
     calls = tuple(msgspec.structs.replace(group, op=op) for group in report.groups if group.example)
-    findings = tuple(msgspec.structs.replace(one, op=op) for one in report.findings)
+    findings = tuple(msgspec.structs.replace(finding, op=op) for finding in report.findings)
     return choose(msgspec.structs.replace(report, groups=calls, findings=findings), op)
 
 
@@ -212,12 +212,12 @@ def test_an_origin_is_shown_by_the_first_call_that_fails() -> None:
 @pytest.mark.usefixtures("tried_here")
 def test_an_error_that_only_may_come_is_not_promised() -> None:
     report = reported(strided_weight, "2.8", "15")
-    (group,) = [one for one in report.groups if one.op == "aten::linear"]
-    said = Finding(
+    (group,) = [item for item in report.groups if item.op == "aten::linear"]
+    result = Finding(
         rule="OC141", severity="warning", message="may fail", op=group.op, prints="no", locations=()
     )
     quiet = msgspec.structs.replace(group, evidence=(), advisories=())
-    chosen = choose(msgspec.structs.replace(report, findings=(said,), groups=(quiet,)), "OC141")
+    chosen = choose(msgspec.structs.replace(report, findings=(result,), groups=(quiet,)), "OC141")
     tried = make(chosen)
     assert tried.expected == ("perhaps, the op lists do not tell for certain: no",)
     assert "whether it raises, only a Mac shows" in tried.notes[0]
@@ -274,8 +274,8 @@ def test_a_known_fault_goes_to_its_issue_and_another_is_new() -> None:
     assert "gives a wrong result, without an error," in known.body
     chosen = choose(reported(complex128, "2.13", "15"), "OC105")
     unlinked = {
-        name: msgspec.structs.replace(one, links=())
-        for name, one in chosen.report.statements.items()
+        name: msgspec.structs.replace(item, links=())
+        for name, item in chosen.report.statements.items()
     }
     report = msgspec.structs.replace(chosen.report, statements=unlinked)
     new = written(msgspec.structs.replace(chosen, report=report))
@@ -293,7 +293,7 @@ def test_what_was_observed_is_not_called_predicted(missing: Report) -> None:
 
 def test_the_children_ask_torch_for_the_schema() -> None:
     schema, problem = check._schema("aten::cat")
-    assert [(one.name, one.tensors) for one in schema] == [("tensors", True), ("dim", False)]
+    assert [(item.name, item.tensors) for item in schema] == [("tensors", True), ("dim", False)]
     assert problem == ""
     assert check._schema("aten::of_tomorrow")[1].startswith("AttributeError: ")
 
@@ -312,7 +312,7 @@ def test_a_report_cannot_write_its_own_code(tmp_path: Path, old: str, new: str) 
     with opcheck.emulate("2.13", "15") as run, contextlib.suppress(NotImplementedError):
         eig()
     content = json.loads(render(run.report, "json"))
-    (group,) = [one for one in content["calls"] if one["op"] == "aten::linalg_eig"]
+    (group,) = [item for item in content["calls"] if item["op"] == "aten::linalg_eig"]
     text = json.dumps(group["example"]).replace(f'"{old}"', f'"{new}"')
     group["example"], group["op"] = json.loads(text), group["op"].replace(old, new)
     path = tmp_path / "report.json"

@@ -22,14 +22,14 @@ def tensor(argument: str = "self", **others: object) -> ExampleTensor:
     return ExampleTensor(**content)  # type: ignore[arg-type]
 
 
-def made(one: ExampleTensor, fill: str = "randn") -> torch.Tensor:
+def made(item: ExampleTensor, fill: str = "randn") -> torch.Tensor:
     """What the line for a tensor makes, with the CPU as device."""
-    lines = list(_call("aten::relu", Example(inputs=(one,), arguments={}), (), fill))
+    lines = list(_call("aten::relu", Example(inputs=(item,), arguments={}), (), fill))
     names: dict[str, object] = {"torch": torch, "device": "cpu"}
     exec("\n".join(lines[:-1]), names)  # noqa: S102  (it was made here)
-    found = names["x"]
-    assert isinstance(found, torch.Tensor)
-    return found
+    result = names["x"]
+    assert isinstance(result, torch.Tensor)
+    return result
 
 
 @pytest.mark.parametrize("fill", FILLS)
@@ -39,8 +39,8 @@ def made(one: ExampleTensor, fill: str = "randn") -> torch.Tensor:
      "float8_e4m3fn"],
 )  # fmt: skip
 def test_each_dtype_can_be_filled(dtype: str, fill: str) -> None:
-    found = made(tensor(dtype=dtype), fill)
-    assert (str(found.dtype), found.shape) == (f"torch.{dtype}", (2, 3))
+    result = made(tensor(dtype=dtype), fill)
+    assert (str(result.dtype), result.shape) == (f"torch.{dtype}", (2, 3))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_each_dtype_can_be_filled(dtype: str, fill: str) -> None:
     [((2, 3), (1, 2)), ((2, 3), (0, 1)), ((3,), (7,)), ((0, 3), (5, 2)), ((1,), (9,))],
 )
 def test_strides_are_kept(shape: tuple[int, ...], stride: tuple[int, ...]) -> None:
-    found = made(tensor(shape=shape, stride=stride))
-    assert (found.shape, found.stride()) == (shape, stride)
+    result = made(tensor(shape=shape, stride=stride))
+    assert (result.shape, result.stride()) == (shape, stride)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 0), (4, 3, 3)])
@@ -91,9 +91,9 @@ def test_arguments_are_written_as_python() -> None:
 
 
 def test_a_list_of_one_tensor_is_a_list_where_the_schema_says_so() -> None:
-    one = Example(inputs=(tensor("tensors"),), arguments={"dim": 0})
+    first = Example(inputs=(tensor("tensors"),), arguments={"dim": 0})
     schema = (Parameter(name="tensors", type="List[Tensor]"), Parameter(name="dim", type="int"))
-    assert invocation(one, *schema).endswith("return torch.ops.aten.op.out([tensors_0], 0)")
+    assert invocation(first, *schema).endswith("return torch.ops.aten.op.out([tensors_0], 0)")
     two = Example(inputs=(tensor("tensors"), tensor("tensors")), arguments={})
     assert invocation(two).endswith("op.out(tensors=[tensors_0, tensors_1])")
 

@@ -42,8 +42,8 @@ def test_what_a_model_does_costs_itself_alone(tmp_path: Path) -> None:
     running = sweep_cluster_demo.sweep([str(tmp_path / "models.yaml")], tmp_path / "out", *flags)
     assert running.wait(timeout=3600) == 0
     failures = pq.read_table(tmp_path / "out" / "failures.parquet").to_pylist()
-    found = {row["model"].rpartition(":")[2]: (row["stage"], row["problem"]) for row in failures}
-    assert found == {
+    results = {row["model"].rpartition(":")[2]: (row["stage"], row["problem"]) for row in failures}
+    assert results == {
         "hangs": ("worker", "hung"),
         "eats": ("load", "ModelLoadError"),
         "kills": ("worker", "died"),

@@ -24,8 +24,8 @@ from opcheck.project.sweep.models import models
 )
 def test_a_list_says_models_with_what_they_need(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    one, other = models([str(tmp_path / name), "timm:a"])
-    assert (one.spec, one.family, one.library) == ("timm:a", "a", "timm")
+    first, other = models([str(tmp_path / name), "timm:a"])
+    assert (first.spec, first.family, first.library) == ("timm:a", "a", "timm")
     assert (other.spec, other.inputs, other.config) == ("a.py:B", ("1x2:float32",), {"n": 2})
     assert other.library == "user"
 

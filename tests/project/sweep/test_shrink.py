@@ -22,11 +22,11 @@ OVERWRITTEN = "backward raised RuntimeError: one has been modified by an inplace
 
 def library(**settings: object) -> Any:
     """A library whose one model class has this configuration."""
-    found = SimpleNamespace(
+    result = SimpleNamespace(
         Model=SimpleNamespace(__name__="Model", config_class=lambda: SimpleNamespace(**settings))
     )
-    found.Model.config_class.__name__ = "Config"
-    return found
+    result.Model.config_class.__name__ = "Config"
+    return result
 
 
 def test_a_small_configuration_has_fewer_layers_and_keeps_each_kind_of_them() -> None:

@@ -43,8 +43,8 @@ def test_the_files_have_the_columns_of_the_schema_and_say_what_was_swept(folder:
     for name, columns in TABLES.items():
         schema = pq.read_schema(folder / f"{name}.parquet")
         assert schema.names == [column.name for column in columns]
-        said = msgspec.json.decode(schema.metadata[b"opcheck"], type=About)
-        assert said == msgspec.structs.replace(about([]), keys=())
+        result = msgspec.json.decode(schema.metadata[b"opcheck"], type=About)
+        assert result == msgspec.structs.replace(about([]), keys=())
 
 
 def test_pandas_polars_and_duckdb_read_them(folder: Path) -> None:
@@ -71,8 +71,8 @@ def test_the_report_names_what_stops_models_and_what_a_release_took_away(folder:
 def test_the_page_escapes_what_models_say(folder: Path) -> None:
     with Folder(folder) as place:
         failed = fails_to_load()
-        said = msgspec.structs.replace(failed.failures[0], message="<script>alert(1)</script>")
-        place.keep(msgspec.structs.replace(failed, failures=(said,)))
+        result = msgspec.structs.replace(failed.failures[0], message="<script>alert(1)</script>")
+        place.keep(msgspec.structs.replace(failed, failures=(result,)))
     page = render(folder, "html")
     assert "<script>" not in page
     assert "&lt;script&gt;" in page

@@ -16,8 +16,8 @@ _LINKS = {"href", "src", "action"}
 def parsed(path: Path) -> Element:
     """The page; a page that is no valid HTML raises."""
     parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
-    found: Element = parser.parse(path.read_text(encoding="utf-8"))
-    return found
+    result: Element = parser.parse(path.read_text(encoding="utf-8"))
+    return result
 
 
 def everything(site: Path) -> dict[str, Element]:
@@ -60,8 +60,8 @@ def wrong_structure(name: str, page: Element) -> Iterator[str]:
         if table.find("caption") is None or any(not th.get("scope") for th in table.iter("th")):
             yield f"{name}: a table without a caption, or a header without a scope"
     twice = [
-        one
-        for one, number in Counter(n.get("id") for n in page.iter()).items()
-        if one and number > 1
+        item
+        for item, number in Counter(n.get("id") for n in page.iter()).items()
+        if item and number > 1
     ]
-    yield from (f"{name}: the id {one} twice" for one in twice)
+    yield from (f"{name}: the id {item} twice" for item in twice)

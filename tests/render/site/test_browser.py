@@ -31,13 +31,13 @@ PAGES = (
 
 def test_no_page_has_an_error_or_scrolls_sideways(browser: Any, small: Path) -> None:
     wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    with opened(browser, csp=True) as (page, said):
+    with opened(browser, csp=True) as (page, result):
         for name in PAGES:
             page.goto((small / name).as_uri())
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 850})
                 assert page.evaluate(wide) == 0, name
-        assert said == []
+        assert result == []
 
 
 @pytest.mark.skipif(AXE is None, reason="no axe here: the extra dev")
@@ -54,8 +54,8 @@ def test_axe_has_nothing_serious_to_say(
     browser: Any, small: Path, scheme: str, pages: tuple[str, ...]
 ) -> None:
     with opened(browser, scheme=scheme) as (page, _):
-        found = {name: serious(page, small / name) for name in pages}
-    assert {name: said for name, said in found.items() if said} == {}
+        results = {name: serious(page, small / name) for name in pages}
+    assert {name: item for name, item in results.items() if item} == {}
 
 
 @pytest.mark.skipif(AXE is None, reason="no axe here: the extra dev")
@@ -64,18 +64,18 @@ def test_axe_would_say_it(browser: Any, small: Path) -> None:
         page.goto((small / "index.html").as_uri())
         page.evaluate("document.querySelector('img').removeAttribute('alt')")
         page.evaluate("document.querySelector('main p').style.color = '#ccc'")
-        rules = {said.partition(":")[0] for said in serious(page)}
+        rules = {seriou.partition(":")[0] for seriou in serious(page)}
     assert rules == {"color-contrast", "image-alt"}
 
 
 def test_three_keys_and_a_click(browser: Any, small: Path) -> None:
-    with opened(browser, csp=True) as (page, said):
+    with opened(browser, csp=True) as (page, result):
         page.goto((small / "index.html").as_uri())
         page.keyboard.type("emb")  # the field has the focus
         page.get_by_role("link", name="aten::embedding_renorm_").click()
         page.wait_for_url("**/op/aten/embedding_renorm_.html")
         assert page.locator("h1").inner_text() == "aten::embedding_renorm_"
-        assert said == []
+        assert result == []
 
 
 def test_the_keyboard_alone_will_do(browser: Any, small: Path) -> None:

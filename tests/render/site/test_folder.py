@@ -15,9 +15,9 @@ FILES = {"index.html": "one", "op/aten/mm.html": "two"}
 
 def content(path: Path) -> dict[str, str]:
     return {
-        one.relative_to(path).as_posix(): one.read_text(encoding="utf-8")
-        for one in path.rglob("*")
-        if one.is_file()
+        item.relative_to(path).as_posix(): item.read_text(encoding="utf-8")
+        for item in path.rglob("*")
+        if item.is_file()
     }
 
 

@@ -30,8 +30,8 @@ def text(page: Element) -> str:
     return " ".join("".join(page.itertext()).split())
 
 
-def operator(found: tuple[Page, ...], name: str) -> Operator:
-    return next(page for page in found if isinstance(page, Operator) and page.name == name)
+def operator(result: tuple[Page, ...], name: str) -> Operator:
+    return next(page for page in result if isinstance(page, Operator) and page.name == name)
 
 
 def test_every_link_leads_somewhere(small: Path, parsed: dict[str, Element]) -> None:
@@ -46,7 +46,7 @@ def test_a_link_to_nowhere_is_found(small: Path, parsed: dict[str, Element]) -> 
 
 def test_every_page_is_valid_and_has_its_landmarks(parsed: dict[str, Element]) -> None:
     assert len(parsed) > 80
-    wrong = [said for name, page in parsed.items() for said in checks.wrong_structure(name, page)]
+    wrong = [item for name, page in parsed.items() for item in checks.wrong_structure(name, page)]
     assert wrong == []
 
 
@@ -70,9 +70,9 @@ def test_unknown_is_said_in_words_and_never_native(
 ) -> None:
     composite = operator(small_pages, "aten::implied")
     assert composite.state == "unknown"
-    said = text(parsed["op/aten/implied.html"].find(".//main") or Element("none"))
-    assert "unknown" in said
-    assert "Unknown is not native" in said
+    result = text(parsed["op/aten/implied.html"].find(".//main") or Element("none"))
+    assert "unknown" in result
+    assert "Unknown is not native" in result
     html = (small / "op/aten/implied.html").read_text(encoding="utf-8")
     assert "s-native" not in html
     lost = (small / "model/timm/lost.html").read_text(encoding="utf-8")
@@ -101,19 +101,19 @@ def test_neighbours_that_say_the_same_are_one_span(small_pages: tuple[Page, ...]
         )
     ]
     # mm.out has no statement of its own.
-    assert [one.table for one in mm.overloads] == [0, 1]
+    assert [overload.table for overload in mm.overloads] == [0, 1]
 
 
 def test_limits_advisories_and_models_stand_on_the_operators_page(
     parsed: dict[str, Element],
 ) -> None:
-    said = text(parsed["op/aten/mm.html"])
-    assert "mm-int" in said
-    assert "Cast to float32." in said
-    assert "mm-wrong" in said
-    assert "self.shape[0] > 32 and self.dim < 3" in said
-    assert "pytorch/pytorch#1" in said
-    assert "2 models call it (inference)" in said
+    result = text(parsed["op/aten/mm.html"])
+    assert "mm-int" in result
+    assert "Cast to float32." in result
+    assert "mm-wrong" in result
+    assert "self.shape[0] > 32 and self.dim < 3" in result
+    assert "pytorch/pytorch#1" in result
+    assert "2 models call it (inference)" in result
     stopped = text(parsed["op/aten/stub.html"])
     assert "timm:two" in stopped
     assert "torch 2.13 to 2.14 on macOS 15.0" in stopped
@@ -121,7 +121,9 @@ def test_limits_advisories_and_models_stand_on_the_operators_page(
 
 def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[Page, ...]) -> None:
     newest = next(p for p in small_pages if isinstance(p, Release) and p.torch == "2.14")
-    changes = {one.name: (one.change, one.before, one.after) for one in newest.differs}
+    changes = {
+        differ.name: (differ.change, differ.before, differ.after) for differ in newest.differs
+    }
     assert changes == {
         "aten::worse": ("regressed", "native", "fallback_env"),
         "aten::better": ("improved", "fallback_env", "native"),
@@ -130,12 +132,12 @@ def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[Page, ...])
     }
     assert newest.models == {"could not tell": 1, "fails": 1, "runs natively": 2}
     assert newest.stops == (("aten::stub", 1),)
-    assert "PYTORCH_ENABLE_MPS_FALLBACK" in {one.name for one in newest.environment}
+    assert "PYTORCH_ENABLE_MPS_FALLBACK" in {item.name for item in newest.environment}
 
 
 def test_a_model_has_its_grid(parsed: dict[str, Element], small_pages: tuple[Page, ...]) -> None:
-    one = next(p for p in small_pages if isinstance(p, Model) and p.name == "timm:one")
-    assert [(o.headline, dict(o.targets)) for o in one.outcomes] == [
+    first = next(p for p in small_pages if isinstance(p, Model) and p.name == "timm:one")
+    assert [(o.headline, dict(o.targets)) for o in first.outcomes] == [
         ("runs only with PYTORCH_ENABLE_MPS_FALLBACK=1", {"2.13": ("15.0",)}),
         ("runs natively", {"2.14": ("15.0",)}),
     ]
@@ -165,9 +167,9 @@ def test_models_with_near_names_have_pages_of_their_own() -> None:
         "a-b",
         "timm:x/../y",
     )
-    found = {addresses.model(name) for name in names}
-    assert len(found) == len(names)
-    assert not any(".." in path or path.startswith("/") for path in found)
+    results = {addresses.model(name) for name in names}
+    assert len(results) == len(names)
+    assert not any(".." in path or path.startswith("/") for path in results)
 
 
 def test_the_json_beside_each_page_keeps_to_its_schema(small: Path) -> None:
@@ -183,14 +185,14 @@ def test_the_json_beside_each_page_keeps_to_its_schema(small: Path) -> None:
 
 
 def test_operators_of_the_real_lists(lookup: OperatorLookup, lists: OpLists) -> None:
-    found, nms = operators(lookup, {"aten::grid_sampler_2d", "torchvision::nms"})
+    result, nms = operators(lookup, {"aten::grid_sampler_2d", "torchvision::nms"})
     # As `opcheck op aten::grid_sampler_2d` has it.
-    assert [(row.torch, row.macos.until, row.state) for row in found.tables[0][:2]] == [
+    assert [(row.torch, row.macos.until, row.state) for row in result.tables[0][:2]] == [
         (("1.13", "1.13"), None, "fallback_env"),
         (("2.0", "2.0"), "13.1", "fallback_internal"),
     ]
-    assert found.tables[0][-1].torch[1] == lists.releases[-1].line
-    assert found.first_native == "2.0"
-    assert {one.note.id for one in found.limitations} >= {"grid-sampler-2d-border"}
+    assert result.tables[0][-1].torch[1] == lists.releases[-1].line
+    assert result.first_native == "2.0"
+    assert {limitation.note.id for limitation in result.limitations} >= {"grid-sampler-2d-border"}
     assert nms.overloads[0].registration == "kernel"
     assert nms.tables[0][0].torch[0] == "2.0"

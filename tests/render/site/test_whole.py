@@ -49,7 +49,7 @@ def test_every_page_is_valid_and_every_link_leads_somewhere(
 ) -> None:
     pages = checks.everything(whole[0])
     assert [
-        said for name, page in pages.items() for said in checks.wrong_structure(name, page)
+        item for name, page in pages.items() for item in checks.wrong_structure(name, page)
     ] == []
     assert list(checks.broken(whole[0], pages)) == []
 
@@ -61,7 +61,7 @@ def test_any_operator_is_found_by_three_keys_and_a_click(
     whole: tuple[Path, list[str]],
 ) -> None:
     output, operators = whole
-    with opened(browser, csp=True) as (page, said):
+    with opened(browser, csp=True) as (page, result):
         page.goto((output / "index.html").as_uri())
         page.keyboard.type("_fo")
         page.locator("#results a").first.wait_for()
@@ -77,7 +77,7 @@ def test_any_operator_is_found_by_three_keys_and_a_click(
         page.keyboard.type(key)
         page.get_by_role("link").get_by_text(last, exact=True).click()
         page.wait_for_url(f"**/op/*/{last.partition('::')[2]}.html")
-        assert said == []
+        assert result == []
 
 
 @pytest.mark.browser
@@ -87,5 +87,5 @@ def test_axe_has_nothing_serious_to_say(
     browser: Any, whole: tuple[Path, list[str]], scheme: str
 ) -> None:
     with opened(browser, scheme=scheme) as (page, _):
-        found = {name: serious(page, whole[0] / f"{name}.html") for name in PAGES}
-    assert {name: said for name, said in found.items() if said} == {}
+        results = {name: serious(page, whole[0] / f"{name}.html") for name in PAGES}
+    assert {name: item for name, item in results.items() if item} == {}
