@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,11 +248,12 @@ def test_what_is_there_instead_of_a_configuration_is_named_on_one_line(tmp_path:
     assert "\x1b" not in str(raised.value)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files on this system")
 @pytest.mark.parametrize("target", ["config.json", "/dev/zero", ""])
 def test_links_to_themselves_devices_and_pipes_are_no_configurations(
     tmp_path: Path, target: str
 ) -> None:
+    if sys.platform == "win32":
+        pytest.skip("Windows has no named pipes in folders")
     if target:
         (tmp_path / "config.json").symlink_to(target)
     else:
