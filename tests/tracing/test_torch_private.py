@@ -426,7 +426,13 @@ def test_a_capture_reports_a_missing_name(tmp_path: Path) -> None:
 #: Python, of transformers.
 OURS = {"_mps", "_mps_outer", "_made_on_mps", "_opcheck"}
 PYTHONS = {"_replace", "_fields", "_getframe", "_exit", "_run_exitfuncs", "_showwarnmsg"}
-OTHERS = {"_from_config", "_model_mapping", "_class_to_module", "_executor"}
+OTHERS = {
+    "_from_config",
+    "_model_mapping",
+    "_class_to_module",
+    "_executor",
+    "_keep_in_fp32_modules",
+}
 
 
 def private_uses(path: Path) -> Iterator[str]:

@@ -91,6 +91,7 @@ COMPLEX = (
         "{z} = {z} - {z}.mean(-1, keepdim=True)\n"
         "{out} = {z} * torch.rsqrt({z}.abs().square().mean(-1, keepdim=True) + 1e-5)",
         "{out} = complex_normalize({z})  # [..., 2]: real, imaginary",
+        gradient=1e-4,  # of a normalization: what cancels leaves the rounding
     ),
     _remedy(
         "complex_linear",
