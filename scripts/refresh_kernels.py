@@ -27,7 +27,7 @@ _HEAD = (
     "The Metal kernels of the released macOS wheels, run on a CPU by opcheck kernels test.",
     "The mathematical functions are this machine's, evaluated in double; what is wrong here is",
     "wrong by the kernel's own code. What MPSGraph computes is not in it. No Mac was there.",
-    "Seconds are of the clock, with two processes on two cores that other work shared.",
+    "Seconds are of the clock, with two processes on two cores and kernels that were compiled before.",
     "Made by scripts/refresh_kernels.py; do not edit.",
 )
 
