@@ -103,7 +103,7 @@ def main() -> int:
 
 
 def in_a_process(script: str, release: str) -> Any:
-    """Run a script for one release, whose Metal backend a process can load once; return the JSON that it prints last.
+    """Run a script in a process of its own, which can load one release's Metal backend; return the JSON printed last.
 
     Raises:
         SystemExit: it failed; the message is what it wrote to stderr.

@@ -41,7 +41,7 @@ MPS = "mps"
 _Tensor: Any = torch.Tensor
 #: The attribute of a tensor that the program has put on ``mps``.
 _MARK = "_made_on_mps"
-#: What Python asks of a tensor's place, and the answer for one on ``mps``.
+#: Attributes by which Python reads a tensor's device, and their values for a tensor on ``mps``.
 _PLACES: dict[Any, Any] = {
     _Tensor.device.__get__: torch.device(MPS, 0),
     _Tensor.is_mps.__get__: True,

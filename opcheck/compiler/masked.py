@@ -43,7 +43,7 @@ class MaskedBlocks:
         self._prefixes: list[str] = []
 
     def following(self, masked: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``MetalOverrides.masked`` as one that is followed."""
+        """Wrap ``MetalOverrides.masked`` so that the result of each body that it writes is kept."""
 
         def follow(mask: Any, body: Callable[[], Any], other: Any) -> Any:
             results: list[str] = []

@@ -382,7 +382,7 @@ def _advisories(
             for attempt in compiled
         ]
         affected = [place for _, places in by_variant for place in places]
-        having = [attempt for attempt, places in by_variant if places]
+        affected_variants = [attempt for attempt, places in by_variant if places]
         if affected or (compiled and defect.when.any):
             yield Advisory(
                 id=defect.id,
@@ -390,7 +390,9 @@ def _advisories(
                 summary=defect.summary,
                 mended=str(defect.torch.until or ""),
                 kernels=len(affected),
-                variants=_called_together(having) if len(having) < len(compiled) else (),
+                variants=_called_together(affected_variants)
+                if len(affected_variants) < len(compiled)
+                else (),
                 line=next((str(place.location) for place in affected if place.location), ""),
                 links=defect.links,
             )
@@ -422,7 +424,7 @@ def _failures(
             groups.setdefault((failure.kind, cause), []).append((attempt, failure))
     for members in groups.values():
         failure = members[0][1]
-        having = [attempt for attempt in tried if any(attempt is other for other, _ in members)]
+        failing = [attempt for attempt in tried if any(attempt is other for other, _ in members)]
         known = next(_explaining(failure, present), None)
         links = [
             defect.links for defect in mended if not known and defect.when.explains(failure.message)
@@ -434,7 +436,7 @@ def _failures(
             line=str(failure.location or ""),
             text=failure.location.text if failure.location else "",
             module=failure.module,
-            variants=_called_together(having) if len(having) < len(tried) else (),
+            variants=_called_together(failing) if len(failing) < len(tried) else (),
             ours=failure.ours,
             places=len({(str(f.location or f.module), f.op, f.message) for _, f in members}),
             defect=known.id if known else "",

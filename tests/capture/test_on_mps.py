@@ -100,7 +100,7 @@ def test_a_tensor_stays_on_the_cpu(tmp_path: Path, making: str) -> None:
 def test_the_default_device_serves_the_run_and_is_taken_back(tmp_path: Path) -> None:
     trace = _captured(tmp_path, "torch.set_default_device('mps')\nLIST = [torch.ones(2)]")
     assert default_device() is None
-    # Inputs that opcheck makes are the CPU's, as those of a run without it.
+    # opcheck makes its inputs on the CPU, as a program that names no device does.
     file = tmp_path / "a_file_2.py"
     file.write_text(
         "import torch\ntorch.set_default_device('mps')\ndef net(x):\n    return x * torch.ones(2)\n"
