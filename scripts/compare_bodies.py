@@ -23,12 +23,12 @@ from typing import NamedTuple
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
-from opcheck.data.earlier import earlier_bodies, reviewed
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.wheels.archive import default_cache, obtain, read_archive
-from opcheck.data.wheels.bodies import bodies
 from opcheck.data.wheels.image import Image
 from opcheck.simulator.operators import OPERATORS, PLAIN
+from scripts.opinfo.earlier import earlier_bodies, reviewed
+from scripts.wheels.bodies import bodies
 
 RECORDED, INSTALLED = "2.8", "2.13"
 

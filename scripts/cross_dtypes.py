@@ -20,13 +20,13 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from opcheck.data import opinfo
-from opcheck.data.extracted import read_metal
 from opcheck.data.history import expand
 from opcheck.data.registrations import data_directory, load
 from opcheck.lookup.plain_call import OperatorLookup, target
 from scripts.opinfo import disagreements, reference, store
+from scripts.opinfo import evaluation as opinfo
 from scripts.opinfo.compare import compare
+from scripts.wheels.extracted import read_metal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

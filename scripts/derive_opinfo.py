@@ -7,11 +7,11 @@ import sys
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data.composites import FILE
-from opcheck.data.earlier import earlier_bodies
 from opcheck.data.files import read_releases
-from opcheck.data.opinfo import DIRECTORY
 from opcheck.data.registrations import data_directory
 from scripts.opinfo import derive, store
+from scripts.opinfo.earlier import earlier_bodies
+from scripts.opinfo.evaluation import DIRECTORY
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Extract from macOS wheels what a review of the limitations needs, and print the review list.
 
-python scripts/extract_limits.py [RELEASE ...] [--check]
+python -m scripts.extract_limits [RELEASE ...] [--check]
 
 Reads each release of op_lists/releases.yaml, or those that are named, and writes the texts that
 MPS sources print and the dtypes of the Metal kernels into op_lists/extracted/.  --check reads no
@@ -20,32 +20,28 @@ from pathlib import Path
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
-from opcheck.data.extracted import (
-    DIRECTORY,
-    EMPTY,
-    EXCEPTIONS,
-    METAL,
-    TEXTS,
-    Extracted,
-    Place,
-    claims,
-    dump_texts,
-    fragments,
-    metal,
-    read_metal,
-    read_texts,
-    stands,
-    unfounded,
-    with_release,
-)
 from opcheck.data.files import Release, read_releases
 from opcheck.data.history import History, by_version, dump, expand, with_column
 from opcheck.data.registrations import data_directory
 from opcheck.data.statements import load_statements
+from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, Place, fragments, read_texts
 from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
-from opcheck.data.wheels.checks import texts
 from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.metal import metal_families
+from scripts.wheels.checks import texts
+from scripts.wheels.extracted import (
+    EMPTY,
+    EXCEPTIONS,
+    METAL,
+    claims,
+    dump_texts,
+    metal,
+    present,
+    read_metal,
+    stands,
+    unfounded,
+    with_release,
+)
+from scripts.wheels.metal import metal_families
 
 
 def extract(
@@ -68,8 +64,8 @@ def extract(
 
 def review(line: str, before: str | None, extracted: Extracted, history: History) -> Iterator[str]:
     """What a person has to look at after a release was added."""
-    now = extracted.present(line)
-    then = extracted.present(before) if before else ()
+    now = present(extracted, line)
+    then = present(extracted, before) if before else ()
     yield f"== torch {line}, against {before or 'nothing'}"
     new, gone = sorted({*now} - {*then}), sorted({*then} - {*now})
     yield f"-- {len(new)} new texts"

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 from opcheck.common.versions import Version
-from opcheck.data import opinfo
 from scripts.opinfo import ci, record, reference
+from scripts.opinfo import evaluation as opinfo
 from scripts.opinfo.store import PASSES
 
 if TYPE_CHECKING:

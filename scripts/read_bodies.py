@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data import composites
-from opcheck.data.earlier import why_unknown, written_bodies
 from opcheck.data.registrations import data_directory, load
 from scripts.compare_bodies import ELSEWHERE, calls_of
+from scripts.opinfo.earlier import why_unknown, written_bodies
 from scripts.schema_bodies import Bodies, file_text
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from tabulate import tabulate
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data import reports, triage
-from opcheck.data.extracted import fragments, read_texts
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.strict_yaml import read_entries
+from opcheck.data.triage import fragments, read_texts
 from opcheck.lookup.plain_call import OperatorLookup
 from scripts.cross_dtypes import crossed
 from scripts.opinfo import disagreements, reference, store

@@ -27,13 +27,14 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from opcheck.common.files import write_text
-from opcheck.data import composites, opinfo
+from opcheck.data import composites
 from opcheck.data.refused import FILE
 from opcheck.data.registrations import data_directory, load
 from opcheck.worker.worker import WorkerError, forked
 from scripts import schema_bodies
 from scripts.cross_dtypes import expected, kernels
 from scripts.opinfo import ci
+from scripts.opinfo import evaluation as opinfo
 from scripts.schema_bodies import SCENES, Scene, overload_of
 
 if TYPE_CHECKING:

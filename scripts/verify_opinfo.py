@@ -24,7 +24,6 @@ from tabulate import tabulate
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
 from opcheck.common.vocabulary import Confidence, Status
-from opcheck.data.opinfo import Pass
 from opcheck.data.registrations import load
 from opcheck.device.observe.log_events import CONFIDENCE
 from opcheck.device.verify import Verification, ratio, verify
@@ -38,6 +37,7 @@ from opcheck.model.records import (
 )
 from scripts.opinfo import disagreements, store
 from scripts.opinfo.compare import Pair, compare
+from scripts.opinfo.evaluation import Pass
 
 PAGE = Path(__file__).parents[1] / "reports" / "verify.md"
 LINE = "2.13"

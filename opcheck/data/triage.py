@@ -6,18 +6,42 @@ entry here that gives the reason why there is none.  What neither accounts for i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from opcheck.data.extracted import fragments, read_texts
+from opcheck.data.history import SCHEMA
 from opcheck.data.statement_model import Statement
 from opcheck.data.strict_yaml import Problem, read_entries
+from opcheck.data.tables import read_table
 from opcheck.model.records import Record
 
 FILE = "texts.yaml"
+#: Where ``MADE_BY`` writes what it reads out of the wheels, for this review only.
+DIRECTORY, TEXTS = "extracted", "texts.json"
+MADE_BY = "python -m scripts.extract_limits"
+#: The placeholder in a statement's text for a value that C++ inserts.
+_VALUE = re.compile(r"\{[^{}]*\}")
+#: A shorter piece occurs in any library, and may be an immediate operand instead of a string.
+_LONG = 6
 #: A shorter text stands in messages of many kinds: only a statement with the same piece accounts for it.
 _ENOUGH = 12
+
+
+#: Where a text is printed, in the newest release that has it: file, function, line.
+Place = tuple[str | None, str | None, int | None]
+#: From this release line on, and the first in which it is gone.
+HalfOpen = tuple[str, str | None]
+
+
+class Extracted(Record, frozen=True, forbid_unknown_fields=True):
+    """The texts that MPS sources print, as the wheels hold them."""
+
+    schema: int
+    #: the release lines whose wheels were read, in order.
+    releases: tuple[str, ...]
+    texts: dict[str, tuple[str | None, str | None, int | None, tuple[HalfOpen, ...]]]
 
 
 class Reason(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +49,28 @@ class Reason(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     why: str
     texts: tuple[str, ...]
+
+
+def read_texts(op_lists: Path) -> Extracted:
+    """Read the extracted texts below the op lists' directory; none where the file does not exist.
+
+    Raises:
+        OpListError: the file is damaged.
+    """
+    path = op_lists / DIRECTORY / TEXTS
+    if not path.exists():
+        return Extracted(SCHEMA, (), {})
+    return read_table(path, Extracted, SCHEMA, what="an extracted list", made_by=MADE_BY)
+
+
+def fragments(text: str) -> tuple[str, ...]:
+    """Return the pieces of a statement's text between the values that C++ inserts.
+
+    Pieces too short to identify a message are left out, unless all of them are short.
+    """
+    pieces = [piece for piece in _VALUE.split(text) if piece.strip()]
+    long = [piece for piece in pieces if len(piece.strip()) >= _LONG]
+    return tuple(long or sorted(pieces, key=len)[-1:])
 
 
 def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Problem]:

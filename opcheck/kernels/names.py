@@ -13,8 +13,24 @@ from collections.abc import Iterable
 
 import msgspec
 
-from opcheck.data.wheels.metal import WORDS
-
+#: A word of a kernel's name -> the dtype that it stands for; Metal has float2 for complex64.
+WORDS = {
+    "bool": "bool",
+    "uchar": "uint8",
+    "char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "ushort": "uint16",
+    "uint": "uint32",
+    "ulong": "uint64",
+    "half": "float16",
+    "bfloat": "bfloat16",
+    "float": "float32",
+    "half2": "complex32",
+    "float2": "complex64",
+    **{name: name for name in ("float16", "bfloat16", "float32")},
+}
 #: Words of a name that begin the description of how the kernel walks through memory.
 _WALKS = ("dense", "strided", "inner")
 #: Words that may follow; `ilp4` is several elements a thread.

@@ -10,13 +10,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from opcheck.common.versions import Version
-from opcheck.data.opinfo import LETTERS
+from scripts.opinfo.evaluation import LETTERS
 from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from opcheck.data.earlier import EarlierBody
+    from scripts.opinfo.earlier import EarlierBody
 
 SCHEMA = 1
 _OTHER_MACOS = tuple(macos for macos in MACOS if macos != SIMULATED_MACOS)

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from opcheck.common.versions import Version
-from opcheck.data import opinfo
 from opcheck.model.records import OpCall
+from scripts.opinfo import evaluation as opinfo
 
 #: forward results, and gradients.
 PASSES = opinfo.PASSES

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from opcheck.data import composites
-from opcheck.data.earlier import why_unknown, written_bodies
 from opcheck.data.registrations import data_directory, load
 from opcheck.lookup.plain_call import OperatorLookup, target
+from scripts.opinfo.earlier import why_unknown, written_bodies
 from scripts.read_bodies import bodies, unknown
 
 

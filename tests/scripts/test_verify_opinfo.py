@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opcheck.data.opinfo import Pass
 from opcheck.device.verify import Verification, ratio
 from scripts.opinfo.compare import Pair
 from scripts.opinfo.disagreements import Explanation
+from scripts.opinfo.evaluation import Pass
 from scripts.verify_opinfo import _page, verified
 
 

@@ -10,8 +10,8 @@ import pytest
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
 from opcheck.data.composites import body
-from opcheck.data.earlier import FILE, EarlierBody, earlier_bodies
 from opcheck.data.registrations import OpLists, data_directory
+from scripts.opinfo.earlier import FILE, EarlierBody, earlier_bodies
 
 ENTRIES = earlier_bodies(data_directory())
 

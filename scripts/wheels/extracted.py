@@ -2,70 +2,47 @@
 
 ``op_lists/extracted/texts.json`` has each text that an MPS source prints and the releases that hold
 it; ``metal.json`` has the dtypes of the Metal kernels.  ``scripts/extract_limits.py`` makes both for
-the authors and reviewers of limitations; no verdict depends on them.
+the authors and reviewers of limitations; no verdict depends on them.  ``opcheck/data/triage.py`` reads the texts.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
-
-from opcheck.common.errors import OpListError
 from opcheck.data.history import SCHEMA, History, by_version
 from opcheck.data.statement_model import Statement
+from opcheck.data.tables import read_table
+from opcheck.data.triage import DIRECTORY, MADE_BY, Extracted, HalfOpen, Place, fragments
 
-DIRECTORY = "extracted"
-TEXTS, METAL = "texts.json", "metal.json"
+METAL = "metal.json"
 #: The kinds of evidence for a text that was read in PyTorch's source or in its wheel.
 _READ = frozenset({"binary", "source"})
-#: The placeholder in a statement's text for a value that C++ inserts.
-_VALUE = re.compile(r"\{[^{}]*\}")
-#: A shorter piece occurs in any library, and may be an immediate operand instead of a string.
-_ENOUGH = 6
 #: A part of a message is at least as long as "MPS:".
 _PART = 4
 #: The largest length of a value that C++ inserts into a message.
 _INSERTED = 24
-_HINT = "restore the file, or extract again: python scripts/extract_limits.py"
-
-#: Where a text is printed, in the newest release that has it: file, function, line.
-Place = tuple[str | None, str | None, int | None]
-#: From this release line on, and the first in which it is gone.
-HalfOpen = tuple[str, str | None]
+EMPTY = Extracted(SCHEMA, (), {})
 
 #: Statements whose text occurs in no wheel, and the reason why they are right.
 EXCEPTIONS: dict[str, str] = {}
 
 
-class Extracted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of texts.json."""
-
-    schema: int
-    #: the release lines whose wheels were read, in order.
-    releases: tuple[str, ...]
-    texts: dict[str, tuple[str | None, str | None, int | None, tuple[HalfOpen, ...]]]
-
-    def present(self, line: str) -> tuple[str, ...]:
-        """Return the texts of a release."""
-        return tuple(
-            text for text, row in self.texts.items() if line in _lines(row[3], self.releases)
-        )
-
-
-EMPTY = Extracted(SCHEMA, (), {})
-
-
 def _lines(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
-    texts: list[str] = []
+    lines: list[str] = []
     for since, until in spans:
         end = len(releases) if until is None else releases.index(until)
-        texts += releases[releases.index(since) : end]
-    return texts
+        lines += releases[releases.index(since) : end]
+    return lines
+
+
+def present(extracted: Extracted, line: str) -> tuple[str, ...]:
+    """Return the texts of a release."""
+    return tuple(
+        text for text, row in extracted.texts.items() if line in _lines(row[3], extracted.releases)
+    )
 
 
 def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...]:
@@ -115,52 +92,21 @@ def dump_texts(extracted: Extracted) -> str:
     return f'{{"schema": {extracted.schema}, "releases": {releases},\n"texts": {{\n{rows}\n}}}}\n'
 
 
-def read_texts(op_lists: Path) -> Extracted:
-    """Read the extracted texts below the op lists' directory; empty where the file does not exist.
-
-    Raises:
-        OpListError: the file is damaged.
-    """
-    return _read(op_lists, TEXTS, Extracted, lambda: EMPTY)
-
-
 def read_metal(op_lists: Path) -> History:
     """Read the dtypes of the Metal kernels by family; empty where the file does not exist.
 
     Raises:
         OpListError: the file is damaged.
     """
-    return _read(op_lists, METAL, History, lambda: metal({}))
+    path = op_lists / DIRECTORY / METAL
+    if not path.exists():
+        return metal({})
+    return read_table(path, History, SCHEMA, what="an extracted list", made_by=MADE_BY)
 
 
 def metal(families: dict[str, tuple[tuple[str, str | None], ...]]) -> History:
     """Return the content of metal.json for these families."""
     return History(schema=SCHEMA, namespace="metal", key="dtypes", operators=families)
-
-
-_T = TypeVar("_T")
-
-
-def _read(op_lists: Path, file: str, form: type[_T], empty: Callable[[], _T]) -> _T:
-    path = op_lists / DIRECTORY / file
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=form)
-    except FileNotFoundError:
-        return empty()
-    except (OSError, msgspec.DecodeError) as error:
-        raise OpListError(
-            "an extracted list cannot be read", context=f"{path}: {error}", hint=_HINT
-        ) from error
-
-
-def fragments(text: str) -> tuple[str, ...]:
-    """Return the pieces of a statement's text between the values that C++ inserts.
-
-    Pieces too short to identify a message are left out, unless all of them are short.
-    """
-    pieces = [piece for piece in _VALUE.split(text) if piece.strip()]
-    long = [piece for piece in pieces if len(piece.strip()) >= _ENOUGH]
-    return tuple(long or sorted(pieces, key=len)[-1:])
 
 
 def stands(text: str, present: Sequence[str]) -> bool:
@@ -201,9 +147,9 @@ def unfounded(
     statements: Iterable[Statement], extracted: Extracted
 ) -> Iterator[tuple[Statement, tuple[str, ...]]]:
     """Return the statements that claim a text in releases that do not hold it, with these releases."""
-    present = {line: extracted.present(line) for line in extracted.releases}
+    texts = {line: present(extracted, line) for line in extracted.releases}
     for statement, text in claims(statements):
         lines = [line for line in extracted.releases if statement.spans(line)]
-        lacking = tuple(line for line in lines if not stands(text, present[line]))
+        lacking = tuple(line for line in lines if not stands(text, texts[line]))
         if lacking:
             yield statement, lacking

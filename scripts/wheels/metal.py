@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.names import DTYPES
 from opcheck.data.wheels.metallib import functions
+from opcheck.kernels.names import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,24 +24,6 @@ if TYPE_CHECKING:
 #: variant for Metal 4 (from 2.12 on).  Before 2.6 kernels are source text, compiled on the Mac.
 SECTIONS = ("metal_basic", "metal_bfloat", "metal_40")
 
-#: A word of a kernel's name -> the dtype that it stands for; Metal has float2 for complex64.
-WORDS = {
-    "bool": "bool",
-    "uchar": "uint8",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "ushort": "uint16",
-    "uint": "uint32",
-    "ulong": "uint64",
-    "half": "float16",
-    "bfloat": "bfloat16",
-    "float": "float32",
-    "half2": "complex32",
-    "float2": "complex64",
-    **{name: name for name in ("float16", "bfloat16", "float32")},
-}
 _ORDER = {name: place for place, name in enumerate(DTYPES)}
 #: Words for a kernel's memory access; kernels that differ only in them belong to the same family.
 _LAYOUT = frozenset(

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("lief")
 
-from opcheck.data.wheels.bodies import bodies
+from scripts.wheels.bodies import bodies
 from tests.data.test_wheel_library import bl, implement, made_library
 
 BLOCK = "__ZN2at12_GLOBAL__N_151TORCH_LIBRARY_IMPL_init_aten_CompositeImplicitAutograd_3ERN5torch7LibraryE"

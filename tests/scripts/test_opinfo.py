@@ -10,9 +10,9 @@ import torch
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data import opinfo
 from opcheck.data.registrations import OpLists, data_directory
 from scripts.opinfo import ci, record, reference, store
+from scripts.opinfo import evaluation as opinfo
 from scripts.opinfo.store import MACOS, PASSES
 
 #: 2.8 is the first release whose wheel holds common_mps.py.

@@ -17,26 +17,26 @@ import numpy as np
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import StatementEvidenceKind
-from opcheck.data import extracted
-from opcheck.data.extracted import (
-    EMPTY,
-    EXCEPTIONS,
-    dump_texts,
-    fragments,
-    read_metal,
-    read_texts,
-    stands,
-    unfounded,
-    with_release,
-)
+from opcheck.data import triage
 from opcheck.data.files import read_releases
 from opcheck.data.history import contract, dump, expand
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_model import ErrorText, Statement, StatementEvidence
 from opcheck.data.statements import load_statements
-from opcheck.data.wheels import checks, metal
+from opcheck.data.triage import fragments, read_texts
 from opcheck.data.wheels.archive import default_cache
 from opcheck.data.wheels.image import Image, Section
+from scripts.wheels import checks, extracted, metal
+from scripts.wheels.extracted import (
+    EMPTY,
+    EXCEPTIONS,
+    dump_texts,
+    present,
+    read_metal,
+    stands,
+    unfounded,
+    with_release,
+)
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "extract_limits.py"
 
@@ -203,7 +203,7 @@ def test_the_name_in_a_symbol(symbol: str, name: str) -> None:
 
 
 def test_the_order_in_which_releases_are_read_does_not_matter() -> None:
-    columns: dict[str, dict[str, extracted.Place]] = {
+    columns: dict[str, dict[str, triage.Place]] = {
         "2.9": {"one": ("a.mm", "f", 1), "two": ("a.mm", "g", 2)},
         "2.10": {"one": ("b.mm", "f", 3)},
         "2.11": {"one": ("b.mm", "f", 4), "two": ("c.mm", "g", 5)},
@@ -222,7 +222,7 @@ def test_the_order_in_which_releases_are_read_does_not_matter() -> None:
             result = with_release(result, line, columns[line])
         assert result.texts == expected
         assert result.releases == ("2.9", "2.10", "2.11")
-        assert result.present("2.10") == ("one",)
+        assert present(result, "2.10") == ("one",)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_the_smallest_macos_is_among_the_texts() -> None:
     releases, _ = read_releases(data_directory() / "releases.yaml")
     for release in releases:
         outcome = release.minimum_macos_text
-        assert any(outcome in text for text in result.present(release.line)), release.line
+        assert any(outcome in text for text in present(result, release.line)), release.line
 
 
 def test_every_statement_that_was_read_stands_in_the_wheels_of_its_span() -> None:
@@ -351,7 +351,7 @@ def test_the_check_fails_where_a_text_is_gone(
     )
     lacking = {text: row for text, row in result.texts.items() if claimed not in text}
     monkeypatch.setitem(
-        main.__globals__, "read_texts", lambda _: extracted.Extracted(1, result.releases, lacking)
+        main.__globals__, "read_texts", lambda _: triage.Extracted(1, result.releases, lacking)
     )
     capsys.readouterr()
     assert main() == 1
@@ -378,7 +378,7 @@ def test_a_real_wheel_gives_what_is_committed() -> None:
     }
     line, result, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
     texts = read_texts(data_directory())
-    assert (line, set(result)) == ("2.13", set(texts.present("2.13")))
+    assert (line, set(result)) == ("2.13", set(present(texts, "2.13")))
     committed = {
         name: values["2.13"]
         for name, entries in read_metal(data_directory()).operators.items()
