@@ -158,6 +158,8 @@ _LACKING = tuple(
         (r"Cannot get (?:CUDA|XPU|HIP|MTIA) generator without", _CHOOSE),
         (r"Device type (?:CUDA|XPU) is not supported for torch\.Generator", _CHOOSE),
         (r"Found no NVIDIA driver|No CUDA GPUs are available|CUDA driver initialization", _CHOOSE),
+        # torch/csrc/autograd/python_variable_methods.cpp: since 2.5 the index in x.cuda(0) is one of MPS.
+        (r"Invalid device, must be (?:cuda|xpu) device", _CHOOSE),
         (r"torch\.(?:cuda|xpu)\.\w+ requires \w+ support", _LEAVE_OUT),
         (
             r"Tried to instantiate dummy base class (?:Stream|Event|_?(?:CUDA|Cuda|Xpu|Mem)\w+)",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.replacing import replaced
-from opcheck.simulator import dlpack
+from opcheck.common.versions import Target, Version
+from opcheck.simulator import dlpack, python_visible_target
 from opcheck.simulator.device_moves import copied
 from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.printing import printed
@@ -125,9 +126,26 @@ def as_device(device: Any) -> Any:
     kind = type(device)
     if kind is torch.device:
         return MPS_DEVICE if device.type == "mps" else device
-    if kind is int or (kind is str and device.partition(":")[0] == "mps"):
+    if kind is str and device.partition(":")[0] == "mps":
         return MPS_DEVICE
+    if kind is int and device >= 0:
+        counts_mps = python_visible_target.ask(_index_is_of_mps)
+        return MPS_DEVICE if counts_mps else torch.device("cuda", device)
     return device
+
+
+def _without_index(device: Any) -> Any:
+    """Return the device that an index alone means; return anything else as it is."""
+    return as_device(device) if type(device) is int else device
+
+
+def _index_is_of_mps(target: Target) -> bool:
+    """Return whether an index alone means the accelerator of the machine, which is MPS, and not CUDA.
+
+    torch/csrc/utils/python_arg_parser.h of the wheels: ``toDevice`` makes CUDA of it up to 2.4, ``deviceFromLong``
+    asks ``at::getAccelerator`` since 2.5, where ATen/DeviceAccelerator.h lists MPS for the first time.
+    """
+    return target.torch >= Version(2, 5)
 
 
 def _names_mps(value: Any) -> bool:
@@ -145,12 +163,11 @@ def _is_another(device: Any) -> bool:
 def moved(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Move or convert as torch.Tensor.to does; to C++ both devices are the same."""
     here = _is_there(self)
-    if not here and not any(_names_mps(value) for value in (*args, *kwargs.values())):
-        return TO(self, *args, **kwargs)
-    device, dtype, non_blocking, memory_format, copy = parse_to(
-        *(as_device(value) for value in args),
-        **{name: as_device(value) for name, value in kwargs.items()},
-    )
+    named = [as_device(value) for value in args]
+    options = {name: as_device(value) for name, value in kwargs.items()}
+    if not here and not any(_names_mps(value) for value in (*named, *options.values())):
+        return TO(self, *named, **options)
+    device, dtype, non_blocking, memory_format, copy = parse_to(*named, **options)
     moves = device is not None and (device.type == "mps") is not here
     if moves and device is not None and device.type not in _BUILT:
         torch.empty(0, device=device)  # raises what a Mac raises: no build for one has the device
@@ -160,7 +177,7 @@ def moved(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     same_format = memory_format is None or self.is_contiguous(memory_format=memory_format)
     if same_dtype and same_format and not moves and not copy:
         return self
-    options: dict[str, Any] = {"dtype": dtype, "non_blocking": non_blocking}
+    options = {"dtype": dtype, "non_blocking": non_blocking}
     if moves:
         options["device"] = device
     if memory_format is not None:
@@ -185,11 +202,26 @@ def parse_to(
     return (*tensors.parse_to(*args, **kwargs), copy)
 
 
+def module_parse_to(*args: Any, **kwargs: Any) -> Any:
+    """Parse the arguments of Module.to, which calls this (torch/nn/modules/module.py)."""
+    options = {name: _without_index(value) for name, value in kwargs.items()}
+    return tensors.parse_to(*map(_without_index, args), **options)
+
+
 def cpu(self: Any, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
     """Return the values on the CPU."""
     if not _is_there(self):
         return _Base.cpu(self, memory_format=memory_format)
     return copied(self, device=_CPU, memory_format=memory_format)
+
+
+def cuda(self: Any, device: Any = None, *args: Any, **options: Any) -> torch.Tensor:
+    """Raise as a Mac does: an index is no CUDA device since 2.5 (python_variable_methods.cpp, ``THPVariable_cuda``).
+
+    The installed build has no accelerator, and would say so in place of torch's refusal of the wrong device.
+    """
+    tensor: torch.Tensor = _Base.cuda(self, _without_index(device), *args, **options)
+    return tensor
 
 
 def numpy(self: Any, *, force: bool = False) -> Any:
@@ -479,6 +511,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "get_device": _get_device,
     "to": moved,
     "cpu": cpu,
+    "cuda": cuda,
     "numpy": numpy,
     "tolist": tolist,
     "type": type_,
@@ -525,7 +558,10 @@ def methods_of_mac() -> Iterator[None]:
     """Make tensors report that they are on MPS for the length of the block."""
     kind: Any = torch.Tensor
     before = {name: vars(kind).get(name, _MISSING) for name in _INSTALLED}
-    changes: list[tuple[Any, str, Any]] = [(*tensors.PICKLED_STATE, _state)]
+    changes: list[tuple[Any, str, Any]] = [
+        (*tensors.PICKLED_STATE, _state),
+        (*tensors.PARSE_TO, module_parse_to),
+    ]
     if _IS_ALIAS is not None:
         changes.append((*tensors.IS_ALIAS, any_output_is_alias))
     try:

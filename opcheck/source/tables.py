@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from opcheck.common.versions import Target, Version
+
 #: The values of names and calls on a Mac whose torch has MPS.
 ON_A_MAC: dict[str, object] = {
     "torch.cuda.is_available()": False,
@@ -92,8 +94,8 @@ RAISES: dict[str, str] = {
     "CUDAGraph": _DUMMY.format("CUDAGraph"),
     "Event": _DUMMY.format("Event"),
     "MemPool": _DUMMY.format("MemPool"),
-    "Stream": "an error: there is no CUDA to make a stream on",
-    "device": "an error: there is no CUDA device to choose",
+    "Stream": _DUMMY.format("Stream"),  # another text since 2.10: see printed()
+    "device": "",
     "graph": _DUMMY.format("CUDAGraph"),
     "graph_pool_handle": _DUMMY.format("_graph_pool_handle"),
     "is_current_stream_capturing": _DUMMY.format("_cuda_isCurrentStreamCapturing"),
@@ -110,6 +112,17 @@ RAISES: dict[str, str] = {
     "reset_peak_memory_stats": _NO_TYPE.format("resetPeakMemoryStats"),
     "set_device": _NO_TYPE.format("setDevice"),
 }
+
+
+def printed(name: str, target: Target) -> str:
+    """Return the error of a name in torch.cuda; empty where it depends on the arguments.
+
+    torch/cuda/streams.py of the wheels: ``Stream.__new__`` asks for CUDA itself since 2.10.
+    """
+    if name == "Stream" and target.torch >= Version(2, 10):
+        return "RuntimeError: torch.cuda.Stream requires CUDA support"
+    return RAISES[name]
+
 
 #: The functions of torch.cuda that torch.mps has under the same name, without arguments.
 ON_MPS = {"empty_cache", "synchronize"}

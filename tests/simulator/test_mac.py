@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -50,6 +51,39 @@ def test_the_backend_says_that_it_is_there() -> None:
         torch.mps.set_rng_state(torch.mps.get_rng_state())
 
     recorded(run, torch.ones(1), macos="15.0")
+
+
+@pytest.mark.parametrize(
+    ("release", "place", "refused"),
+    [
+        ("2.15", "mps:0", "Invalid device, must be cuda device"),
+        ("2.5", "mps:0", "Invalid device, must be cuda device"),
+        ("2.4", None, "Torch not compiled with CUDA enabled"),
+    ],
+)
+def test_an_index_alone_is_a_device_of_mps_since_2_5(
+    release: str, place: str | None, refused: str
+) -> None:
+    def run(tensor: torch.Tensor) -> None:
+        with pytest.raises((RuntimeError, AssertionError), match=refused):
+            tensor.cuda(0)
+        with pytest.raises((RuntimeError, AssertionError), match=refused):
+            torch.nn.Linear(1, 1).cuda(0)
+        with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+            tensor.cuda()
+        moves: list[Callable[[], torch.Tensor]] = [
+            lambda: torch.ones(1).to(0),
+            lambda: torch.ones(1, device=0),
+            lambda: torch.nn.Linear(1, 1).to(0).weight,
+        ]
+        for move in moves:
+            if place is None:
+                with pytest.raises(AssertionError, match=refused):
+                    move()
+            else:
+                assert str(move().device) == place
+
+    recorded(run, torch.ones(1), release=release)
 
 
 def test_dynamo_is_not_imported() -> None:

@@ -82,6 +82,10 @@ SAFE = {
         f"if {CUDA}:\n    torch.cuda.synchronize()",
         f"if {CUDA}:\n    torch.cuda.synchronize()\nelif {MPS}:\n    torch.mps.synchronize()",
     ),
+    "event": (
+        "start, end = [torch.cuda.Event(enable_timing=True) for _ in 'ab']",
+        f"start, end = [(torch.mps if {MPS} else torch.cuda).Event(enable_timing=True) for _ in 'ab']",
+    ),
     "autocast": (
         "with torch.autocast('cuda', dtype=t):\n    f(x)",
         f'with torch.autocast("mps" if {MPS} else "cuda", dtype=t):\n    f(x)',

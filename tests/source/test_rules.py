@@ -13,7 +13,7 @@ from opcheck.common.vocabulary import SEVERITIES
 from opcheck.source import engine
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES
-from tests.source.reading import TARGET, scan_text
+from tests.source.reading import TARGET, report, scan_text
 
 OLD = Target(torch=Version(2, 2), macos=Version(14))
 
@@ -107,6 +107,7 @@ LINES = [
     ("OC226", "range(torch.cuda.device_count())", "max(1, torch.cuda.device_count())"),
     ("OC226", "rank % torch.cuda.device_count()", "torch.cuda.device_count() > 1"),
     ("OC227", 'torch.load("f")', 'torch.load("f", map_location="cpu")'),
+    ("OC228", "torch.nn.DataParallel(m)", "if torch.cuda.device_count() > 1:\n    torch.nn.DataParallel(m)"),
     ("OC220", "x.cuda()  # opcheck: ignore[OC201]", "x.cuda()  # opcheck: ignore[OC201] on the cluster"),
     ("OC221", "x.cpu()  # opcheck: ignore[OC201] why", "x.cpu()  # opcheck: ignore[OC102] why"),
 ]  # fmt: skip
@@ -118,6 +119,53 @@ def test_a_rule_names_one_line_and_not_the_other(
 ) -> None:
     assert rule in [code for code, _ in scan_text(tmp_path, named)]
     assert rule not in [code for code, _ in scan_text(tmp_path, silent)]
+
+
+@pytest.mark.parametrize(
+    ("line", "release", "printed"),
+    [
+        ("x.cuda()", "2.15", "AssertionError: Torch not compiled with CUDA enabled"),
+        ("x.cuda(0)", "2.5", "RuntimeError: Invalid device, must be cuda device"),
+        ("x.cuda(0)", "2.4", "AssertionError: Torch not compiled with CUDA enabled"),
+        ('x.cuda("cuda:0")', "2.5", "AssertionError: Torch not compiled with CUDA enabled"),
+        ("torch.cuda.Stream()", "2.10", "RuntimeError: torch.cuda.Stream requires CUDA support"),
+        (
+            "torch.cuda.Stream()",
+            "2.9",
+            "RuntimeError: Tried to instantiate dummy base class Stream",
+        ),
+        ("torch.cuda.device(0)", "2.9", ""),
+    ],
+)
+def test_what_a_mac_prints_is_that_of_the_release(
+    tmp_path: Path, line: str, release: str, printed: str
+) -> None:
+    target = Target(torch=Version.parse(release), macos=Version(15))
+    (finding,) = report(tmp_path, target=target, program=f"import torch\n{line}\n").findings
+    assert finding.prints == printed
+
+
+@pytest.mark.parametrize(
+    ("use", "severity"),
+    [
+        ("out = model(torch.ones(2))", "warning"),
+        ("model.to(d)\nout = model(torch.ones(2))", "warning"),
+        ("model = nn.DataParallel(m).to(d)", "warning"),
+        ("out = model(torch.ones(2).to(d))", "note"),
+    ],
+)
+def test_a_wrapper_is_a_warning_where_nothing_else_is_moved(
+    tmp_path: Path, use: str, severity: str
+) -> None:
+    program = (
+        f"from torch import nn\nimport torch\nm = m.to(d)\nmodel = nn.DataParallel(m)\n{use}\n"
+    )
+    severities = {
+        finding.severity
+        for finding in report(tmp_path, program=program).findings
+        if finding.rule == "OC228"
+    }
+    assert severities == {severity}
 
 
 def test_complex_numbers_depend_on_the_target(tmp_path: Path) -> None:

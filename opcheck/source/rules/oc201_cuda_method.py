@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.common.versions import Version
 from opcheck.source.devices import cuda_name, write_choice
 from opcheck.source.edits import Fix, replace_method
-from opcheck.source.rule import Hit, Scanned, ScanRule, method
+from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
+from opcheck.source.tables import NOT_COMPILED
 
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
@@ -24,8 +26,21 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         fix=_fix(node, scanned),
         message=".cuda() moves to CUDA, which a Mac does not have",
         hint="take the device as a value: .to(device)",
-        prints="AssertionError: Torch not compiled with CUDA enabled",
+        prints=_prints(node, scanned),
     )
+
+
+def _prints(node: ast.Call, scanned: Scanned) -> str:
+    """What a Mac prints: since 2.5 an index means the machine's accelerator, which is MPS.
+
+    torch/csrc/utils/python_arg_parser.h (``toDevice``, ``deviceFromLong``) in the wheels of 2.4 and 2.5;
+    torch/csrc/autograd/python_variable_methods.cpp (``THPVariable_cuda``) refuses a device that is not CUDA.
+    """
+    device = argument(node, 0, "device")
+    index = scanned.mac.constant(device) if device is not None else None
+    if type(index) is int and scanned.target.torch >= Version(2, 5):
+        return "RuntimeError: Invalid device, must be cuda device"
+    return NOT_COMPILED
 
 
 def _fix(node: ast.Call, scanned: Scanned) -> Fix | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.source.devices import guarded_for_mps
+from opcheck.common.versions import Version
+from opcheck.source.devices import guarded_for_mps, torch_name
+from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule
-from opcheck.source.tables import INSTEAD, RAISES
+from opcheck.source.tables import INSTEAD, RAISES, printed
 
 
 def torch_cuda(node: ast.AST, scanned: Scanned) -> str:
@@ -27,13 +29,28 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         instead = INSTEAD.get(name, "")
         yield Hit(
             node=node,
-            fix=guarded_for_mps(node, name, scanned),
+            fix=_fix(node, name, scanned),
             message=f"torch.cuda.{name} fails without CUDA",
             hint=f"on MPS: {instead}"
             if instead
             else "call it only where torch.cuda.is_available()",
-            prints=RAISES[name] if ": " in RAISES[name] else "",
+            prints=printed(name, scanned.target),
         )
+
+
+def _fix(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
+    """The same of MPS: two branches for a statement, ``torch.mps.Event`` for an event.
+
+    torch.mps.Event came with 2.1 (torch/mps/event.py of the wheels) and takes enable_timing alone.
+    """
+    if name != "Event" or not isinstance(node, ast.Call):
+        return guarded_for_mps(node, name, scanned)
+    torch = torch_name(scanned)
+    timed = not node.args and all(keyword.arg == "enable_timing" for keyword in node.keywords)
+    if not torch or not timed or scanned.target.torch < Version(2, 1):
+        return None
+    available = f"{torch}.backends.mps.is_available()"
+    return Fix((replace(node.func, f"({torch}.mps if {available} else {torch}.cuda).Event"),))
 
 
 RULE = ScanRule(

@@ -75,6 +75,11 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     Required.
     """
 
+    PARSE_TO = place(torch._C._nn, "_parse_to")
+    """The same, where ``Module.to`` calls it. Required; replaced, because an index alone is MPS's on a
+    Mac and no accelerator's here.
+    """
+
     text_of_contents: Callable[..., str] = torch._tensor_str._tensor_str
     """The numbers of a tensor as ``repr`` prints them. Required."""
 
