@@ -111,10 +111,6 @@ TORCH_FREE = {
     "judge/remedies/__init__.py",
     "judge/remedies/remedy.py",
     "judge/remedies/table.py",
-    "judge/remedies/complex_entries.py",
-    "judge/remedies/dtype_entries.py",
-    "judge/remedies/fourier_entries.py",
-    "judge/remedies/precision_entries.py",
 }
 
 

@@ -1,7 +1,8 @@
-"""Writes plain data as YAML."""
+"""Reads the YAML files that the package ships, and writes plain data as YAML."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -10,8 +11,10 @@ from opcheck.common.sanitize import for_log, is_risky, shown
 
 try:
     from yaml import CSafeDumper as _Dumper
+    from yaml import CSafeLoader as _Loader
 except ImportError:  # a PyYAML that was built without libyaml
     from yaml import SafeDumper as _Dumper  # type: ignore[assignment]
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 
 #: Columns: no line is folded, because the rest of a text would begin a line.
@@ -35,6 +38,11 @@ def _text(dumper: _Plain, text: str) -> yaml.ScalarNode:
 
 
 _Plain.add_representer(str, _text)
+
+
+def load_shipped(path: Path) -> Any:
+    """Return the content of a YAML file of the package; it is not checked, as the package's code is not."""
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
 
 
 def dump(content: Any) -> str:

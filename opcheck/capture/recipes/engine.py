@@ -26,10 +26,10 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
-import yaml
 from torch import nn
 
 from opcheck.capture.build import values
+from opcheck.common.yaml_text import load_shipped
 
 Settings = dict[str, Any]
 #: A compiled expression, or a constant.
@@ -45,8 +45,7 @@ class Recipes:
     """The recipes of one library."""
 
     def __init__(self, library: str) -> None:
-        text = Path(__file__).with_name(f"{library}.yaml").read_text(encoding="utf-8")
-        document = yaml.load(text, Loader=yaml.CSafeLoader)
+        document = load_shipped(Path(__file__).with_name(f"{library}.yaml"))
         self.names = _compiled(document["names"])
         self.settings: dict[str, Settings] = {
             name: own for names, own in document["settings"].items() for name in names.split(", ")

@@ -17,9 +17,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from opcheck.common.errors import ModelLoadError
+from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import Record
 
 
@@ -59,8 +58,8 @@ def recipes() -> dict[str, Recipe]:
     """Read all recipes, by the names of their repositories."""
     import msgspec
 
-    text = Path(__file__).with_name("hub.yaml").read_text(encoding="utf-8")
-    return msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader)["models"], dict[str, Recipe])
+    document = load_shipped(Path(__file__).with_name("hub.yaml"))
+    return msgspec.convert(document["models"], dict[str, Recipe])
 
 
 def recipe(name: str) -> Recipe:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from opcheck.common.versions import Span, Version
+from opcheck.common.yaml_text import load_shipped
 from opcheck.device.observe.log_events import LogEvent
 
 #: MPSAllocator.mm, ``format_size``, spells units in its own way up to 2.7, and as c10 does since.
@@ -51,8 +50,7 @@ class Table(NamedTuple):
 @functools.cache
 def table() -> Table:
     """Read the wordings of ``patterns.yaml``; once."""
-    text = Path(__file__).with_name("patterns.yaml").read_text(encoding="utf-8")
-    document = yaml.load(text, Loader=yaml.CSafeLoader)
+    document = load_shipped(Path(__file__).with_name("patterns.yaml"))
     fragments: dict[str, str] = document["fragments"]
     return Table(
         *(tuple(_pattern(row, fragments) for row in document[name]) for name in Table._fields)

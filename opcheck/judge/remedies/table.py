@@ -1,15 +1,25 @@
-"""The table of remedies: which remedy is for what.  Imports no torch."""
+"""The table of remedies (remedies.yaml): which remedy is for what.  Imports no torch."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
+
 from opcheck.common.versions import Target
-from opcheck.judge.remedies.complex_entries import COMPLEX
-from opcheck.judge.remedies.dtype_entries import DTYPES
-from opcheck.judge.remedies.fourier_entries import FOURIER
-from opcheck.judge.remedies.precision_entries import PRECISION
+from opcheck.common.yaml_text import load_shipped
 from opcheck.judge.remedies.remedy import Remedy
 
-REMEDIES: tuple[Remedy, ...] = (*DTYPES, *COMPLEX, *FOURIER, *PRECISION)
+
+def _read() -> tuple[Remedy, ...]:
+    return tuple(
+        msgspec.convert({**group.get("defaults", {}), **remedy}, Remedy)
+        for group in load_shipped(Path(__file__).with_name("remedies.yaml"))["groups"]
+        for remedy in group["remedies"]
+    )
+
+
+REMEDIES = _read()
 
 BY_ID: dict[str, Remedy] = {remedy.id: remedy for remedy in REMEDIES}
 
