@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 #: AIR's suffix of a type -> LLVM's name.
 _SCALARS = {
@@ -33,14 +34,32 @@ _EXACT = {
     "fmax": "maxnum",
     "copysign": "",
 }
-#: Functions of the C library, called in double.
-_IN_DOUBLE = frozenset(
-    [
-        *("exp", "exp2", "log", "log2", "log10", "pow", "fmod", "cbrt", "atan2"),
-        *("sin", "cos", "tan", "asin", "acos", "atan"),
-        *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-    ]
-)
+#: Functions from outside of the module -> their types: of the C library, called in double, and of threads.cpp.
+_MATHEMATICS = {
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "cbrt"), "double {}(double)"),
+    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), "double {}(double)"),
+    **dict.fromkeys(("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"), "double {}(double)"),
+    **dict.fromkeys(("pow", "fmod", "atan2"), "double {}(double, double)"),
+    "ldexp": "double {}(double, i32)",
+}
+_OUTSIDE = {
+    **_MATHEMATICS,
+    "opcheck_barrier": "void {}()",
+    "opcheck_step": "void {}()",
+    "opcheck_simdgroup_barrier": "void {}()",
+    "opcheck_exchange": "ptr {}(ptr, i32, ptr, ptr)",
+    "opcheck_lane": "i32 {}()",
+    "opcheck_matrix": "void {}(ptr, ptr, ptr, ptr)",
+}
+_CALLED = re.compile(r"\bcall [^@\n]*@([\w.]+)\(")
+_FUNCTION = re.compile(r"^define .*?@(?P<name>[\w.]+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
+#: The functions of helpers.ll, by their names.
+HELPERS = {
+    match["name"]: match[0]
+    for match in _FUNCTION.finditer(
+        Path(__file__).with_name("helpers.ll").read_text(encoding="utf-8")
+    )
+}
 
 
 def define(name: str, result: str, parameters: tuple[str, ...]) -> str | None:
@@ -101,32 +120,21 @@ def _mathematics(
     if result not in _FLOATS:
         return None
     base = base.removeprefix("precise_")
-    if base == "fast_tanh":
-        # (exp(2x) - 1) / (exp(2x) + 1), whose exp overflows: what Metal's fast::tanh is seen to do.
-        return (
-            "  %d = fpext float %0 to double\n  %t = fmul double %d, 2.0\n"
-            "  %e = call double @exp(double %t)\n  %f = fptrunc double %e to float\n"
-            "  %m = fsub float %f, 1.0\n  %p = fadd float %f, 1.0\n"
-            "  %r = fdiv float %m, %p\n  ret float %r"
-        )
-    base = base.removeprefix("fast_")
+    if f"opcheck.{base}" not in HELPERS:
+        base = base.removeprefix("fast_")
     arguments = ", ".join(f"{kind} %{place}" for place, kind in enumerate(parameters))
     suffix = {"half": "f16", "bfloat": "bf16", "float": "f32"}[result]
     if base in _EXACT:
         return f"  %r = call {result} @llvm.{_EXACT[base] or base}.{suffix}({arguments})\n  ret {result} %r"
-    special = _SPECIAL.get(base)
-    if special is None and base not in _IN_DOUBLE:
+    function = base if base in _MATHEMATICS else f"opcheck.{base}"
+    if function not in _OUTSIDE and function not in HELPERS:
         return None
-    lines = [
-        f"  %d{place} = fpext {kind} %{place} to double"
-        for place, kind in enumerate(parameters)
-        if kind in _FLOATS
-    ]
-    if special:
-        lines.append(special)
-    else:
-        passed = ", ".join(f"double %d{place}" for place in range(len(parameters)))
-        lines.append(f"  %x = call double @{base}({passed})")
+    lines, passed = [], []
+    for place, kind in enumerate(parameters):
+        if kind in _FLOATS:
+            lines.append(f"  %d{place} = fpext {kind} %{place} to double")
+        passed.append(f"double %d{place}" if kind in _FLOATS else f"{kind} %{place}")
+    lines.append(f"  %x = call double @{function}({', '.join(passed)})")
     if result == "float":
         lines += ["  %r = fptrunc double %x to float", "  ret float %r"]
     else:
@@ -137,47 +145,6 @@ def _mathematics(
         ]
         lines.append(f"  ret {result} %r")
     return "\n".join(lines)
-
-
-_QUARTER = """  %twice = fmul double %d0, 2.0
-  %near = call double @llvm.rint.f64(double %twice)
-  %half = fmul double %near, 0.5
-  %rest = fsub double %d0, %half
-  %angle = fmul double %rest, 0x400921FB54442D18
-  %sine = call double @sin(double %angle)
-  %cosine = call double @cos(double %angle)
-  %turn = call double @fmod(double %near, double 4.0)
-  %raw = call i32 @llvm.fptosi.sat.i32.f64(double %turn)
-  %q = and i32 %raw, 3
-  %odd = trunc i32 %q to i1
-"""
-#: Bodies from %d0, %d1 (doubles) to %x, the result in double.
-_SPECIAL = {
-    "exp10": "  %x = call double @pow(double 10.0, double %d0)",
-    "rsqrt": "  %s = call double @llvm.sqrt.f64(double %d0)\n  %x = fdiv double 1.0, %s",
-    "sinpi": _QUARTER
-    + """  %v = select i1 %odd, double %cosine, double %sine
-  %neg = icmp uge i32 %q, 2
-  %minus = fneg double %v
-  %x = select i1 %neg, double %minus, double %v""",
-    "cospi": _QUARTER
-    + """  %v = select i1 %odd, double %sine, double %cosine
-  %up = add i32 %q, 1
-  %bit = and i32 %up, 2
-  %neg = icmp ne i32 %bit, 0
-  %minus = fneg double %v
-  %x = select i1 %neg, double %minus, double %v""",
-    "fract": """  %fl = call double @llvm.floor.f64(double %d0)
-  %fr = fsub double %d0, %fl
-  %x = call double @llvm.minnum.f64(double %fr, double 0x3FEFFFFFE0000000)""",
-    "clamp": """  %lo = call double @llvm.maxnum.f64(double %d0, double %d1)
-  %x = call double @llvm.minnum.f64(double %lo, double %d2)""",
-    "ldexp": "  %x = call double @ldexp(double %d0, i32 %1)",
-    "sincos": """  %co = call double @cos(double %d0)
-  %cf = fptrunc double %co to float
-  store float %cf, ptr %1
-  %x = call double @sin(double %d0)""",
-}
 
 
 def _next_after(
@@ -515,19 +482,9 @@ _FILL = """  %place = urem i32 %lane, %modulo
 """
 
 
-#: A lane's two elements of an 8x8 matrix: row %row, columns %column and the next (the convention
-#: of public Metal code; MLX, mlx/backend/metal/kernels/steel/gemm/mma.h, has the same).
-_PLACE = """  %lane = call i32 @opcheck_lane()
-  %r0 = lshr i32 %lane, 1
-  %r1 = and i32 %r0, 3
-  %r2 = lshr i32 %lane, 2
-  %r3 = and i32 %r2, 4
-  %row = or i32 %r1, %r3
-  %c0 = and i32 %lane, 1
-  %c1 = shl i32 %c0, 1
-  %c2 = lshr i32 %lane, 1
-  %c3 = and i32 %c2, 4
-  %column = or i32 %c1, %c3
+#: The row and the columns of a lane's two elements of an 8x8 matrix.
+_PLACE = """  %row = call i32 @opcheck.row()
+  %column = call i32 @opcheck.column()
   %second = add i32 %column, 1
 """
 
@@ -581,27 +538,17 @@ def _addresses(kind: str, at: int, *, strided: bool) -> str:
             and rows, the origin.  Before, they were the stride of rows, the origin, and a transposition.
     """
     origin = at + (3 if strided else 2)
-    text = f"""  %ox = extractelement <2 x i64> %{origin}, i32 0
-  %oy = extractelement <2 x i64> %{origin}, i32 1
-  %rw = zext i32 %row to i64
-  %cw = zext i32 %column to i64
-"""
+    text = ""
     if strided:
         text += f"  %sx = extractelement <2 x i64> %{at + 2}, i32 0\n"
         text += f"  %sy = extractelement <2 x i64> %{at + 2}, i32 1\n"
     columns, rows = ("%sx", "%sy") if strided else ("1", f"%{at + 1}")
-    swapped = "false" if strided else f"%{at + 3}"
-    for place in (0, 1):
-        text += f"""  %c{place}w = add i64 %cw, {place}
-  %a{place} = select i1 {swapped}, i64 %c{place}w, i64 %rw
-  %b{place} = select i1 {swapped}, i64 %rw, i64 %c{place}w
-  %y{place} = add i64 %a{place}, %oy
-  %z{place} = add i64 %b{place}, %ox
-  %m{place} = mul i64 %y{place}, {rows}
-  %k{place} = mul i64 %z{place}, {columns}
-  %n{place} = add i64 %m{place}, %k{place}
-  %p{place} = getelementptr {kind}, ptr %{at}, i64 %n{place}
-"""
+    rest = (
+        f"<2 x i64> %{origin}, i64 {rows}, i64 {columns}, i1 {'false' if strided else f'%{at + 3}'}"
+    )
+    for place, column in enumerate(("%column", "%second")):
+        text += f"  %n{place} = call i64 @opcheck.element(i32 %row, i32 {column}, {rest})\n"
+        text += f"  %p{place} = getelementptr {kind}, ptr %{at}, i64 %n{place}\n"
     return text
 
 
@@ -652,31 +599,30 @@ _RULES = (
 )
 
 
+def helpers(text: str) -> str:
+    """Return the functions of helpers.ll that definitions call, and those that these call."""
+    called: dict[str, None] = {}
+    todo = _CALLED.findall(text)
+    while todo:
+        name = todo.pop()
+        if name in HELPERS and name not in called:
+            called[name] = None
+            todo += _CALLED.findall(HELPERS[name])
+    return "".join(f"\n{HELPERS[name]}" for name in called)
+
+
 def declarations(text: str) -> str:
-    """Return the declarations of what definitions call, but for LLVM's own functions."""
-    declared = []
-    for name in sorted({*_IN_DOUBLE}):
-        if f"@{name}(" in text:
-            parameters = "double, double" if name in {"pow", "atan2", "fmod"} else "double"
-            declared.append(f"declare double @{name}({parameters})")
-    known = {
-        "ldexp": "double @ldexp(double, i32)",
-        "opcheck_barrier": "void @opcheck_barrier()",
-        "opcheck_step": "void @opcheck_step()",
-        "opcheck_simdgroup_barrier": "void @opcheck_simdgroup_barrier()",
-        "opcheck_exchange": "ptr @opcheck_exchange(ptr, i32, ptr, ptr)",
-        "opcheck_lane": "i32 @opcheck_lane()",
-        "opcheck_matrix": "void @opcheck_matrix(ptr, ptr, ptr, ptr)",
-    }
-    declared += [f"declare {head}" for name, head in known.items() if f"@{name}(" in text]
+    """Return the declarations of what definitions call outside of the module."""
+    called = set(_CALLED.findall(text))
+    declared = [
+        f"declare {form.format(f'@{name}')}" for name, form in _OUTSIDE.items() if name in called
+    ]
     for name in sorted(
         set(re.findall(r"call (\S+(?: x \S+)?|<[^>]*>) @(llvm\.[\w.]+)\(([^\n]*)\)", text))
     ):
         result, function, arguments = name
         kinds = ", ".join(re.sub(r"\s+%?\S+$", "", part) for part in split(arguments))
         declared.append(f"declare {result} @{function}({kinds})")
-    if "@opcheck.odd(" in text:
-        declared.append(_ODD)
     return "\n".join(dict.fromkeys(declared))
 
 
@@ -689,22 +635,3 @@ def split(arguments: str) -> list[str]:
             parts.append(arguments[start:at].strip())
             start = at + 1
     return [*parts, arguments[start:].strip()] if arguments.strip() else []
-
-
-#: A double as a float, rounded to odd: what is rounded again from there is rounded right.
-_ODD = """define internal float @opcheck.odd(double %x) nounwind {
-  %f = fptrunc double %x to float
-  %back = fpext float %f to double
-  %same = fcmp ueq double %back, %x
-  %bits = bitcast float %f to i32
-  %fa = call double @llvm.fabs.f64(double %x)
-  %ba = call double @llvm.fabs.f64(double %back)
-  %over = fcmp ogt double %ba, %fa
-  %less = sub i32 %bits, 1
-  %down = select i1 %over, i32 %less, i32 %bits
-  %sticky = or i32 %down, 1
-  %r = select i1 %same, i32 %bits, i32 %sticky
-  %v = bitcast i32 %r to float
-  ret float %v
-}
-declare double @llvm.fabs.f64(double)"""

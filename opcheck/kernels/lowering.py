@@ -108,7 +108,8 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
         return Lowered("", tuple(missing), together=False)
     text, divisions = _guarded("\n".join(lines))
     text = "\n".join([text, *_unique(definitions), _body(text, name, arguments), _poison(text)])
-    text += divisions
+    text += divisions + intrinsics.HELPERS["opcheck.grid"]
+    text += intrinsics.helpers(text)
     for line in intrinsics.declarations(text).splitlines():
         known = _FUNCTION.search(line) if line.startswith("declare") else None
         kept.setdefault(known[1] if known else line, line)
@@ -243,7 +244,7 @@ def _body(text: str, name: str, arguments: tuple[Argument, ...]) -> str:
         lines += _position(place, number, argument_type)
         passed.append(f"{argument_type} %v{place}")
     body = "\n".join([*lines, f"  call void @{name}({', '.join(passed)})", "  ret void"])
-    return f"\ndefine void @opcheck.body(ptr %buffers, ptr %numbers) {{\n{body}\n}}\n{_GRID}"
+    return f"\ndefine void @opcheck.body(ptr %buffers, ptr %numbers) {{\n{body}\n}}\n"
 
 
 def _position(place: int, number: int, argument_type: str) -> list[str]:
@@ -281,82 +282,3 @@ def _poison(text: str) -> str:
         ]
     body = "\n".join([*lines, "  ret void"])
     return f"\ndefine void @opcheck.poison() {{\n{body}\n}}\n"
-
-
-#: Of a grid whose threads do not need each other; numbers 9 to 11 are the threadgroup's extent and
-#: 15 to 17 the grid's.
-_GRID = """
-define void @opcheck.grid(ptr %buffers, ptr %numbers) {
-entry:
-  %py = getelementptr i32, ptr %numbers, i32 1
-  %pz = getelementptr i32, ptr %numbers, i32 2
-  %lx = getelementptr i32, ptr %numbers, i32 3
-  %ly = getelementptr i32, ptr %numbers, i32 4
-  %lz = getelementptr i32, ptr %numbers, i32 5
-  %gx = getelementptr i32, ptr %numbers, i32 6
-  %gy = getelementptr i32, ptr %numbers, i32 7
-  %gz = getelementptr i32, ptr %numbers, i32 8
-  %psx = getelementptr i32, ptr %numbers, i32 9
-  %psy = getelementptr i32, ptr %numbers, i32 10
-  %psz = getelementptr i32, ptr %numbers, i32 11
-  %pnx = getelementptr i32, ptr %numbers, i32 15
-  %pny = getelementptr i32, ptr %numbers, i32 16
-  %pnz = getelementptr i32, ptr %numbers, i32 17
-  %pindex = getelementptr i32, ptr %numbers, i32 18
-  %plane = getelementptr i32, ptr %numbers, i32 19
-  %psimd = getelementptr i32, ptr %numbers, i32 20
-  %sx = load i32, ptr %psx
-  %sy = load i32, ptr %psy
-  %sz = load i32, ptr %psz
-  %nx = load i32, ptr %pnx
-  %ny = load i32, ptr %pny
-  %nz = load i32, ptr %pnz
-  br label %zs
-zs:
-  %z = phi i32 [ 0, %entry ], [ %z1, %ze ]
-  store i32 %z, ptr %pz
-  %dz = udiv i32 %z, %sz
-  %mz = urem i32 %z, %sz
-  store i32 %dz, ptr %gz
-  store i32 %mz, ptr %lz
-  br label %ys
-ys:
-  %y = phi i32 [ 0, %zs ], [ %y1, %ye ]
-  store i32 %y, ptr %py
-  %dy = udiv i32 %y, %sy
-  %my = urem i32 %y, %sy
-  store i32 %dy, ptr %gy
-  store i32 %my, ptr %ly
-  br label %xs
-xs:
-  %x = phi i32 [ 0, %ys ], [ %x1, %xs ]
-  store i32 %x, ptr %numbers
-  %dx = udiv i32 %x, %sx
-  %mx = urem i32 %x, %sx
-  store i32 %dx, ptr %gx
-  store i32 %mx, ptr %lx
-  %i0 = mul i32 %mz, %sy
-  %i1 = add i32 %i0, %my
-  %i2 = mul i32 %i1, %sx
-  %i3 = add i32 %i2, %mx
-  store i32 %i3, ptr %pindex
-  %i4 = and i32 %i3, 31
-  store i32 %i4, ptr %plane
-  %i5 = lshr i32 %i3, 5
-  store i32 %i5, ptr %psimd
-  call void @opcheck.body(ptr %buffers, ptr %numbers)
-  %x1 = add i32 %x, 1
-  %xd = icmp uge i32 %x1, %nx
-  br i1 %xd, label %ye, label %xs
-ye:
-  %y1 = add i32 %y, 1
-  %yd = icmp uge i32 %y1, %ny
-  br i1 %yd, label %ze, label %ys
-ze:
-  %z1 = add i32 %z, 1
-  %zd = icmp uge i32 %z1, %nz
-  br i1 %zd, label %done, label %zs
-done:
-  ret void
-}
-"""

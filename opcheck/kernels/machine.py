@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import air, fibers, lowering
+from opcheck.kernels import air, fibers, intrinsics, lowering
 
 #: With these LLVM rounds to bfloat16 by instructions that flush denormal numbers.
 _WITHOUT = ("avx512bf16", "avxneconvert", "avx512fp16", "amx-bf16", "avx10.1", "avx10.2")
@@ -27,23 +27,6 @@ _WITHOUT = ("avx512bf16", "avxneconvert", "avx512fp16", "amx-bf16", "avx10.1", "
 _OF_BFLOAT = re.compile(
     r"= (?:fcmp \w+|fadd|fsub|fmul|fdiv|frem|fneg|phi|select i1 [^,]+,) bfloat|bfloat @_Z"
 )
-#: What a float is as bfloat16, to the nearest even: LLVM calls it by this name.
-_TO_BFLOAT = """
-define bfloat @__truncsfbf2(float %x) {
-  %bits = bitcast float %x to i32
-  %nan = fcmp uno float %x, 0.0
-  %high = lshr i32 %bits, 16
-  %last = and i32 %high, 1
-  %bias = add i32 %last, 32767
-  %sum = add i32 %bits, %bias
-  %near = lshr i32 %sum, 16
-  %quiet = or i32 %high, 64
-  %chosen = select i1 %nan, i32 %quiet, i32 %near
-  %short = trunc i32 %chosen to i16
-  %r = bitcast i16 %short to bfloat
-  ret bfloat %r
-}
-"""
 
 
 class KernelError(RuntimeError):
@@ -82,7 +65,7 @@ class Machine:
         self._cache = cache
         self._objects = cache / "objects" / self._key()
         self._fibers: Any = None
-        self._bfloat = self._load(self._emit(_TO_BFLOAT))
+        self._bfloat = self._load(self._emit(intrinsics.HELPERS["__truncsfbf2"]))
         llvm.add_symbol("__truncsfbf2", self._bfloat.get_function_address("__truncsfbf2"))
 
     def _target_machine(self, level: int) -> Any:
@@ -94,10 +77,8 @@ class Machine:
     def _key(self) -> str:
         """Return what an object depends on, beside its bitcode."""
         folder = Path(__file__).parent
-        sources = [
-            (folder / f"{name}.py").read_bytes()
-            for name in ("air", "intrinsics", "lowering", "machine")
-        ]
+        names = ("air.py", "helpers.ll", "intrinsics.py", "lowering.py", "machine.py")
+        sources = [(folder / name).read_bytes() for name in names]
         version = repr((self._llvm.llvm_version_info, self._cpu, self._features, _OF_BFLOAT))
         return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]
 

@@ -168,6 +168,7 @@ def test_definitions_are_valid(
 ) -> None:
     text = intrinsics.define(name, result, parameters)
     assert text is not None
+    text += intrinsics.helpers(text)
     module = machine._llvm.parse_assembly(f"{text}\n{intrinsics.declarations(text)}")
     module.verify()
 
