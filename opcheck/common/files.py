@@ -13,6 +13,7 @@ from opcheck.common.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import FileIO
     from pathlib import Path
     from typing import BinaryIO
 
@@ -47,7 +48,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
     """Replace a file of the user's by changed content, if it still is as it was read; its permissions stay.
 
     Args:
-        path: the file, no link.
+        path: the file, no symbolic link.
         before: what it held when it was read; empty: there is no such file yet.
         after: what it is to hold.
 
@@ -55,14 +56,14 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         UsageError: it has changed since, it is read-only, or it cannot be written; it stays as it is.
     """
     try:
-        mode = None
+        status = None
         if before or os.path.lexists(path):
-            mode = stat.S_IMODE(path.stat().st_mode)
+            status = path.stat()
             _require_unchanged(path, before, after)
         # A rename needs no right to write to the old file; its owner has said that it should stay.
-        if mode is not None and not (mode & 0o222 and os.access(path, os.W_OK)):
+        if status is not None and not (status.st_mode & 0o222 and os.access(path, os.W_OK)):
             raise PermissionError(errno.EACCES, "it is read-only")
-        with replaced(path, mode) as file:
+        with replaced(path, status) as file:
             file.write(after)
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -82,12 +83,12 @@ def _require_unchanged(path: Path, before: bytes, after: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+def replaced(path: Path, status: os.stat_result | None = None) -> Iterator[BinaryIO]:
     """Open a new file that replaces the path at the end of the block.
 
     Args:
         path: the file.
-        mode: the permissions of the new file; None: those that the system gives to a new file.
+        status: of the old file, whose permissions, owner and hard links stay; None: those of a new file.
 
     Raises:
         OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
@@ -98,12 +99,43 @@ def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
             yield file
-        if mode is not None:
-            beside.chmod(mode)
+        if status is not None and _is_another_file(status, beside.stat()):
+            _write_in_place(path, beside.read_bytes())
+            return
+        if status is not None:
+            beside.chmod(stat.S_IMODE(status.st_mode))
         beside.replace(path)
     finally:
         with contextlib.suppress(OSError, ValueError):
             beside.unlink()
+
+
+def _is_another_file(old: os.stat_result, new: os.stat_result) -> bool:
+    """Return whether a new file would not take all places of an old one: its hard links, its owner and its group."""
+    return old.st_nlink > 1 or (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid)
+
+
+def _write_in_place(path: Path, content: bytes) -> None:
+    """Write over a file; what it held comes back if that fails.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    before = path.read_bytes()
+    with path.open("r+b", buffering=0) as file:
+        try:
+            _overwrite(file, content)
+        except OSError:
+            _overwrite(file, before)
+            raise
+
+
+def _overwrite(file: FileIO, content: bytes) -> None:
+    file.seek(0)
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.truncate(len(content))
 
 
 def is_file(path: str | Path) -> bool:

@@ -6,16 +6,17 @@ The files are read again after each round until no rule proposes more, so that a
 from __future__ import annotations
 
 import codecs
-import difflib
 import itertools
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcheck.common.line_diff import unified_diff
 from opcheck.common.notebooks import without_magics
 from opcheck.common.python_source import encoding, lines_with_endings, split_lines
 from opcheck.common.versions import Target
@@ -55,7 +56,7 @@ class Change(NamedTuple):
         # The byte order mark is a part of the first line for patch.
         mark = "\ufeff" * (self.encoding == "utf-8-sig")
         before = _of_patch(mark + self.before) if self.before else []
-        lines = difflib.unified_diff(before, _of_patch(mark + self.after), first, name)
+        lines = unified_diff(before, _of_patch(mark + self.after), first, name)
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for line in lines
@@ -103,6 +104,7 @@ def fix(
     failed: set[Path] = set()
     plan: helpers.Plan | None = None
     only: set[Path] | None = None
+    named = set(map(Path, paths))
     for number in range(_ROUNDS):
         files, proposals = read_proposals(
             paths,
@@ -125,7 +127,7 @@ def fix(
             if path in failed:
                 continue
             try:
-                before, after, name, count = _change(path, of_file, plan, files)
+                before, after, name, count = _change(path, of_file, plan, files, named)
             except source.UnreadableError as error:
                 failed.add(path)
                 problems.append(error.problem)
@@ -139,10 +141,14 @@ def fix(
             fixed.update(count)
         if not only:
             break
-    changes = [
-        Change(path, before, contents[path].decode(name), name, counts[path])
+    # Two links may lead to one file.
+    by_target = {
+        _target(path): Change(
+            _target(path), before, contents[path].decode(name), name, counts[path]
+        )
         for path, (before, name) in texts.items()
-    ]
+    }
+    changes = list(by_target.values())
     used = {change.path for change in changes if plan and plan.uses_new(change.path, change.after)}
     new = plan.new if plan else ()
     changes += [Change(each.path, "", helpers.TEXT) for each in new if used & each.users]
@@ -180,13 +186,22 @@ def _not_fixed(path: Path, reason: str) -> source.UnreadableError:
     )
 
 
+def _target(path: Path) -> Path:
+    """The file that is written: what a link leads to, as seen from the current directory."""
+    return Path(os.path.relpath(path.resolve())) if path.is_symlink() else path
+
+
 def _change(
-    path: Path, proposals: list[Proposal], plan: helpers.Plan, files: Sequence[FoundFile]
+    path: Path,
+    proposals: list[Proposal],
+    plan: helpers.Plan,
+    files: Sequence[FoundFile],
+    named: Collection[Path],
 ) -> tuple[str, str, str, Counter[str]]:
     """The text of a file before and after, its encoding, and what was corrected, by rule.
 
     Raises:
-        UnreadableError: the file is a link, or what came out is no program any more.
+        UnreadableError: the file is a link that the user did not name, or what came out is no program any more.
     """
     file = proposals[0].file
     if path.is_symlink():
@@ -194,7 +209,8 @@ def _change(
         target = path.resolve()
         if any(not each.path.is_symlink() and each.path.resolve() == target for each in files):
             return "", "", "", Counter()
-        raise _not_fixed(path, "it is a link")
+        if path not in named:
+            raise _not_fixed(path, "it is a link out of what was named; name what it leads to")
     before, name = _text(proposals[0].content, file)
     if file.kind == "notebook":
         after, count = _notebook(before, proposals, path)

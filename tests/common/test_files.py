@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from io import FileIO
 from pathlib import Path
 
 import pytest
 
+from opcheck.common import files
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file, rewrite, write_text
 
@@ -95,6 +97,48 @@ def test_a_file_is_rewritten_only_as_it_was_read(tmp_path: Path) -> None:
     rewrite(file, b"one\r\n", b"two\r\n")  # it is so already
     assert file.read_bytes() == b"two\r\n"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_with_two_names_keeps_both(tmp_path: Path) -> None:
+    file, other = tmp_path / "a.py", tmp_path / "b.py"
+    file.write_bytes(b"three")
+    other.hardlink_to(file)
+    rewrite(file, b"three", b"two")
+    assert other.read_bytes() == b"two"
+    assert other.samefile(file)
+    assert sorted(tmp_path.iterdir()) == [file, other]
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() != 0, reason="only root gives a file away"
+)
+def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b"one")
+    os.chown(file, 12345, 12345)
+    rewrite(file, b"one", b"two")
+    assert (file.read_bytes(), file.stat().st_uid, file.stat().st_gid) == (b"two", 12345, 12345)
+
+
+def test_a_failed_write_in_place_brings_the_old_content_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = tmp_path / "a.py", tmp_path / "b.py"
+    file.write_bytes(b"one")
+    other.hardlink_to(file)
+    overwrite = files._overwrite
+
+    def no_space(opened: FileIO, content: bytes) -> None:
+        overwrite(opened, content[:1])
+        if content == b"two":
+            raise OSError(28, "No space left on device")
+        overwrite(opened, content)
+
+    monkeypatch.setattr(files, "_overwrite", no_space)
+    with pytest.raises(UsageError, match="No space left"):
+        rewrite(file, b"one", b"two")
+    assert other.read_bytes() == b"one"
+    assert sorted(tmp_path.iterdir()) == [file, other]
 
 
 def test_a_failed_write_leaves_the_old_file(

@@ -458,6 +458,18 @@ def test_a_link_is_not_fixed_but_what_it_leads_to_in_the_folder(tmp_path: Path) 
     assert [Path(problem.module).name for problem in result.problems] == ["c.py"]
 
 
+def test_what_a_named_link_leads_to_is_fixed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").write_text(f"import torch\nd = {TERNARY}\n", encoding="utf-8")
+    Path("b.py").symlink_to("a.py")
+    Path("c.py").symlink_to("b.py")
+    (change,) = fix(["b.py", "c.py"], TARGET).changes
+    assert change.path == Path("a.py")
+    assert change.diff().startswith("--- a.py\n+++ a.py\n")
+
+
 def test_comments_in_a_replaced_statement_come_to_stand_above_it(tmp_path: Path) -> None:
     before = "import torch\nd = 'cpu'  # base\nif x.is_cuda:  # asks\n    # then\n    d = 'cuda'  # fast\n"
     after = fixed(tmp_path, {"a.py": before})["a.py"]
