@@ -43,6 +43,7 @@ from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text, one_line
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Phase
+from opcheck.data.packages import packages
 from opcheck.data.registrations import load as load_lists
 from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace
 from opcheck.simulator import python_visible_target
@@ -120,6 +121,8 @@ class Prepared(NamedTuple):
     #: what the program has put on ``mps`` while it was loaded
     on_mps: tuple[torch.Tensor, ...] = ()
     default_device: torch.device | None = None
+    #: a problem for each kernel of the hub that the model asks for, and was built without
+    hub_kernels: tuple[Problem, ...] = ()
 
 
 def answer(request: CaptureRequest, say: Say) -> Done:
@@ -223,6 +226,7 @@ def prepare(
         parts,
         loaded.on_mps,
         loaded.default_device,
+        tuple(_hub_kernels(request, loaded.model)),
     )
 
 
@@ -271,7 +275,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         *lost_gradient_problems(lost, recorder),
         *eager,
         *_quantized(request),
-        *_hub_kernels(request),
+        *prepared.hub_kernels,
         *broken,
     )
     trace = Trace(
@@ -375,15 +379,24 @@ def _of_transformers(request: CaptureRequest) -> bool:
     return request.repository is not None or request.model.startswith("transformers:")
 
 
-def _hub_kernels(request: CaptureRequest) -> Iterator[Problem]:
-    """Yield a problem for each kernel of the hub: the model was built without it."""
+def _hub_kernels(request: CaptureRequest, model: object) -> Iterator[Problem]:
+    """Yield a problem for each kernel of the hub that a Mac would use: the model was built without it."""
     chosen = request.config if _of_transformers(request) else {}
     # The attention of the command line takes the place of the configuration's.
     repository = None if "attn_implementation" in chosen else request.repository
     stated = repository.hub_kernels() if repository else ()
     for name in dict.fromkeys((*hub_kernels.kernels(chosen), *stated)):
+        if name == hub_kernels.USE_KERNELS and not _replaces_layers(request, model):
+            continue
         message = f"the model asks for {name}, a kernel of the hub, and was built without it"
         yield Problem(kind="hub_kernel", message=message, answered=name)
+
+
+def _replaces_layers(request: CaptureRequest, model: object) -> bool:
+    """Return whether ``use_kernels`` replaces layers of the model on a Mac: none in training."""
+    layers = packages().kernels[hub_kernels.USE_KERNELS].layers
+    modules = model.modules() if isinstance(model, torch.nn.Module) else ()
+    return request.mode != "train" and hub_kernels.replaces(layers, modules)
 
 
 class Ended(NamedTuple):

@@ -43,6 +43,8 @@ class Method(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evidence: str
     #: the day on which the evidence was read
     date: str
+    #: of ``use_kernels``: names of the layers that it replaces on a Mac
+    layers: tuple[str, ...] = ()
 
 
 class Packages(Record, frozen=True, kw_only=True):

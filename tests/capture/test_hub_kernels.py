@@ -6,10 +6,16 @@ import json
 from typing import Any
 
 import pytest
+from torch import nn
 
-from opcheck.capture.loading.hub_kernels import kernels, without
+from opcheck.capture import run
+from opcheck.capture.loading.hub_kernels import USE_KERNELS, kernels, replaces, without
 from opcheck.capture.loading.load import load
 from opcheck.capture.loading.repository import Repository
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.vocabulary import Mode
+from opcheck.data.packages import packages
+from opcheck.worker.protocol import silent
 from tests.capture.test_pretrained import LLAMA
 
 
@@ -42,3 +48,50 @@ def test_a_kernel_in_the_configuration_is_named_and_the_model_built_without_it()
     assert described.hub_kernels() == ("kernels-community/flash-attn2",)
     model: Any = load("org/model", repository=described).model
     assert model.config._attn_implementation == "sdpa"
+
+
+def layer(module: str, name: str, **settings: Any) -> nn.Module:
+    """Make a layer of transformers."""
+    owner: Any = pytest.importorskip(f"transformers.models.{module}")
+    made: nn.Module = getattr(owner, name)(8, **settings)
+    return made
+
+
+def test_layers_with_a_kernel_for_mps_are_read_from_their_source() -> None:
+    layers = packages().kernels[USE_KERNELS].layers
+    decorated = layer("llama.modeling_llama", "LlamaRMSNorm")
+    assert replaces(layers, [nn.Linear(2, 2), decorated])
+    # A class that inherits from a decorated one has its name.
+    assert replaces(layers, [type("Own", (type(decorated),), {})(8)])
+    assert not replaces(["SwiGLUMLP"], [decorated])
+
+
+def test_layers_without_a_kernel_for_mps_are_not_replaced() -> None:
+    layers = packages().kernels[USE_KERNELS].layers
+    zero_centred = layer("gemma.modeling_gemma", "GemmaRMSNorm")
+    assert not replaces(layers, [nn.RMSNorm(8), nn.Linear(2, 2), zero_centred])
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode", "names"),
+    [
+        (LLAMA, "inference", ["use_kernels"]),
+        # No layer has a kernel for training on mps.
+        (LLAMA, "train", []),
+        ({**LLAMA, "model_type": "gemma", "architectures": ["GemmaForCausalLM"]}, "inference", []),
+    ],
+)
+def test_use_kernels_is_named_where_a_mac_replaces_a_layer(
+    settings: dict[str, Any], mode: Mode, names: list[str]
+) -> None:
+    described = Repository(name="org/model", files={"config.json": json.dumps(settings)})
+    request = CaptureRequest(
+        model="org/model",
+        torch="2.13.0",
+        macos="15.0",
+        repository=described,
+        config={"use_kernels": True},
+        mode=mode,
+    )
+    prepared = run.prepare(request, request.target, silent)
+    assert [problem.answered for problem in prepared.hub_kernels] == names

@@ -5,8 +5,11 @@ It imports no torch.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 #: The argument that lets transformers replace layers by its own choice of kernels (modeling_utils.py, set_use_kernels);
@@ -16,6 +19,10 @@ USE_KERNELS = "use_kernels"
 _ATTENTION = frozenset({"attn_implementation", "_attn_implementation"})
 #: ``org/name@revision:function``, and ``paged|org/name`` (transformers 5.23.0, integrations/hub_kernels.py, is_kernel).
 _KERNEL = re.compile(r"(?:[^|]*\|)?\s*(?P<name>[^/:@|]+/[^/:@|]+)(?:@[^/:]+)?(?::[^/:]+)?")
+#: The decorator of a layer that ``use_kernels`` may replace, with the name of its kernel, and the layer's class.
+_DECORATED = re.compile(
+    r"""^@use_kernel_forward_from_hub\(["'](\w+)["']\)\n(?:@.*\n)*class (\w+)""", re.MULTILINE
+)
 
 
 def kernels(settings: Mapping[str, Any]) -> Iterator[str]:
@@ -41,3 +48,28 @@ def without(settings: Mapping[str, Any]) -> dict[str, Any]:
             continue
         kept[key] = without(value) if isinstance(value, dict) else value
     return kept
+
+
+def replaces(layers: Collection[str], modules: Iterable[object]) -> bool:
+    """Return whether ``use_kernels`` replaces one of the modules.
+
+    The package kernels replaces a module whose class, or a base of it, was decorated with the name of a layer that it
+    has a kernel for (kernels 0.17.2, layer/kernelize.py, kernelize).  The decorator does nothing where the package is
+    not installed, so that the name is read from the source.
+
+    Args:
+        layers: names of the layers that have a kernel for the device.
+        modules: those of a model.
+    """
+    classes = {base for kind in {type(module) for module in modules} for base in kind.__mro__}
+    return any(_decorated(kind.__module__).get(kind.__name__) in layers for kind in classes)
+
+
+@functools.cache
+def _decorated(module: str) -> dict[str, str]:
+    """Return the layer's name that each decorated class of a module has; none where its source is not there."""
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):
+        return {}
+    return {kind: layer for layer, kind in _DECORATED.findall(source)}

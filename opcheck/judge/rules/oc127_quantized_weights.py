@@ -29,7 +29,7 @@ _UNLISTED = {
 }
 #: Kind of the problem -> what the finding begins with; before it the texts of single names.
 _BEGINS = {
-    "use_kernels": "use_kernels lets layers go to kernels of the hub",
+    "use_kernels": "use_kernels=True",
     "hub_kernel": "attention goes to the hub's kernel {}",
     "quantized": "the weights are quantized by {}",
 }
