@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -55,6 +55,15 @@ _SCORES: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
 }
 
 
+class OwnInputs(NamedTuple):
+    """What a component of a pipeline is called with by itself, on the CPU."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    #: whether nothing but its configuration says what they are; else the pipeline had prepared them
+    guessed: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """One thing that a model is called for, in the order in which a run does them."""
@@ -67,8 +76,8 @@ class Call:
     follows: bool = False
     #: where the pipeline's call is the first one: the component that is called by itself if that breaks off
     component: str = ""
-    #: makes the component's own inputs, on the CPU; raises where nothing is known of them
-    inputs: Callable[[], Arguments] = lambda: ((), {})
+    #: makes the component's own inputs; raises where nothing is known of them
+    inputs: Callable[[], OwnInputs] = lambda: OwnInputs((), {})
     #: a part of the component that has run where the pipeline's call has used it
     proof: nn.Module | None = None
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from opcheck.capture.calls import FORWARD, Arguments, Call
+from opcheck.capture.build import values
+from opcheck.capture.calls import FORWARD, Call, OwnInputs
 from opcheck.capture.inputs.derive import derive
 from opcheck.capture.loading import libraries
 from opcheck.capture.recipes.pipelines import PipelineModel, has_latents, latents
@@ -33,18 +34,25 @@ def _calls(pipeline: PipelineModel) -> Iterator[Call]:
             name=f"{name}.decode{BY_ITSELF}" if decodes else f"{name}{BY_ITSELF}",
             run=_method(name, "decode" if decodes else FORWARD),
             component=name,
-            inputs=partial(_latents if decodes else _derived, component),
+            inputs=partial(_latents, pipeline, component)
+            if decodes
+            else partial(_derived, component),
             proof=getattr(component, "decoder", component) if decodes else component,
         )
 
 
-def _latents(component: nn.Module) -> Arguments:
-    return (latents(component),), {}
+def _latents(pipeline: PipelineModel, component: nn.Module) -> OwnInputs:
+    """Return latents of the shape that the pipeline had come to, if the component decodes such, else of its own."""
+    own = latents(component)
+    shape = pipeline.latents
+    if len(shape) != own.dim() or shape[1] != own.shape[1]:
+        return OwnInputs((own,), {})
+    return OwnInputs((values(shape, own.dtype),), {}, guessed=False)
 
 
-def _derived(component: nn.Module) -> Arguments:
+def _derived(component: nn.Module) -> OwnInputs:
     args, kwargs, _ = derive(component, libraries.family(component))
-    return args, kwargs
+    return OwnInputs(args, kwargs)
 
 
 def _method(component: str, method: str) -> Callable[..., Any]:

@@ -13,11 +13,11 @@ import torch
 
 from opcheck.capture import components, endings, tracers
 from opcheck.capture.build import by_default
-from opcheck.capture.calls import FORWARD, FORWARD_CALL, Arguments, Call
+from opcheck.capture.calls import FORWARD, FORWARD_CALL, Arguments, Call, OwnInputs
 from opcheck.capture.calls import calls as calls_of
 from opcheck.capture.components import BY_ITSELF
 from opcheck.capture.imports import without_compiler
-from opcheck.capture.inputs.specs import inputs_for
+from opcheck.capture.inputs.specs import describe, inputs_for
 from opcheck.capture.loading import checkpoint, exported, hub_kernels, scripted
 from opcheck.capture.loading.load import Loaded, hint_for, load
 from opcheck.capture.modes import fixed, refuse_fixed, set_training
@@ -261,9 +261,9 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
     moves = mover.calls(numbers)
-    called = tuple(call.name for call, _ in ended)
+    called = tuple(each.call.name for each in ended)
     broken, refusals = [], []
-    for call, problem in ended:
+    for call, problem, *_ in ended:
         if problem is None:
             continue
         refusal = mac.context.ask(_refusal, problem, recorder.sites.phase)
@@ -290,8 +290,8 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         optimizer=str(step.optimizer) if step else "",
         autocast=request.autocast,
         loss=step.loss if step else "",
-        inputs=inputs.specs,
-        inputs_note=inputs.note,
+        inputs=(*inputs.specs, *_inputs_of_components(ended)),
+        inputs_note=_inputs_note(inputs.note, ended),
         called=called if called != (FORWARD,) else (),
         source=request.repository.source() if request.repository else "",
         parameters=mover.elements,
@@ -404,6 +404,13 @@ class Ended(NamedTuple):
 
     call: Call
     problem: Problem | None
+    #: of a component by itself
+    inputs: OwnInputs = OwnInputs((), {})
+
+    @property
+    def name(self) -> str:
+        """The name of the call; of a component by itself the component's."""
+        return self.call.name.removesuffix(BY_ITSELF)
 
 
 def _call_all(
@@ -422,14 +429,20 @@ def _call_all(
     returned: list[Any] = [None]
 
     def run(call: Call) -> Problem | None:
+        own = OwnInputs((), {})
+
         def program(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
-            given = mover.value(call.inputs(), call.name) if call.component else (args, kwargs)
+            nonlocal own
+            given = args, kwargs
+            if call.component:
+                own = call.inputs()
+                given = mover.value(own[:2], call.name)
             with torch.set_grad_enabled(request.grad), autocast(request.autocast):
                 before, returned[0] = returned[0], None
                 returned[0] = call.run(model, given, before)
 
         problem = _call(program, model, *arguments, recorder)
-        ended.append(Ended(call, problem))
+        ended.append(Ended(call, problem, own))
         return problem
 
     problem = None
@@ -441,14 +454,19 @@ def _call_all(
     broken = next((each.problem for each in ended if each.problem), None)
     if broken is None:
         return ended
-    for call in prepared.components:
-        is_broken = call.component == broken.module.partition(".")[0]
-        if not is_broken and id(call.proof) in recorder.sites.modules.called:
-            continue
+    for call in _unused(prepared, broken, recorder):
         problem = run(call)
         if problem and problem.kind in _ENDS_ALL:
             break
     return ended
+
+
+def _unused(prepared: Prepared, broken: Problem, recorder: Recorder) -> Iterator[Call]:
+    """Yield the component in which a pipeline's call broke off, and those that nothing has used so far."""
+    for call in prepared.components:
+        is_broken = call.component == broken.module.partition(".")[0]
+        if is_broken or id(call.proof) not in recorder.sites.modules.called:
+            yield call
 
 
 def _is_alone(ended: Ended) -> bool:
@@ -456,24 +474,47 @@ def _is_alone(ended: Ended) -> bool:
     return bool(ended.call.component) and ended.problem is None
 
 
+def _inputs_of_components(ended: Sequence[Ended]) -> Iterator[str]:
+    for each in ended:
+        if specs := [*describe(*each.inputs[:2])]:
+            yield f"{each.name}({', '.join(specs)})"
+
+
+def _inputs_note(note: str, ended: Sequence[Ended]) -> str:
+    """Say where inputs come from, those of components that were called by themselves too."""
+    guessed = any(_is_alone(each) and each.inputs.guessed for each in ended)
+    own = "inputs guessed for components by themselves" if guessed else ""
+    return "; ".join(filter(None, (note, own)))
+
+
 def _named(
     problem: Problem, kind: str, call: Call, ended: Sequence[Ended], model: torch.nn.Module
 ) -> Problem:
     """Name the call that a problem ended, where there are others, which are judged; an empty kind leaves its own."""
     message = problem.message
-    if isinstance(model, PipelineModel) and not call.component:
+    if call.component and problem.kind == "model_raised":
+        kind = kind or "component_raised"
+    elif isinstance(model, PipelineModel) and not call.component:
         return _of_pipeline(problem, kind, ended, model)
     if len(ended) > 1:
         message = f"{call.name}: {message}"
     return msgspec.structs.replace(problem, kind=kind or problem.kind, message=message)
 
 
+def _judged_alone(ended: Sequence[Ended]) -> Iterator[str]:
+    """Yield which components were judged by themselves, and what with."""
+    alone = [each for each in ended if _is_alone(each)]
+    for guessed, given in ((False, "with the pipeline's latents"), (True, "with guessed inputs")):
+        names = [each.name for each in alone if each.inputs.guessed == guessed]
+        if names:
+            yield f"; judged by themselves, {given}: {', '.join(names)}"
+
+
 def _of_pipeline(
     problem: Problem, kind: str, ended: Sequence[Ended], model: PipelineModel
 ) -> Problem:
     """Name the stage in which a pipeline's call broke off, and what was judged in its place."""
-    alone = [each.call.name.removesuffix(BY_ITSELF) for each in ended if _is_alone(each)]
-    judged = f"; judged by themselves: {', '.join(alone)}" if alone else ""
+    judged = "".join(_judged_alone(ended))
     own = problem.kind == "model_raised"
     if own and model.failures:
         name, error = next(iter(model.failures.items()))

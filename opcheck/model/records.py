@@ -165,8 +165,8 @@ OWN_LIMITS = frozenset({"not_simulated", "opcheck_limit"})
 class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
-    #: model_raised, call_raised, module_missing, timeout, process_died, guess, value_check, gradient_lost,
-    #: module_not_called, one of RAISED_ON_A_MAC, OWN_LIMITS ...
+    #: model_raised, component_raised, call_raised, module_missing, timeout, process_died, guess, value_check,
+    #: gradient_lost, module_not_called, one of RAISED_ON_A_MAC, OWN_LIMITS ...
     kind: str
     message: str
     location: SourceLocation | None = None

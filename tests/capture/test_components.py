@@ -32,6 +32,14 @@ VAE: dict[str, Any] = {
     "sample_size": 16,
 }
 
+UNET: dict[str, Any] = {
+    "_class_name": "UNet2DModel",
+    "block_out_channels": [32],
+    "down_block_types": ["DownBlock2D"],
+    "up_block_types": ["UpBlock2D"],
+    "sample_size": 8,
+}
+
 
 def small_vae() -> nn.Module:
     """A VAE whose latents have half the height and width of its pictures."""
@@ -80,8 +88,10 @@ def test_what_a_pipeline_does_not_come_to_is_called_by_itself() -> None:
     assert problem.kind == "pipeline_raised"
     assert problem.message == (
         "the pipeline breaks off in its own code: the model raised ValueError: no such thing; "
-        "judged by themselves: vae.decode"
+        "judged by themselves, with guessed inputs: vae.decode"
     )
+    assert trace.inputs == ("vae.decode(1x4x32x32:float32)",)
+    assert trace.inputs_note == "inputs guessed for components by themselves"
 
 
 def test_the_headline_of_what_is_not_whole_is_not_native() -> None:
@@ -97,8 +107,30 @@ def test_the_component_that_breaks_is_named_and_tried_with_inputs_of_its_own() -
     trace = audited(gives_too_much, text=nn.Linear(4, 4))
     assert trace.called == ("forward", "text by itself")
     assert "the pipeline breaks off in text: " in trace.problems[0].message
-    assert trace.problems[0].message.endswith("judged by themselves: text")
+    assert trace.problems[0].message.endswith("judged by themselves, with guessed inputs: text")
     assert len(trace.problems) == 1
+
+
+class WithLatents(Pipeline):
+    """A pipeline that has made latents when its call breaks off."""
+
+    def __call__(self) -> Any:
+        """Make latents, and raise before they are decoded."""
+        latents = torch.zeros(1, self.call(), 6, 10, device="mps")
+        raise ValueError(f"no such thing: {latents.shape}")
+
+
+@pytest.mark.parametrize(
+    ("channels", "given", "shape"),
+    [(4, "with the pipeline's latents", "1x4x6x10"), (3, "with guessed inputs", "1x4x32x32")],
+)
+def test_what_the_pipeline_had_come_to_is_decoded(channels: int, given: str, shape: str) -> None:
+    vae = small_vae()
+    model = PipelineModel(WithLatents(lambda: channels, vae=vae), {"vae": vae}, {})
+    trace = traced(as_loaded(model, ((), {}), as_used=True))
+    assert trace.problems[0].message.endswith(f"judged by themselves, {given}: vae.decode")
+    assert trace.inputs == (f"vae.decode({shape}:float32)",)
+    assert bool(trace.inputs_note) == (given == "with guessed inputs")
 
 
 class Lost(nn.Module):
@@ -113,6 +145,7 @@ def test_a_component_that_nobody_can_call_is_named_too() -> None:
     trace = audited(breaks_between, text=nn.Linear(4, 4), vae=Lost())
     messages = [problem.message for problem in trace.problems]
     assert messages[1] == "vae by itself: nothing says what Lost is called with"
+    assert trace.problems[1].kind == "component_raised"
     assert "judged by themselves" not in messages[0]
 
 
@@ -123,22 +156,23 @@ def test_a_whole_call_is_followed_by_no_other() -> None:
 
 
 INDEX: dict[str, Any] = {"vae": ["diffusers", "AutoencoderKL"], "scheduler": ["diffusers", "DDIMScheduler"]}  # fmt: skip
+LATER: dict[str, Any] = {"scheduler": ["diffusers", "OfALaterScheduler"]}
 
 
 @pytest.mark.parametrize(
-    ("index", "scheduler", "named"),
+    ("index", "named"),
     [
-        ({"_class_name": "OfALaterPipeline"}, {"_class_name": "DDIMScheduler"}, "OfALaterPipeline"),
-        ({"_class_name": "DDIMPipeline"}, {"_class_name": "OfALaterScheduler"}, "scheduler"),
+        ({**INDEX, "_class_name": "OfALaterPipeline"}, "OfALaterPipeline"),
+        ({**INDEX, **LATER, "_class_name": "DDIMPipeline"}, "scheduler"),
     ],
 )
 def test_a_pipeline_that_cannot_be_built_is_judged_by_its_components(
-    index: dict[str, Any], scheduler: dict[str, Any], named: str
+    index: dict[str, Any], named: str
 ) -> None:
     contents = {
-        "model_index.json": {**index, **INDEX},
+        "model_index.json": index,
         "vae/config.json": VAE,
-        "scheduler/scheduler_config.json": scheduler,
+        "scheduler/scheduler_config.json": {"_class_name": "DDIMScheduler"},
     }
     files = {path: json.dumps(content) for path, content in contents.items()}
     described = Repository(name="org/model", files=files, weights=(Weights(elements={"F32": 1}),))
@@ -146,10 +180,25 @@ def test_a_pipeline_that_cannot_be_built_is_judged_by_its_components(
     (problem,) = trace.problems
     assert problem.kind == "not_built"
     assert problem.message.startswith(f"{named} cannot be built, and the pipeline was not called")
-    assert problem.message.endswith("judged by themselves: vae.decode")
+    assert problem.message.endswith("judged by themselves, with guessed inputs: vae.decode")
     assert "install the diffusers" in problem.answered
     assert trace.calls
     assert not trace.complete
+
+
+def test_the_scheduler_is_the_one_that_the_pipeline_names() -> None:
+    contents = {
+        "model_index.json": {
+            "_class_name": "DDIMPipeline",
+            "unet": ["diffusers", "UNet2DModel"],
+            "scheduler": ["diffusers", "DDIMScheduler"],
+        },
+        "unet/config.json": UNET,
+        "scheduler/scheduler_config.json": {"_class_name": "EulerDiscreteScheduler"},
+    }
+    files = {path: json.dumps(content) for path, content in contents.items()}
+    made: Any = load("org/model", repository=Repository(name="org/model", files=files)).model
+    assert isinstance(made.pipeline.scheduler, diffusers.DDIMScheduler)
 
 
 def test_a_pipeline_without_any_model_is_an_error() -> None:

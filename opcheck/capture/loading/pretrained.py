@@ -158,10 +158,11 @@ def _single(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
     return Built(model, processor=_processor(files, model))
 
 
-def _of_diffusers(files: _Files, path: str, config: Config) -> nn.Module:
+def _of_diffusers(files: _Files, path: str, config: Config, name: str = "") -> nn.Module:
+    """Build what a configuration of diffusers describes; ``name`` is its class, where a pipeline names another one."""
     library = libraries.find("diffusers", files.repository.name)
     settings = files.settings(path)
-    name = str(settings.get("_class_name"))
+    name = name or str(settings.get("_class_name"))
     kind = _class_named(library, name, "from_config")
     if kind is None or issubclass(kind, library.DiffusionPipeline):
         raise _unknown(files, "diffusers", library, name)
@@ -391,13 +392,15 @@ def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -
     if "Tokenizer" in kind:
         return pipelines.tokenizer(files.settings(f"{name}/tokenizer_config.json"))
     scheduler, config = f"{name}/scheduler_config.json", f"{name}/config.json"
+    # diffusers 0.42.1 takes the class of model_index.json (pipeline_loading_utils.py, load_sub_model).
+    indexed = kind if module == "diffusers" else ""
     if scheduler in files.repository.files:
-        return _of_diffusers(files, scheduler, {})
+        return _of_diffusers(files, scheduler, {}, indexed)
     settings = files.settings(config)
     if module == "diffusers" and not settings:
         raise files.repository.damaged("model_index.json", f"there is no {config}")
     if module == "diffusers" or "_class_name" in settings:
-        made: Any = _of_diffusers(files, config, {})
+        made: Any = _of_diffusers(files, config, {}, indexed)
         return libraries.cast(made, dtype) if isinstance(made, nn.Module) else made
     folder = files.folder / name
     library = libraries.find("transformers", files.repository.name)

@@ -6,12 +6,13 @@ import inspect
 import itertools
 import re
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from opcheck.capture.build import values
 from opcheck.capture.recipes import diffusers
@@ -56,6 +57,8 @@ class PipelineModel(nn.Module):
         super().__init__()
         self.pipeline = pipeline
         self.failures = dict(failures)
+        #: shape of the latents that a call had come to when it broke off; empty: it had none, or came to its end
+        self.latents: tuple[int, ...] = ()
         if pipeline is not None:
             pipeline.set_progress_bar_config(disable=True)
             _give_text_cleaner(pipeline)
@@ -71,7 +74,11 @@ class PipelineModel(nn.Module):
         """
         for error in self.failures.values():
             raise error
-        return self.pipeline(**arguments)
+        try:
+            return self.pipeline(**arguments)
+        except Exception as error:
+            self.latents = _latents_at(error, self.pipeline)
+            raise
 
     def stage(self, module: str) -> str:
         """Return the component in which a call broke off; empty: in none.
@@ -81,6 +88,16 @@ class PipelineModel(nn.Module):
         """
         component = module.partition(".")[0]
         return component if component in dict(self.named_children()) else ""
+
+
+def _latents_at(error: Exception, pipeline: Any) -> tuple[int, ...]:
+    """Return the shape of what a pipeline's methods called ``latents`` when the error ended them; empty: nothing."""
+    shape: tuple[int, ...] = ()
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        variables = frame.f_locals
+        if variables.get("self") is pipeline and isinstance(variables.get("latents"), Tensor):
+            shape = tuple(variables["latents"].shape)
+    return shape
 
 
 def _give_text_cleaner(pipeline: Any) -> None:

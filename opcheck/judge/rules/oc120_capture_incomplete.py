@@ -14,6 +14,7 @@ _NEXT = {
     "timeout": "give it more time with --timeout, or smaller inputs with --input",
     "model_raised": "give inputs that the model takes with --input, settings with --config",
     "pipeline_raised": "give its call other arguments: --call forward:height=512,width=512",
+    "component_raised": "it is judged as soon as the pipeline comes to it",
     "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
     "module_missing": "install it where opcheck is installed, or add its folder to PYTHONPATH",
     "program_exited": "what it lacks may be an argument: those behind the program's name are its own",
