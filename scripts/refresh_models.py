@@ -1,4 +1,4 @@
-"""Audit the public models whose configurations ship with opcheck on nine targets, and write ``reports/models.md``.
+"""Audit the public models whose configurations ship with opcheck on eight targets, and write ``reports/models.md``.
 
     python scripts/refresh_models.py [--again] [--page] [MODEL ...]
 

@@ -158,10 +158,19 @@ def _usual(loaded: Loaded) -> list[Call]:
     if can_generate is not None and can_generate():
         of_text = getattr(model, "main_input_name", "") == "input_ids"
         encodes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
-        made.append(
-            _method(model, *parse(_GENERATE + (_SAMPLE if of_text and not encodes else "")))
-        )
+        name, given = parse(_GENERATE + (_SAMPLE if of_text and not encodes else ""))
+        made.append(_method(model, name, {**given, **(_start(model) if encodes else {})}))
     return made
+
+
+def _start(model: Any) -> dict[str, Any]:
+    """Return the token that a decoder begins with, where neither the class nor the repository says it."""
+    settings = getattr(model, "generation_config", None)
+    stated = (getattr(settings, f"{name}_token_id", None) for name in ("decoder_start", "bos"))
+    if any(each is not None for each in stated):
+        return {}
+    padding = getattr(settings, "pad_token_id", None)
+    return {"decoder_start_token_id": padding if isinstance(padding, int) else 0}
 
 
 def _method(model: Any, name: str, given: dict[str, Any]) -> Call:

@@ -68,4 +68,13 @@ def _why(call: OpCall) -> str:
         return "a shape" if any(spec.device == "mps" for spec in call.outputs) else "a value"
     written = [spec for spec in call.inputs if spec.written]
     copied = any(spec.device == "cpu" for spec in (*call.outputs, *written))
-    return "a copy to the CPU" if copied else ""
+    return "a copy to the CPU" if copied and not _is_only_queued(call) else ""
+
+
+def _is_only_queued(call: OpCall) -> bool:
+    """Return whether the copy is queued, and the CPU goes on: native/mps/operations/Copy.mm, copy_from_mps_.
+
+    Of a copy that changes the dtype, not each release says so.
+    """
+    dtypes = {spec.dtype for spec in (*call.inputs, *call.outputs)}
+    return call.arguments.get("non_blocking") is True and len(dtypes) == 1

@@ -45,8 +45,44 @@ def inverts(x: torch.Tensor) -> None:
     torch.istft(spectrum, 400, window=window)
 
 
+class StopCheck:
+    """As transformers ends its loop of generation."""
+
+    def __call__(self, x: torch.Tensor) -> bool:
+        """Return whether all sequences have ended."""
+        return bool(x.max() == 0)
+
+
+def ends_a_loop(x: torch.Tensor) -> torch.Tensor:
+    stops = StopCheck()
+    for _ in range(3):
+        if stops(x):
+            break
+        x = x + 1
+    return x
+
+
+def ends_an_older_loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(3):
+        this_peer_finished = bool(x.max() == 0)
+        if this_peer_finished:
+            break
+        x = x + 1
+    return x
+
+
 @pytest.mark.parametrize(
-    "run", [asserts, raises, raises_on_one_line, torch_asserts, validates, inverts]
+    "run",
+    [
+        asserts,
+        ends_a_loop,
+        ends_an_older_loop,
+        inverts,
+        raises,
+        raises_on_one_line,
+        torch_asserts,
+        validates,
+    ],
 )
 def test_what_only_checks_values_is_said_so(run: Callable[[torch.Tensor], object]) -> None:
     result = kinds(run)

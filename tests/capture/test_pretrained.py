@@ -22,6 +22,15 @@ from opcheck.capture.loading.repository import Repository, Weights, fetch
 from opcheck.capture.recipes import pipelines
 from opcheck.common.errors import InputError, ModelLoadError, UsageError
 
+T5: dict[str, Any] = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "model_type": "t5",
+    "d_ff": 8,
+    "d_model": 8,
+    "num_heads": 1,
+    "num_layers": 1,
+    "vocab_size": 16,
+}
 LLAMA = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -112,6 +121,22 @@ def test_the_generation_config_of_the_repository_is_used() -> None:
         "forward",
         "generate(max_new_tokens=3, do_sample=True)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("stated", "start"),
+    [
+        ({}, ", decoder_start_token_id=0"),
+        ({"pad_token_id": 3}, ", decoder_start_token_id=3"),
+        ({"decoder_start_token_id": 2}, ""),
+        ({"bos_token_id": 2}, ""),
+    ],
+)
+def test_a_decoder_begins_with_padding_where_nothing_says_with_what(
+    stated: dict[str, int], start: str
+) -> None:
+    made = loaded(repository(config_json={**T5, **stated}))
+    assert calls(made, ())[-1].name == f"generate(max_new_tokens=3{start})"
 
 
 def test_a_model_of_timm() -> None:

@@ -47,6 +47,16 @@ def test_the_cpu_waits_for_values_for_shapes_and_for_copies() -> None:
     ]
 
 
+def test_a_copy_that_is_only_queued_is_not_waited_for() -> None:
+    queued = {"non_blocking": True}
+    on_cpu, half = spec(3, device="cpu"), spec(3, dtype="float16", device="cpu")
+    report = make_report(
+        call("aten::mm", 1, outputs=(on_cpu,), arguments=queued),
+        call("aten::mm", 2, outputs=(half,), arguments=queued),
+    )
+    assert [entry.place.line for entry in report.synchronizations] == ["model.py:2"]
+
+
 def test_nothing_waits_on_the_cpu_before_the_run_or_in_a_fallback() -> None:
     on_cpu = spec(1, device="cpu")
     report = make_report(

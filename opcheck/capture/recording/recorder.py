@@ -50,8 +50,19 @@ _CHECKS_IN_CPP = {"aten::equal": "istft("}
 #: what a line may end in instead of ``raise``.
 _RAISING = frozenset({"_assert", "_check", "_check_value", "_check_index", "fail"})
 
-#: functions that make pictures of values and go no way by them: diffusers 0.42.1, image_processor.py, pt_to_numpy.
-_CONVERTING = frozenset({"pt_to_numpy"})
+#: functions and classes that make pictures of values (diffusers 0.42.1, image_processor.py) or end the loop of
+#: ``generate`` by them (transformers 5.23.0, generation/utils.py), and go no other way.
+_GO_NO_OTHER_WAY = frozenset(
+    {
+        "DeferredStopCheck",
+        "StopCheck",
+        "_beam_search_has_unfinished_sequences",
+        "_has_unfinished_sequences",
+        "pt_to_numpy",
+    }
+)
+#: what those loops keep the end in.
+_LOOP_ENDS = frozenset({"this_peer_finished"})
 
 #: a file and a line of it
 Asker = tuple[str, int]
@@ -71,7 +82,7 @@ class Guessed:
         self.operator = operator
         self.location = location
         self.module = module
-        #: the program goes no other way by them: it would raise, or it writes them out.
+        #: the program goes no other way by them: it would raise, writes them out or ends a loop.
         self.checks = checks
         self.count = 0
         #: in the order of their first use
@@ -112,7 +123,7 @@ def asker() -> Asker:
 
 
 def only_checks(asked: Asker, operator: str) -> bool:
-    """Return whether a line needs values only to raise if they are bad, as an assertion does, or to write them."""
+    """Return whether a line needs values only to raise if they are bad, to write them, or to end a loop."""
     file, line = asked
     in_cpp = _CHECKS_IN_CPP.get(operator)
     if in_cpp is not None and in_cpp in linecache.getline(file, line):
@@ -128,17 +139,23 @@ def _checking_lines(file: str) -> frozenset[int]:
         return frozenset()
     numbers: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assert | ast.Expr | ast.FunctionDef) and _only_uses(node):
+        if isinstance(node, _USES) and _only_uses(node):
             numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         elif isinstance(node, ast.If) and _raises(node.body[-1]) and not node.orelse:
             numbers.update(range(node.lineno, (node.test.end_lineno or node.lineno) + 1))
     return frozenset(numbers)
 
 
-def _only_uses(node: ast.Assert | ast.Expr | ast.FunctionDef) -> bool:
-    """Return whether a whole statement goes no way by the values that it needs."""
-    if isinstance(node, ast.FunctionDef):
-        return node.name in _CONVERTING
+#: Statements that may use values and go no other way by them.
+_USES = (ast.Assert, ast.Assign, ast.ClassDef, ast.Expr, ast.FunctionDef)
+
+
+def _only_uses(node: ast.stmt) -> bool:
+    """Return whether a whole statement goes no other way by the values that it needs."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return node.name in _GO_NO_OTHER_WAY
+    if isinstance(node, ast.Assign):
+        return any(isinstance(each, ast.Name) and each.id in _LOOP_ENDS for each in node.targets)
     return isinstance(node, ast.Assert) or _raises(node)
 
 

@@ -21,7 +21,7 @@ _NEXT = {
     "nothing_on_mps": "look at the device that the program chooses, and that the model and its inputs are moved "
     'there: .to("mps")',
     "eager": "the operators were judged, not what the compiler makes of them",
-    "guess": "check that these lead down the way that your data takes",
+    "guess": "if your data decides otherwise there, other calls follow",
     "value_check": "nothing to do if your data passes the check",
 }
 
@@ -44,10 +44,10 @@ _ENDS_NOTHING = frozenset(
     {"gradient_lost", "guess", "hub_kernel", "module_not_called", "quantized", "value_check"}
 )
 
-#: how severe a guess is, and what rests on it.
+#: how severe a guess is, and what is to be said of lines that do not choose a way by it.
 _GUESSES: dict[str, tuple[Severity, str]] = {
-    "guess": ("warning", "the way and the shapes from there rest on it"),
-    "value_check": ("note", "the lines only check or write them, and go no other way"),
+    "guess": ("warning", ""),
+    "value_check": ("note", "; the lines check or write them or end a loop, and go no other way"),
 }
 
 
@@ -91,9 +91,7 @@ def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
         yield Finding(
             rule="OC120",
             severity=severity,
-            message=f"{op} asked for values that a run on shapes does not have"
-            + (f" ({times:,} times)" if times > 1 else "")
-            + f", and was answered {answers}: {rests}",
+            message=f"{op} reads values that a run on shapes does not have, answered {answers}{rests}",
             hint=_NEXT[kind],
             op=op,
             locations=tuple(place for problem in members for place in problem_places(problem)),
