@@ -8,7 +8,7 @@ import click
 import pytest
 
 from opcheck.cli import VERBS, invoke, opcheck
-from opcheck.cli.helps import EXAMPLES
+from opcheck.cli.helps import examples
 
 #: Lines of a terminal that shows a help whole.
 MOST_LINES = 60
@@ -23,12 +23,12 @@ def test_a_help_begins_with_three_examples_and_is_short(
     assert len(lines) < MOST_LINES
     start = lines.index("Examples:")
     assert [line.split("  # ")[0].strip() for line in lines[start + 1 : start + 4]] == [
-        example for example, _ in EXAMPLES[verb]
+        *examples()[verb]
     ]
     assert start < next(n for n, line in enumerate(lines) if line.strip().startswith("-"))
 
 
-@pytest.mark.parametrize("example", [line for lines in EXAMPLES.values() for line, _ in lines])
+@pytest.mark.parametrize("example", [line for lines in examples().values() for line in lines])
 def test_the_command_line_takes_each_example(example: str) -> None:
     words = shlex.split(example.partition(" > ")[0])
     command: click.Command = opcheck
