@@ -7,10 +7,13 @@ macOS wheels.
 
 from __future__ import annotations
 
+import functools
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common.versions import Span, Version
+from opcheck.common.yaml_text import load_shipped
 
 _AS_A_FIX = (
     "As a temporary fix, you can set the environment variable `PYTORCH_ENABLE_MPS_FALLBACK=1` "
@@ -126,102 +129,24 @@ def _size(number: int, torch: Version) -> str:
     return f"{number / 1024**power:.2f}{units[power]}" if power else f"{number}{units[0]}"
 
 
-_SCAN = "`opcheck scan PATH` lists every such line, without running anything"
-_CHOOSE = 'choose the device at run time: "mps" if torch.backends.mps.is_available(); ' + _SCAN
-_LEAVE_OUT = f"leave it out where torch.cuda.is_available() is False; {_SCAN}"
-
-
-class _Lacking(NamedTuple):
-    """An error text of a torch that was built without CUDA, as every macOS wheel is, and its remedy."""
-
-    pattern: re.Pattern[str]
-    hint: str
-
-
-#: In the wheels of 1.13 to 2.15: torch/cuda/__init__.py, torch/cuda/{streams,graphs,nvtx}.py, torch/_utils.py,
-#: torch/serialization.py, torch/distributed/distributed_c10d.py, torch/utils/cpp_extension.py, torch/xpu/__init__.py;
-#: aten/src/ATen/detail/CUDAHooksInterface.h, torch/csrc/tensor/python_tensor.cpp, c10/core/impl/VirtualGuardImpl.h.
-_LACKING = tuple(
-    _Lacking(re.compile(pattern), hint)
-    for pattern, hint in (
-        (
-            r"Attempting to deserialize object on (?:a )?CUDA device",
-            f'torch.load(file, map_location="mps"), or "cpu"; {_SCAN}',
-        ),
-        (r"Distributed package doesn't have NCCL", f'backend="gloo"; {_SCAN}'),
-        (r"No module named 'torch\.hpu'|Torch not compiled with (?:CUDA|XPU|MTIA)", _CHOOSE),
-        (
-            # The emulation itself raises this error for mps.
-            r"PyTorch (?:was compiled without CUDA support|is not linked with support for (?!mps))",
-            _CHOOSE,
-        ),
-        (r"Cannot get (?:CUDA|XPU|HIP|MTIA) generator without", _CHOOSE),
-        (r"Device type (?:CUDA|XPU) is not supported for torch\.Generator", _CHOOSE),
-        (r"Found no NVIDIA driver|No CUDA GPUs are available|CUDA driver initialization", _CHOOSE),
-        # torch/csrc/autograd/python_variable_methods.cpp: since 2.5 the index in x.cuda(0) is one of MPS.
-        (r"Invalid device, must be (?:cuda|xpu) device", _CHOOSE),
-        (r"torch\.(?:cuda|xpu)\.\w+ requires \w+ support", _LEAVE_OUT),
-        (
-            r"Tried to instantiate dummy base class (?:Stream|Event|_?(?:CUDA|Cuda|Xpu|Mem)\w+)",
-            _LEAVE_OUT,
-        ),
-        (r"'torch\._C' has no attribute '_(?:cuda|nvtx|xpu|nccl)_?\w*'", _LEAVE_OUT),
-        (r"'torch\.mps' has no attribute 'current_device'", _LEAVE_OUT),
-        (r"with arguments from the '(?:CUDA|XLA|XPU|HPU)' backend", _CHOOSE),
-        (r"NVTX functions not installed", _LEAVE_OUT),
-        (r"CUDA_HOME environment variable is not set", _LEAVE_OUT),
-    )
-)
+@functools.cache
+def _remedies() -> dict[str, list[tuple[re.Pattern[str], str]]]:
+    table = load_shipped(Path(__file__).with_name("messages.yaml"))
+    return {
+        kind: [(re.compile(row["pattern"]), row["hint"]) for row in rows]
+        for kind, rows in table.items()
+    }
 
 
 def without_cuda(text: str) -> str:
     """Return the remedy for an error of a torch without CUDA; empty for any other error."""
-    return next((row.hint for row in _LACKING if row.pattern.search(text)), "")
-
-
-#: Texts of checks that ask for the device and call no operator: torch/optim/optimizer.py and adam.py,
-#: torch/amp/autocast_mode.py (before 2.5), torch/csrc/utils/tensor_types.cpp, ATen/core/Generator.h and
-#: ATen/Context.h (``check_rng_state``), torch/csrc/autograd/python_variable.cpp (``THPVariable_set_grad``).
-_REFUSED = tuple(
-    (re.compile(pattern), hint)
-    for pattern, hint in (
-        (
-            r"`fused=True` requires all the params to be floating point Tensors of supported",
-            "leave fused=True out, or use torch 2.5 or newer",
-        ),
-        (
-            r"If capturable=True, params and state_steps must be on supported devices",
-            "leave capturable=True out: MPS has no graphs to capture",
-        ),
-        (
-            r"User specified (?:an unsupported autocast device_type 'mps'|autocast device_type must be)",
-            "use torch 2.5 or newer, or leave autocast out on this device",
-        ),
-        (
-            r"invalid type: 'torch\.mps\.",
-            "write x.to(other) or x.to(device, dtype): a type's name works for the CPU and CUDA only",
-        ),
-        (
-            r"RNG state must be a torch\.ByteTensor",
-            "move the state to the CPU first: torch.load(file, map_location='mps') moved it",
-        ),
-        (
-            r"Expected a '(?:mps|cpu)' device type for generator but found",
-            "make the generator for the device that draws: torch.Generator(device=x.device)",
-        ),
-        (
-            # torch/nn/attention/flex_attention.py, from 2.13 on
-            r"FlexAttention does not support backward on MPS",
-            "train with scaled_dot_product_attention (attn_implementation=sdpa)",
-        ),
-        (
-            r"attempting to assign a gradient with device type",
-            "move the gradient to its parameter's device first",
-        ),
-    )
-)
+    return _remedy("without_cuda", text)
 
 
 def refused_on_mps(text: str) -> str:
     """Return the remedy for an error that concerns the device and names no operator; empty for any other error."""
-    return next((hint for pattern, hint in _REFUSED if pattern.search(text)), "")
+    return _remedy("refused_on_mps", text)
+
+
+def _remedy(kind: str, text: str) -> str:
+    return next((hint for pattern, hint in _remedies()[kind] if pattern.search(text)), "")

@@ -30,7 +30,7 @@ def index(pages: Iterable[Page]) -> str:
 
 
 def usual_words(page: Operator) -> list[str]:
-    """Return the usual words that stand for an operator on the command line (lookup/words.py): ``self attention``."""
+    """Return the usual words that stand for an operator on the command line (lookup/words.yaml): ``self attention``."""
     bare = page.name.partition("::")[2]
     names = {page.name, bare, *(name.removeprefix("torch.") for name in page.python)}
     return [word for word, name in WORDS.items() if name in names]
