@@ -8,9 +8,11 @@ database on plain CPU tensors with and without a dispatch mode (torch 2.13.0).
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.common.versions import Span, Version
+from opcheck.common.yaml_text import load_shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,55 +29,14 @@ class Difference(NamedTuple):
     text: str
 
 
-def _overloads(*names: str) -> frozenset[str]:
-    return frozenset(f"aten::{name}" for name in names)
-
-
-_EVERY = Span()
-
-DIFFERENCES = (
+DIFFERENCES = tuple(
     Difference(
-        _overloads("prod", "prod.dim_int"),
-        backward=True,
-        torch=_EVERY,
-        text="the calls of prod's gradient on a Mac: it reads on the host whether the input has zeros and divides "
-        "where it has none; the way for zeros is recorded (cat, cumprod, flip)",
-    ),
-    Difference(
-        _overloads("cumprod", "cumprod_"),
-        backward=True,
-        torch=_EVERY,
-        text="the calls of cumprod's gradient on a Mac: it reads on the host whether the input has zeros and does "
-        "little where it has none; the way for zeros is recorded",
-    ),
-    Difference(
-        _overloads("max", "min", "median", "nanmedian"),
-        backward=True,
-        torch=_EVERY,
-        text="the calls of the gradient of max, min or median of all elements on a Mac: it reads on the host "
-        "whether the result is NaN",
-    ),
-    Difference(
-        _overloads("masked_fill.Tensor", "masked_fill_.Tensor"),
-        backward=True,
-        torch=_EVERY,
-        text="the calls of the gradient of masked_fill's value on a Mac: masked_select, whose size is read on the "
-        "host; where is recorded",
-    ),
-    Difference(
-        _overloads("masked_scatter", "masked_scatter_"),
-        backward=True,
-        torch=Span(until=Version(2, 2)),
-        text="the calls of masked_scatter's gradient: before 2.2 it took masked_select, and masked_scatter_backward, "
-        "which is recorded, did not exist",
-    ),
-    Difference(
-        _overloads("max_pool2d_with_indices"),
-        backward=False,
-        torch=Span(until=Version(2, 0)),
-        text="_mps_max_pool2d, which max_pool2d of torch 1.13 calls on a Mac and no later torch has: "
-        "max_pool2d_with_indices is recorded",
-    ),
+        frozenset(row["ops"]),
+        backward=row["backward"],
+        torch=Span(until=Version.parse(row["until"]) if "until" in row else None),
+        text=row["text"],
+    )
+    for row in load_shipped(Path(__file__).with_name("known_deviations.yaml"))["deviations"]
 )
 
 

@@ -25,77 +25,8 @@ SCRIPT, INPUTS = "repro.py", "inputs.pt"
 #: bytes of inputs that are written
 LIMIT = 1 << 30
 
-_TEMPLATE = '''\
-"""{op} on {device} beside float64 on the CPU.
-
-Written by opcheck on {os} {os_version} {arch}, {device_name}, torch {torch} ({commit}).
-Run it as: python repro.py [DEVICE].  Exits with 1 where the device differs, with 0 where it does not.
-"""
-
-import pathlib
-import sys
-
-import torch
-
-DEVICE = sys.argv[1] if len(sys.argv) > 1 else "{device}"
-# Shares of the exact element and of the root mean square of the result; how many times that is allowed.
-RELATIVE, OF_ALL, TIMES = {relative!r}, {targets_of!r}, {times!r}
-WIDE = {wide}
-INPUTS = torch.load(pathlib.Path(__file__).with_name("inputs.pt"), weights_only=True)
-# Full precision, as it was compared.
-torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-
-
-def make(device, wide):
-    def t(name, size, stride, offset, conj=False, neg=False):
-        memory = INPUTS[name]
-        memory = memory.to(WIDE.get(memory.dtype, memory.dtype) if wide else memory.dtype)
-        there = torch.zeros(offset + memory.numel(), dtype=memory.dtype, device=device)
-        there[offset:] = memory.to(device)
-        view = there.as_strided(size, stride, offset)
-        view = torch._neg_view(view) if neg else view
-        return view.conj() if conj else view
-
-    def d(dtype):
-        return WIDE.get(dtype, dtype) if wide else dtype
-
-    return {arguments}
-
-
-def run(device, wide):
-    args, kwargs = make(device, wide)
-    result = torch.ops.{call}(*args, **kwargs)
-    found = {{id(one): one for one in flat([result, {written}])}}
-    return list(found.values())[{output}].detach().cpu()
-
-
-def flat(value):
-    if isinstance(value, (tuple, list)):
-        return [one for part in value for one in flat(part)]
-    return [value] if isinstance(value, torch.Tensor) else []
-
-
-found, exact = run(DEVICE, False), {reference}
-print("{op}, result {output}, on", DEVICE, "with torch", torch.__version__)
-if found.shape != exact.shape:
-    sys.exit(f"the shapes differ: {{tuple(found.shape)}}, and on the CPU {{tuple(exact.shape)}}")
-if found.is_floating_point() or found.is_complex():
-    kind = torch.complex128 if found.is_complex() else torch.float64
-    found, exact = found.to(kind), exact.to(kind)
-    finite = torch.isfinite(found) & torch.isfinite(exact)
-    scale = exact[finite].abs().square().mean().sqrt() if finite.any() else 0.0
-    error = (found - exact).abs() / (RELATIVE * exact.abs() + OF_ALL * scale + 1e-45)
-    broken = (torch.isnan(found) != torch.isnan(exact)) | (torch.isinf(found) != torch.isinf(exact))
-    error = error.where(finite, 0.0).masked_fill(broken, float("inf"))
-else:
-    error = (found.to(exact.dtype) != exact).double() * float("inf")
-    error = error.nan_to_num(0.0, float("inf"))
-worst = int(error.flatten().argmax())
-print("device:", found.flatten()[worst].item(), " float64 on the CPU:", exact.flatten()[worst].item())
-beyond = f"{{int((error > TIMES).sum())}} of {{error.numel()}} elements beyond"
-print(f"distance: {{error.flatten()[worst].item():.4g}} tolerances, {{beyond}}")
-sys.exit(1 if error.flatten()[worst] > TIMES else 0)
-'''
+#: Of the script, for ``str.format``.
+_TEMPLATE = Path(__file__).with_name("reproducer.template").read_text(encoding="utf-8")
 
 
 def write(judged: Judged, machine: Machine, folder: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.project.sweep.records import Failed, Result
 
 OWNERS = ("model", "pytorch", "opcheck")
@@ -31,54 +33,8 @@ class Known(NamedTuple):
 
 #: The first match decides.  Without an entry a failure that is not reproduced without opcheck is opcheck's,
 #: and so is a failure with inputs that opcheck made.
-KNOWN: tuple[Known, ...] = (
-    Known(
-        # 70 is what opcheck's own code exits with where it fails (worker/platform.py, Fork).
-        r"the process that ran the model (?:was )?exited with code (?!70\b)\d+",
-        MODELS,
-        "it ends its own process, as by os._exit",
-    ),
-    Known(
-        r"unsupported autocast device_type 'mps'",
-        PYTORCH,
-        "the release has no autocast for MPS, and raises this on a Mac, too",
-    ),
-    Known(
-        r"Training is not implemented|does not support training",
-        MODELS,
-        "it refuses to be trained",
-    ),
-    Known(
-        r"values were guessed before",
-        OURS,
-        "a guess about values that nobody knows does not fit the program",
-    ),
-    Known(
-        r"has been modified by an inplace operation",
-        MODELS,
-        "it writes over what its own backward reads, on a CPU, too",
-        reproduced=True,
-    ),
-    Known(
-        r"requires the \w+ library",
-        MODELS,
-        "it needs a compiled package of a third party that is not installed",
-    ),
-    Known(
-        r"'\w+Config' object has no attribute",
-        MODELS,
-        "its code reads a setting that its configuration does not have",
-    ),
-    Known(
-        r"has not been implemented|cannot be run by itself",
-        MODELS,
-        "its forward refuses to run, whatever it is given",
-    ),
-    Known(
-        r"inference_session",
-        MODELS,
-        "it is called frame by frame with a session object of its processor",
-    ),
+KNOWN = tuple(
+    Known(**row) for row in load_shipped(Path(__file__).with_name("known_failures.yaml"))["known"]
 )
 
 
