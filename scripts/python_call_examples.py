@@ -236,6 +236,18 @@ _MASKED_ARGUMENTS = {
     "softmax": ", 1",
     "softmin": ", 1",
 }
+#: Classes of torch.distributions, with the arguments of their constructors.
+_DISTRIBUTIONS = {
+    "Bernoulli": "x(4)", "Beta": "x(4), x(4)", "Binomial": "8, x(4)", "Categorical": "x(4, 5)", "Cauchy": "x(4), x(4)",
+    "Chi2": "x(4)", "Dirichlet": "x(4, 5)", "Exponential": "x(4)", "FisherSnedecor": "x(4), x(4)",
+    "Gamma": "x(4), x(4)", "Geometric": "x(4)", "Gumbel": "x(4), x(4)", "HalfCauchy": "x(4)", "HalfNormal": "x(4)",
+    "InverseGamma": "x(4), x(4)", "Kumaraswamy": "x(4), x(4)", "Laplace": "x(4), x(4)", "LogNormal": "x(4), x(4)",
+    "LowRankMultivariateNormal": "x(4), x(4, 2), x(4)", "Multinomial": "8, x(4)",
+    "MultivariateNormal": "x(4), torch.eye(4).to('mps')", "NegativeBinomial": "8, x(4)", "Normal": "x(4), x(4)",
+    "OneHotCategorical": "x(4, 5)", "Pareto": "x(4), x(4)", "Poisson": "x(4)", "RelaxedBernoulli": "x(1), x(4)",
+    "RelaxedOneHotCategorical": "x(1), x(4, 5)", "StudentT": "x(4)", "Uniform": "x(4), x(4) + 1",
+    "VonMises": "x(4), x(4)", "Weibull": "x(4), x(4)", "Wishart": "x(1) + 5, torch.eye(4).to('mps')",
+}  # fmt: skip
 _CASTS = ("bfloat16", "bool", "byte", "cfloat", "char", "half", "int", "long", "short")
 
 #: Functions and methods that Python implements, or that have another name than their operator; and usual words for
@@ -262,6 +274,9 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
        for name in _MASKED},
     **{f"Tensor.{name}": (f"x(4).{name}()",) for name in _CASTS},
     **{f"optim.{name}": (f"torch.optim.{name}([grown(4, 4)]{rest}).step()",) for name, rest in _OPTIMIZERS.items()},
+    **{f"distributions.{name}": (f"drawn(torch.distributions.{name}({made}))",
+                                 f"weighed(torch.distributions.{name}({made}))")
+       for name, made in _DISTRIBUTIONS.items()},
     "Tensor.__contains__": ("x(4).__contains__(1.0)",),
     "Tensor.__deepcopy__": ("x(4).__deepcopy__({})",),
     "Tensor.__format__": ("x(4).__format__('')",),
@@ -288,6 +303,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "Tensor.register_post_accumulate_grad_hook": ("x(4).requires_grad_().register_post_accumulate_grad_hook(print)",),
     "Tensor.storage": ("x(4).storage()",),
     "Tensor.tolist": ("x(4).tolist()",),
+    "amp.GradScaler": ("scaled(torch.amp.GradScaler('mps'), torch.optim.SGD([grown(4)], 0.1), x())",),
     "as_tensor": ("torch.as_tensor([1.0], device='mps')",),
     "asarray": ("torch.asarray([1.0], device='mps')",),
     "broadcast_shapes": ("torch.broadcast_shapes((2, 1), (1, 2))",),

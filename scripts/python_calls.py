@@ -180,15 +180,37 @@ def rotary_complex(heads: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(pairs * turns).flatten(-2)
 
 
+def drawn(distribution: torch.distributions.Distribution) -> torch.Tensor:
+    """Draw a sample."""
+    return distribution.sample()
+
+
+def weighed(distribution: torch.distributions.Distribution) -> torch.Tensor:
+    """Return the logarithm of the probability of a sample."""
+    return distribution.log_prob(distribution.sample())
+
+
+def scaled(
+    scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, loss: torch.Tensor
+) -> None:
+    """Take the step of a program that scales its loss."""
+    scaler.scale(loss)
+    scaler.step(optimizer)
+    scaler.update()
+
+
 NAMES = {
     "F": nn.functional,
     "bools": bools,
+    "drawn": drawn,
     "grown": grown,
     "ints": ints,
     "nn": nn,
     "rotary": rotary,
     "rotary_complex": rotary_complex,
+    "scaled": scaled,
     "torch": torch,
+    "weighed": weighed,
     "x": x,
 }
 

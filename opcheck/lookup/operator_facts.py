@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from opcheck.data.statement_model import Statement
 
 
+#: Operators of whose decompositions the body takes one, so that no sample of them is in every sample's calls -> the
+#: one of a plain call.  The others are for hermitian matrices and for none (matrix_rank_impl and pinv of
+#: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp, torch 1.13 to 2.15).
+_PLAIN_CALLS = {
+    "aten::linalg_matrix_rank": ("aten::_linalg_svd", "aten::linalg_svd"),
+    "aten::linalg_pinv": ("aten::_linalg_svd", "aten::linalg_svd"),
+}
+#: Copies between devices and dtypes.
+_COPIES = frozenset({"aten::_to_copy", "aten::copy_"})
+
+
 class Calls(NamedTuple):
     """The operators that a composite calls, as far as they have a verdict of their own."""
 
@@ -85,7 +96,9 @@ class OperatorFacts:
         # A body's call of its own overload does not affect the verdict.
         own = {op, last}
         always = tuple(name for name in body.always if name not in own)
-        sometimes = tuple(name for name in body.sometimes if name not in own)
+        plain = _PLAIN_CALLS.get(op.partition(".")[0], ())
+        always += tuple(name for name in body.sometimes if name in plain)
+        sometimes = tuple(name for name in body.sometimes if name not in {*own, *plain})
         return Calls(always, sometimes, body.torch, body.read)
 
     def deciding(self, op: str, line: str) -> tuple[str, ...]:
@@ -99,7 +112,10 @@ class OperatorFacts:
         """Return the statements on the overload and on those that a plain call of it reaches."""
 
         def usual(calls: Calls) -> tuple[str, ...]:
-            return calls.always if is_python(op) else calls.always or calls.sometimes
+            if not is_python(op):
+                return calls.always or calls.sometimes
+            # Python code passes no argument of its caller to the copies that it makes.
+            return tuple(name for name in calls.always if name not in _COPIES)
 
         reached = set(self._followed(op, line, usual))
         return tuple(

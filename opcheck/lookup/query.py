@@ -22,7 +22,7 @@ from opcheck.common.names import DTYPE_ALIASES, DTYPES
 from opcheck.data import composites, python_calls
 from opcheck.data.extensions import LIBRARIES
 from opcheck.lookup.operator_facts import api_overloads
-from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS, key
+from opcheck.lookup.words import REMOVED_FUNCTIONS, WITHOUT_OPERATORS, WORDS, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,18 +61,30 @@ _SPELLINGS = (
     (re.compile(r"tensor\."), "Tensor."),
     (re.compile(r"nn\.modules\.(\w+\.)?(?=[A-Z])"), "nn."),
     (re.compile(r"optim\.\w+\.(?=[A-Z])"), "optim."),
-    # torchvision.ops.boxes.nms, torchaudio.functional.lfilter
-    (re.compile(rf"({'|'.join(LIBRARIES)})\.(ops|functional)\.(\w+\.)*"), r"\1::"),
 )
+#: A name of an extension library's Python: torchvision.ops.boxes.nms, torchaudio.functional.lfilter.
+_OF_LIBRARY = re.compile(rf"(?P<library>{'|'.join(LIBRARIES)})\.(?:\w+\.)*(?P<function>\w+)")
+#: Python functions and classes of the extension libraries that are named unlike the operator that decides for them
+#: (torchvision/ops/boxes.py and poolers.py, 0.29; torchaudio/functional/filtering.py and functional.py, 2.11).
+_LIBRARY_CALLS = {
+    "torchaudio.lfilter": "torchaudio::_lfilter_core_loop",
+    "torchaudio.overdrive": "torchaudio::_overdrive_core_loop",
+    "torchaudio.rnntloss": "torchaudio::rnnt_loss_forward",
+    "torchvision.batchednms": "torchvision::nms",
+    "torchvision.multiscaleroialign": "torchvision::roi_align",
+}
 
 #: What an overload without a name of its own is called, most usual first: the choice of the one
 #: overload that answers for all where a base name is asked.
 _USUAL = ("", "Tensor", "Tensor_Tensor", "self", "input", "int", "Scalar", "dim")
+#: The same of operators over lists of tensors, which optimizers call with a list or a number.
+_USUAL_OF_LISTS = ("", "List", "Scalar", "ScalarList")
 #: Operators of which another overload is the usual one, since programs call them with these arguments.
 _USUAL_OVERLOADS = {
     "aten::embedding_bag": "padding_idx",
     "aten::fill": "Scalar",
     "aten::flatten": "using_ints",
+    "aten::frobenius_norm": "dim",
     "aten::gradient": "scalarint",
     "aten::gru": "input",
     "aten::index_fill": "int_Scalar",
@@ -82,6 +94,7 @@ _USUAL_OVERLOADS = {
     "aten::norm": "ScalarOpt_dim",
     "aten::pow": "Tensor_Scalar",
     "aten::quantile": "scalar",
+    "aten::repeat_interleave": "self_int",
     "aten::scatter": "src",
     "aten::scatter_": "src",
     "aten::tensor_split": "sections",
@@ -115,6 +128,14 @@ def resolve(text: str, lists: OpLists) -> Query:
     if name in WITHOUT_OPERATORS:
         why, next_step = WITHOUT_OPERATORS[name]
         raise UsageError(f"{name}: {why}", context=f"opcheck op {asked}", hint=next_step)
+    if asked in REMOVED_FUNCTIONS:
+        raise UsageError(
+            f"{asked}: torch has removed it; the call raises on every device",
+            context=f"opcheck op {asked}",
+            hint=f"write {REMOVED_FUNCTIONS[asked]}; opcheck op {REMOVED_FUNCTIONS[asked]}",
+        )
+    if match := _OF_LIBRARY.fullmatch(name):
+        name = _library_operator(asked, match["library"], match["function"], lists)
     query = _exact(name, bases)
     if query is None:
         meant = _by_word(name, lists)
@@ -126,6 +147,26 @@ def resolve(text: str, lists: OpLists) -> Query:
 
 #: The arguments of a call that a user copied along with the name.
 _CALL = re.compile(r"\(.*\)?$", re.DOTALL)
+
+
+def _library_operator(asked: str, library: str, function: str, lists: OpLists) -> str:
+    """Return the operator of an extension library that decides for a name of its Python.
+
+    Raises:
+        UsageError: no operator of the library has that name; which ones its Python code calls is not recorded.
+    """
+    spelled = key(function)
+    known = _LIBRARY_CALLS.get(f"{library}.{spelled}")
+    operators = [name for name in _extension_operators(lists) if name.startswith(f"{library}::")]
+    matching = (name for name in operators if key(name.partition("::")[2]) == spelled)
+    meant = known or next(matching, "")
+    if not meant:
+        raise UsageError(
+            f"{asked}: {library} has no operator of that name; what its Python code calls is not recorded",
+            context=f"opcheck op {asked}",
+            hint=f"opcheck run FILE.py judges a program that calls it; operators: {', '.join(operators)}",
+        )
+    return meant
 
 
 def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
@@ -140,6 +181,9 @@ def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
         return None
     if name.startswith("aten."):
         return _namespaced(_from_fx(name), bases)
+    if f"aten::{name}" in bases.get(f"aten::{name.partition('.')[0]}", ()):
+        # add.out, max.dim: an overload without its namespace.
+        return _namespaced(f"aten::{name}", bases)
     for recorded in _recorded_names(name, bases):
         if recorded in python_calls.names():
             return Query(asked=name, kind="python", main=recorded, overloads=(recorded,))
@@ -245,7 +289,8 @@ def usual(overloads: Iterable[str]) -> str:
 
     def rank(op: str) -> tuple[bool, bool, int, str]:
         base, _, overload = op.partition(".")
-        place = _USUAL.index(overload) if overload in _USUAL else len(_USUAL)
+        order = _USUAL_OF_LISTS if base.startswith("aten::_foreach_") else _USUAL
+        place = order.index(overload) if overload in order else len(order)
         return _USUAL_OVERLOADS.get(base) != overload, writes_out(op), place, op
 
     return min(overloads, key=rank)

@@ -22,6 +22,13 @@ REMOVED: dict[str, tuple[str, str]] = {
     op: (release, instead) for op, (release, instead) in _TABLE["removed"].items()
 }
 
+#: Functions and methods that no release of the lists has, as people write them -> what to write instead.
+REMOVED_FUNCTIONS: dict[str, str] = {
+    f"{place}.{name}": instead
+    for name, instead in _TABLE["removed_functions"].items()
+    for place in ("torch", "Tensor", "torch.Tensor")
+}
+
 
 def key(text: str) -> str:
     """Return a text as names are compared: without case, spaces, hyphens and underscores."""

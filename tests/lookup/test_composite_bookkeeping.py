@@ -16,7 +16,17 @@ _LOOKUP = OperatorLookup(load())
         ("aten::stft", "2.0", "fallback"),  # its transform has no kernel there
         ("aten::stft", "2.15", "native"),
         ("aten::narrow", "2.0", "native"),  # it computes nothing at all
+        # Of an empty matrix no decomposition is needed, of a hermitian one another.
+        ("aten::linalg_matrix_rank", "2.13", "fallback"),
+        ("aten::linalg_pinv.atol_rtol_tensor", "2.13", "fallback"),
+        ("aten::linalg_pinv.atol_rtol_tensor", "2.15", "native"),
     ],
 )
 def test_what_it_computes_decides(op: str, line: str, status: str) -> None:
     assert _LOOKUP.verdict(op, target(line, "26.0"), "float32").status == status
+
+
+@pytest.mark.parametrize(("name", "advised"), [("optim.LBFGS", False), ("aten::_to_copy", True)])
+def test_python_code_passes_no_argument_to_its_copies(name: str, advised: bool) -> None:
+    statements = _LOOKUP.operators.usual_statements(name, "2.15")
+    assert any("non_blocking" in statement.condition for statement in statements) == advised

@@ -40,6 +40,11 @@ from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS
         ("torch.optim.adamw.AdamW", "optim.AdamW"),
         ("Tensor.__getitem__", "Tensor.__getitem__"),
         ("torch.functional.unique", "unique"),
+        ("add.out", "aten::add.out"),
+        ("torchvision.ops.RoIAlign", "torchvision::roi_align"),
+        ("torchvision.ops.batched_nms", "torchvision::nms"),
+        ("torchaudio.functional.rnnt_loss", "torchaudio::rnnt_loss_forward"),
+        ("torch.distributions.Gamma", "distributions.Gamma"),
     ],
 )
 def test_names_are_understood(text: str, main: str, lists: OpLists) -> None:
@@ -59,6 +64,7 @@ def test_a_plain_call_reaches_no_out_overload() -> None:
         usual(["aten::max.out", "aten::max.names_dim", "aten::max", "aten::max.dim"]) == "aten::max"
     )
     assert usual(["aten::add.out", "aten::add.Scalar", "aten::add.Tensor"]) == "aten::add.Tensor"
+    assert usual(["aten::_foreach_add.Tensor", "aten::_foreach_add.List"]).endswith(".List")
     assert usual(["aten::isin.Tensor_Tensor_out"]) == "aten::isin.Tensor_Tensor_out"
 
 
@@ -86,6 +92,9 @@ def test_near_names_are_offered(text: str, near: str, lists: OpLists) -> None:
         ("OC102", "the code of a finding", "opcheck explain OC102"),
         ("net.py:Net", "names a model", "opcheck audit net.py:Net"),
         ("nn.Sequential", "holds other modules", "opcheck audit"),
+        ("torch.lstsq", "has removed it", "torch.linalg.lstsq"),
+        ("torch.nested.nested_tensor", "no kernels for nested", "torch.jagged"),
+        ("torchvision.transforms.functional.resize", "no operator of that name", "opcheck run"),
     ],
 )
 def test_what_is_no_operator_is_named(text: str, message: str, hint: str, lists: OpLists) -> None:
