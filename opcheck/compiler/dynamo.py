@@ -20,6 +20,7 @@ from opcheck.tracing.source_locations import (
 from opcheck.tracing.torch_private import compilation
 
 _GB = re.compile(r"gb(?P<number>\d{4})\.html")
+_COMMENT = re.compile(r"\s{2,}#.*", re.DOTALL)
 _HINT = re.compile(r"^\s*Hint: (?P<hint>.+)$", re.MULTILINE)
 _KINDS = {"InvalidBackend": "backend", "Unsupported": "graph_break", "UserError": "graph_break"}
 
@@ -53,7 +54,9 @@ def _guard(metric: Any) -> str:
     reason = str(getattr(metric, "recompile_reason", None) or "")
     guard = reason.partition(": ")[2] or reason
     # What follows is the stack that made the guard, with the machine's paths; the line before it is the user's.
-    return guard.partition("User stack trace:")[0].strip()
+    guard = guard.partition("User stack trace:")[0]
+    # Dynamo writes the user's line behind it as a comment, with the file's path cut at the left.
+    return _COMMENT.sub("", guard).strip()
 
 
 def breaks() -> tuple[GraphBreak, ...]:

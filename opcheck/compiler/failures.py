@@ -7,6 +7,7 @@ import traceback
 
 import torch
 
+from opcheck.compiler.on_mps import is_python_number
 from opcheck.compiler.records import Failure
 from opcheck.model.records import SourceLocation
 from opcheck.tracing.source_locations import locate_in_text
@@ -37,6 +38,8 @@ _OURS = {
 _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
 #: of a special function; of the others, the message is empty and the method says what is missing (codegen/mps.py)
 _LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
+#: as compile.yaml recognises it
+_PASSED = ", in which Dynamo passes floats of Python"
 _DOES_NOT = "Inductor's Metal backend does not implement {}"
 
 
@@ -68,7 +71,10 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
             return classified("harness", f"not checked ({code}): {meaning}{detail}", ours=True)
     if dtype:
         name = dtype["dtype"] or dtype["plain"]
-        return classified("dtype", f"Inductor's Metal backend has no {name}")
+        passed = (
+            _PASSED if name == "float64" and any(map(_is_python_number, gm.graph.nodes)) else ""
+        )
+        return classified("dtype", f"Inductor's Metal backend has no {name}{passed}")
     if isinstance(cause, NotImplementedError):
         named = traceback.extract_tb(cause.__traceback__)[-1].name
         lacking = _LACKING.search(text)
@@ -76,6 +82,10 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
         plain = lacking or not str(cause)
         return classified("operator", _DOES_NOT.format(named) if plain else text)
     return classified("inductor", text[:500])
+
+
+def _is_python_number(node: torch.fx.Node) -> bool:
+    return node.op == "placeholder" and is_python_number(node.meta.get("val"))
 
 
 def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:

@@ -26,7 +26,7 @@ from opcheck.compiler.execute.inductor import callable_on_cpu, on_cpu
 from opcheck.compiler.failures import failure
 from opcheck.compiler.generated import attention_of, extern_of, flex_kernel, kernel_of
 from opcheck.compiler.masked import MaskedBlocks, plain
-from opcheck.compiler.on_mps import fake_on_mps, on_mps, placeholder_values
+from opcheck.compiler.on_mps import fake_on_mps, is_python_number, on_mps, placeholder_values
 from opcheck.compiler.records import Extern, Failure, Kernel, SideGraph
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.torch_private import compilation
@@ -146,7 +146,10 @@ def side_compile(
     calls = sum(node.op == "call_function" for node in gm.graph.nodes)
     try:
         moved = on_mps(gm)
-        inputs = [fake_on_mps(value) for value in placeholder_values(moved, example_inputs)]
+        inputs = [
+            value if is_python_number(value) else fake_on_mps(value)
+            for value in placeholder_values(moved, example_inputs)
+        ]
         with _metal(seen):
             made.append(compile_step(moved, inputs, **_kept(kwargs)))
     except Exception as error:  # noqa: BLE001 - anything that Inductor raises is what is looked for

@@ -19,8 +19,11 @@ def on_mps(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Return a copy of the graph whose tensors are on mps: its device arguments, its metadata, its constants."""
     # Not copy.deepcopy of the module: a constant may be a fake tensor, whose storage cannot be copied.
     moved = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    scalars = _python_numbers(moved)
     for node in moved.graph.nodes:
         node.meta = dict(node.meta)
+        if node in scalars:
+            continue
         if "val" in node.meta:
             node.meta["val"] = tree_map(fake_on_mps, node.meta["val"])
         node.args = torch.fx.node.map_aggregate(node.args, _device_on_mps)
@@ -36,6 +39,38 @@ def on_mps(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
             _lift(moved, node)
     moved.recompile()
     return moved
+
+
+def _python_numbers(gm: torch.fx.GraphModule) -> set[torch.fx.Node]:
+    """Return the nodes that compute with floats of Python, which Inductor keeps as float64 on the CPU.
+
+    A float that Dynamo does not specialize comes in as a tensor of no dimensions; what is computed with such tensors
+    alone stays on the CPU (torch/fx/passes/_tensorify_python_scalars.py, 2.7 to 2.15).
+    """
+    numbers = {
+        node
+        for node in gm.graph.find_nodes(op="placeholder")
+        if is_python_number(node.meta.get("val"))
+    }
+    if not numbers:
+        return numbers
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.dim():
+            continue
+        tensors = [
+            other
+            for other in node.all_input_nodes
+            if isinstance(other.meta.get("val"), torch.Tensor)
+        ]
+        if numbers.issuperset(tensors) if tensors else is_python_number(value):
+            numbers.add(node)
+    return numbers
+
+
+def is_python_number(value: Any) -> bool:
+    """Return whether a tensor holds a float of Python: mps has no float64."""
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float64 and not value.dim()
 
 
 def _lift(moved: torch.fx.GraphModule, node: torch.fx.Node) -> None:

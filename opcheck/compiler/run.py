@@ -17,6 +17,7 @@ from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchEr
 from opcheck.common.text import filesize
 from opcheck.common.versions import Version
 from opcheck.compiler import inductor_metal, variants
+from opcheck.compiler.device_names import mps_read_as
 from opcheck.compiler.execute import NOT_PROVEN, compiler
 from opcheck.compiler.plan import AOTINDUCTOR, PORTABLE, CompileRequest, Plan
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
@@ -56,8 +57,9 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(plan.scratch) / "inductor")
     unusable = _use_backend(plan)
     say(f"loading {request.model}")
-    _refuse_if_large(request)
-    loaded = load(request.model, request.config, real=True, repository=request.repository)
+    with mps_read_as(plan.device):
+        _refuse_if_large(request)
+        loaded = load(request.model, request.config, real=True, repository=request.repository)
     plan, untrained = _without_training(plan, _module(loaded.model), request.model)
     train = any(variant.training for variant in plan.variants)
     inputs = inputs_for(loaded, request.inputs, train=train)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from opcheck.compiler.failures import failure as explained
 from opcheck.compiler.inductor_metal import SideCompiler
 from opcheck.compiler.lint import BUFFERS, lint
 from opcheck.tracing.torch_private import compilation
@@ -238,3 +239,39 @@ def test_a_missing_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compilation.missing_for_metal() == ""
     monkeypatch.delattr("torch._inductor.compile_fx.compile_fx_inner")
     assert compilation.missing_for_metal() == "torch._inductor.compile_fx.compile_fx_inner"
+
+
+class Grows(nn.Module):
+    """Computes with a float of Python that changes from call to call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.factor = self.factor * 1.5
+        return x * self.factor
+
+
+def test_a_float_of_python_stays_on_the_cpu() -> None:
+    compiler = SideCompiler()
+    torch.compiler.reset()
+    compiled = torch.compile(Grows(), backend=compiler)
+    with torch.no_grad():
+        compiled(torch.ones(8))
+        compiled(torch.ones(8))
+    assert not failures(compiler.graphs)
+    assert "constant float* in_ptr1" in compiler.graphs[-1].kernels[0].source
+
+
+def test_a_failure_on_a_float_of_python_is_told_from_one_on_the_programs_own_dtype() -> None:
+    messages = []
+    for shape in ((), (8,)):
+        graph = torch.fx.symbolic_trace(torch.nn.Identity())
+        (argument,) = graph.graph.find_nodes(op="placeholder")
+        argument.meta["val"] = torch.empty(shape, dtype=torch.float64, device="meta")
+        messages.append(explained(KeyError(torch.float64), graph).message)
+    assert messages == [
+        "Inductor's Metal backend has no float64, in which Dynamo passes floats of Python",
+        "Inductor's Metal backend has no float64",
+    ]

@@ -19,6 +19,8 @@ from opcheck.data.registrations import data_directory
         ("branches-share-names", "2.13", "2.14"),
         ("branches-share-names", "2.12", "2.11"),
         ("missing-math", "2.14", "2.15"),
+        ("round-half", "2.8", "2.9"),
+        ("python-floats", "2.7", "2.8"),
         ("nested-masks", "2.11", "2.12"),
         ("masked-blocks-share-a-value", "2.14", "2.15"),
         ("masked-blocks-share-a-value", "2.11", "2.10"),
@@ -49,6 +51,7 @@ NESTED = """\
     ("defect", "source", "other"),
     [
         ("nested-loops", NESTED, NESTED.replace("r0_0_cnt", "x_cnt")),
+        ("round-half", "auto tmp1 = metal::round(tmp0);", "auto tmp1 = metal::rint(tmp0);"),
         ("modulo-65536", "(((xindex) / (65536)) % (6))", "(((xindex) / (65536)) % (8))"),
         ("modulo-65536", "(((xindex) / (65536)) % (12))", "(((xindex) / (65535)) % (12))"),
         ("negative-floor-division", "in_ptr0[1 + (((-1)*x0) / (2))]", "in_ptr0[(x0) / (2)]"),
@@ -148,6 +151,9 @@ def test_a_failure_is_known_by_its_message() -> None:
     assert by_id["missing-math"].explains("Inductor's Metal backend does not implement sinh")
     assert not by_id["missing-math"].explains("Inductor's Metal backend does not implement sinhc")
     assert not by_id["welford-barrier"].explains("welford")
+    float64 = "Inductor's Metal backend has no float64"
+    assert by_id["python-floats"].explains(f"{float64}, in which Dynamo passes floats of Python")
+    assert not by_id["python-floats"].explains(float64)
 
 
 @pytest.mark.parametrize(
