@@ -19,6 +19,7 @@ from opcheck.source.words import (
     begins,
     by_name,
     caught,
+    compared_by_name,
     device_compared,
     is_cuda,
     last,
@@ -29,6 +30,9 @@ from opcheck.source.words import (
 
 Answer = TypeVar("Answer")
 Part = TypeVar("Part", bound=ast.AST)
+
+Loop = ast.For | ast.AsyncFor | ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+_LOOPS = (ast.For, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 #: The fields of a statement, a handler or a case that hold statements, one after the other.
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
@@ -221,7 +225,11 @@ class Mac:
         parts = [self.truth(part) for part in node.values]
         if decides in parts:
             return decides
-        return None if None in parts else not decides
+        unknown = [part for part, truth in zip(node.values, parts, strict=True) if truth is None]
+        # ``hasattr(device, "type") and device.type == "mps"``: what has the value has the attribute.
+        if not decides:
+            unknown = [part for part in unknown if not _is_read_beside(part, node.values)]
+        return None if unknown else not decides
 
     def _compared(self, node: ast.Compare) -> bool | None:
         if len(node.ops) != 1:
@@ -234,26 +242,36 @@ class Mac:
             left = [UNKNOWN]
         elif len(left) == 1 and is_cuda(left[0]) and all(map(is_cuda, right)):
             right = [UNKNOWN]
+        answers: set[bool | None]
         if UNKNOWN in left or UNKNOWN in right:
-            return device_compared(kind, left, right)
-        try:
-            answers = {bool(_COMPARE[kind](first, second)) for first in left for second in right}
-        except TypeError:
-            return None
-        return answers.pop() if len(answers) == 1 else None
+            answers = {device_compared(kind, left, right)}
+        else:
+            try:
+                answers = {bool(_COMPARE[kind](one, other)) for one in left for other in right}
+            except TypeError:
+                return None
+        answer = answers.pop() if len(answers) == 1 else None
+        return compared_by_name(kind, node.left, node.comparators[0]) if answer is None else answer
 
     def _side(self, node: ast.expr) -> list[object]:
-        """The values of a side of a comparison; a device counts as its text."""
-        if (
-            isinstance(node, ast.Call)
-            and node.args
-            and self.program.dotted(node.func) in {"torch.device", "str"}
-        ):
-            return self._side(node.args[0])
+        """The values of a side of a comparison; a device counts as its text, also by a name that is bound once."""
+        if (text := self._text_of_device(node)) is not None:
+            return self._side(text)
+        bindings = self.program.bindings(node) if isinstance(node, ast.Name) else []
+        bound = bindings[0].value if len(bindings) == 1 else None
+        if bound is not None and (text := self._text_of_device(bound)) is not None:
+            return [value.constant for value in self.values(text)]
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             parts = [part.value for part in node.elts if isinstance(part, ast.Constant)]
             return [tuple(parts) if len(parts) == len(node.elts) else UNKNOWN]
         return [value.constant for value in self.values(node)]
+
+    def _text_of_device(self, node: ast.expr) -> ast.expr | None:
+        """The argument of ``torch.device(text)`` and ``str(device)``."""
+        is_call = isinstance(node, ast.Call) and bool(node.args)
+        if is_call and self.program.dotted(node.func) in {"torch.device", "str"}:  # type: ignore[attr-defined]
+            return node.args[0]  # type: ignore[attr-defined,no-any-return]
+        return None
 
     def _startswith(self, node: ast.Call) -> bool | None:
         if not (isinstance(node.func, ast.Attribute) and len(node.args) == 1):
@@ -312,20 +330,24 @@ class Mac:
         elif isinstance(parent, ast.BoolOp):
             stops = isinstance(parent.op, ast.Or)
             return self._before(place, parent.values, lambda part: self.truth(part) is stops)
-        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            return self._once(("filtered", parent), self._filters_all, parent.generators)
+        elif isinstance(parent, _LOOPS):
+            if self._goes_over_nothing(parent, field):
+                return True
         elif isinstance(parent, ast.Try) and field == "body":
             return self._once(("tried", parent, tries), self._tried, parent, tries)
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if field == "decorator_list":
                 return False
-            if self._once(("skipped", parent), self._skipped, parent.decorator_list):
-                return True
-            if not isinstance(parent, ast.ClassDef) and self._once(
-                ("guarded", parent.name), self._called_under_guards, parent.name
-            ):
+            if self._is_for_others(parent):
                 return True
         return self._left_before(place)
+
+    def _is_for_others(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+        """Return whether a test is skipped on a Mac, or all code that calls a function is guarded."""
+        return self._once(("skipped", node), self._skipped, node.decorator_list) or (
+            not isinstance(node, ast.ClassDef)
+            and self._once(("guarded", node.name), self._called_under_guards, node.name)
+        )
 
     def _left_before(self, place: Place) -> bool:
         """Return whether a statement before the child, such as a guarded return, leaves the block."""
@@ -353,8 +375,25 @@ class Mac:
                 self._passed[block] = max(self._passed.get(block, 0), number + 1)
         return False
 
+    def _goes_over_nothing(self, loop: Loop, field: str) -> bool:
+        """Return whether a Mac never comes to what a loop or a comprehension does with its elements."""
+        if isinstance(loop, (ast.For, ast.AsyncFor)):
+            return field == "body" and self._is_empty(loop.iter)
+        # What a comprehension goes over is evaluated in any case.
+        return field != "generators" and self._once(
+            ("filtered", loop), self._filters_all, loop.generators
+        )
+
     def _filters_all(self, generators: Sequence[ast.comprehension]) -> bool:
-        return any(self.truth(test) is False for part in generators for test in part.ifs)
+        return any(
+            self._is_empty(part.iter) or any(self.truth(test) is False for test in part.ifs)
+            for part in generators
+        )
+
+    def _is_empty(self, node: ast.expr) -> bool:
+        """Return whether a loop goes over nothing on a Mac: ``range(torch.cuda.device_count())``."""
+        is_range = isinstance(node, ast.Call) and names(node.func, "range") and len(node.args) == 1
+        return is_range and self.constant(node.args[0]) == 0  # type: ignore[attr-defined]  # a Call
 
     def _tried(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
         for handler in node.handlers:
@@ -407,3 +446,19 @@ class Mac:
             and any(names(part, "__name__") for part in ast.walk(statement.test))
             for statement in self.program.tree.body
         )
+
+
+def _is_read_beside(part: ast.expr, conditions: Sequence[ast.expr]) -> bool:
+    """Return whether a part asks ``hasattr(x, "name")`` of what another condition reads as ``x.name``."""
+    if not (isinstance(part, ast.Call) and names(part.func, "hasattr") and len(part.args) == 2):
+        return False
+    owner, name = part.args
+    return any(
+        isinstance(inner, ast.Attribute)
+        and isinstance(name, ast.Constant)
+        and inner.attr == name.value
+        and ast.unparse(inner.value) == ast.unparse(owner)
+        for condition in conditions
+        if condition is not part
+        for inner in ast.walk(condition)
+    )

@@ -18,6 +18,11 @@ _SHOWN = 80
 _BITS = 1000
 
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
+#: The words of a flag that says nothing but that the program runs on MPS: ``use_mps``, ``is_torch_mps_available``.
+_MPS_FLAG = {
+    "available", "backend", "device", "enable", "enabled", "has", "have", "is", "mode", "mps", "on", "supported",
+    "torch", "use", "using", "with",
+}  # fmt: skip
 
 
 def device_compared(kind: type[ast.cmpop], left: list[object], right: list[object]) -> bool | None:
@@ -76,13 +81,26 @@ def quoted(constant: object) -> str:
 
 
 def by_name(node: ast.expr) -> bool | None:
-    """Return the value on a Mac of a flag that is named after CUDA: ``use_cuda``, ``args.no_cuda``."""
+    """Return the value on a Mac of a flag that is named after CUDA or MPS: ``args.no_cuda``, ``on_mps``."""
     name = last(node.func if isinstance(node, ast.Call) else node).lower()
     if name == "type_checking":
         return False
     if "cuda" in name or "nccl" in name:
         return any(word in name for word in ("no_cuda", "not_cuda", "disable", "without"))
-    return True if name == "is_mps" else None
+    words = set(name.split("_"))
+    others = words - _MPS_FLAG
+    if "mps" not in words or not others <= {"no", "not"}:
+        return None
+    return not others
+
+
+def compared_by_name(kind: type[ast.cmpop], left: ast.expr, right: ast.expr) -> bool | None:
+    """Return the result of comparing with a member that is named after a device: ``state == Backend.MPS``."""
+    both = {last(left).lower(), last(right).lower()}
+    device = both & {"cuda", "mps"}
+    if len(device) != 1 or "" in both or kind not in {ast.Eq, ast.NotEq, ast.Is, ast.IsNot}:
+        return None
+    return (device == {"mps"}) is (kind not in _NEGATIVE)
 
 
 def caught(handler: ast.ExceptHandler) -> set[str]:

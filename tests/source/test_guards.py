@@ -28,6 +28,18 @@ GUARDED = {
     "alias of torch": "import torch as t\nif t.cuda.is_available():\n    x.cuda()",
     "alias of cuda": "from torch import cuda\nif cuda.is_available():\n    x.cuda()",
     "nccl": 'if torch.distributed.get_backend() == "nccl":\n    x.cuda()',
+    "flag of mps": "if args.use_mps:\n    pass\nelse:\n    x.cuda()",
+    "flag against mps": "if args.no_mps:\n    x.cuda()",
+    "function of mps": "def f(x):\n    if mps_mode():\n        return x\n    return x.cuda()",
+    "member of mps": "if state == Backend.MPS:\n    pass\nelse:\n    x.cuda()",
+    "member of cuda": "if state == Backend.CUDA:\n    x.cuda()",
+    "attribute of a device": (
+        'if hasattr(d, "type") and d.type == "mps":\n    pass\nelse:\n    x.cuda()'
+    ),
+    "device with a name": 'gpu = torch.device("cuda")\nif d == gpu:\n    x.cuda()',
+    "each device": "for i in range(torch.cuda.device_count()):\n    x.cuda(i)",
+    "each device in a list": "y = [x.cuda(i) for i in range(torch.cuda.device_count())]",
+    "method cuda": "def cuda(self):\n    self.d = torch.cuda.current_device()",
     "early return": "def f(x):\n    if not torch.cuda.is_available():\n        return x\n    return x.cuda()",
     "early continue": "for x in y:\n    if x.device.type != 'cuda':\n        continue\n    x.cuda()",
     "both assigned": 'd = "cpu"\nif torch.cuda.is_available():\n    d = "cuda"\nx.to(d)',
@@ -61,7 +73,7 @@ GUARDED = {
 
 
 #: They name the guard itself, which knows no MPS.
-ABOUT_GUARDS = {"OC222", "OC223"}
+ABOUT_GUARDS = {"OC222", "OC223", "OC226"}
 
 
 @pytest.mark.parametrize("text", GUARDED.values(), ids=GUARDED)
@@ -73,6 +85,10 @@ OPEN = {
     "mps": ('if device.type == "mps":\n    x.cuda()', 2),
     "not cuda": ("if not torch.cuda.is_available():\n    x.cuda()", 2),
     "unknown flag": ("if args.fast:\n    x.cuda()", 2),
+    "other flag with mps": ("if args.skip_mps_tests:\n    pass\nelse:\n    x.cuda()", 4),
+    "other attribute": ('if hasattr(d, "name") and d.type == "mps":\n    pass\nelse:\n    x.cuda()', 4),
+    "some numbers": ("for i in range(len(y)):\n    x.cuda(i)", 2),
+    "what a comprehension goes over": ("y = [i for i in x.cuda() if torch.cuda.is_available()]", 1),
     "else of cuda": ("if torch.cuda.is_available():\n    pass\nelse:\n    x.cuda()", 4),
     "known constant": ("use_cuda = True\nif use_cuda:\n    x.cuda()", 3),
     "public function": ("def f(x):\n    x.cuda()\nif torch.cuda.is_available():\n    f(x)", 2),
@@ -111,6 +127,7 @@ def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: 
         ('from torch import *\ndevice("cuda")', [("OC202", 2)]),
         ('from torch import *\ndef device(x): pass\ndevice("cuda")', []),
         ('from torch import device as dev\ndev("cuda")', [("OC202", 2)]),
+        ('d = torch.device("cuda")\nd == x.device\nx.to(d)', [("OC202", 1)]),
         ("t = torch.float64\nx.to(t)", [("OC210", 2)]),
     ],
 )  # fmt: skip

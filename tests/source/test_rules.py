@@ -19,6 +19,8 @@ OLD = Target(torch=Version(2, 2), macos=Version(14))
 
 CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
 
+REFUSED = 'try:\n    if d.type != "cuda":\n        raise ValueError\nexcept {}:\n    {}'
+
 #: (rule, a line that it names, a line that it does not)
 LINES = [
     ("OC201", "x.cuda()", "x.cpu()"),
@@ -40,6 +42,10 @@ LINES = [
     ("OC203", 'class C:\n    device: str = "cuda"', 'class C:\n    name: str = "cuda"'),
     ("OC204", "assert torch.cuda.is_available()", "assert torch.backends.mps.is_available()"),
     ("OC204", "if not x.is_cuda:\n    raise ValueError", "if not x.is_cuda:\n    pass"),
+    ("OC204", "assert config.cuda", "assert config.cuda is True"),
+    ("OC204", REFUSED.format("KeyError", "pass"), REFUSED.format("ValueError", "pass")),
+    ("OC204", REFUSED.format("ValueError", "raise"), REFUSED.format("Exception", "print(1)")),
+    ("OC204", REFUSED.format("ValueError", "exit(1)"), REFUSED.format("(KeyError, ValueError)", "pass")),
     ("OC205", "torch.cuda.synchronize()", "torch.mps.synchronize()"),
     ("OC205", "torch.cuda.Stream()", "torch.cuda.device_count()"),
     ("OC205", "torch.cuda.memory.reset_peak_memory_stats()", "torch.cuda.is_available()"),

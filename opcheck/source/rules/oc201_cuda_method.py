@@ -19,8 +19,6 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     owner = scanned.dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
     if owner and not (scanned.project is not None and scanned.project.holds(owner)):
         return
-    if scanned.program.function(node) == "cuda":
-        return  # a method of this name is there to move to CUDA
     yield Hit(
         node=node,
         fix=_fix(node, scanned),

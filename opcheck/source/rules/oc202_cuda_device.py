@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from opcheck.source.devices import flag_value, knows_mps, write_choice, written
 from opcheck.source.edits import Fix, replace
+from opcheck.source.program import Program
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
 from opcheck.source.words import is_cuda, last, leaves, quoted
 
@@ -44,8 +45,6 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         return
     if name.partition(".")[0] in _OTHERS or called in _OWN_RULES or _is_elsewhere(node, scanned):
         return
-    if scanned.program.function(node) == "cuda":
-        return  # a method of this name is there to move to CUDA
     corrected = value is not None and _is_corrected(node, name, scanned)
     if value is not None and not (corrected and knows_mps(node, scanned)):
         yield Hit(
@@ -158,11 +157,27 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
 
 
 def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
-    """Return whether it is only compared, or a default, of which OC203 speaks."""
+    """Return whether it is only compared, itself or by its name, or a default, of which OC203 speaks."""
     parent = scanned.program.parent(node)
+    if isinstance(parent, ast.Assign) and scanned.dotted(node.func) == "torch.device":
+        return all(
+            isinstance(target, ast.Name)
+            and scanned.once(("compared", target.id), _is_compared, target.id, scanned.program)
+            for target in parent.targets
+        )
     if isinstance(parent, ast.Attribute) and parent.attr == "type":  # torch.device("cuda").type
         parent = scanned.program.parent(parent)
     return isinstance(parent, (ast.Compare, ast.arguments))
+
+
+def _is_compared(name: str, program: Program) -> bool:
+    """Return whether the file reads a name in comparisons, and nowhere else."""
+    reads = [
+        use
+        for use in program.uses[name]
+        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load)
+    ]
+    return bool(reads) and all(isinstance(program.parent(use), ast.Compare) for use in reads)
 
 
 def _is_corrected(node: ast.Call, name: str, scanned: Scanned) -> bool:

@@ -9,6 +9,7 @@ from opcheck.source.devices import torch_name
 from opcheck.source.edits import Fix, insert_after
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule
+from opcheck.source.words import caught, last, tells_failure
 
 _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
 
@@ -26,7 +27,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         )
     else:
         return
-    if refuses:
+    if refuses and not _is_caught(node, scanned):
         yield Hit(
             node=node.test,
             fix=_fix(node, scanned),
@@ -53,6 +54,26 @@ def _is_about_cuda(test: ast.expr) -> bool:
         word = _word(part).lower()
         if "cuda" in word or "nccl" in word:
             return True
+    return False
+
+
+def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
+    """Return whether a handler in the same function catches what the branch raises, and goes on without it."""
+    end = node.body[-1] if isinstance(node, ast.If) else node
+    if not isinstance(end, (ast.Raise, ast.Assert)):
+        return False
+    exception = end.exc if isinstance(end, ast.Raise) else None
+    raised = exception.func if isinstance(exception, ast.Call) else exception
+    name = "AssertionError" if raised is None else last(raised)
+    for _, place in scanned.program.ancestors(node):
+        if isinstance(place.parent, ast.Try) and place.field == "body":
+            for handler in place.parent.handlers:
+                if caught(handler) & {name, "Exception", "BaseException"}:
+                    return not _ends(handler.body[-1], scanned) and not any(
+                        map(tells_failure, ast.walk(handler))
+                    )
+        if place.parent is place.scope:
+            break
     return False
 
 
