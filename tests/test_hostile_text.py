@@ -511,7 +511,6 @@ def test_a_hostile_model_is_audited_in_every_format(
     check_markdown((tmp_path / "summary.md").read_text(encoding="utf-8"))
     cli.invoke(["audit", "m.py:Named", "--input", "1x3", "-q"])
     printed = capfd.readouterr()
-    assert "injected" in printed.out
     check_log(printed.out)
     check_log(printed.err)
     cli.invoke(["audit", "m.py:Named", "--input", "1x3", "-v"])

@@ -51,6 +51,7 @@ from opcheck.simulator.backend import mps_backend
 from opcheck.simulator.dispatcher import KEEP_ELEMENTS
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.mac import simulated_mac
+from opcheck.simulator.mps_registrations import present_and_absent
 from opcheck.simulator.public_names import names_of_the_target
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
@@ -164,6 +165,7 @@ def trace_of_constructor(
         installed_torch=str(torch.__version__),
         target_torch=str(target.torch),
         target_macos=str(target.macos),
+        differences=differences(target),
         problems=(endings.problem_of(cause, kind, locate_raise(cause)),),
         complete=False,
     )
@@ -299,7 +301,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         installed_torch=str(torch.__version__),
         target_torch=str(target.torch),
         target_macos=str(target.macos),
-        differences=differences(mac.absent, target),
+        differences=differences(target),
         problems=problems,
         uncalled=() if broken else recorder.uncalled(model),
         complete=not broken,
@@ -586,8 +588,8 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     )
 
 
-def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
-    """Return how the installed torch differs from the target; ``absent`` are the operators that it lacks."""
+def differences(target: Target) -> tuple[str, ...]:
+    """Return how the installed torch differs from the target's."""
     installed = Version.parse(torch.__version__)
     if installed == target.torch:
         return python_visible_target.notes()
@@ -597,6 +599,7 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
             f"a branch of theirs on torch.__version__ did not see {target.torch}"
         )
     ]
+    _, absent = present_and_absent(load_lists().operators(str(target.torch)))
     if absent:
         names = ", ".join(absent[:5])
         texts.append(

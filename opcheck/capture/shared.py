@@ -18,7 +18,6 @@ from opcheck.capture.protocol import Captures, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, ModelLoadError
 from opcheck.data.registrations import load as load_lists
 from opcheck.simulator import python_visible_target
-from opcheck.simulator.mps_registrations import present_and_absent
 from opcheck.simulator.same_dispatch import same_dispatch
 from opcheck.worker import platform
 from opcheck.worker.protocol import failure_of, silent
@@ -83,7 +82,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         trace = run.trace_of_constructor(request, first, error)
         if trace is None:
             raise
-        served = [_differences(targets[n]) for n in order]
+        served = [run.differences(targets[n]) for n in order]
         return Captures(
             shared=(Shared(targets=tuple(order), trace=trace, differences=tuple(served)),)
         )
@@ -148,10 +147,5 @@ def _run(
     return Shared(
         targets=tuple(served),
         trace=captured.trace,
-        differences=tuple(_differences(targets[n]) for n in served),
+        differences=tuple(run.differences(targets[n]) for n in served),
     )
-
-
-def _differences(target: Target) -> tuple[str, ...]:
-    _, absent = present_and_absent(load_lists().operators(str(target.torch)))
-    return run.differences(absent, target)

@@ -87,8 +87,6 @@ class Simulator(dispatch.DispatchMode):
         self.keep = keep
         #: is given each leaf call before it is computed; it may raise what the Mac raises
         self.before_call: Callable[[Call], None] | None = None
-        #: overloads with a kernel on the target that the installed torch does not have
-        self.absent: tuple[str, ...] = ()
         #: how many calls had nothing to do with MPS
         self.elsewhere = 0
         self.context = DispatchContext(TargetQueries(target), self.refuse)

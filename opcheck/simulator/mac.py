@@ -69,11 +69,10 @@ def _simulated(
 ) -> Iterator[Simulator]:
     simulator = simulator_type(target, registrations, sink, keep=keep)
     context = simulator.context
-    kernels, absent = present_and_absent(registrations)
+    kernels, _ = present_and_absent(registrations)
     installed = MpsRegistrations(
         kernels, passing(registrations, simulator.branches, simulator.passed)
     )
-    simulator.absent = tuple(absent)
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = only_cpu_lifted()
