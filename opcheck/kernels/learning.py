@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,8 +35,11 @@ def _step(dtype: torch.dtype) -> float:
 
 _MODES = ("sum", "mean", "max")
 _WEIGHTS, _FEATURES = 9, 6
-_BAGS = torch.tensor([0, 3, 3, 7])
-_INDICES = torch.tensor([1, 4, 8, 2, 2, 5, 0, 3, 8])
+#: Where each bag starts, the indices of all bags, the bag of each index, and how many each bag has.
+_BAGS = (0, 3, 3, 7)
+_INDICES = (1, 4, 8, 2, 2, 5, 0, 3, 8)
+_WHICH_BAG = tuple(bisect.bisect_right(_BAGS, place) - 1 for place in range(len(_INDICES)))
+_SIZES = tuple(map(_WHICH_BAG.count, range(len(_BAGS))))
 
 
 def _bags(kernel: Kernel, mode: int, weighted: bool, **more: Any) -> Tensor:  # noqa: FBT001
@@ -58,13 +62,9 @@ def _bags(kernel: Kernel, mode: int, weighted: bool, **more: Any) -> Tensor:  # 
 
 
 def _bagged(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
-    return F.embedding_bag(
-        _INDICES, weight, _BAGS, mode=_MODES[mode], per_sample_weights=weights if mode == 0 else None
-    )  # fmt: skip
-
-
-_WHICH_BAG = torch.bucketize(torch.arange(len(_INDICES)), _BAGS, right=True) - 1
-_SIZES = torch.bincount(_WHICH_BAG, minlength=len(_BAGS))
+    indices, bags = torch.tensor(_INDICES), torch.tensor(_BAGS)
+    own = weights if mode == 0 else None
+    return F.embedding_bag(indices, weight, bags, mode=_MODES[mode], per_sample_weights=own)
 
 
 @family(r"embedding_bag_(?P<a>float|half|bfloat)_(?P<b>int|long)")
@@ -77,9 +77,10 @@ def _embedding_bag(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         count = len(_BAGS) * _FEATURES
         yield Launch(
             {
-                "weight": weight, "indices": _INDICES.to(places), "offsets": _BAGS.to(places),
+                "weight": weight, "indices": torch.tensor(_INDICES, dtype=places),
+                "offsets": torch.tensor(_BAGS, dtype=places),
                 "per_sample_weights": own, "output": untouched(value.shape, dtype),
-                "offset2bag": untouched(_INDICES.shape, places), "bag_size": untouched(_BAGS.shape, places),
+                "offset2bag": untouched((len(_INDICES),), places), "bag_size": untouched((len(_BAGS),), places),
                 "max_indices": untouched(value.shape, places), "params": _bags(kernel, mode, weighted),
             },
             (count,), (32,), {"output": (weight, value, 16 * EPS + 4 * _step(dtype) * value.abs())},
@@ -102,16 +103,17 @@ def _embedding_bag_backward(match: re.Match[str], kernel: Kernel) -> Iterator[La
         (gradient,) = torch.autograd.grad(result, sought, upstream.double())
         largest = torch.zeros(len(_BAGS), _FEATURES, dtype=torch.int64)
         for bag in range(len(_BAGS)):
-            inside = _INDICES[bag == _WHICH_BAG]
-            if len(inside):
-                largest[bag] = inside[weight.double()[inside].argmax(0)]
+            inside = [i for i, own_bag in zip(_INDICES, _WHICH_BAG, strict=True) if own_bag == bag]
+            if inside:
+                largest[bag] = torch.tensor(inside)[weight.double()[inside].argmax(0)]
             else:
                 largest[bag] = -1
         value = torch.cat([gradient.flatten(), torch.zeros(8, dtype=torch.float64)])
         out = "per_sample_weights_grad" if match["own"] else "weight_grad"
         bound = {
-            "output_grad": upstream, "weight": weight, "indices": _INDICES.to(places),
-            "offset2bag": _WHICH_BAG.to(places), "bag_size": _SIZES.to(places), "max_indices": largest.to(places),
+            "output_grad": upstream, "weight": weight, "indices": torch.tensor(_INDICES, dtype=places),
+            "offset2bag": torch.tensor(_WHICH_BAG, dtype=places),
+            "bag_size": torch.tensor(_SIZES, dtype=places), "max_indices": largest.to(places),
             "per_sample_weights": own, "params": _bags(kernel, mode, weighted),
             out: torch.zeros(len(value), dtype=dtype),
         }  # fmt: skip
@@ -125,7 +127,7 @@ def _embedding_bag_backward(match: re.Match[str], kernel: Kernel) -> Iterator[La
 )
 def _embedding_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     places = dtype_named(match["b"])
-    counts = torch.bincount(_INDICES, minlength=_WEIGHTS)
+    counts = torch.bincount(torch.tensor(_INDICES), minlength=_WEIGHTS)
     for scaled in (0, 1):
         params = struct(
             kernel, "params", outer_sizes=(len(_INDICES),), grad_outer_strides=(_FEATURES,), indices_strides=(1,),
@@ -134,7 +136,7 @@ def _embedding_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch
         if match["count"]:
             value = torch.where(torch.arange(_WEIGHTS) == 4, 0, counts)
             bound = {
-                "indices": _INDICES.to(places),
+                "indices": torch.tensor(_INDICES, dtype=places),
                 "counts": torch.zeros(_WEIGHTS, dtype=torch.int32),
                 "params": params,
             }
@@ -143,13 +145,14 @@ def _embedding_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch
         dtype = dtype_named(match["a"])
         upstream = random((len(_INDICES), _FEATURES), dtype, 1)
         gradient = torch.ops.aten.embedding_dense_backward(
-            upstream.double(), _INDICES, _WEIGHTS, 4, bool(scaled)
+            upstream.double(), torch.tensor(_INDICES), _WEIGHTS, 4, bool(scaled)
         )
         # The host casts the sums, which are float32.
         out = torch.zeros(_WEIGHTS, _FEATURES)
         yield Launch(
             {
-                "grad": upstream, "indices": _INDICES.to(places), "counts": counts.int(), "grad_weight": out,
+                "grad": upstream, "indices": torch.tensor(_INDICES, dtype=places),
+                "counts": counts.int(), "grad_weight": out,
                 "params": params,
             },
             (upstream.numel(),), (32,),
@@ -429,14 +432,14 @@ def _distance_gradient(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]
 
 
 _TIMES, _LABELS, _BLANK = 12, 6, 0
-_TARGETS = torch.tensor([[1, 2, 2, 5], [3, 1, 0, 0], [4, 4, 4, 0]])
+_TARGETS = ((1, 2, 2, 5), (3, 1, 0, 0), (4, 4, 4, 0))
 _TARGET_LENGTHS, _INPUT_LENGTHS = (4, 2, 3), (12, 7, 9)
 
 
 def _log_sums(logs: Tensor, target: list[int], time: int) -> Tensor:
     """Return the logarithms of the sums over all paths that end at a time and a place of a target with blanks."""
     labels = [_BLANK, *(label for each in target for label in (each, _BLANK))]
-    alpha = torch.full((_TIMES, 2 * _TARGETS.shape[1] + 1), -torch.inf, dtype=torch.float64)
+    alpha = torch.full((_TIMES, 2 * len(_TARGETS[0]) + 1), -torch.inf, dtype=torch.float64)
     alpha[0, 0], alpha[0, 1] = logs[0, _BLANK], logs[0, labels[1]]
     for at in range(1, time):
         for place, label in enumerate(labels):
@@ -451,7 +454,7 @@ def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     logs = random((_TIMES, len(_TARGETS), _LABELS), torch.float32, 1).log_softmax(-1).to(dtype)
     forward, backward = [], []
     for at, (length, time) in enumerate(zip(_TARGET_LENGTHS, _INPUT_LENGTHS, strict=True)):
-        wide, target = logs[:, at].double(), _TARGETS[at, :length].tolist()
+        wide, target = logs[:, at].double(), list(_TARGETS[at][:length])
         forward.append(_log_sums(wide, target, time))
         turned = _log_sums(wide[:time].flip(0), target[::-1], time)
         back = torch.full_like(turned, -torch.inf)
@@ -468,13 +471,14 @@ def _ctc_steps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call one of three steps: sums from the front and the loss, sums from the back, the gradient of them."""
     dtype, step = dtype_named(match["a"]), match["step"] or ""
     logs, alpha, beta = _ctc(dtype)
-    batch, longest = _TARGETS.shape
+    targets = torch.tensor(_TARGETS)
+    batch, longest = targets.shape
     lengths = {
         name: torch.tensor(given)
         for name, given in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
     }
     wide = logs.double().requires_grad_()
-    loss = F.ctc_loss(wide, _TARGETS, lengths["input"], lengths["target"], _BLANK, reduction="none")
+    loss = F.ctc_loss(wide, targets, lengths["input"], lengths["target"], _BLANK, reduction="none")
     upstream = torch.tensor([1.0, 2.0, 0.5])
     (gradient,) = torch.autograd.grad(loss, wide, upstream.double())
     sums = alpha.shape[1] * alpha.shape[2]
@@ -492,7 +496,7 @@ def _ctc_steps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     types = {argument.name: argument.type for argument in kernel.buffers}
     whole = {"int": torch.int32, "long": torch.int64}
     bound = {
-        "log_probs": logs, "targets": _TARGETS.to(whole[types["targets"]]),
+        "log_probs": logs, "targets": targets.to(whole[types["targets"]]),
         "target_batch_offsets": (torch.arange(batch) * longest).to(whole[types["target_batch_offsets"]]),
         "params": struct(kernel, "params", **{name: value for name, value in given.items() if name in fields}),
         "loss": loss.detach().to(dtype), "log_alpha": alpha.to(dtype), "log_beta": beta.to(dtype),

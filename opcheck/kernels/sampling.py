@@ -34,7 +34,7 @@ _WEYL = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 9
 _SEED, _OFFSET = 1234, 77
 #: A random word becomes a float below 1.
-_SCALE = torch.tensor(4.6566127342e-10, dtype=torch.float32)
+_SCALE = 4.6566127342e-10
 #: Results of a launch: more than a multiple of four.
 _COUNT = 403
 _EACH = 4
