@@ -158,10 +158,12 @@ def issue(
     text = issues.text(tested, operation)
     if not text:
         streams.note(
-            f"no result of {operation} is wrong in torch {tested.torch}: there is nothing to report"
+            f"no result of {operation} in torch {tested.torch} is wrong and differs from the CPU's: there is nothing "
+            "to report"
         )
         return 3
     output.put(text)
+    streams.note(f"title: {issues.title(tested, operation)}")
     streams.note(
         "goes to https://github.com/pytorch/pytorch/issues; look for one that is there already"
     )

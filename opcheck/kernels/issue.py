@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from opcheck.common.tool import TOOL
+from opcheck.kernels import judging
 from opcheck.kernels.records import Outcome, Run, Sample
 from opcheck.kernels.reference import FUNCTIONS, PARAMETERS
 
@@ -31,7 +35,19 @@ CALLS = {
     "add_alpha": "torch.add({}, alpha=2)",
     "sub_alpha": "torch.sub({}, alpha=2)",
     "lerp_alpha": "torch.lerp({}, 0.25)",
+    "gelu_tanh_backward": 'torch.ops.aten.gelu_backward({}, approximate="tanh")',
+    **{name: f"torch.{name}({{}})" for name in ("lerp", "log1p", "logaddexp", "logaddexp2")},
+    **{
+        f"{name}_backward": f"torch.ops.aten.{name}_backward({{}})"
+        for name in ("gelu", "mish", "sigmoid", "silu", "tanh")
+    },
 }
+
+
+_BEFORE_SENDING = (
+    "<!-- run the program on a Mac before this is sent, then replace these lines, and the sentence that it was not "
+    "observed, by what it prints and by `python -m torch.utils.collect_env` -->"
+)
 
 
 def call(operation: str) -> str:
@@ -47,75 +63,145 @@ def call(operation: str) -> str:
     return ""
 
 
-def text(run: Run, operation: str) -> str:
-    """Return the Markdown of an issue about an operation's wrong results in a run; empty if it has none."""
-    wrong = [o for o in run.outcomes if o.operation == operation and o.verdict == "wrong"]
-    if not wrong:
+def title(run: Run, operation: str) -> str:
+    """Return the title of the issue; empty if there is nothing to report."""
+    kinds = _kinds(run, operation)
+    if not kinds:
         return ""
-    return "\n".join(_body(run, operation, wrong)) + "\n"
+    dtypes = ", ".join(dict.fromkeys(kind.dtype for kind in kinds))
+    return f"[MPS] {_name(operation)} is wrong for some inputs of {dtypes}"
 
 
-def _body(run: Run, operation: str, wrong: Sequence[Outcome]) -> Iterator[str]:
-    worst = _clearest(wrong)
-    sample = worst.smallest
-    assert sample is not None
-    dtype = _dtype(worst)
+def text(run: Run, operation: str) -> str:
+    """Return the Markdown of an issue about an operation's wrong results in a run.
+
+    A result that the CPU gives as well, in the same dtype, is nothing that this tracker's label for MPS is about, and
+    is left out; the text is empty if nothing else is wrong.
+    """
+    kinds = _kinds(run, operation)
+    return "\n".join(_body(run, operation, kinds)) + "\n" if kinds else ""
+
+
+class _Kind(NamedTuple):
+    """One wrong result, and the kernels that have it as their simplest."""
+
+    dtype: str
+    sample: Sample
+    #: what the CPU gives in the same dtype; empty if it lacks the dtype, or no call of the operation is known
+    cpu: str
+    outcomes: list[Outcome]
+
+
+def _kinds(run: Run, operation: str) -> list[_Kind]:
+    """Return the wrong results, the clearest first: grossly wrong before wrong in digits, float32 before the others."""
+    outcomes: dict[tuple[str, Sample], list[Outcome]] = defaultdict(list)
+    for outcome in run.outcomes:
+        if outcome.operation == operation and outcome.verdict == "wrong" and outcome.smallest:
+            # The dtype of the inputs is the last of the dtypes in a kernel's name.
+            outcomes[outcome.dtypes[-1], outcome.smallest].append(outcome)
+    kinds = [
+        _Kind(dtype, sample, _on_cpu(call(operation), sample, dtype), members)
+        for (dtype, sample), members in outcomes.items()
+    ]
+    return sorted(
+        (kind for kind in kinds if kind.cpu != kind.sample.result),
+        key=lambda kind: (
+            not kind.cpu,
+            not kind.sample.gross,
+            kind.dtype not in {"float32", "complex64"},
+            -len(kind.outcomes),
+        ),
+    )
+
+
+def _on_cpu(expression: str, sample: Sample, dtype: str) -> str:
+    """Return the result of a call on the CPU, in the same dtype."""
+    if not expression:
+        return ""
+    names: dict[str, Any] = {"torch": torch}
+    program = [
+        *_inputs(sample, dtype, "'cpu'"),
+        f"result = {expression.format(', '.join(_operands(sample)))}",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ComplexHalf is experimental
+        try:
+            exec("\n".join(program), names)  # noqa: S102  (our own text)
+        except RuntimeError:
+            return ""  # not implemented for the dtype
+    return judging.text(names["result"][0])
+
+
+def _body(run: Run, operation: str, kinds: Sequence[_Kind]) -> Iterator[str]:
+    dtype, sample, cpu, _ = kinds[0]
     expression = call(operation)
-    yield from ("### 🐛 Describe the bug", "")
     arguments = ", ".join(sample.inputs)
+    right = f"the CPU gives {cpu}" if cpu else f"computed in float64 it is {sample.expected}"
+    yield from ("### 🐛 Describe the bug", "")
     yield (
-        f"`{expression.format(arguments) if expression else operation}` of {dtype} gives {sample.result} on MPS, torch "
-        f"{run.torch}; the CPU gives {sample.expected}."
+        f"The Metal kernel of `{_name(operation)}` in torch {run.torch} gives {sample.result} for {arguments} of "
+        f"{dtype}; {right}."
+    )
+    yield from (
+        "",
+        f"{TOOL} ran the kernel of the macOS wheel on a CPU; this was not observed on a Mac.",
     )
     if expression:
         yield from ("", "```python", *_program(expression, sample, dtype), "```")
-    yield from ("", "The kernels with wrong results:", "")
+    count = sum(len(kind.outcomes) for kind in kinds)
+    yield from ("", f"Wrong in {count} {'kernel' if count == 1 else 'kernels'}:", "")
     yield from (
-        "| kernel | inputs compared | wrong | simplest input | result | expected |",
+        "| dtype | simplest input | result | in float64 | on the CPU | kernels |",
         "| --- | --- | --- | --- | --- | --- |",
     )
-    for outcome in wrong:
-        if outcome.smallest is not None:
-            example = outcome.smallest
-            cells = (", ".join(example.inputs), example.result, example.expected)
-            yield f"| `{outcome.kernel}` | {outcome.compared:,} | {outcome.wrong:,} | {' | '.join(cells)} |"
+    for kind in kinds:
+        inputs = ", ".join(kind.sample.inputs)
+        cells = (kind.dtype, inputs, kind.sample.result, kind.sample.expected, kind.cpu or "-")
+        yield f"| {' | '.join(cells)} | {len(kind.outcomes)} |"
+    names = (outcome for kind in kinds for outcome in kind.outcomes)
+    yield from (
+        "",
+        "<details><summary>The kernels</summary>",
+        "",
+        *_listed(names),
+        "",
+        "</details>",
+    )
     yield from (
         "",
         "### Versions",
         "",
         f"PyTorch version: {run.torch} (the macOS arm64 wheel, section {run.section})",
         "",
-    )
-    yield (
-        f"Found by {TOOL}, which ran the Metal kernels of the wheel on a CPU; nothing was observed on a Mac. "
-        "<!-- run the program on a Mac before this is sent, then replace this line by what "
-        "`python -m torch.utils.collect_env` prints there -->"
+        _BEFORE_SENDING,
     )
 
 
-def _clearest(wrong: Sequence[Outcome]) -> Outcome:
-    """Return the outcome to begin with: grossly wrong before wrong in digits, float32 before the others."""
-    return min(
-        (outcome for outcome in wrong if outcome.smallest is not None),
-        key=lambda o: (
-            o.smallest is None or not o.smallest.gross,
-            "float32" not in o.dtypes,
-            o.kernel,
-        ),
-    )
+def _name(operation: str) -> str:
+    """Return the function of torch that reaches the operation, else the operation."""
+    return call(operation).partition("(")[0] or operation
 
 
-def _dtype(outcome: Outcome) -> str:
-    """Return the dtype of the inputs, which is the last of the dtypes in a kernel's name."""
-    return outcome.dtypes[-1]
+def _listed(outcomes: Iterable[Outcome]) -> Iterator[str]:
+    for outcome in outcomes:
+        yield f"- `{outcome.kernel}`: {outcome.wrong:,} of {outcome.compared:,} inputs"
+
+
+def _operands(sample: Sample) -> list[str]:
+    several = len(sample.inputs) > 1
+    return [f"x{number}" if several else "x" for number in range(len(sample.inputs))]
+
+
+def _inputs(sample: Sample, dtype: str, device: str) -> Iterator[str]:
+    """Yield the lines that make the operands; ``device`` as it is written in the program."""
+    for name, value in zip(_operands(sample), sample.inputs, strict=True):
+        special = "inf" in value or "nan" in value
+        kind = "complex" if value.endswith("j") else "float"
+        literal = f'{kind}("{value}")' if special else value
+        yield f"{name} = torch.tensor([{literal}], dtype=torch.{dtype}, device={device})"
 
 
 def _program(expression: str, sample: Sample, dtype: str) -> Iterator[str]:
     yield from ("import torch", "", 'for device in ("cpu", "mps"):')
-    names = [
-        f"x{number}" if len(sample.inputs) > 1 else "x" for number in range(len(sample.inputs))
-    ]
-    for name, value in zip(names, sample.inputs, strict=True):
-        literal = f'float("{value}")' if value.lstrip("-") in {"inf", "nan"} else value
-        yield f"    {name} = torch.tensor([{literal}], dtype=torch.{dtype}, device=device)"
-    yield f"    print(device, {expression.format(', '.join(names))})"
+    yield from (f"    {line}" for line in _inputs(sample, dtype, "device"))
+    yield f"    print(device, {expression.format(', '.join(_operands(sample)))})"
