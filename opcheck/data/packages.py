@@ -29,6 +29,8 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     date: str
     #: the first version with a macOS wheel; empty: none
     since: str = ""
+    #: whether its sources install on a Mac, without CUDA
+    sources: bool = False
     #: what messages of other libraries call it
     named: tuple[str, ...] = ()
 

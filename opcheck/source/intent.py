@@ -30,7 +30,8 @@ def for_cuda(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
     """Return whether the code around a node is for several GPUs, for offloading, or for a feature that demands CUDA.
 
     A flag says so, the name of the function, an assertion of CUDA at the beginning of the branch, or a way out for one
-    process above it in the function; and a private function is for CUDA if all code that calls it is.
+    process above it in the function; a function that hands its CUDA stream to another library (TensorRT, CuPy) is for
+    CUDA; and a private function is if all code that calls it is.
 
     Args:
         node: a node of the program.
@@ -44,10 +45,11 @@ def for_cuda(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
             answer = bool(known[child])
             break
         inside.append(child)
-        if _says_so(place, known):
+        parent = place.parent
+        streams = program.uses.get("cuda_stream", ())
+        if _says_so(place, known) or any(program.scope(use) is parent for use in streams):
             answer = True
             break
-        parent = place.parent
         if isinstance(parent, _FUNCTIONS) and parent.name[:1] == "_" != parent.name[1:2]:
             # A function that calls itself is not for CUDA by that.
             known.update(dict.fromkeys(inside, False))

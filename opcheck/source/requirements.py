@@ -132,10 +132,11 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     if build:
         described = f"{name} {build} is a build for CUDA"
     instead = f"; instead: {package.instead}" if package else ""
+    is_built = package is not None and package.sources and not build
     yield Hit(
         node=where,
-        severity=severity,
-        message=f"{described}: pip does not install it on a Mac",
+        severity="warning" if is_built else severity,
+        message=f"{described}: pip {'must build it' if is_built else 'does not install it'} on a Mac",
         hint=f'for other machines only: {wanted.name}; sys_platform != "darwin"{instead}',
     )
 
@@ -147,6 +148,9 @@ def _fix(text: str, line: str, number: int, *, quoted: bool = False) -> Fix | No
     except ValueError:
         return None
     start = line.find(text)
+    package = packages().by_name.get(canonicalize_name(wanted.name))
+    if package is not None and package.sources:
+        return None  # a Mac that has built it keeps it
     if wanted.url or start < 0 or line.count(text) > 1 or "\\" in text or " --" in line:
         return None
     quote = '"'

@@ -99,11 +99,12 @@ def test_requirements_are_judged_as_pip_on_a_mac_would(tmp_path: Path) -> None:
         "git+https://example.org/x.git\n"
         "torch==2.1.2+cu118\n"
         "torch==2.1.2+cpu\n"
-        "onnxruntime-gpu\n",
+        "onnxruntime-gpu\n"
+        "deepspeed>=0.16\n",
         encoding="utf-8",
     )
     (tmp_path / "pyproject.toml").write_text(
-        '[project]\ndependencies = [\n  "numpy",\n  "deepspeed>=0.10",\n]\n'
+        '[project]\ndependencies = [\n  "numpy",\n  "flash-attn>=2",\n]\n'
         '[project.optional-dependencies]\nfast = ["vllm"]\n',
         encoding="utf-8",
     )
@@ -116,8 +117,10 @@ def test_requirements_are_judged_as_pip_on_a_mac_would(tmp_path: Path) -> None:
         "requirements-dev.txt:6",
         "requirements-dev.txt:10",
         "requirements-dev.txt:12",
+        "requirements-dev.txt:13",
     ]
-    assert [finding.severity for finding in result.findings[:2]] == ["error", "warning"]
+    severities = [finding.severity for finding in result.findings]
+    assert severities == ["error", "warning", *["error"] * 5, "warning"]
     assert result.ignored == 1
 
 

@@ -369,13 +369,15 @@ def test_requirements_get_a_marker(tmp_path: Path) -> None:
     changed = fixed(
         tmp_path,
         {
-            "requirements.txt": "torch\nflash-attn>=2  # fast\nvllm ; python_version > '3.8'\n",
+            "requirements.txt": (
+                "torch\nflash-attn>=2  # fast\nvllm ; python_version > '3.8'\ndeepspeed\n"
+            ),
             "pyproject.toml": '[project]\ndependencies = ["torch", "xformers>=0.0.20"]\n',
         },
     )
     assert changed["requirements.txt"] == (
         'torch\nflash-attn>=2; sys_platform != "darwin"  # fast\n'
-        "vllm; (python_version > '3.8') and sys_platform != \"darwin\"\n"
+        "vllm; (python_version > '3.8') and sys_platform != \"darwin\"\ndeepspeed\n"
     )
     assert changed["pyproject.toml"] == (
         '[project]\ndependencies = ["torch", "xformers>=0.0.20; sys_platform != \'darwin\'"]\n'

@@ -122,6 +122,9 @@ INTENDED = {
     "called from there": (
         "def _f(x):\n    x.cuda()\nif kind == 'blade':\n    assert torch.cuda.is_available() or x\n    _f(x)"
     ),
+    "a stream for another library": (
+        "def f(x, stream):\n    x.cuda()\n    engine.run(stream.cuda_stream)"
+    ),
     "a worker": "def main_worker(rank):\n    x.cuda(rank)",
 }
 

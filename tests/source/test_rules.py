@@ -36,6 +36,7 @@ LINES = [
     ("OC202", 'f(options={"device": "cuda"})', 'f(options={"name": "cuda"})'),
     ("OC202", 'Model("base", "cuda")', 'print("base", "cuda")'),
     ("OC202", 'x.to(torch.device("cuda"))', 'x.device == torch.device("cuda")'),
+    ("OC202", 'x.to(device="cuda:0")', 'torch.cuda.memory_allocated(device="cuda:0")'),
     ("OC203", 'parser.add_argument("--d", default="cuda")', 'parser.add_argument("--d", default="x")'),
     ("OC203", 'def f(device="cuda"): pass', "def f(device=None): pass"),
     ("OC203", 'def f(d=torch.device("cuda")): pass', 'def f(d=torch.device("cpu")): pass'),

@@ -135,6 +135,8 @@ def _in_default(node: ast.AST, scanned: Scanned) -> bool:
 
 
 def _device(node: ast.Call, name: str) -> ast.expr | None:
+    if name.startswith("torch.cuda."):
+        return None  # OC205 and OC206 say what becomes of the call
     if name in _FUNCTIONS:
         return argument(node, *_FUNCTIONS[name])
     if not name and method(node) == "to":

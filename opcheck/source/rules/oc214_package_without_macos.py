@@ -16,12 +16,14 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         first = scanned.once(("first without a wheel",), _first, scanned)[name]
         lazy = scanned.program.scope(first) is not scanned.program.tree
         when = "when the function runs" if lazy else "when the file is imported"
+        package = packages().by_name[name]
+        built = ": pip builds it there, or" if package.sources else ":"
         yield Hit(
             node=first,
             use=node,
-            severity="warning" if lazy or packages().by_name[name].since else "error",
-            message=f"{describe(name, packages().by_name[name])}: the import fails {when}",
-            hint=f"instead: {packages().by_name[name].instead}",
+            severity="warning" if lazy or package.since or package.sources else "error",
+            message=f"{describe(name, package)}{built} the import fails {when}",
+            hint=f"instead: {package.instead}",
         )
 
 
