@@ -184,8 +184,8 @@ def _is_deliberate(trace: TracebackType) -> bool:
 
 def _is_the_programs(error: BaseException, trace: TracebackType) -> bool:
     """Return whether C++ refused there what the program gave it."""
-    # ImportError: what watches the program's imports passes them on.
-    if isinstance(error, (RuntimeError, ValueError, IndexError, ImportError)):
+    # ImportError: what watches the program's imports passes them on. SyntaxError: what compiles the program.
+    if isinstance(error, (RuntimeError, ValueError, IndexError, ImportError, SyntaxError)):
         return True
     named = trace.tb_frame.f_code.co_name in _PASSAGES
     return named and not isinstance(error, (AttributeError, NameError, AssertionError))

@@ -21,6 +21,7 @@ from opcheck.common.text import plural
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, pairs
+from opcheck.judge.policy import COULD_NOT_TELL, PASSED
 from opcheck.model.options import Option
 from opcheck.model.records import Record
 
@@ -104,7 +105,7 @@ def sweep_models(
     capture: Annotated[CaptureOptions, only("exact")],
     progress: Annotated[ProgressOptions, but(verbose="A line on stderr for each model.")],
 ) -> int:
-    """Sweep, write the tables, say where they are."""
+    """Sweep, write the tables, say where they are; exit with 3 where no call of any model has a verdict."""
     _needs(options.backend, options.scheduler)
     lists = load()
     asked = pairs(options.torch, options.macos, lists=lists, cpu_fallback=options.fallback)
@@ -164,7 +165,7 @@ def sweep_models(
             f"the tables are in {options.folder}; opcheck sweep report {options.folder} says what they come to"
         )
     )
-    return 0
+    return PASSED if counts["verdicts"] else COULD_NOT_TELL
 
 
 _REPORT_FORMATS = ("markdown", "html")

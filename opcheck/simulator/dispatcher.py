@@ -611,7 +611,8 @@ def _payloads(value: Any) -> Any:
         return kind(_payloads(item) for item in value)
     if kind is dict:
         return {name: _payloads(item) for name, item in value.items()}
-    return _CPU if value == MPS_DEVICE and kind is torch.device else value
+    # The class first: a quantized layer's packed weights (a ScriptObject) cannot be compared.
+    return _CPU if kind is torch.device and value == MPS_DEVICE else value
 
 
 def _tensors(value: Any) -> tuple[torch.Tensor, ...]:

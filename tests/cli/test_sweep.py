@@ -43,3 +43,12 @@ def test_a_list_without_a_model_leaves_no_folder(
     assert code == 2
     assert capsys.readouterr().err.startswith("there is no model to sweep\n")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_sweep_without_any_verdict_could_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models.py").write_text("x = 1\n")
+    words = ["--torch", "2.13", "--mode", "inference", "--folder", str(tmp_path / "new")]
+    assert invoke(["sweep", "models.py:Net", *words]) == 3

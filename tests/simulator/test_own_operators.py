@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import opcheck
 from opcheck.capture.recording.graph import op_calls, to_graph
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge
@@ -99,3 +100,20 @@ def test_a_tensor_subclass_is_taken_apart() -> None:
         assert jagged.values().shape == (3, 2)
 
     assert "cat" in names(run, torch.ones(2, 2))
+
+
+def test_what_python_alone_knows_of_a_jagged_tensor_is_no_operator() -> None:
+    def run(x: torch.Tensor) -> None:
+        jagged = torch.nested.nested_tensor([x, x[:1]], layout=torch.jagged)
+        assert torch.ops.prim.layout.default(jagged) is not None
+
+    names(run, torch.ones(2, 2))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_packed_weights_of_a_quantized_layer_are_passed_on() -> None:
+    layer = torch.ao.quantization.quantize_dynamic(
+        torch.nn.Sequential(torch.nn.Linear(2, 2)), {torch.nn.Linear}, dtype=torch.qint8
+    )
+    with opcheck.emulate("2.13", "15"):
+        assert layer(torch.ones(1, 2, device="mps")).shape == (1, 2)

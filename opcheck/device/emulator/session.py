@@ -22,7 +22,7 @@ from opcheck.device.emulator.engine import Emulator
 from opcheck.device.emulator.errors import ProcessAbortedError
 from opcheck.device.emulator.exporting import export_below
 from opcheck.device.emulator.program import warnings_at_their_lines
-from opcheck.device.emulator.tally import Tally
+from opcheck.device.emulator.tally import Tally, follows_from_a_mac, is_raised_on_a_mac
 from opcheck.device.emulator.uncompiled import uncompiled
 from opcheck.device.emulator.verdicts import Verdicts
 from opcheck.judge.pipeline import assemble
@@ -188,14 +188,14 @@ class Emulation:
     def broke_off(self, error: BaseException) -> None:
         """Note that an exception ended the program."""
         self._complete = False
-        self._failed = error is self._tally.raised
-        ends = "" if self._failed else endings.kind_of(error)
+        ends = "" if is_raised_on_a_mac(error) else endings.kind_of(error)
         if ends:
             self._problems.append(endings.problem_of(error, ends, locate_raise(error)))
             return
+        self._failed = isinstance(error, (Exception, SystemExit)) and follows_from_a_mac(error)
         if isinstance(error, SystemExit):
-            text = f"the program ended itself with exit code {error.code}"
-            self._problems.append(Problem(kind="program_exited", message=text))
+            kind = "call_raised" if self._failed else "program_exited"
+            self._problems.append(Problem(kind=kind, message=_exit_text(error)))
             return
         kind = self._kind_of_end(error)
         text = f"the program ended with {type(error).__name__}: {one_line(error)}"
@@ -210,6 +210,13 @@ class Emulation:
 
     def _left_out(self, name: str) -> None:
         add_left_out(self._problems, name)
+
+
+def _exit_text(error: SystemExit) -> str:
+    if error.code is None or isinstance(error.code, int):
+        return f"the program ended itself with exit code {error.code}"
+    # Python prints what is no number, and exits with 1.
+    return f"the program ended itself with exit code 1: {one_line(error)}"
 
 
 @contextlib.contextmanager

@@ -62,8 +62,6 @@ class Tally:
         self._copies = [0, 0, 0, 0]
         self._live: dict[int, int] = {}
         self.allocated = 0
-        #: the error of the Mac that was raised last
-        self.raised: BaseException | None = None
 
     def retarget(self, target: Target) -> None:
         """Judge the calls from here on for this target."""
@@ -84,8 +82,7 @@ class Tally:
         judged = self._verdicts.before(call)
         if judged is not None and judged.error is not None:
             self._count(call, judged, self._frames.innermost(sys._getframe(1)))
-            self.raised = _again(judged.error)
-            raise self.raised
+            raise _again(judged.error)
 
     def record(self, call: Call) -> None:
         """Count one computed call; raise, or warn, where its results decide that.
@@ -97,8 +94,7 @@ class Tally:
         site = self._frames.innermost(sys._getframe(1))
         self._count(call, judged, site)
         if judged.error is not None:
-            self.raised = _again(judged.error)
-            raise self.raised
+            raise _again(judged.error)
         for output in call.outputs:
             if is_on_mps(output) and output._mps.memory.watcher is None:
                 self._made(output)
@@ -196,9 +192,34 @@ class Tally:
         )
 
 
+#: the attribute of the errors that an emulated Mac raises
+_MARK = "_opcheck_raised_on_a_mac"
+
+
 def _again(error: BaseException) -> BaseException:
-    """A copy: an exception that is raised twice would keep its first traceback and its frames."""
-    return type(error)(*error.args)
+    """A marked copy: an exception that is raised twice would keep its first traceback and its frames."""
+    copy = type(error)(*error.args)
+    setattr(copy, _MARK, True)
+    return copy
+
+
+def is_raised_on_a_mac(error: BaseException) -> bool:
+    """Return whether an emulated Mac raised this error, in any thread."""
+    return hasattr(error, _MARK)
+
+
+def follows_from_a_mac(error: BaseException) -> bool:
+    """Return whether a program raised this error because of a Mac's, or while it handled one."""
+    seen: set[int] = set()
+    earlier: BaseException | None = error
+    while earlier is not None and id(earlier) not in seen:
+        seen.add(id(earlier))
+        if is_raised_on_a_mac(earlier):
+            return True
+        earlier = earlier.__cause__ or (
+            None if earlier.__suppress_context__ else earlier.__context__
+        )
+    return False
 
 
 def _places(rows: Iterable[tuple[Row, int]]) -> Iterable[GroupLocation]:

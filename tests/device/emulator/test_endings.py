@@ -247,6 +247,51 @@ def test_a_run_without_a_call_on_mps_says_what_happened_instead(
     assert cause in ended.first["message"]
 
 
+_EIGENVALUES = "torch.linalg.eigvals(torch.eye(2, device='mps'))"
+_HANDLED = f"import sys, torch\ntry:\n    {_EIGENVALUES}\nexcept NotImplementedError as error:\n    "
+_THREADS = (
+    "import torch\nfrom concurrent.futures import ThreadPoolExecutor\n"
+    "with ThreadPoolExecutor(1) as pool:\n"
+    "    first, last = [pool.submit(torch.linalg.eigvals, torch.eye(2, device='mps')) for _ in 'ab']\n"
+    "    last.exception()\n    first.result()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        (_HANDLED + "sys.exit(1)", "fails"),
+        (_HANDLED + "raise ValueError('a step failed') from error", "fails"),
+        (_HANDLED + "raise ValueError('no step')", "fails"),
+        (_HANDLED + "raise ValueError('a step failed') from None", "could not tell"),
+        (_HANDLED + "pass\nraise ValueError('something else')", "could not tell"),
+        (_THREADS, "fails"),
+    ],
+    ids=["exit", "from it", "while handled", "from None", "after it", "an earlier thread"],
+)
+def test_an_end_that_follows_from_what_a_mac_raises_is_a_failure(text: str, headline: str) -> None:
+    with (
+        pytest.raises((SystemExit, ValueError, NotImplementedError)),
+        opcheck.emulate("2.13", "15") as run,
+    ):
+        exec(text, {"torch": torch})  # noqa: S102 - the programs of the table above
+    assert run.report.headline == headline
+    assert "OC102" in [finding.rule for finding in run.report.findings]
+
+
+def test_an_exit_with_a_message_is_an_exit_with_1(tmp_path: Path) -> None:
+    ended = opcheck_on(tmp_path, "run", "import sys, torch\nsys.exit('no data')")
+    assert ended.first["message"] == "the program ended itself with exit code 1: no data"
+
+
+def test_a_program_with_a_mistake_in_its_syntax_is_no_limit_of_opcheck(tmp_path: Path) -> None:
+    ended = opcheck_on(tmp_path, "run", "import torch\nx = (\n")
+    assert ended.code == 3
+    assert ended.rules == ["OC120"]
+    assert "SyntaxError: '(' was never closed" in ended.first["message"]
+    assert "opcheck" not in ended.err.partition("could not tell")[0]
+
+
 def test_a_missing_argument_is_told_as_the_programs_exit(tmp_path: Path) -> None:
     text = "import sys, torch\nsys.exit(2)"
     ended = opcheck_on(tmp_path, "run", text)
