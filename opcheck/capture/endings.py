@@ -11,7 +11,7 @@ import torch
 
 from opcheck.capture import mps_branches
 from opcheck.common.errors import OpcheckError
-from opcheck.common.text import error_text, one_line
+from opcheck.common.text import error_text, one_line, type_and_text
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
@@ -93,7 +93,7 @@ def kind_of(error: BaseException) -> str:
 
 def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
     """Return the problem that an exception of one of these kinds is."""
-    text = f"{type(error).__name__}: {one_line(error)}"
+    text = type_and_text(error)
     if kind == "needs_cuda":
         message = f"the program asks for a device that no Mac has: {text}"
         return Problem(kind=kind, message=message, location=location, answered=error_text(error))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
 import json
 import linecache
+import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,12 +39,21 @@ def code_cells(content: bytes) -> Iterator[tuple[int, str]]:
                 yield number, text if isinstance(text, str) else "".join(text)
 
 
+#: IPython's own syntax at the start of a line (IPython/core/inputtransformer2.py): ``%matplotlib inline``, ``!ls``,
+#: ``?name``, ``name?``. A line that begins with ``% (`` or ``!=`` goes on with the expression of the line before.
+_MAGIC = re.compile(r"%%?[A-Za-z]|!(?!=)|\?|[%\w.\[\]*]+\?\??\s*$")
+#: The same behind ``name =``.
+_ASSIGNED = re.compile(r"(?P<target>[\w.,\s\[\]]+=)\s*(?:!(?!=)|%[A-Za-z])")
+
+
 def without_magics(text: str) -> list[str]:
     """Return the lines of a cell, with ``pass`` in place of the syntax of IPython."""
     lines = split_lines(text)
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
         return [""] * len(lines)
+    if _is_python(text):
+        return lines
     plain, continues = [], False
     for line in lines:
         # A shell command may go on in the next lines.
@@ -49,14 +63,34 @@ def without_magics(text: str) -> list[str]:
     return plain
 
 
+def _is_python(text: str) -> bool:
+    try:
+        _compile(text, "", ast.PyCF_ONLY_AST)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
+
+
 def _plain(line: str) -> str:
     code = line.lstrip()
-    is_magic = code.startswith(("%", "!", "?")) or code.rstrip().endswith("?")
-    return f"{line[: len(line) - len(code)]}pass" if is_magic and not code.startswith("#") else line
+    indentation = line[: len(line) - len(code)]
+    if _MAGIC.match(code):
+        return f"{indentation}pass"
+    assigned = _ASSIGNED.match(code)
+    # IPython gives a list of the lines that a command prints.
+    return f"{indentation}{assigned['target']} []" if assigned else line
+
+
+def _compile(text: str, name: str, flags: int = 0) -> Any:
+    """Compile a cell, in which ``await`` may stand outside of functions."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the parser warns of escapes
+        allowed = flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        return compile(text, name, "exec", flags=allowed, dont_inherit=True)
 
 
 def run(path: Path, namespace: dict[str, Any]) -> None:
-    """Run the code cells in turn, as Jupyter does, without magics and shell commands.
+    """Run the code cells in turn, as Jupyter does, without magics and shell commands; ``display`` prints.
 
     A cell's file is named ``PATH#cell-3``, so that tracebacks and findings say in which cell a line stands.
 
@@ -72,10 +106,14 @@ def run(path: Path, namespace: dict[str, Any]) -> None:
             context=str(path),
             hint="save it again with Jupyter, or name a Python file",
         ) from error
+    namespace.setdefault("display", print)
     for number, text in cells:
         lines = without_magics(text)
         name = f"{path}#cell-{number}"
         source = "\n".join(lines) + "\n"
         linecache.cache[name] = (len(source), None, [f"{line}\n" for line in lines], name)
-        code = compile(source, name, "exec", dont_inherit=True)
-        exec(code, namespace)  # noqa: S102 - this is what it is for
+        code = _compile(source, name)
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(code, namespace))  # noqa: S307 - this is what it is for
+        else:
+            exec(code, namespace)  # noqa: S102 - this is what it is for

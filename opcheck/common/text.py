@@ -92,6 +92,11 @@ def one_line(error: BaseException, limit: int = 300) -> str:
     return shorten(text, limit)
 
 
+def type_and_text(error: BaseException) -> str:
+    """Return the class of an exception and its message on one line; the class alone where it says nothing."""
+    return f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
+
+
 def normalised_code(line: str) -> str:
     """Normalise a line of Python: variables numbered in order, no comments, tokens separated.
 

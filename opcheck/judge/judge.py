@@ -73,6 +73,10 @@ _EXTENSION = (
     ),
 )
 
+#: Namespaces that libtorch_cpu.dylib defines. It registers kernels for MPS in ``aten`` alone, in all listed releases,
+#: so that their operators come to the backend-wide fallback.
+_WITHOUT_MPS = frozenset({"quantized", "_quantized", "onednn", "prepacked", "sparse"})
+
 
 def outcome(verdict: Verdict) -> Outcome:
     """Return the row of ``OUTCOMES`` for this verdict."""
@@ -484,6 +488,16 @@ def _list(ops: Iterable[str]) -> str:
 
 def _unknown(case: _Case) -> Verdict:
     namespace = case.call.op.partition("::")[0]
+    if namespace in _WITHOUT_MPS and next(iter(case.call.registrations), "") == "CPU":
+        return Verdict(
+            status="fallback",
+            kind="env",
+            because=_MEANING["cpu_only"].format(release=f"torch {case.release.torch}"),
+            evidence=(case.registered(case.call.op, "absent"),),
+            prints=messages.fallback_warning(case.last)
+            if case.target.cpu_fallback
+            else _not_implemented(case),
+        )
     if namespace == "aten":
         because = f"torch {case.release.torch} has no operator {case.call.op}"
     else:

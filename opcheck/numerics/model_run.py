@@ -17,7 +17,7 @@ from opcheck.capture.modes import set_training
 from opcheck.capture.run import AsModule, called_with, uncompiled
 from opcheck.capture.training import NothingToTrainError, loss_of
 from opcheck.common.errors import CaptureError
-from opcheck.common.text import error_text, one_line
+from opcheck.common.text import error_text, type_and_text
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory
@@ -111,7 +111,7 @@ def describe_break(
     """
     text = error_text(error)
     if not isinstance(error, TimeLimitReached):
-        text = f"{type(error).__name__}: {one_line(error)}"
+        text = type_and_text(error)
     text += f", in {op}" if op else ""
     where = locate_raise(error)
     if not calls or out_of_memory(error):

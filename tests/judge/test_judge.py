@@ -237,6 +237,25 @@ def test_an_extension_is_unknown_whatever_it_registers_here(
 
 
 @pytest.mark.parametrize(
+    ("registrations", "status"),
+    [
+        (("CPU", "Meta"), "fallback"),
+        (("CompositeImplicitAutograd",), "unknown"),
+        (("MPS", "CPU"), "unknown"),
+        ((), "unknown"),
+    ],
+)
+def test_torchs_own_namespaces_have_no_kernel_for_mps(
+    registrations: tuple[str, ...], status: str
+) -> None:
+    result = verdict("quantized::linear_dynamic", registrations=registrations)
+    assert result.status == status
+    assert ("'quantized::linear_dynamic' is not currently" in result.prints) is (
+        status == "fallback"
+    )
+
+
+@pytest.mark.parametrize(
     ("op", "layouts", "status"),
     [
         ("aten::mm", ("sparse_coo",), "native"),

@@ -11,7 +11,7 @@ import torch
 
 from opcheck.common.errors import InputError
 from opcheck.common.files import is_file
-from opcheck.common.text import one_line
+from opcheck.common.text import type_and_text
 
 GRAMMAR = "write FILE or NAME=FILE, with a suffix of "
 
@@ -53,7 +53,7 @@ def _content(path: Path, text: str) -> Any:
         return reader(path)
     except Exception as error:
         raise InputError(
-            f"cannot read {path.name}: {type(error).__name__}: {one_line(error)}",
+            f"cannot read {path.name}: {type_and_text(error)}",
             context=f"--input-file {text}",
             hint="save tensors alone, in a list or in a dict by the names of the arguments",
         ) from error

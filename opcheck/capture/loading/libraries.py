@@ -16,7 +16,7 @@ from torch import nn
 
 from opcheck.capture.recipes.engine import CHOSEN, recipes
 from opcheck.common.errors import ModelLoadError
-from opcheck.common.text import one_line
+from opcheck.common.text import type_and_text
 from opcheck.tracing.source_locations import describe_raise
 
 Config = dict[str, Any]
@@ -46,7 +46,7 @@ def find(name: str, spec: str, package: str = "") -> ModuleType:
         return importlib.import_module(name)
     except Exception as error:
         raise ModelLoadError(
-            f"importing {name} raises {type(error).__name__}: {one_line(error)}",
+            f"importing {name} raises {type_and_text(error)}",
             context=describe_raise(error),
             hint=f"install a {name} that fits torch {torch.__version__}",
         ) from error

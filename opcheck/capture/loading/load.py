@@ -22,7 +22,7 @@ from opcheck.capture.loading.repository import Repository, fetch, is_repository
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
-from opcheck.common.text import error_text, one_line
+from opcheck.common.text import error_text, type_and_text
 from opcheck.tracing.source_locations import describe_raise
 
 T = TypeVar("T")
@@ -193,7 +193,7 @@ def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -
         ) from error
     except Exception as error:
         raise ModelLoadError(
-            f"building {spec} raises {type(error).__name__}: {one_line(error)}",
+            f"building {spec} raises {type_and_text(error)}",
             context=describe_raise(error) or _place(spec),
             hint=hint_for(error),
         ) from error
@@ -229,7 +229,7 @@ def _exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
     try:
         return exported.as_module(program), exported.arguments(program), accelerated
     except Exception as error:
-        raise archive.damaged(spec, f"{type(error).__name__}: {one_line(error)}") from error
+        raise archive.damaged(spec, type_and_text(error)) from error
 
 
 def _place(spec: str) -> str:

@@ -22,7 +22,7 @@ from opcheck.capture.build import SMALL
 from opcheck.capture.loading.archive import Archive, damaged, refused
 from opcheck.capture.loading.file_kinds import kind_of
 from opcheck.common.errors import ModelLoadError, OpcheckError
-from opcheck.common.text import one_line
+from opcheck.common.text import type_and_text
 from opcheck.tracing.torch_private import dispatch, export
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
     except UnsafeError as error:
         raise refused(file, str(error), "save it again by torch.export.save()") from error
     except Exception as error:
-        raise damaged(file, f"{type(error).__name__}: {one_line(error)}") from error
+        raise damaged(file, type_and_text(error)) from error
 
 
 def _refuse_others(path: Path) -> None:

@@ -29,7 +29,7 @@ from opcheck.common.caches import user_cache
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file, replaced
-from opcheck.common.text import one_line, plural
+from opcheck.common.text import one_line, plural, type_and_text
 from opcheck.model.records import Record
 
 #: Names of configuration files; nothing else is downloaded.
@@ -568,7 +568,7 @@ def _unreachable(error: BaseException) -> bool:
 def _no_answer(error: BaseException) -> str:
     from huggingface_hub import constants
 
-    return f"{constants.ENDPOINT} does not answer ({type(error).__name__}: {one_line(error)})"
+    return f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
 
 
 def _refused(error: BaseException, name: _Name) -> ModelLoadError:
@@ -598,7 +598,7 @@ def _refused(error: BaseException, name: _Name) -> ModelLoadError:
         what = f"the hub answers {status or 'with an error'}: {one_line(error)}"
         hint = "try again later, or audit a folder that has the model's config.json"
     else:
-        what = f"what the hub sent cannot be used: {type(error).__name__}: {one_line(error)}"
+        what = f"what the hub sent cannot be used: {type_and_text(error)}"
         hint = "audit another revision, hf:org/name@revision, or a folder"
     return ModelLoadError(what, context=at, hint=hint)
 

@@ -12,7 +12,7 @@ import torch
 
 from opcheck.capture import endings
 from opcheck.common.errors import UsageError
-from opcheck.common.text import one_line, plural
+from opcheck.common.text import one_line, plural, type_and_text
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
@@ -198,7 +198,7 @@ class Emulation:
             self._problems.append(Problem(kind=kind, message=_exit_text(error)))
             return
         kind = self._kind_of_end(error)
-        text = f"the program ended with {type(error).__name__}: {one_line(error)}"
+        text = f"the program ended with {type_and_text(error)}"
         self._problems.append(Problem(kind=kind, message=text, location=locate_raise(error)))
 
     def _kind_of_end(self, error: BaseException) -> str:

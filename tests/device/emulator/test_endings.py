@@ -248,7 +248,9 @@ def test_a_run_without_a_call_on_mps_says_what_happened_instead(
 
 
 _EIGENVALUES = "torch.linalg.eigvals(torch.eye(2, device='mps'))"
-_HANDLED = f"import sys, torch\ntry:\n    {_EIGENVALUES}\nexcept NotImplementedError as error:\n    "
+_HANDLED = (
+    f"import sys, torch\ntry:\n    {_EIGENVALUES}\nexcept NotImplementedError as error:\n    "
+)
 _THREADS = (
     "import torch\nfrom concurrent.futures import ThreadPoolExecutor\n"
     "with ThreadPoolExecutor(1) as pool:\n"
@@ -344,3 +346,8 @@ def test_a_quiet_run_writes_the_headline_alone(
     # The rest is the program's own traceback.
     assert ended.stderr.removesuffix(ours) == "" if not code else ended.stderr.startswith("Trace")
     assert "Evidence" not in ended.stderr
+
+
+def test_an_error_without_a_message_is_named_alone(tmp_path: Path) -> None:
+    ended = opcheck_on(tmp_path, "run", "import torch\nassert not torch.ones(1)")
+    assert ended.first["message"] == "the program ended with AssertionError"
