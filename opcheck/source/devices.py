@@ -10,10 +10,12 @@ from opcheck.source import tables
 from opcheck.source.edits import Fix, replace
 from opcheck.source.program import walk
 from opcheck.source.rule import Scanned
-from opcheck.source.words import is_cuda, last
+from opcheck.source.words import begins, is_cuda, last
 
 #: A chain of names that stand for one condition is followed so far.
 _DEEPEST = 4
+#: Expressions that compose a text, such as ``"cuda:{}".format(index)``.
+_COMPOSED = (ast.JoinedStr, ast.BinOp, ast.Call)
 #: A flag with more values than these says something else, too.
 _MOST_BINDINGS = 3
 
@@ -31,15 +33,26 @@ def written(node: ast.AST | None, scanned: Scanned) -> Device | None:
     if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device":
         inner = written(node.args[0], scanned) if len(node.args) >= 1 else None
         return Device(inner.text, made=True) if inner is not None and not node.keywords else None
-    if isinstance(node, ast.JoinedStr):
-        first = node.values[0] if node.values else None
-        begins = first.value if isinstance(first, ast.Constant) else ""
-        is_index = isinstance(begins, str) and begins.startswith("cuda:")
-        return Device("cuda:?", made=False) if is_index else None
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    if isinstance(node, ast.Constant):
         is_device = is_cuda(node.value) or node.value in {"cpu", "cpu:0"}
-        return Device(node.value, made=False) if is_device else None
-    return None
+        return Device(str(node.value), made=False) if is_device else None
+    is_index = isinstance(node, _COMPOSED) and begins(node).startswith("cuda:")
+    return Device("cuda:?", made=False) if is_index else None
+
+
+def offered(node: ast.AST | None, scanned: Scanned) -> Device | None:
+    """Return the device that an expression may come to, also in ``x or "cuda:0"`` and ``[torch.device("cpu")]``."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        node = node.values[-1]
+    elif isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == 1:
+        node = node.elts[0]
+    elif isinstance(node, ast.ListComp):  # [torch.device(i) for i in range(torch.cuda.device_count())]
+        is_each = any(
+            scanned.dotted(part) == "torch.cuda.device_count"
+            for part in walk(node.generators[0].iter)
+        )
+        return Device("cuda:?", made=True) if is_each else None
+    return written(node, scanned)
 
 
 def chosen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from opcheck.source.devices import (
     Device,
@@ -12,17 +12,24 @@ from opcheck.source.devices import (
     chosen,
     holds_on_cuda,
     knows_mps,
+    offered,
     torch_name,
     written,
 )
 from opcheck.source.edits import Edit, Fix, insert_before, insert_line, replace
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, method
-from opcheck.source.tables import ON_MPS
-from opcheck.source.words import is_cuda, last
+from opcheck.source.tables import IDLE, INSTEAD, ON_MPS
+from opcheck.source.words import is_cuda, last, leaves
 
 _CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
 _HINT = 'after CUDA ask for MPS: "mps" if torch.backends.mps.is_available()'
+#: Statements inside of so many others are looked at; machine-made files nest 100,000 deep.
+_DEEPEST = 3
+#: Functions that tell by their name whether there is a GPU, or what it can do, and not whether it is CUDA's.
+_TELLS_OF_GPU = re.compile(r"gpu|device|accel|bf16|half|fp16|amp(_|$)|autocast")
+#: What tells how much memory is used, or is left.
+_MEMORY = re.compile(r"torch\.cuda\.(\w*memory_(allocated|reserved|stats)|mem_get_info)$")
 
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
@@ -33,6 +40,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     elif isinstance(node, ast.If):
         hits = _statement(node, scanned)
     elif isinstance(node, ast.Assign):
+        hits = _flag(node, node.value, scanned)
+    elif isinstance(node, ast.Return) and _tells_of_gpu(node, scanned):
         hits = _flag(node, node.value, scanned)
     elif isinstance(node, ast.keyword) and (
         node.arg == "default"
@@ -123,28 +132,29 @@ def _statement(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
     if on_cuda is None:
         return
     cuda, other = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
+    ends = not on_cuda and not node.orelse and leaves(node.body)
+    if ends:  # what stands below is for CUDA
+        cuda = _statements_after(node, scanned)
     bound = _bound_device(cuda, scanned)
     if bound is not None and is_cuda(bound[1].text):
         before = _statement_before(node, scanned)
         after = _bound_device(other, scanned) or _bound_device([before] if before else [], scanned)
-        returned = _statement_after(node, scanned) if not other and bound[0] == "return" else None
-        after = after or _bound_device([returned] if returned else [], scanned)
+        if not other and bound[0] == "return":
+            after = after or _bound_device(_statements_after(node, scanned)[:1], scanned)
         if after is not None and after[0] == bound[0] and not is_cuda(after[1].text):
             yield from _hit(
                 node.test, _statement_fix(node, scanned, (bound[1], after[1]), on_cuda=on_cuda)
             )
             return
-    if _chooses_among_more(cuda, other, scanned) or (
+    if _chooses_among_more(node, cuda, other, scanned) or (
         not on_cuda and not cuda and _gives_up(other, scanned)
     ):
         yield from _hit(node.test)
         return
-    # Blocks inside of the branch may be 100,000 deep, and each would be walked again.
-    simple = (
-        each for each in cuda if isinstance(each, (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign))
-    )
-    moves = [part for statement in simple for part in walk(statement) if _moves(part, scanned)]
-    if moves:
+    simple = [each for each in _inside(cuda) if isinstance(each, _SIMPLE)]
+    if any(_moves(part, scanned) for statement in simple for part in walk(statement)) and (
+        not ends or _gives_back(node.body[-1])
+    ):
         alone = (
             len(node.body) == 1
             and not node.orelse
@@ -159,27 +169,109 @@ def _statement(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
         yield from _hit(node.test, fix, *_MOVE)
         return
     called = [_memory_call(statement, scanned) for statement in cuda]
-    if called and all(called) and any(name in ON_MPS for name in called):
+    same = [name for name in called if name in ON_MPS]
+    if same and not ends:
         yield from _hit(
             node.test,
-            _memory_fix(node, called, scanned) if on_cuda else None,
-            f"torch.cuda.{called[0]} is called for CUDA alone",
+            _memory_fix(node, called, scanned) if on_cuda and all(called) else None,
+            f"torch.cuda.{same[0]} is called for CUDA alone",
             "for MPS beside it, behind its own guard: torch.mps",
+        )
+    elif _tells_of_gpu(node, scanned) and _answers(cuda, True) and _answers(
+        other or _statements_after(node, scanned), False
+    ):
+        yield from _hit(node.test, None, *_FALSE)
+    else:
+        yield from _memory_read(node.test, simple, scanned)
+
+
+def _memory_read(
+    test: ast.expr, statements: Sequence[ast.stmt], scanned: Scanned
+) -> Iterator[Hit]:
+    """Memory that is read for more than a message; without CUDA the program counts none."""
+    values = (
+        part
+        for statement in statements
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return))
+        for part in walk(statement)
+        if isinstance(part, ast.Call)
+    )
+    name = next((name for part in values if _MEMORY.match(name := scanned.dotted(part.func))), "")
+    if name:
+        short = name.removeprefix("torch.cuda.")
+        yield Hit(
+            node=test,
+            severity="note",
+            message=f"{name} is read for CUDA alone",
+            hint=f"on MPS: {IDLE.get(short) or INSTEAD.get(short)}",
         )
 
 
-def _chooses_among_more(cuda: list[ast.stmt], other: list[ast.stmt], scanned: Scanned) -> bool:
-    """Return whether one side binds the CPU alone, and the other binds CUDA to the same name, beside other things."""
-    after = _bound_device(other, scanned)
-    if after is None or after[0] == "return" or is_cuda(after[1].text):
+#: Statements that hold no others.
+_SIMPLE = (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign)
+
+
+def _inside(block: Sequence[ast.stmt], depth: int = _DEEPEST) -> Iterator[ast.stmt]:
+    """The statements of a block, and those in the blocks inside of it."""
+    for statement in block:
+        yield statement
+        if depth and isinstance(statement, (ast.If, ast.For, ast.With, ast.Try)):
+            yield from _inside(statement.body, depth - 1)
+            yield from _inside(getattr(statement, "orelse", ()), depth - 1)
+
+
+def _gives_back(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Return) and statement.value is not None
+
+
+def _tells_of_gpu(node: ast.AST, scanned: Scanned) -> bool:
+    name = scanned.program.function(node).lower()
+    return "cuda" not in name and _TELLS_OF_GPU.search(name) is not None
+
+
+def _answers(block: Sequence[ast.stmt], answer: bool) -> bool:  # noqa: FBT001  (the constant that is looked for)
+    first = block[0] if block else None
+    value = first.value if isinstance(first, ast.Return) else None
+    return isinstance(value, ast.Constant) and value.value is answer
+
+
+def _devices(block: Sequence[ast.stmt], scanned: Scanned) -> Iterator[tuple[str, Device]]:
+    """What the statements of a block bind to a device, or ``return`` and the device."""
+    for statement in _inside(block):
+        is_return = isinstance(statement, ast.Return)
+        if not is_return and not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+            continue
+        device = offered(statement.value, scanned)  # type: ignore[attr-defined]  # both have one
+        if device is not None:
+            yield "return" if is_return else ast.unparse(statement.targets[0]), device  # type: ignore[attr-defined]  # an Assign
+
+
+def _chooses_among_more(
+    node: ast.If, cuda: Sequence[ast.stmt], other: Sequence[ast.stmt], scanned: Scanned
+) -> bool:
+    """Return whether one side binds CUDA to a name to which the other binds the CPU, each beside other things."""
+    on_cuda = {name for name, device in _devices(cuda, scanned) if is_cuda(device.text)}
+    if not on_cuda:
         return False
-    statements = [
-        part
-        for each in cuda
-        for part in ([each, *each.body, *each.orelse] if isinstance(each, ast.If) else [each])
-    ]
-    bound = (_bound_device([each], scanned) for each in statements if isinstance(each, ast.Assign))
-    return any(each is not None and each[0] == after[0] and is_cuda(each[1].text) for each in bound)
+    if "return" in on_cuda:  # the function may give the CPU back further below
+        other = [*other, *_later(node, scanned)]
+    return any(
+        name in on_cuda for name, device in _devices(other, scanned) if not is_cuda(device.text)
+    )
+
+
+def _later(node: ast.If, scanned: Scanned) -> Iterator[ast.stmt]:
+    """The statements of the function that stand below an if statement, and are not inside of it."""
+    statement: ast.AST = node
+    while isinstance(statement, ast.stmt) and not isinstance(statement, _FUNCTIONS):
+        yield from _statements_after(statement, scanned)
+        parent = scanned.program.parent(statement)
+        if parent is None:
+            return
+        statement = parent
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _gives_up(block: list[ast.stmt], scanned: Scanned) -> bool:
@@ -224,21 +316,21 @@ def _prints(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and last(call.func) in names
 
 
-def _neighbour(node: ast.stmt, scanned: Scanned, step: int) -> ast.stmt | None:
+def _block(node: ast.stmt, scanned: Scanned) -> tuple[list[ast.stmt], int]:
+    """The block that a statement stands in, and its position there."""
     place = scanned.program.place(node)
     block = getattr(place.parent, place.field, None) if place else None
-    if place is None or not isinstance(block, list):
-        return None
-    index = place.position + step
-    return block[index] if 0 <= index < len(block) else None
+    return (block, place.position) if place is not None and isinstance(block, list) else ([], 0)
 
 
 def _statement_before(node: ast.stmt, scanned: Scanned) -> ast.stmt | None:
-    return _neighbour(node, scanned, -1)
+    block, position = _block(node, scanned)
+    return block[position - 1] if position else None
 
 
-def _statement_after(node: ast.stmt, scanned: Scanned) -> ast.stmt | None:
-    return _neighbour(node, scanned, 1)
+def _statements_after(node: ast.stmt, scanned: Scanned) -> list[ast.stmt]:
+    block, position = _block(node, scanned)
+    return block[position + 1 :]
 
 
 def _statement_fix(
@@ -433,20 +525,22 @@ def _memory_fix(node: ast.If, called: list[str], scanned: Scanned) -> Fix | None
 
 # -- use_cuda = not args.no_cuda and torch.cuda.is_available() ---------------------------------------
 
+_FALSE = (
+    "this flag is false on a Mac, so what it chooses is the CPU",
+    "choose a device instead of a flag, and ask for MPS after CUDA",
+)
 
-def _flag(place: ast.AST, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
+
+def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[Hit]:
     """A flag that says whether CUDA is used; it decides elsewhere."""
+    if value is None:
+        return
     asks = any(
         isinstance(part, ast.Call) and scanned.dotted(part.func) == "torch.cuda.is_available"
         for part in _parts(value)
     )
     if asks and scanned.mac.truth(value) is False:
-        yield from _hit(
-            place,
-            None,
-            "this flag is false on a Mac, so what it chooses is the CPU",
-            "choose a device instead of a flag, and ask for MPS after CUDA",
-        )
+        yield from _hit(place, None, *_FALSE)
 
 
 def _parts(value: ast.expr) -> tuple[ast.expr, ...]:
@@ -463,7 +557,7 @@ def _parts(value: ast.expr) -> tuple[ast.expr, ...]:
 RULE = ScanRule(
     id="OC222",
     severity="warning",
-    nodes=(ast.IfExp, ast.If, ast.Assign, ast.keyword),
+    nodes=(ast.IfExp, ast.If, ast.Assign, ast.Return, ast.keyword),
     words=("cuda",),
     fix="safe",
     check=check,
