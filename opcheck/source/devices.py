@@ -46,7 +46,9 @@ def offered(node: ast.AST | None, scanned: Scanned) -> Device | None:
         node = node.values[-1]
     elif isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == 1:
         node = node.elts[0]
-    elif isinstance(node, ast.ListComp):  # [torch.device(i) for i in range(torch.cuda.device_count())]
+    elif isinstance(
+        node, ast.ListComp
+    ):  # [torch.device(i) for i in range(torch.cuda.device_count())]
         is_each = any(
             scanned.dotted(part) == "torch.cuda.device_count"
             for part in walk(node.generators[0].iter)

@@ -244,6 +244,9 @@ class Mac:
             right = [UNKNOWN]
         answers: set[bool | None]
         if UNKNOWN in left or UNKNOWN in right:
+            # Beside a value that nothing tells, the others say nothing.
+            unknown: list[object] = [UNKNOWN]
+            left, right = (unknown if UNKNOWN in side else side for side in (left, right))
             answers = {device_compared(kind, left, right)}
         else:
             try:

@@ -276,6 +276,10 @@ class Program:
         if (scope, name) in self._globals:
             scope = self.tree
         self._bindings.setdefault((scope, name), []).append(Binding(value, node))
+        if isinstance(scope, ast.ClassDef) and isinstance(node, (ast.Assign, ast.AnnAssign)):
+            # Methods see it as self.name; a dataclass, or who uses the class, may give it another value.
+            own = self._bindings.setdefault((scope, f"self.{name}"), [])
+            own += [Binding(value, node), Binding(None, node)]
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:

@@ -32,7 +32,7 @@ _OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Devices that may come to ``cuda``: given to torch or a constructor, by a keyword or a key that says device."""
     if isinstance(node, ast.Dict):
-        yield from _entries(node)
+        yield from _entries(node, scanned)
     if not isinstance(node, ast.Call):
         return
     name = scanned.dotted(node.func)
@@ -66,12 +66,14 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
-def _entries(node: ast.Dict) -> Iterator[Hit]:
+def _entries(node: ast.Dict, scanned: Scanned) -> Iterator[Hit]:
     """``{"device": "cuda"}``: options that somebody hands to a library."""
     for key, value in zip(node.keys, node.values, strict=True):
         is_device = isinstance(key, ast.Constant) and key.value in _KEYS
-        if is_device and isinstance(value, ast.Constant) and is_cuda(value.value):
-            yield _text_hit(value)
+        # OC222 names a choice that stands here itself.
+        named = scanned.mac.cuda(value) if is_device and not isinstance(value, ast.IfExp) else None
+        if named is not None and isinstance(named.origin, ast.Constant):
+            yield _text_hit(named.origin)
 
 
 def _text_hit(node: ast.Constant) -> Hit:

@@ -10,9 +10,11 @@ from opcheck.source.edits import Edit, Fix, insert_line, replace
 from opcheck.source.mac import Value
 from opcheck.source.program import Function
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
-from opcheck.source.words import quoted
+from opcheck.source.words import last, quoted
 
 _OPTIONS = {"add_argument", "option", "Option", "Argument", "field", "Field", "add_option"}
+#: ``config.get("device", "cuda")``: the position of the name, and of the default.
+_LOOKUPS = {"get": (0, 1), "pop": (0, 1), "setdefault": (0, 1), "getenv": (0, 1), "getattr": (1, 2)}
 
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
@@ -22,6 +24,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         if name in _OPTIONS:
             default = argument(node, None, "default")
             yield from _default_hits(_cuda(default, scanned), "option", _chosen(default, scanned))
+        yield from _looked_up(node, scanned)
         yield from _relying(node, scanned)
     elif isinstance(node, ast.arguments):
         for default in (*node.defaults, *node.kw_defaults):
@@ -31,6 +34,15 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         in_class = isinstance(scanned.program.parent(node), ast.ClassDef)
         if in_class and "device" in node.target.id:
             yield from _default_hits(_cuda(node.value, scanned), "field")
+
+
+def _looked_up(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """A setting that is CUDA where it is not given: ``config.get("device", "cuda")``."""
+    name, default = _LOOKUPS.get(last(node.func), (0, 0))
+    asked = argument(node, name) if default else None
+    if isinstance(asked, ast.Constant) and "device" in str(asked.value).lower():
+        given = argument(node, default, "default")
+        yield from _default_hits(_cuda(given, scanned), "setting", _chosen(given, scanned))
 
 
 def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:

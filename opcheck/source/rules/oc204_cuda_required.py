@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.source.devices import torch_name
+from opcheck.source.devices import knows_mps, torch_name
 from opcheck.source.edits import Fix, insert_after
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule
@@ -27,13 +27,29 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         )
     else:
         return
-    if refuses and not _is_caught(node, scanned):
+    may = isinstance(node, ast.If) and not refuses and _may_refuse(node, scanned)
+    if (refuses or may) and not _is_caught(node, scanned):
         yield Hit(
             node=node.test,
+            severity="note" if may else None,
             fix=_fix(node, scanned),
-            message="without CUDA the program ends here: the condition fails on a Mac",
+            message="where the rest of the condition holds, the program ends here without CUDA"
+            if may
+            else "without CUDA the program ends here: the condition fails on a Mac",
             hint="ask for what is needed, not for CUDA: x.device.type in {...}, or drop the check",
         )
+
+
+def _may_refuse(node: ast.If, scanned: Scanned) -> bool:
+    """``if dtype == torch.bfloat16 and not torch.cuda.is_bf16_supported(): raise``."""
+    parts = node.test.values if isinstance(node.test, ast.BoolOp) else []
+    return (
+        isinstance(getattr(node.test, "op", None), ast.And)
+        and _ends(node.body[-1], scanned)
+        and scanned.mac.truth(node.test) is None
+        and not knows_mps(node, scanned)
+        and any(scanned.mac.truth(part) is True and _is_about_cuda(part) for part in parts)
+    )
 
 
 def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:

@@ -95,15 +95,26 @@ def _name(node: ast.Call, scanned: Scanned) -> str:
     ):
         return ""
     bindings = scanned.program.bindings(node.func)
-    names = {scanned.dotted(value) for binding in bindings if (value := binding.value) is not None}
+    names = {
+        name
+        for binding in bindings
+        for value in _sides(binding.value)
+        if (name := scanned.dotted(value)).rpartition(".")[2] in _NAMES
+    }
     return names.pop() if len(names) == 1 and len(bindings) == 1 else ""
+
+
+def _sides(value: ast.expr | None) -> tuple[ast.expr | None, ...]:
+    """The values that a name may get: ``autocast if args.amp else nullcontext``."""
+    return (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
 
 
 def _aliases(scanned: Scanned) -> frozenset[str]:
     """The names that the file binds to something that this rule names."""
     return frozenset(
         name.removeprefix("self.")
-        for name, value in scanned.program.bound_values()
+        for name, bound in scanned.program.bound_values()
+        for value in _sides(bound)
         if isinstance(value, (ast.Name, ast.Attribute))
         and scanned.dotted(value).rpartition(".")[2] in _NAMES
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from opcheck.source.devices import (
     Device,
@@ -26,6 +27,8 @@ _CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
 _HINT = 'after CUDA ask for MPS: "mps" if torch.backends.mps.is_available()'
 #: Statements inside of so many others are looked at; machine-made files nest 100,000 deep.
 _DEEPEST = 3
+#: So many statements below an if statement are looked at.
+_FURTHER = 30
 #: Functions that tell by their name whether there is a GPU, or what it can do, and not whether it is CUDA's.
 _TELLS_OF_GPU = re.compile(r"gpu|device|accel|bf16|half|fp16|amp(_|$)|autocast")
 #: What tells how much memory is used, or is left.
@@ -39,9 +42,9 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         hits = _ternary(node, scanned)
     elif isinstance(node, ast.If):
         hits = _statement(node, scanned)
-    elif isinstance(node, ast.Assign):
-        hits = _flag(node, node.value, scanned)
-    elif isinstance(node, ast.Return) and _tells_of_gpu(node, scanned):
+    elif isinstance(node, ast.Assign) or (
+        isinstance(node, ast.Return) and _tells_of_gpu(node, scanned)
+    ):
         hits = _flag(node, node.value, scanned)
     elif isinstance(node, ast.keyword) and (
         node.arg == "default"
@@ -52,10 +55,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     yield from (hit for hit in hits if not knows_mps(node, scanned))
 
 
-def _hit(
-    node: ast.AST, fix: Fix | None = None, message: str = _CHOICE, hint: str = _HINT
-) -> Iterator[Hit]:
-    yield Hit(node=node, message=message, hint=hint, fix=fix)
+def _hit(node: ast.AST, fix: Fix | None = None, message: str = _CHOICE, hint: str = _HINT) -> Hit:
+    return Hit(node=node, message=message, hint=hint, fix=fix)
 
 
 # -- "cuda" if torch.cuda.is_available() else "cpu" --------------------------------------------------
@@ -67,17 +68,17 @@ def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
         # An entry of a dict may become a device; in an argument OC202 names the text itself.
         devices = chosen(node.body, node.orelse, scanned)
         if devices is not None and isinstance(scanned.program.parent(node), ast.Dict):
-            yield from _hit(node)
+            yield _hit(node)
         return
     first, second = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
     devices = chosen(first, second, scanned)
     if devices is not None and is_cuda(devices[0].text):
-        yield from _hit(node, _ternary_fix(node, first, second, devices, scanned))
+        yield _hit(node, _ternary_fix(node, first, second, devices, scanned))
     elif _moves(first, scanned) and not isinstance(second, ast.IfExp):
         fix = _moved(node, node.test, first, scanned) or _moved_by_branch(
             node, node.test, first, scanned
         )
-        yield from _hit(node, fix if on_cuda else None, *_MOVE)
+        yield _hit(node, fix if on_cuda else None, *_MOVE)
 
 
 def _ternary_fix(
@@ -127,88 +128,118 @@ def _like_tensor(
 # -- if torch.cuda.is_available(): ... ---------------------------------------------------------------
 
 
+class _Sides(NamedTuple):
+    """What an if statement does with CUDA, and what it does without."""
+
+    cuda: list[ast.stmt]
+    other: list[ast.stmt]
+    #: whether the condition holds with CUDA
+    on_cuda: bool
+    #: whether the function ends here without CUDA, so that what stands below is for CUDA
+    ends: bool
+
+
 def _statement(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
     on_cuda = holds_on_cuda(node.test, scanned)
     if on_cuda is None:
         return
     cuda, other = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
     ends = not on_cuda and not node.orelse and leaves(node.body)
-    if ends:  # what stands below is for CUDA
+    if ends:
         cuda = _statements_after(node, scanned)
-    bound = _bound_device(cuda, scanned)
+    sides = _Sides(cuda, other, on_cuda, ends)
+    for form in (_device_bound, _guarded_move, _guarded_memory, _answer, _memory_read):
+        if (hit := form(node, sides, scanned)) is not None:
+            yield hit
+            return
+
+
+def _device_bound(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
+    bound = _bound_device(sides.cuda, scanned)
     if bound is not None and is_cuda(bound[1].text):
         before = _statement_before(node, scanned)
-        after = _bound_device(other, scanned) or _bound_device([before] if before else [], scanned)
-        if not other and bound[0] == "return":
+        after = _bound_device(sides.other, scanned)
+        after = after or _bound_device([before] if before else [], scanned)
+        if not sides.other and bound[0] == "return":
             after = after or _bound_device(_statements_after(node, scanned)[:1], scanned)
         if after is not None and after[0] == bound[0] and not is_cuda(after[1].text):
-            yield from _hit(
-                node.test, _statement_fix(node, scanned, (bound[1], after[1]), on_cuda=on_cuda)
-            )
-            return
-    if _chooses_among_more(node, cuda, other, scanned) or (
-        not on_cuda and not cuda and _gives_up(other, scanned)
-    ):
-        yield from _hit(node.test)
-        return
-    simple = [each for each in _inside(cuda) if isinstance(each, _SIMPLE)]
-    if any(_moves(part, scanned) for statement in simple for part in walk(statement)) and (
-        not ends or _gives_back(node.body[-1])
-    ):
-        alone = (
-            len(node.body) == 1
-            and not node.orelse
-            and isinstance(node.body[0], (ast.Assign, ast.Expr))
-        )
-        fix = None
-        if alone and on_cuda:
-            value: ast.expr = node.body[0].value  # type: ignore[attr-defined]  # both have one
-            fix = _moved(node, node.test, value, scanned) or _moved_by_branch(
-                node, node.test, value, scanned
-            )
-        yield from _hit(node.test, fix, *_MOVE)
-        return
-    called = [_memory_call(statement, scanned) for statement in cuda]
-    same = [name for name in called if name in ON_MPS]
-    if same and not ends:
-        yield from _hit(
-            node.test,
-            _memory_fix(node, called, scanned) if on_cuda and all(called) else None,
-            f"torch.cuda.{same[0]} is called for CUDA alone",
-            "for MPS beside it, behind its own guard: torch.mps",
-        )
-    elif _tells_of_gpu(node, scanned) and _answers(cuda, True) and _answers(
-        other or _statements_after(node, scanned), False
-    ):
-        yield from _hit(node.test, None, *_FALSE)
-    else:
-        yield from _memory_read(node.test, simple, scanned)
+            devices = (bound[1], after[1])
+            return _hit(node.test, _statement_fix(node, scanned, devices, on_cuda=sides.on_cuda))
+    gives_up = not sides.on_cuda and not sides.cuda and _gives_up(sides.other, scanned)
+    return _hit(node.test) if gives_up or _chooses_among_more(node, sides, scanned) else None
 
 
-def _memory_read(
-    test: ast.expr, statements: Sequence[ast.stmt], scanned: Scanned
-) -> Iterator[Hit]:
+def _guarded_move(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
+    if sides.ends and not _gives_back(node.body[-1]):
+        return None
+    if not any(_moves(part, scanned) for each in _simple(sides.cuda) for part in walk(each)):
+        return None
+    only = node.body[0]
+    fix = None
+    if (
+        sides.on_cuda
+        and len(node.body) == 1
+        and not node.orelse
+        and isinstance(only, (ast.Assign, ast.Expr))
+    ):
+        fix = _moved(node, node.test, only.value, scanned)
+        fix = fix or _moved_by_branch(node, node.test, only.value, scanned)
+    return _hit(node.test, fix, *_MOVE)
+
+
+def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
+    called = [_memory_call(statement, scanned) for statement in sides.cuda]
+    # Beside other things synchronize() belongs to them: to the timing by events of CUDA.
+    names = [name for name in called if name in ON_MPS and (all(called) or name == "empty_cache")]
+    if not names or sides.ends:
+        return None
+    return _hit(
+        node.test,
+        _memory_fix(node, called, scanned) if sides.on_cuda and all(called) else None,
+        f"torch.cuda.{names[0]} is called for CUDA alone",
+        "for MPS beside it, behind its own guard: torch.mps",
+    )
+
+
+def _answer(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
+    """``if torch.cuda.is_available(): return True``, and False otherwise, in a function that tells of a GPU."""
+    other = sides.other or _statements_after(node, scanned)
+    answers = (_returned(sides.cuda), _returned(other))
+    is_flag = answers == (True, False) and _tells_of_gpu(node, scanned)
+    return _hit(node.test, None, *_FALSE) if is_flag else None
+
+
+def _returned(block: Sequence[ast.stmt]) -> object:
+    """The constant that a block returns at once."""
+    value = block[0].value if block and isinstance(block[0], ast.Return) else None
+    return value.value if isinstance(value, ast.Constant) else None
+
+
+def _memory_read(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
     """Memory that is read for more than a message; without CUDA the program counts none."""
-    values = (
+    calls = (
         part
-        for statement in statements
-        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return))
+        for statement in _simple(sides.cuda)
+        if not isinstance(statement, ast.Expr)
         for part in walk(statement)
         if isinstance(part, ast.Call)
     )
-    name = next((name for part in values if _MEMORY.match(name := scanned.dotted(part.func))), "")
-    if name:
-        short = name.removeprefix("torch.cuda.")
-        yield Hit(
-            node=test,
-            severity="note",
-            message=f"{name} is read for CUDA alone",
-            hint=f"on MPS: {IDLE.get(short) or INSTEAD.get(short)}",
-        )
+    name = next((name for part in calls if _MEMORY.match(name := scanned.dotted(part.func))), "")
+    if not name:
+        return None
+    short = name.removeprefix("torch.cuda.")
+    return Hit(
+        node=node.test,
+        severity="note",
+        message=f"{name} is read for CUDA alone",
+        hint=f"on MPS: {IDLE.get(short) or INSTEAD.get(short)}",
+    )
 
 
-#: Statements that hold no others.
-_SIMPLE = (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign)
+def _simple(block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a block, and inside of its blocks, that hold no others."""
+    kinds = (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign)
+    yield from (statement for statement in _inside(block) if isinstance(statement, kinds))
 
 
 def _inside(block: Sequence[ast.stmt], depth: int = _DEEPEST) -> Iterator[ast.stmt]:
@@ -229,30 +260,25 @@ def _tells_of_gpu(node: ast.AST, scanned: Scanned) -> bool:
     return "cuda" not in name and _TELLS_OF_GPU.search(name) is not None
 
 
-def _answers(block: Sequence[ast.stmt], answer: bool) -> bool:  # noqa: FBT001  (the constant that is looked for)
-    first = block[0] if block else None
-    value = first.value if isinstance(first, ast.Return) else None
-    return isinstance(value, ast.Constant) and value.value is answer
-
-
 def _devices(block: Sequence[ast.stmt], scanned: Scanned) -> Iterator[tuple[str, Device]]:
     """What the statements of a block bind to a device, or ``return`` and the device."""
     for statement in _inside(block):
         is_return = isinstance(statement, ast.Return)
-        if not is_return and not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+        if not is_return and not (
+            isinstance(statement, ast.Assign) and len(statement.targets) == 1
+        ):
             continue
         device = offered(statement.value, scanned)  # type: ignore[attr-defined]  # both have one
         if device is not None:
             yield "return" if is_return else ast.unparse(statement.targets[0]), device  # type: ignore[attr-defined]  # an Assign
 
 
-def _chooses_among_more(
-    node: ast.If, cuda: Sequence[ast.stmt], other: Sequence[ast.stmt], scanned: Scanned
-) -> bool:
+def _chooses_among_more(node: ast.If, sides: _Sides, scanned: Scanned) -> bool:
     """Return whether one side binds CUDA to a name to which the other binds the CPU, each beside other things."""
-    on_cuda = {name for name, device in _devices(cuda, scanned) if is_cuda(device.text)}
+    on_cuda = {name for name, device in _devices(sides.cuda, scanned) if is_cuda(device.text)}
     if not on_cuda:
         return False
+    other = sides.other
     if "return" in on_cuda:  # the function may give the CPU back further below
         other = [*other, *_later(node, scanned)]
     return any(
@@ -330,7 +356,7 @@ def _statement_before(node: ast.stmt, scanned: Scanned) -> ast.stmt | None:
 
 def _statements_after(node: ast.stmt, scanned: Scanned) -> list[ast.stmt]:
     block, position = _block(node, scanned)
-    return block[position + 1 :]
+    return block[position + 1 : position + 1 + _FURTHER]
 
 
 def _statement_fix(
@@ -540,7 +566,7 @@ def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[
         for part in _parts(value)
     )
     if asks and scanned.mac.truth(value) is False:
-        yield from _hit(place, None, *_FALSE)
+        yield _hit(place, None, *_FALSE)
 
 
 def _parts(value: ast.expr) -> tuple[ast.expr, ...]:
