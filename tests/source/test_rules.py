@@ -131,6 +131,7 @@ LINES = [
     ("OC224", 'def f():\n    return {"device": (["auto", "cuda", "cpu"], {})}', 'def f():\n    return {"order": (["auto", "cuda", "cpu"], {})}'),
     ("OC224", 'gradio.Dropdown(["cuda", "cpu"])', 'gradio.Markdown(["cuda", "cpu"])'),
     ("OC224", 'if d == "cuda":\n    f()\nelif d == "cpu":\n    g()\nelse:\n    raise ValueError(d)', 'if d == "cuda":\n    f()\nelif d == "cpu":\n    g()\nelse:\n    h()'),
+    ("OC224", 'if x:\n    f()\nelse:\n    g()\n    if d == "cuda":\n        f()\n    elif d == "cpu":\n        g()\n    else:\n        raise ValueError(d)', 'if x:\n    f()\nelif d == "cuda":\n    f()\nelif d == "cpu":\n    g()\nelse:\n    raise ValueError(d)'),
     ("OC224", 'if "cuda" in d:\n    f()\nelif "cpu" in d:\n    g()\nelse:\n    print(d)', 'if "cuda" in d:\n    f()\nelif "cpu" in e:\n    g()\nelse:\n    print(d)'),
     ("OC225", "x.type(y.type())", "x.type(y.dtype)"),
     ("OC225", "kind = y.type()\nx.type(kind)", "kind = torch.half\nx.type(kind)"),

@@ -98,8 +98,8 @@ def _chain(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
     link: ast.AST | None = node
     while isinstance(link, ast.If) and len(compared) < _LONGEST_CHAIN:
         compared.append(_compared(link.test))
-        place = scanned.program.place(link)
-        link = place.parent if place is not None and place.field == "orelse" else None
+        parent = scanned.program.parent(link)
+        link = parent if isinstance(parent, ast.If) and parent.orelse == [link] else None
     texts = [text for _, text in reversed(compared)]
     of_cuda = list(map(is_cuda, texts))
     is_same = len({about for about, _ in compared}) == 1 and compared[0][0]
