@@ -45,30 +45,6 @@ macos = "newest"           # or "15", ">=14"
 # reason = "runs once at the start"
 """
 
-_WORKFLOW_TEXT = """\
-# opcheck gate on each pull request: what the configured models do on a Mac, told on Linux.
-name: opcheck
-on:
-  push:
-    branches: [main]
-  pull_request:
-permissions:
-  contents: read
-jobs:
-  gate:
-    runs-on: ubuntu-latest
-    timeout-minutes: 30
-    steps:
-      - uses: actions/checkout@{checkout}
-        with:
-          persist-credentials: false
-      - uses: actions/setup-python@{python}
-        with:
-          python-version: "3.12"
-      - run: python -m pip install "opcheck[torch]"
-      # Also install what the models import, such as: python -m pip install -e .
-      - run: opcheck gate -f github
-"""
 #: The commits of the actions, as in this repository's own workflows.
 _PINNED = {
     "checkout": "3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
@@ -152,4 +128,5 @@ def _name(model: str) -> str:
 
 
 def _workflow() -> str:
-    return _WORKFLOW_TEXT.format(**_PINNED)
+    text = Path(__file__).with_name("workflow.template").read_text(encoding="utf-8")
+    return text.format(**_PINNED)

@@ -14,7 +14,6 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 #: Why a call runs on the CPU: inside its kernel, because it is registered so, or only with the variable.
 FallbackKind = Literal["internal", "always", "env"]
-FALLBACK_KINDS: tuple[FallbackKind, ...] = get_args(FallbackKind)
 
 #: How sure a verdict is, strongest first.
 Confidence = Literal["observed", "test list", "source check", "registration", "inferred"]

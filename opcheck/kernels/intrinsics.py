@@ -12,17 +12,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-#: AIR's suffix of a type -> LLVM's name.
-_SCALARS = {
-    "f16": "half",
-    "bf16": "bfloat",
-    "f32": "float",
-    "i1": "i1",
-    "i8": "i8",
-    "i16": "i16",
-    "i32": "i32",
-    "i64": "i64",
-}
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 VECTOR = re.compile(r"<(\d+) x ([a-z0-9]+)>")
 _FLOATS = ("half", "bfloat", "float")

@@ -22,7 +22,13 @@ from opcheck.common.names import DTYPE_ALIASES, DTYPES
 from opcheck.data import composites, python_calls
 from opcheck.data.extensions import LIBRARIES
 from opcheck.lookup.operator_facts import api_overloads
-from opcheck.lookup.words import REMOVED_FUNCTIONS, WITHOUT_OPERATORS, WORDS, key
+from opcheck.lookup.words import (
+    REMOVED_FUNCTIONS,
+    USUAL_OVERLOADS,
+    WITHOUT_OPERATORS,
+    WORDS,
+    key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -79,28 +85,6 @@ _LIBRARY_CALLS = {
 _USUAL = ("", "Tensor", "Tensor_Tensor", "self", "input", "int", "Scalar", "dim")
 #: The same of operators over lists of tensors, which optimizers call with a list or a number.
 _USUAL_OF_LISTS = ("", "List", "Scalar", "ScalarList")
-#: Operators of which another overload is the usual one, since programs call them with these arguments.
-_USUAL_OVERLOADS = {
-    "aten::embedding_bag": "padding_idx",
-    "aten::fill": "Scalar",
-    "aten::flatten": "using_ints",
-    "aten::frobenius_norm": "dim",
-    "aten::gradient": "scalarint",
-    "aten::gru": "input",
-    "aten::index_fill": "int_Scalar",
-    "aten::index_fill_": "int_Scalar",
-    "aten::meshgrid": "indexing",
-    "aten::nanquantile": "scalar",
-    "aten::norm": "ScalarOpt_dim",
-    "aten::pow": "Tensor_Scalar",
-    "aten::quantile": "scalar",
-    "aten::repeat_interleave": "self_int",
-    "aten::scatter": "src",
-    "aten::scatter_": "src",
-    "aten::tensor_split": "sections",
-    "aten::to": "dtype",
-    "aten::where": "self",
-}
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,7 +275,7 @@ def usual(overloads: Iterable[str]) -> str:
         base, _, overload = op.partition(".")
         order = _USUAL_OF_LISTS if base.startswith("aten::_foreach_") else _USUAL
         place = order.index(overload) if overload in order else len(order)
-        return _USUAL_OVERLOADS.get(base) != overload, writes_out(op), place, op
+        return USUAL_OVERLOADS.get(base) != overload, writes_out(op), place, op
 
     return min(overloads, key=rank)
 

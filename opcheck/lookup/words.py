@@ -17,6 +17,9 @@ WITHOUT_OPERATORS: dict[str, tuple[str, str]] = {
     name: (row["why"], row["next"]) for row in _TABLE["without_operators"] for name in row["names"]
 }
 
+#: Operators of which another overload is the usual one -> that overload.
+USUAL_OVERLOADS: dict[str, str] = _TABLE["usual_overloads"]
+
 #: Operators that releases have removed -> the first release without it, and what to write instead; or nothing.
 REMOVED: dict[str, tuple[str, str]] = {
     op: (release, instead) for op, (release, instead) in _TABLE["removed"].items()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common.versions import Span
 from opcheck.common.vocabulary import Confidence
+from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import Record, SourceLocation
 
 #: The operator of a text that names none.
@@ -27,55 +29,9 @@ class Kind(NamedTuple):
     refusal: str = ""
 
 
-#: The kinds of texts; the last block is what only the profiler and the allocator print.
+#: The kinds of texts (kinds.yaml).
 KINDS = {
-    "fallback": Kind("an operator without a kernel ran on the CPU", placed=True),
-    "detour": Kind("a registered kernel left for the CPU", placed=True),
-    "warned": Kind(
-        "a kernel warned: it narrows a dtype, or does not follow an argument", placed=True
-    ),
-    "no_kernel": Kind("an operator without a kernel raised", ends=True, placed=True),
-    "no_cpu_kernel": Kind(
-        "neither MPS nor the CPU has a kernel, and it raised", ends=True, placed=True
-    ),
-    "refused": Kind("a registered kernel raised", ends=True, placed=True),
-    "no_cuda": Kind(
-        "the program asks for a device that no Mac has", ends=True, refusal="cuda_required"
-    ),
-    "device_mix": Kind(
-        "a kernel was given a tensor that is not on mps",
-        ends=True,
-        placed=True,
-        refusal="device_mismatch",
-    ),
-    "out_of_memory": Kind(
-        "an allocation was refused", ends=True, placed=True, refusal="out_of_memory"
-    ),
-    "aborted": Kind(
-        "Metal, or its compiler, ended the process", ends=True, refusal="process_aborted"
-    ),
-    "gpu_error": Kind(
-        "the GPU gave a command buffer back with an error", ends=True, refusal="gpu_error"
-    ),
-    "compile_failed": Kind(
-        "Metal refused a kernel that torch.compile wrote",
-        ends=True,
-        placed=True,
-        refusal="shader_refused",
-    ),
-    "setting": Kind(
-        "an environment variable, or a setting, was refused",
-        ends=True,
-        placed=True,
-        refusal="setting_refused",
-    ),
-    "operation": Kind("a graph or a kernel of Metal's was run"),
-    "copy": Kind("memory was copied"),
-    "fallback_run": Kind("one run of an operator on the CPU, as the profiler prints it"),
-    "fallback_total": Kind("all runs of an operator on the CPU, as the profiler sums them up"),
-    "operation_total": Kind("all runs of a graph or kernel, as the profiler sums them up"),
-    "copy_total": Kind("all copies of one kind, as the profiler sums them up"),
-    "allocator": Kind("the allocator took, reused or gave back memory"),
+    name: Kind(**row) for name, row in load_shipped(Path(__file__).with_name("kinds.yaml")).items()
 }
 
 #: The kinds that end a call, or the process.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,7 +27,7 @@ Row = Mapping[str, Any]
 #: The states that raise where nobody sets the fallback variable.
 STOPS = ("unsupported", "fallback_env")
 
-_Key = TypeVar("_Key", bound=tuple[Any, ...])
+_Key = TypeVar("_Key")
 
 
 class At(NamedTuple):
@@ -52,9 +53,9 @@ class Sweep:
         self.targets = sorted({_at(row) for row in tables["outcomes"]})
         #: whether it was also run with the fallback variable alone.
         self._usual = min((row["fallback"] for row in tables["outcomes"]), default=False)
-        self._by_model = {name: _by_model(rows) for name, rows in tables.items()}
-        self._by_op = _grouped(self._usual_rows("operators"), "op")
-        self._uses = _grouped(tables["uses"], "op")
+        self._by_model = {name: _keyed(rows, itemgetter("model")) for name, rows in tables.items()}
+        self._by_op = _keyed(self._usual_rows("operators"), itemgetter("op"))
+        self._uses = _keyed(tables["uses"], itemgetter("op"))
 
     def models(self) -> Iterator[Model]:
         """Yield a page for every model, by library and name."""
@@ -96,10 +97,6 @@ class Sweep:
         }
         counts = Counter(op for op, _ in stopped)
         return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:most])
-
-    def newest_line(self) -> str:
-        """Return the newest torch release of the sweep."""
-        return str(self.targets[-1].torch) if self.targets else ""
 
     def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
         """Return the models for which a call of these overloads is not native somewhere, the worst first."""
@@ -227,17 +224,6 @@ def _targets(targets: Iterable[At]) -> dict[str, tuple[str, ...]]:
     for target in sorted(set(targets)):
         systems_of.setdefault(str(target.torch), []).append(str(target.macos))
     return {line: tuple(systems) for line, systems in systems_of.items()}
-
-
-def _grouped(rows: Iterable[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row[key], []).append(row)
-    return groups
-
-
-def _by_model(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    return _grouped(rows, "model")
 
 
 def _keyed(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:

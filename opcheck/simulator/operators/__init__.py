@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import functools
+import pkgutil
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from opcheck.simulator.operators import (
-    attention,
-    convolution,
-    indexing,
-    libraries,
-    linalg,
-    loss,
-    memory,
-    normalization,
-    pointwise,
-    recurrent,
-    reduction,
-)
 from opcheck.simulator.operators.operator import Branch, Operator
 
 if TYPE_CHECKING:
@@ -26,23 +15,12 @@ if TYPE_CHECKING:
     from opcheck.common.versions import Target
     from opcheck.simulator.dispatch_context import DispatchContext
 
-AREAS = (
-    attention,
-    convolution,
-    indexing,
-    libraries,
-    linalg,
-    loss,
-    memory,
-    normalization,
-    pointwise,
-    recurrent,
-    reduction,
-)
-
-#: by the name of the overload
+#: by the name of the overload, of the modules here that have a tuple OPERATORS: one an area
 OPERATORS: dict[str, Operator] = {
-    name: operator for area in AREAS for operator in area.OPERATORS for name in operator.names
+    name: operator
+    for module in pkgutil.iter_modules(__path__, f"{__name__}.")
+    for operator in getattr(import_module(module.name), "OPERATORS", ())
+    for name in operator.names
 }
 #: what is known of any other
 PLAIN = Operator(())
