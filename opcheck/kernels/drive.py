@@ -3,51 +3,12 @@
 from __future__ import annotations
 
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import (
-    attention,
-    computing,
-    counting,
-    elements,
-    factoring,
-    indexing,
-    launch,
-    learning,
-    moving,
-    names,
-    pointwise,
-    products,
-    reducing,
-    resampling,
-    sampling,
-    scanning,
-    sorting,
-    sparse,
-    windows,
-)
+from opcheck.kernels import drivers, names, pointwise
 from opcheck.kernels.judging import Judged
 from opcheck.kernels.machine import KernelError, Machine
 from opcheck.kernels.pointwise import Unfit
 from opcheck.kernels.records import Outcome, Task, Verdict
 
-#: The modules whose import registers the families.
-FAMILIES = (
-    attention,
-    computing,
-    counting,
-    elements,
-    factoring,
-    indexing,
-    learning,
-    moving,
-    products,
-    reducing,
-    resampling,
-    sampling,
-    scanning,
-    sorting,
-    sparse,
-    windows,
-)
 #: Units in the last place up to which a result is called right.
 _RIGHT = 1.0
 
@@ -86,10 +47,10 @@ class Drivers:
 
     def _judged(self, machine: Machine, function: Function, named: names.Named) -> Judged:
         """Compile only what can be called."""
-        family_known = launch.is_driven(function.name)
+        family_known = drivers.is_driven(function.name)
         if not family_known and not named.form:
             raise Unfit("its family is not driven")
         kernel = machine.kernel(machine.compiled(function))
         if family_known:
-            return launch.judge(function.name, kernel)
+            return drivers.judge(function.name, kernel)
         return self._pointwise.judge(named, kernel)

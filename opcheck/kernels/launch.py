@@ -1,6 +1,6 @@
 """Calls kernels of whole families as PyTorch's host side calls them: the registry, and what its functions share.
 
-A function a family stands in reducing.py, moving.py or computing.py.
+The functions stand in the folder drivers, one a family.
 
 What a buffer holds is known by the argument's name, and a struct's layout by the kernel's metadata
 (the structs are in aten/src/ATen/native/mps/kernels/*.h, which the wheel ships).  Grids and
@@ -50,14 +50,15 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 Family = Callable[[re.Match[str], Kernel], Iterator[Launch]]
-_FAMILIES: list[tuple[re.Pattern[str], Family]] = []
+#: The patterns of names, each with the function that calls such kernels.
+FAMILIES: list[tuple[re.Pattern[str], Family]] = []
 
 
 def family(pattern: str) -> Callable[[Family], Family]:
     """Register a function that calls the kernels whose names match the pattern in full."""
 
     def add(function: Family) -> Family:
-        _FAMILIES.append((re.compile(pattern), function))
+        FAMILIES.append((re.compile(pattern), function))
         return function
 
     return add
@@ -66,7 +67,7 @@ def family(pattern: str) -> Callable[[Family], Family]:
 def is_driven(name: str) -> bool:
     """Return whether a function here calls kernels of this name."""
     short = names.shortened(name)
-    return any(pattern.fullmatch(short) for pattern, _ in _FAMILIES)
+    return any(pattern.fullmatch(short) for pattern, _ in FAMILIES)
 
 
 def judge(name: str, kernel: Kernel) -> Judged:
@@ -76,7 +77,7 @@ def judge(name: str, kernel: Kernel) -> Judged:
         Unfit: no family is known for its name, or for its arguments.
         KernelError: it cannot be run.
     """
-    for pattern, function in _FAMILIES:
+    for pattern, function in FAMILIES:
         match = pattern.fullmatch(names.shortened(name))
         if match:
             return _judged(kernel, function(match, kernel))

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
-from opcheck.kernels import air, drive, launch, library
+from opcheck.kernels import air, drivers, library
 from opcheck.kernels.judging import Judged
 from opcheck.kernels.machine import Machine
 
@@ -115,7 +115,6 @@ PLANTED = (
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    assert drive.FAMILIES  # their import registers them
     warnings.filterwarnings("ignore", message="ComplexHalf")
     return Machine(default_cache().parent / "kernels")
 
@@ -125,7 +124,7 @@ def code(name: str) -> str:
 
 
 def judged(machine: Machine, name: str, text: str) -> Judged:
-    return launch.judge(name, machine.kernel(machine.compile(text, name)))
+    return drivers.judge(name, machine.kernel(machine.compile(text, name)))
 
 
 @pytest.mark.parametrize(("name", "pattern", "replacement"), PLANTED, ids=[p[0] for p in PLANTED])

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from opcheck.kernels.drivers.products import taken
 from opcheck.kernels.launch import (
     Launch,
     dtype_named,
@@ -23,7 +24,6 @@ from opcheck.kernels.launch import (
 )
 from opcheck.kernels.machine import Kernel
 from opcheck.kernels.pointwise import numbers
-from opcheck.kernels.products import taken
 
 _DTYPES = r"(?P<a>float|float2)"
 #: What the error of a step on matrices of moderate values may be.

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
+from opcheck.kernels.drivers.products import rounding, taken
 from opcheck.kernels.launch import Launch, dtype_named, family, random, struct, untouched
 from opcheck.kernels.machine import Kernel
 from opcheck.kernels.pointwise import numbers
-from opcheck.kernels.products import rounding, taken
 
 #: Images and grids, without batch and channels, by the number of dimensions.
 _SHAPES = {2: ((5, 6), (4, 7)), 3: ((5, 6, 4), (3, 2, 7))}

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
+from opcheck.kernels.drivers.products import rounding, slack, taken
 from opcheck.kernels.launch import (
     Launch,
     dtype_named,
@@ -24,7 +25,6 @@ from opcheck.kernels.launch import (
 )
 from opcheck.kernels.machine import Kernel
 from opcheck.kernels.pointwise import numbers
-from opcheck.kernels.products import rounding, slack, taken
 
 _DTYPES = r"(?P<a>float|half|bfloat)"
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from opcheck.kernels.drivers.products import rounding, taken
 from opcheck.kernels.launch import EPS, Launch, dtype_named, family, random, struct, untouched
 from opcheck.kernels.machine import Kernel
 from opcheck.kernels.pointwise import numbers
-from opcheck.kernels.products import rounding, taken
 
 #: Of the blocks that the first of two passes makes of the keys; the second reads one a lane.
 _BLOCKS = 32
