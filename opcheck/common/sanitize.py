@@ -104,12 +104,12 @@ def _annotations(text: str) -> str:
     return _COMMAND.sub(lambda match: "#\\x23" if match["hash"] else match[0], text)
 
 
-def markdown(words: str) -> str:
+def markdown(words: str, *, in_table: bool = False) -> str:
     """Escape words on one line so that Markdown shows them literally and mentions nobody."""
     written = []
     for word in one_line(words).split(" "):
         if _REFERS.search(word) and not _OURS.fullmatch(word.strip("().,;:")):
-            written.append(markdown_code(word))
+            written.append(markdown_code(word, in_table=in_table))
         else:
             written.append(_MARKDOWN.sub(r"\\\g<0>", word))
     return _BEGINS.sub(
@@ -117,9 +117,14 @@ def markdown(words: str) -> str:
     )
 
 
-def markdown_code(source: str) -> str:
-    """Make a code span, whose fence is longer than any run of backticks inside."""
-    plain = one_line(source).replace("|", "\\|")
+def markdown_code(source: str, *, in_table: bool = False) -> str:
+    """Make a code span, whose fence is longer than any run of backticks inside.
+
+    A bar ends the cell of a table even inside of code, and the backslash before it is shown everywhere else (GitHub
+    Flavored Markdown, section 4.10).
+    """
+    plain = one_line(source)
+    plain = plain.replace("|", "\\|") if in_table else plain
     if not plain:
         return ""
     fence = markdown_fence(plain, 1)

@@ -73,12 +73,12 @@ def _table(block: Table) -> Iterator[str]:
 
     rows = [
         [
-            markdown_code(plain(cell)) if n in block.code else markdown(plain(cell))
+            (markdown_code if n in block.code else markdown)(plain(cell), in_table=True)
             for n, cell in enumerate(row)
         ]
         for row in block.rows
     ]
-    headers = [markdown(header) for header in block.headers]
+    headers = [markdown(header, in_table=True) for header in block.headers]
     rule = " | ".join("---:" if n in block.right else "---" for n in range(len(headers)))
     row_format = DataRow("| ", " | ", " |")
     table = TableFormat(
