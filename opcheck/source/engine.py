@@ -26,7 +26,7 @@ from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, 
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, source
 from opcheck.source.edits import Fix
-from opcheck.source.intent import for_cuda
+from opcheck.source.intent import between_processes, for_cuda
 from opcheck.source.keeping import keeper
 from opcheck.source.mac import Mac
 from opcheck.source.program import Program
@@ -490,6 +490,8 @@ def _hits(scanned: Scanned, dispatch: _Dispatch) -> Iterator[tuple[ScanRule, Hit
                     and any(for_cuda(place, scanned.program, known) for place in places)
                 ):
                     hit = replace(hit, severity="warning")  # noqa: PLW2901  (the same hit)
+                if hit.fix and about_cuda and between_processes(hit.node, scanned.program, known):
+                    hit = replace(hit, fix=None)  # noqa: PLW2901  (the same hit)
                 yield rule, hit
 
 

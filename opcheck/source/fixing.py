@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from opcheck.source import source
 from opcheck.source.edits import Edit, Fix, apply
 from opcheck.source.engine import Proposal, read_proposals
 from opcheck.source.helper import Helper
+from opcheck.source.orphans import without_orphans
 from opcheck.source.source import FoundFile
 
 #: A fix may uncover another one; so many rounds are enough, and end where fixes undo each other.
@@ -141,6 +142,11 @@ def fix(
             fixed.update(count)
         if not only:
             break
+    for path, (before, name) in texts.items():
+        if path.suffix == ".py" and path.name != "__init__.py":
+            after = contents[path].decode(name)
+            others = (_decoded(each.path, contents) for each in files if each.path != path)
+            contents[path] = without_orphans(before, after, path.stem, others).encode(name)
     # Two links may lead to one file.
     by_target = {
         _target(path): Change(
@@ -153,6 +159,16 @@ def fix(
     new = plan.new if plan else ()
     changes += [Change(each.path, "", helpers.TEXT) for each in new if used & each.users]
     return Fixed(tuple(sorted(changes)), dict(sorted(fixed.items())), left_unsafe, tuple(problems))
+
+
+def _decoded(path: Path, contents: Mapping[Path, bytes]) -> str:
+    """The text of a file, to search in it."""
+    try:
+        return (contents[path] if path in contents else path.read_bytes()).decode(
+            "utf-8", "replace"
+        )
+    except OSError:
+        return ""
 
 
 def _by_file(proposals: Iterable[Proposal]) -> dict[Path, list[Proposal]]:

@@ -1,13 +1,13 @@
 """A function that chooses the device, for programs that need the choice in several places.
 
-An existing one of the project is used; else, for three or more places, a new file gets one.
+An existing one of the project is used; else, for three or more places, a new file gets one, or a script by itself.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,12 +21,7 @@ from opcheck.source.source import FoundFile
 #: In so many places a helper is shorter than the choice itself.
 _ENOUGH = 3
 _NAMES = ("get_device", "choose_device")
-TEXT = '''"""The device that this program computes on."""
-
-import torch
-
-
-def get_device() -> str:
+_FUNCTION = '''def get_device() -> str:
     """Return the first that the machine has of "cuda", "mps" and "cpu"."""
     if torch.cuda.is_available():
         return "cuda"
@@ -34,6 +29,12 @@ def get_device() -> str:
         return "mps"
     return "cpu"
 '''
+TEXT = f'''"""The device that this program computes on."""
+
+import torch
+
+
+{_FUNCTION}'''
 
 
 class Helper(NamedTuple):
@@ -41,7 +42,7 @@ class Helper(NamedTuple):
 
     #: what stands in the file; its value is a text
     call: str
-    #: the statement that imports it; empty where the file defines it
+    #: the statement that imports or defines it; empty where the file has it already
     statement: str
 
 
@@ -57,6 +58,7 @@ class _Existing(NamedTuple):
     name: str
     #: whether it returns a torch.device and not a text
     made: bool
+    line: int = 0
 
 
 class Plan:
@@ -80,10 +82,11 @@ def plan(
     proposals: Iterable[Proposal], files: Sequence[FoundFile], contents: Mapping[Path, bytes]
 ) -> Plan:
     """Decide for each file whether its choices call a helper, and where that stands."""
-    places: dict[Path, int] = {}
+    lines: dict[Path, list[int]] = {}
     for proposal in proposals:
         if proposal.fix.helper_edits and proposal.file.kind == "python":
-            places[proposal.file.path] = places.get(proposal.file.path, 0) + 1
+            lines.setdefault(proposal.file.path, []).append(proposal.fix.helper_edits[0].line)
+    places = {path: len(of_file) for path, of_file in lines.items()}
     known = {file.path for file in files}
     programs = {
         path: program for path in places if (program := _program(path, contents)) is not None
@@ -95,9 +98,19 @@ def plan(
         if places
         else []
     )
+    imported_files = {
+        path.with_name(f"{full.partition('.')[0]}.py")
+        for path, program in programs.items()
+        for full in program.imports.values()
+    }
     for path, program in programs.items():
-        home = _home(path, program, known)
-        if home is None:
+        home = _home(path, program, known, imported_files)
+        own = _own(path, program, min(lines[path]))
+        if own is None and home is None and places[path] >= _ENOUGH:
+            own = _local(program)
+        if own is not None:
+            by_file[path] = own
+        if own is not None or home is None:
             continue
         reused = next((each for each in existing if _sees(path, home, each)), None)
         if reused is not None:
@@ -106,13 +119,8 @@ def plan(
             groups.setdefault(home, []).append(path)
     new: list[New] = []
     for home, paths in groups.items():
-        if sum(places[path] for path in paths) < _ENOUGH:
-            continue
-        file = next(
-            (home / name for name in ("device.py", "device_choice.py") if home / name not in known),
-            None,
-        )
-        if file is None or file.exists():
+        file = _free(home, known)
+        if file is None or sum(places[path] for path in paths) < _ENOUGH:
             continue
         made = _Existing(file, _NAMES[0], made=False)
         by_file |= {path: _call(path, home, made, programs[path]) for path in paths}
@@ -128,10 +136,38 @@ def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
         return None
 
 
-def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
+def _free(home: Path, known: Collection[Path]) -> Path | None:
+    """The file that a helper may be written to."""
+    files = (home / name for name in ("device.py", "device_choice.py") if home / name not in known)
+    file = next(files, None)
+    return file if file is not None and not file.exists() else None
+
+
+def _own(path: Path, program: Program, line: int) -> Helper | None:
+    """The helper that a file has itself above a line."""
+    functions = (each for each in _choosing(path, program) if each.line < line)
+    own = next(functions, None)
+    return Helper(_called(own.name, made=own.made), "") if own is not None else None
+
+
+def _local(program: Program) -> Helper | None:
+    """A helper that a script defines itself; None where the names are taken or torch has another one."""
+    taken = {*program.uses, *program.imports}
+    if _NAMES[0] in taken or program.imports.get("torch") != "torch":
+        return None
+    return Helper(_called(_NAMES[0], made=False), f"\n\n{_FUNCTION}")
+
+
+def _called(name: str, *, made: bool) -> str:
+    return f"{name}().type" if made else f"{name}()"
+
+
+def _home(
+    path: Path, program: Program, known: set[Path], imported_files: Collection[Path]
+) -> Path | None:
     """The folder for a helper that a file can surely import; None where that is not sure.
 
-    A file of a package must import from its package already; a script must import a neighbour.
+    A file of a package must import from its package already; a script must import a neighbour, or a neighbour it.
     """
     package = _package(path, known)
     if package is not None:
@@ -142,9 +178,10 @@ def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
     neighbours = {
         full.partition(".")[0] for full in program.imports.values() if not full.startswith(".")
     }
-    return (
-        path.parent if any(path.with_name(f"{name}.py") in known for name in neighbours) else None
+    has_neighbour = path in imported_files or any(
+        path.with_name(f"{name}.py") in known for name in neighbours
     )
+    return path.parent if has_neighbour else None
 
 
 def _package(path: Path, known: set[Path]) -> Path | None:
@@ -158,26 +195,23 @@ def _package(path: Path, known: set[Path]) -> Path | None:
 
 
 def _sees(path: Path, home: Path, helper: _Existing) -> bool:
-    return helper.path == path or home in helper.path.parents
+    return helper.path != path and home in helper.path.parents
 
 
 def _call(path: Path, home: Path, helper: _Existing, program: Program) -> Helper:
     """How a file calls a helper, under a name that it does not have yet."""
-    ending = "().type" if helper.made else "()"
-    if helper.path == path:
-        return Helper(f"{helper.name}{ending}", "")
     is_package = home / "__init__.py" == path or _is_package(home)
     parts = helper.path.with_suffix("").relative_to(home.parent if is_package else home).parts
     module = ".".join(part for part in parts if part != "__init__")
     taken = {*program.uses, *program.imports}
     # The file may have the very same import.
     if program.imports.get(helper.name) == f"{module}.{helper.name}":
-        return Helper(f"{helper.name}{ending}", "")
+        return Helper(_called(helper.name, made=helper.made), "")
     name = next(
         (name for name in (helper.name, *_NAMES) if name not in taken), f"opcheck_{helper.name}"
     )
     alias = "" if name == helper.name else f" as {name}"
-    return Helper(f"{name}{ending}", f"from {module} import {helper.name}{alias}")
+    return Helper(_called(name, made=helper.made), f"from {module} import {helper.name}{alias}")
 
 
 def _is_package(folder: Path) -> bool:
@@ -195,8 +229,12 @@ def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> I
     if b"mps" not in content or b"device" not in content or b"def " not in content:
         return
     program = _program(path, contents)
-    if program is None or _imports_project(path, program, known):
-        return
+    if program is not None and not _imports_project(path, program, known):
+        yield from _choosing(path, program)
+
+
+def _choosing(path: Path, program: Program) -> Iterator[_Existing]:
+    """The functions of a file that choose a device and know MPS."""
     for node in program.tree.body:
         if (
             isinstance(node, ast.FunctionDef)
@@ -205,7 +243,7 @@ def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> I
         ):
             returned = _returned(node)
             if returned is not None:
-                yield _Existing(path, node.name, returned)
+                yield _Existing(path, node.name, returned, node.lineno)
 
 
 def _imports_project(path: Path, program: Program, known: set[Path]) -> bool:
@@ -267,7 +305,8 @@ def _branches(node: ast.expr) -> Iterable[ast.expr]:
 
 def imported(after: str, helper: Helper) -> str:
     """Add the import of a helper to a changed text, if the text calls it and does not import it yet."""
-    if not helper.statement or helper.call not in after or helper.statement in after:
+    plain = after.replace("\r\n", "\n").replace("\r", "\n")
+    if not helper.statement or helper.call not in after or helper.statement in plain:
         return after
     lines = lines_with_endings(after)
     tree = source.parse(after, "").body

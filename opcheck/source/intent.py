@@ -25,6 +25,12 @@ _FUNCTION = re.compile(
     r"ddp|distributed|init_dist|main_worker|deepspeed|nccl|offload", re.IGNORECASE
 )
 
+_SETS_UP = re.compile(r"init_dist|distributed|nccl", re.IGNORECASE)
+_COLLECTIVES = frozenset(
+    {"all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "broadcast", "gather"}
+    | {"reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter"}
+)
+
 
 def for_cuda(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
     """Return whether the code around a node is for several GPUs, for offloading, or for a feature that demands CUDA.
@@ -59,6 +65,49 @@ def for_cuda(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
                 break
     known.update(dict.fromkeys(inside, answer))
     return answer
+
+
+def between_processes(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
+    """Return whether the function around a node exchanges tensors with other processes, whatever its flags say.
+
+    NCCL takes tensors on CUDA, and no backend of torch.distributed takes those on MPS.
+
+    Args:
+        node: a node of the program.
+        program: the file.
+        known: the answers so far.
+    """
+    inside: list[tuple[str, ast.AST]] = []
+    answer = False
+    for child, place in program.ancestors(node):
+        key, parent = ("between processes", child), place.parent
+        if key in known:
+            answer = bool(known[key])
+            break
+        inside.append(key)
+        if not isinstance(parent, _FUNCTIONS):
+            continue
+        key = ("exchanges", parent)
+        if key not in known:
+            known[key] = bool(_SETS_UP.search(parent.name)) or _exchanges(parent, program)
+        if known[key]:
+            answer = True
+            break
+    known.update(dict.fromkeys(inside, answer))
+    return answer
+
+
+def _exchanges(function: ast.AST, program: Program) -> bool:
+    return any(
+        isinstance(part, ast.Call)
+        and last(part.func) in _COLLECTIVES
+        and program.dotted(part.func).startswith("torch.distributed.")
+        and not any(
+            isinstance(place.parent, ast.If) and _flagged(place.parent.test)
+            for _, place in program.ancestors(part)
+        )
+        for part in ast.walk(function)
+    )
 
 
 def _says_so(place: Place, known: dict[object, int]) -> bool:

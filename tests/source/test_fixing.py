@@ -141,7 +141,7 @@ def test_what_is_not_safe_stays(tmp_path: Path, text: str) -> None:
 UNSAFE = {
     "move": ("x.cuda()", f'x.to("cuda" if {CUDA} else "mps" if {MPS} else "cpu")'),
     "text": ("d = 'cuda'\nx.to(d)", f"d = 'cuda' if {CUDA} else 'mps' if {MPS} else 'cpu'\nx.to(d)"),
-    "load": ("torch.load('f')", "torch.load('f', map_location=\"cpu\")"),
+    "load": ("torch.load('f')", f"torch.load('f', map_location=None if {CUDA} else \"cpu\")"),
     "required": (f"assert {CUDA}, 'x'", f"assert {CUDA} or {MPS}, 'x'"),
     "default": (
         "def f(device='cuda'):\n    'Doc.'\n    return 1",
@@ -458,6 +458,107 @@ def test_a_link_is_not_fixed_but_what_it_leads_to_in_the_folder(tmp_path: Path) 
     result = fix([str(tmp_path / "inside")], TARGET)
     assert [change.path.name for change in result.changes] == ["a.py"]
     assert [Path(problem.module).name for problem in result.problems] == ["c.py"]
+
+
+def test_a_script_alone_gets_a_function_of_its_own(tmp_path: Path) -> None:
+    moves = "\n".join(f"{name} = {name}.cuda()" for name in "abc")
+    after = fixed(tmp_path, {"a.py": f"import torch\n\n{moves}\n"}, unsafe=True)["a.py"]
+    assert after.startswith("import torch\n\n\ndef get_device() -> str:\n")
+    assert after.endswith(f"\n\n{moves.replace('cuda()', 'to(get_device())')}\n")
+    # Each of two places says it itself.
+    two = "\n".join(moves.split("\n")[:2])
+    after = fixed(tmp_path / "two", {"a.py": f"import torch\n{two}\n"}, unsafe=True)["a.py"]
+    assert "def get_device" not in after
+
+
+def test_a_function_is_called_only_below_its_definition(tmp_path: Path) -> None:
+    function = textwrap.dedent(f"""
+        def pick_device():
+            if {CUDA}:
+                return "cuda"
+            return "mps" if {MPS} else "cpu"
+    """)
+    above, below = "a = a.cuda()\n", "b = b.cuda()\n"
+    after = fixed(tmp_path, {"a.py": f"import torch\n{function}{below}"}, unsafe=True)["a.py"]
+    assert after.endswith("b = b.to(pick_device())\n")
+    after = fixed(tmp_path, {"a.py": f"import torch\n{above}{function}{below}"}, unsafe=True)[
+        "a.py"
+    ]
+    assert "pick_device())" not in after
+
+
+def test_a_script_that_a_neighbour_imports_shares_its_helper(tmp_path: Path) -> None:
+    moves = "".join(f"{name} = {name}.cuda()\n" for name in "ab")
+    files = {"a.py": f"import torch\n{moves}", "b.py": f"import torch\nimport a\n{moves}"}
+    changed = fixed(tmp_path, files, unsafe=True)
+    assert all("from device import get_device" in changed[name] for name in files)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def init_distributed():\n    assert torch.cuda.is_available()\n",
+        "def sizes(x):\n    n = x.to('cuda')\n    torch.distributed.all_gather(sizes, n)\n",
+    ],
+)
+def test_what_processes_exchange_stays_on_cuda(tmp_path: Path, text: str) -> None:
+    assert fixed(tmp_path, {"a.py": f"import torch\n{text}"}, unsafe=True) == {}
+
+
+def test_a_collective_behind_a_flag_keeps_nothing_from_being_fixed(tmp_path: Path) -> None:
+    text = "def step(x):\n    x = x.cuda()\n    if args.distributed:\n        torch.distributed.all_reduce(x)\n"
+    assert "mps" in fixed(tmp_path, {"a.py": f"import torch\n{text}"}, unsafe=True)["a.py"]
+
+
+def test_parentheses_around_lines_go_where_one_line_is_left(tmp_path: Path) -> None:
+    text = "import torch\nd = (torch.device('cuda')\n     if x.is_cuda\n     else torch.device('cpu'))  # d\n"
+    after = fixed(tmp_path, {"a.py": text})["a.py"]
+    assert after == "import torch\nd = torch.device(x.device.type)  # d\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "is_fixed"),
+    [("", True), ("GradScaler()", False), ("loss_scaler.step(o)", False)],
+)
+def test_autocast_is_not_fixed_by_itself_where_gradients_are_scaled(
+    tmp_path: Path, other: str, is_fixed: bool
+) -> None:
+    text = "with torch.cuda.amp.autocast():\n    with torch.cuda.amp.autocast(enabled=False):\n        f(x)\n"
+    changed = fixed(tmp_path, {"a.py": f"import torch\n{text}{other}"})
+    assert changed.get("a.py", "").count('"mps"') == 2 * is_fixed
+
+
+_CAST = "with autocast():\n    f(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [
+        ("from torch.cuda.amp import autocast", ""),
+        (
+            "from torch.cuda.amp import autocast, custom_fwd",
+            "from torch.cuda.amp import custom_fwd\n",
+        ),
+        ("from torch.cuda.amp import autocast  # why", None),
+        ("try:\n    from torch.cuda.amp import autocast\nexcept ImportError:\n    pass", None),
+        ("from torch.cuda.amp import autocast\n__all__ = ['autocast']", None),
+    ],
+)
+def test_an_import_that_nothing_uses_any_more_goes(
+    tmp_path: Path, statement: str, left: str | None
+) -> None:
+    after = fixed(tmp_path, {"a.py": f"import torch\n{statement}\n{_CAST}"})["a.py"]
+    kept = statement + "\n" if left is None else left
+    assert after.partition("with")[0] == f"import torch\n{kept}"
+
+
+@pytest.mark.parametrize(
+    "other", ["from a import autocast", "from .a import *", "import a\na.autocast()"]
+)
+def test_an_import_that_another_file_may_use_stays(tmp_path: Path, other: str) -> None:
+    first = "import torch\nfrom torch.cuda.amp import autocast\n"
+    after = fixed(tmp_path, {"a.py": f"{first}{_CAST}", "b.py": f"{other}\n"})["a.py"]
+    assert after.startswith(first)
 
 
 def test_what_a_named_link_leads_to_is_fixed_once(

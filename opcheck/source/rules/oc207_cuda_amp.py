@@ -129,17 +129,17 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
     """Autocast of MPS where there is MPS, and of CUDA everywhere else, as before.
 
     It is safe in a ``with``; a decorator runs when the file is imported. Where the file scales gradients as well,
-    float16 on MPS without the scaler may lose them, and a person must look.
+    float16 on MPS without the scaler may lose them, and a person must look; a part in float32 inside of such a block
+    changes with it.
     """
     torch = torch_name(scanned)
     if not torch or not scanned.dotted(node.func):
         return None
     device = f'"mps" if {torch}.backends.mps.is_available() else "cuda"'
     in_with = isinstance(scanned.program.parent(node), ast.withitem)
-    scales = "GradScaler" in scanned.program.uses or any(
-        full.endswith(".GradScaler") for full in scanned.program.imports.values()
-    )
-    applicability: Applicability = "safe" if in_with and (is_off or not scales) else "unsafe"
+    scales = scanned.once(("scales",), _scales, scanned)
+    alone = is_off and not scanned.once(("casts",), _casts, scanned)
+    applicability: Applicability = "safe" if in_with and (alone or not scales) else "unsafe"
     given = argument(node, 0, "device_type")
     if name in _AUTOCAST:
         is_text = isinstance(given, ast.Constant) and given.value == "cuda"
@@ -162,6 +162,23 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
             Edit(given.lineno, given.col_offset, given.lineno, given.col_offset, f"{parameter}=")
         )
     return Fix(tuple(_joined(edits)), applicability)
+
+
+def _scales(scanned: Scanned) -> bool:
+    """Return whether the file scales gradients, also by a scaler of its own project: ``loss_scaler``."""
+    names = (*scanned.program.uses, *scanned.program.imports.values())
+    return any("scaler" in name.lower() for name in names)
+
+
+def _casts(scanned: Scanned) -> bool:
+    """Return whether the file turns autocast of CUDA on."""
+    for node in scanned.program.nodes:
+        name = _name(node, scanned) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and name.startswith("torch.cuda.amp.autocast"):
+            enabled = argument(node, 0, "enabled")
+            if not (isinstance(enabled, ast.Constant) and enabled.value is False):
+                return True
+    return False
 
 
 def _joined(edits: list[Edit]) -> Iterator[Edit]:

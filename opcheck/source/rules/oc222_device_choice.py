@@ -122,7 +122,31 @@ def _like_tensor(
         if not torch_name(scanned):
             return None
         text = f"{torch_name(scanned)}.device({text})"
-    return Fix((replace(node, text),))
+    return Fix((_without_parentheses(node, text, scanned),))
+
+
+def _without_parentheses(node: ast.expr, text: str, scanned: Scanned) -> Edit:
+    """Replace an expression by a text on one line, with the parentheses that held its lines together."""
+    edit, statement = replace(node, text), scanned.program.parent(node)
+    if not isinstance(statement, ast.Assign) or statement.value is not node:
+        return edit
+    start = statement.targets[-1].end_col_offset or 0
+    if statement.targets[-1].end_lineno != node.lineno:
+        return edit
+    line = scanned.lines[node.lineno - 1].encode()
+    between = line[start : node.col_offset].decode()
+    is_wrapped = re.fullmatch(r"\s*=\s*\(\s*", between) is not None
+    last_line = scanned.lines[(statement.end_lineno or 1) - 1].encode()
+    tail = last_line[: statement.end_col_offset]
+    if (
+        not is_wrapped
+        or statement.end_lineno != node.end_lineno
+        or tail[node.end_col_offset :].strip() != b")"
+    ):
+        return edit
+    return Edit(
+        node.lineno, start + between.index("("), edit.end_line, statement.end_col_offset or 0, text
+    )
 
 
 # -- if torch.cuda.is_available(): ... ---------------------------------------------------------------

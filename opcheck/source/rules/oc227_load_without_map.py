@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import torch_name
 from opcheck.source.edits import Fix, insert_after
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument
 
@@ -25,8 +26,16 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         hint='map_location="cpu", then move the model',
         prints="RuntimeError: Attempting to deserialize object on a CUDA device but "
         "torch.cuda.is_available() is False.",
-        fix=Fix((insert_after(node.args[0], ', map_location="cpu"'),), "unsafe"),
+        fix=_fix(node, scanned),
     )
+
+
+def _fix(node: ast.Call, scanned: Scanned) -> Fix | None:
+    """To the CPU where there is no CUDA; with CUDA the tensors come to where they were saved, as before."""
+    torch = torch_name(scanned)
+    place = f'None if {torch}.cuda.is_available() else "cpu"'
+    edit = insert_after(node.args[0], f", map_location={place}")
+    return Fix((edit,), "unsafe") if torch else None
 
 
 RULE = ScanRule(
