@@ -155,7 +155,7 @@ def _local(program: Program) -> Helper | None:
     taken = {*program.uses, *program.imports}
     if _NAMES[0] in taken or program.imports.get("torch") != "torch":
         return None
-    return Helper(_called(_NAMES[0], made=False), f"\n\n{_FUNCTION}")
+    return Helper(_called(_NAMES[0], made=False), f"\n\n{_FUNCTION.rstrip()}")
 
 
 def _called(name: str, *, made: bool) -> str:
