@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -95,6 +96,27 @@ def test_what_the_program_raises_itself_is_told_apart() -> None:
 
 def test_a_program_that_changes_itself_starts_anew() -> None:
     assert attempt(Program(Steps(), (X,), {}), EAGER).outcome == "works"
+
+
+class MasksByNumpy(nn.Module):
+    """Draws as the masking of spectrograms does."""
+
+    def __init__(self, factor: float = 0.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        keep = torch.from_numpy(np.random.rand(8) > 0.3)  # noqa: NPY002  (the old interface is what is tested)
+        # Only the compiled program takes the second term.
+        return self.linear(x) * keep + self.factor * torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(0.0, "works"), (1.0, "differs")])
+def test_what_numpy_draws_is_no_difference(factor: float, outcome: str) -> None:
+    variant = Variant(backend="aot_eager", training=True)
+    tried = attempt(Program(MasksByNumpy(factor), (X,), {}), variant)
+    assert (tried.outcome, tried.breaks) == (outcome, ())
 
 
 def test_complex_weights_stay_complex() -> None:

@@ -201,6 +201,14 @@ def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
     return context
 
 
+def numpy_draws() -> AbstractContextManager[Any]:
+    """Return a context in which Dynamo leaves ``numpy.random`` to NumPy, not to torch's generator. Required."""
+    context: AbstractContextManager[Any] = lazily("torch._dynamo.config:patch", _GENERATING)(
+        use_numpy_random_stream=True
+    )
+    return context
+
+
 def compile_graph(graph: torch.fx.GraphModule, inputs: Any, inner: Callable[..., Any]) -> Any:
     """Run AOTAutograd on a graph of Dynamo's; ``inner`` compiles the resulting graphs. Required."""
     return lazily(_METAL["outer"], _GENERATING)(graph, inputs, inner_compile=inner)
