@@ -110,7 +110,6 @@ TORCH_FREE = {
     "numerics/precision/parent.py",
     "judge/remedies/__init__.py",
     "judge/remedies/remedy.py",
-    "judge/remedies/table.py",
 }
 
 

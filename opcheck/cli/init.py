@@ -13,38 +13,6 @@ from opcheck.common.files import write_text
 
 _WORKFLOW = Path(".github/workflows/opcheck.yml")
 
-_SETTINGS = """\
-# Flags of opcheck audit and opcheck gate, as keys; opcheck help audit lists them.
-# torch = "2.13"           # the release to judge by; left out: the newest known, "installed": this environment's
-# macos = "15"
-# fallback = true          # the program runs with PYTORCH_ENABLE_MPS_FALLBACK=1
-fail-on = "unsupported"    # or fallback, unknown, advisory, never
-
-"""
-
-_MODEL = """\
-[[{prefix}models]]
-name = {name}
-model = {model}
-# input = ["1x3x224x224:float32"]   # where the input cannot be guessed
-# config = {{ num_layers = 2 }}       # settings of a library's model, or arguments of the class
-# mode = "train"                    # one training step in place of a forward pass
-
-"""
-
-_TARGETS = """\
-# The Macs that count; each may have a fail-on of its own.
-[[{prefix}targets]]
-torch = "newest"           # or "2.13", ">=2.9", "last 3"
-macos = "newest"           # or "15", ">=14"
-
-# Findings that are known and accepted, with the reason.
-# [[{prefix}ignore]]
-# rule = "OC102"
-# model = {name}
-# reason = "runs once at the start"
-"""
-
 #: The commits of the actions, as in this repository's own workflows.
 _PINNED = {
     "checkout": "3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
@@ -115,12 +83,14 @@ def _found() -> tuple[str, ...]:
 def _table(models: tuple[str, ...], prefix: str) -> str:
     # A name in TOML's quotes is one in JSON's.
     tables = [
-        _MODEL.format(prefix=prefix, name=json.dumps(_name(model)), model=json.dumps(model))
+        _template("model.toml").format(
+            prefix=prefix, name=json.dumps(_name(model)), model=json.dumps(model)
+        )
         for model in models
     ]
     head = f"[{prefix.rstrip('.')}]\n" if prefix else ""
-    targets = _TARGETS.format(prefix=prefix, name=json.dumps(_name(models[0])))
-    return head + _SETTINGS + "".join(tables) + targets
+    targets = _template("targets.toml").format(prefix=prefix, name=json.dumps(_name(models[0])))
+    return head + _template("settings.toml") + "".join(tables) + targets
 
 
 def _name(model: str) -> str:
@@ -128,5 +98,8 @@ def _name(model: str) -> str:
 
 
 def _workflow() -> str:
-    text = Path(__file__).with_name("workflow.template").read_text(encoding="utf-8")
-    return text.format(**_PINNED)
+    return _template("workflow.yml").format(**_PINNED)
+
+
+def _template(name: str) -> str:
+    return (Path(__file__).parent / "templates" / f"{name}.template").read_text(encoding="utf-8")

@@ -131,20 +131,6 @@ def sampled(op: str, line: str, directory: Path | None = None) -> Body | None:
     return Body(always, sometimes or (), table.torch[str(ran)])
 
 
-def called_by(op: str, line: str, directory: Path | None = None) -> tuple[str, ...] | None:
-    """Return the leaf overloads that a composite calls over all samples; None where they are unknown.
-
-    An empty tuple means that the body runs no further operator.
-
-    Raises:
-        OpListError: the data file is missing or damaged.
-    """
-    whole_body = body(op, line, directory)
-    return (
-        None if whole_body is None else tuple(sorted((*whole_body.always, *whole_body.sometimes)))
-    )
-
-
 def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
     """Return the overloads behind a name that a user writes; empty where there are none.
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import torch
 from torch import nn
 
 from opcheck.capture.build import building, values
 from opcheck.capture.recipes.engine import CHOSEN, Scope, recipe_function
 from opcheck.common.errors import InputError
+from opcheck.common.yaml_text import load_shipped
 from opcheck.tracing.torch_private.trees import tree_iter
 
 #: Tokens in a text: a sentence or two, where the model has positions for as many.
@@ -56,7 +59,7 @@ _OFFERED = ("bbox", "grid_thw")
 _OFFERED_WITH_SOUND = ("input_features_mask", "feature_attention_mask")
 
 
-class Modality(NamedTuple):
+class Modality(msgspec.Struct, frozen=True):
     """What a model reads beside its text, or among it."""
 
     main: str
@@ -70,46 +73,8 @@ class Modality(NamedTuple):
     types: tuple[str, ...] = ()
 
 
-MODALITIES = (
-    Modality(
-        "pixel_values",
-        ("image_token_id", "image_token_index", "img_token_id", "image_token"),
-        "get_image_features",
-        (
-            "pixel_values",
-            "pixel_values_videos",
-            "hidden_states",
-            "grid_thw",
-            "image_grid_thw",
-            "image_grid_hw",
-            "merge_sizes",
-            "image_sizes",
-            "flattened_patches",
-            "pixel_position_ids",
-            "image_position_ids",
-            "spatial_shapes",
-            "bool_masked_pos",
-            "aspect_ratio_ids",
-            "aspect_ratio_mask",
-        ),
-        ("mm_token_type_ids", "moe_mm_token_type_ids"),
-    ),
-    Modality(
-        "input_features",
-        ("audio_token_id", "audio_token_index"),
-        "get_audio_features",
-        (
-            "input_values",
-            "input_features",
-            "input_features_mask",
-            "feature_attention_mask",
-            "spectrogram",
-            "latents",
-            "codebook_idx",
-            "audio_mel",
-            "audio_mel_mask",
-        ),
-    ),
+MODALITIES = msgspec.convert(
+    load_shipped(Path(__file__).with_name("modalities.yaml")), tuple[Modality, ...]
 )
 
 

@@ -101,14 +101,6 @@ def may_run_out(trace: Trace) -> bool:
     return sum(life.nbytes for life in trace.lifetimes) >= least
 
 
-def peaks_as_recorded(trace: Trace) -> dict[str, int]:
-    """Return the most bytes at once in each phase of the recorded run, with nothing added for later steps."""
-    peaks: dict[str, int] = {}
-    for call, at in zip(trace.calls, sweep(taken(trace), len(trace.calls)), strict=True):
-        peaks[call.phase] = max(sum(at.values()), peaks.get(call.phase, 0))
-    return peaks
-
-
 def _moved(pieces: Sequence[Taken]) -> MemoryPeak:
     held = dict.fromkeys(MEMORY_USES, 0)
     for piece in pieces:

@@ -19,7 +19,7 @@ from opcheck.capture.recording.graph import op_calls, to_graph
 from opcheck.capture.recording.recorder import Recorder
 from opcheck.capture.recording.tensor_log import Numbers, lifetimes
 from opcheck.data.registrations import load
-from opcheck.judge.memory.estimate import peaks_as_recorded
+from opcheck.judge.memory.allocations import sweep, taken
 from opcheck.model.records import Trace
 from opcheck.simulator.mac import simulated_mac
 from tests.simulator.mac import target
@@ -69,6 +69,14 @@ def estimated(program: Program, module: nn.Module, *inputs: torch.Tensor) -> int
     module = copy.deepcopy(module)
     trace = traced(program, module, *inputs)
     return max(peaks_as_recorded(trace).values())
+
+
+def peaks_as_recorded(trace: Trace) -> dict[str, int]:
+    """The most bytes at once in each phase of the recorded run, with nothing added for later steps."""
+    peaks: dict[str, int] = {}
+    for call, at in zip(trace.calls, sweep(taken(trace), len(trace.calls)), strict=True):
+        peaks[call.phase] = max(sum(at.values()), peaks.get(call.phase, 0))
+    return peaks
 
 
 def traced(program: Program, module: nn.Module, *inputs: torch.Tensor) -> Trace:
