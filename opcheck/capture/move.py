@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from opcheck.capture.build import is_marked
 from opcheck.capture.recording.dtype_origins import birth
@@ -114,16 +115,19 @@ class Mover:
         made = None
         if tensor.dtype not in PLAIN_DTYPES and self._births is not None:
             made = self._births.origin(tensor)
-        move = parameter_to_mps if is_parameter else to_mps
+        # A parameter or buffer of a lazy module has no size before the first call makes it.
+        lazy = is_lazy(tensor)
+        move = parameter_to_mps if is_parameter or lazy else to_mps
         moved = (to_mps_in_place if is_marked(tensor) else move)(tensor, keep=self._keep)
         # With the tensor, whose id must not be given to another while the table is in use.
         self._moved[id(tensor)] = (tensor, moved)
         number, storage = moved._mps.number, moved._mps.memory.number
         self.names[number] = name
-        size = tensor.numel() * tensor.element_size()
+        elements = 0 if lazy else tensor.numel()
+        size = elements * tensor.dtype.itemsize
         self.placed[storage] = Placed(kind, name, size)
         if is_parameter:
-            self.elements += tensor.numel()
+            self.elements += elements
             self.bytes += size
         if tensor.dtype not in PLAIN_DTYPES or tensor.layout is not torch.strided:
             self.moves.append(

@@ -47,6 +47,9 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
         given = _convert(named(route, args, kwargs), _kept_spec, spec_of)
         specs = rule(given, ask)
         return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
+    if any(_is_sparse(tensor) for tensor in _flat((args, list(kwargs.values())))):
+        # torch has meta kernels for hardly any operator on sparse tensors.
+        return _run_without_meta(route, args, kwargs)
     convert = _fresh if route.reshapes else _shared
     try:
         return _run(route, convert, args, kwargs)
@@ -104,7 +107,8 @@ def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
 
 def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
     def zeros(tensor: MPSTensor) -> torch.Tensor:
-        return torch.zeros(tensor._mps.spec.shape, dtype=tensor._mps.spec.dtype)
+        spec = tensor._mps.spec
+        return torch.zeros(spec.shape, dtype=spec.dtype, layout=spec.layout)
 
     real_kwargs = _convert(kwargs, zeros, _as_it_is)
     if "device" in real_kwargs:
@@ -159,6 +163,10 @@ def _convert(
     if kind is dict:
         return {name: _convert(item, on_mps, elsewhere) for name, item in value.items()}
     return value
+
+
+def _is_sparse(tensor: torch.Tensor) -> bool:
+    return is_on_mps(tensor) and tensor._mps.spec.layout is not torch.strided
 
 
 def _flat(value: Any) -> list[torch.Tensor]:

@@ -273,7 +273,8 @@ def to_mps_in_place(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
 
 def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
     """Move a parameter as Module.to does: the same object, of any class, with other data (Module._apply)."""
-    values = to_mps(parameter.data, keep=keep)
+    # Not .data, which an uninitialized buffer gives in its own class, and that refuses its size.
+    values = to_mps(_make_subclass(torch.Tensor, parameter), keep=keep)
     moved: Any = parameter
     if parameter.device.type == "meta":
         # Built without memory (capture/build.py); C++ makes none of another device of it.

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import opcheck
 from opcheck.capture.build import building
 from opcheck.capture.move import Mover
 from opcheck.capture.recording.tensor_log import Numbers
@@ -85,3 +86,18 @@ def test_a_compressed_buffer_is_refused_by_name() -> None:
         Mover(100).module(model)
     assert "sparse_csr" in caught.value.message
     assert caught.value.context == "table"
+
+
+def test_a_lazy_module_gets_its_shape_on_the_device() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
+            self.unused = nn.LazyConv2d(2, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.layers(x)
+            return made
+
+    report = opcheck.audit(Net(), (torch.ones(4, 4),), torch="2.13")
+    assert report.headline == "runs natively"

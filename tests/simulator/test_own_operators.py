@@ -13,7 +13,7 @@ from opcheck.capture.recording.graph import op_calls, to_graph
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall
-from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.errors import DataDependentError, NotSimulatedError
 from tests.simulator.mac import names, recorded, target
 
 NAMESPACE = "opcheck_tests"
@@ -115,5 +115,36 @@ def test_the_packed_weights_of_a_quantized_layer_are_passed_on() -> None:
     layer = torch.ao.quantization.quantize_dynamic(
         torch.nn.Sequential(torch.nn.Linear(2, 2)), {torch.nn.Linear}, dtype=torch.qint8
     )
-    with opcheck.emulate("2.13", "15"):
+    with opcheck.emulate("2.13", "15", fallback=True):
         assert layer(torch.ones(1, 2, device="mps")).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("run", "shape"),
+    [
+        (lambda x: torch.sparse.mm(x.to_sparse(), x), (4, 4)),
+        (lambda x: x.to_sparse().to_dense(), (4, 4)),
+        (lambda x: (x.to_sparse() * 2).to_dense(), (4, 4)),
+        # Its body in C++ writes to memory that the simulated tensor does not have, if it finds values.
+        (lambda x: x.to_sparse().t(), (4, 4)),
+    ],
+    ids=["mm", "dense", "times", "transposed"],
+)
+def test_a_sparse_tensor_without_values_is_followed(run: Callable[..., Any], shape: Any) -> None:
+    made = []
+    recorded(lambda x: made.append(tuple(run(x).shape)), torch.ones(4, 4, device="meta"))
+    assert made == [shape]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x._nnz(),
+        lambda x: x.coalesce().values(),
+        lambda x: x._indices(),
+    ],
+    ids=["number", "values", "indices"],
+)
+def test_the_number_of_a_sparse_tensors_values_is_not_assumed(run: Callable[..., Any]) -> None:
+    with pytest.raises(DataDependentError, match="number of a sparse tensor's values"):
+        recorded(lambda x: run(x.to_sparse()), torch.ones(4, 4, device="meta"))

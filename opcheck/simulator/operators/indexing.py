@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.versions import Span, Target, Version
+from opcheck.simulator.errors import DataDependentError
 from opcheck.simulator.operators.device_texts import (
     PASSED_CPU,
     PLACEHOLDER,
@@ -82,6 +83,12 @@ def _guess_nonzero(given: Given, keep: int) -> Guess:
     if x.numel() * x.dim() <= keep:
         return Guess((torch.ones(x.shape, dtype=torch.bool).nonzero(),), assumed)
     return Guess((contiguous((count, x.dim()), torch.int64),), assumed)
+
+
+def _refuse_count(_given: Given, _ask: TargetQueries) -> Results:
+    raise DataDependentError(
+        "the number of a sparse tensor's values is not known in a run on shapes"
+    )
 
 
 def _guess_masked_select(given: Given, _keep: int) -> Guess:
@@ -187,6 +194,12 @@ OPERATORS = (
     Operator(("aten::masked_fill_.Scalar",), device_texts=(DeviceText(_fill_text),)),
     Operator(("aten::masked_select",), unbacked=_guess_masked_select, without_metadata=_IN_VALUES),
     Operator(("aten::nonzero", "aten::argwhere"), unbacked=_guess_nonzero),
+    # Not a guess: bodies in C++ that find values there write to the tensor as to one of SparseTensorImpl
+    # (aten/src/ATen/native/TensorShape.cpp, sparse_transpose_).
+    Operator(
+        ("aten::values", "aten::_values", "aten::indices", "aten::_indices", "aten::_nnz"),
+        metadata=_refuse_count,
+    ),
     Operator(("aten::repeat_interleave.Tensor",), unbacked=_guess_repeats),
     # A composite today; torch 1.13 registers the CPU fallback for it.
     Operator(("aten::repeat_interleave.self_Tensor",), unbacked=_guess_repeated, needs_values=True),
