@@ -146,7 +146,8 @@ def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
 def _usual(loaded: Loaded) -> list[Call]:
     model: Any = loaded.model
     name = type(model).__name__
-    made = [FORWARD_CALL]
+    # A model of several stages, such as Bark, has generate() alone.
+    made = [FORWARD_CALL] if type(model).forward is not nn.Module.forward else []
     for end, (what, score) in _SCORES.items():
         if name.endswith(end):
             made.append(Call(name=what, run=_scores(score), follows=True))
@@ -160,7 +161,7 @@ def _usual(loaded: Loaded) -> list[Call]:
         encodes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
         name, given = parse(_GENERATE + (_SAMPLE if of_text and not encodes else ""))
         made.append(_method(model, name, {**given, **(_start(model) if encodes else {})}))
-    return made
+    return made or [FORWARD_CALL]
 
 
 def _start(model: Any) -> dict[str, Any]:

@@ -34,11 +34,16 @@ def work(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[SideW
             )
 
 
+def is_view(call: OpCall) -> bool:
+    """Return whether the results are views of the inputs, and no kernel runs."""
+    inputs = {spec.storage for spec in call.inputs}
+    views = bool(call.outputs) and all(spec.storage in inputs for spec in call.outputs)
+    return views and not any(spec.written for spec in call.inputs)
+
+
 def _bytes(call: OpCall) -> int:
     """Return the bytes that a call reads and writes; a view of its input touches none of them."""
-    inputs = {spec.storage for spec in call.inputs}
-    views = call.outputs and all(spec.storage in inputs for spec in call.outputs)
-    if views and not any(spec.written for spec in call.inputs):
+    if is_view(call):
         return 0
     return sum(spec.nbytes for spec in (*call.inputs, *call.outputs))
 

@@ -76,3 +76,32 @@ def test_the_code_names_lines() -> None:
     graph, _ = _graph(lambda x: x + 1, torch.ones(3))
     assert "# tests/capture/test_graph.py:" in code(graph)
     assert "torch.ops.aten.add.Tensor" in code(graph)
+
+
+def waits(run: Any, *inputs: torch.Tensor) -> list[str]:
+    graph, _ = _graph(run, *inputs)
+    return [call.op for call in op_calls(graph) if call.waits]
+
+
+NUMBERS, POSITIONS = torch.ones(3), torch.tensor([0, 2])
+
+
+def test_indices_are_waited_for_where_they_are_masks() -> None:
+    assert waits(lambda x: x[x > 0], NUMBERS) == ["aten::index.Tensor"]
+    assert waits(lambda x, index: x[index], NUMBERS, POSITIONS) == []
+    assert waits(lambda x: x[torch.tensor([True, False, True])], NUMBERS) == []
+
+
+def test_what_is_written_by_a_mask_is_waited_for_unless_it_is_a_filling() -> None:
+    def writes(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.index_put_((x > 0,), values)
+
+    assert waits(writes, NUMBERS, torch.ones(1)) == ["aten::index_put_"]
+    assert waits(lambda x: writes(x, torch.ones(())), NUMBERS) == []
+    assert waits(lambda x, index: x.index_put_((index,), -x[:2]), NUMBERS, POSITIONS) == []
+
+
+def test_repeats_that_the_caller_has_added_up_are_not_waited_for() -> None:
+    repeat = torch.repeat_interleave
+    assert waits(repeat, POSITIONS) == ["aten::repeat_interleave.Tensor"]
+    assert waits(lambda x: repeat(x, output_size=2), POSITIONS) == []

@@ -17,7 +17,7 @@ from torch import nn
 from opcheck.capture.calls import calls, parse
 from opcheck.capture.inputs.specs import inputs_for
 from opcheck.capture.loading import libraries
-from opcheck.capture.loading.load import Loaded, load
+from opcheck.capture.loading.load import Loaded, as_loaded, load
 from opcheck.capture.loading.repository import Repository, Weights, fetch
 from opcheck.capture.recipes import pipelines
 from opcheck.common.errors import InputError, ModelLoadError, UsageError
@@ -137,6 +137,22 @@ def test_a_decoder_begins_with_padding_where_nothing_says_with_what(
 ) -> None:
     made = loaded(repository(config_json={**T5, **stated}))
     assert calls(made, ())[-1].name == f"generate(max_new_tokens=3{start})"
+
+
+class Staged(nn.Module):
+    """As Bark: its stages have a forward pass, and it has none."""
+
+    def can_generate(self) -> bool:
+        """Return that it has more to call than its forward pass."""
+        return True
+
+    def generate(self, max_new_tokens: int = 1) -> None:
+        """Generate nothing."""
+
+
+def test_a_model_without_a_forward_pass_is_called_for_what_it_has() -> None:
+    made = as_loaded(Staged(), ((), {}), as_used=True)
+    assert [call.name for call in calls(made, ())] == ["generate(max_new_tokens=3)"]
 
 
 def test_a_model_of_timm() -> None:

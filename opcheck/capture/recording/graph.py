@@ -153,11 +153,12 @@ class _Builder:
     ) -> OpCall:
         """Return the record of one call."""
         route = call.route
+        arguments = _scalars(call.key, route.arguments)
         return OpCall(
             op=route.name,
             inputs=tuple(map(self._tensor_spec, call.inputs, self._roles(call))),
             outputs=tuple(map(self._tensor_spec, call.outputs)),
-            arguments=_scalars(call.key, route.arguments),
+            arguments=arguments,
             location=location,
             module=module,
             phase=phase,
@@ -166,7 +167,7 @@ class _Builder:
             refusal=call.refusal,
             registrations=route.registrations,
             flops=self._flops(call),
-            waits=route.reads_data or route.reads_shape,
+            waits=_waits(call, arguments),
         )
 
     def _inner_call(self, call: InnerCall) -> OpCall:
@@ -262,6 +263,27 @@ def _fill(value: Any, inputs: Iterator[fx.Node]) -> Any:
         return tuple(_fill(item, inputs) for item in value)
     # torch.fx has no base type for a generator: the graph draws from the default one.
     return None if kind is torch.Generator else value
+
+
+def _waits(call: RecordedCall, arguments: Mapping[str, Any]) -> bool:
+    """Return whether the CPU waits for values of tensors on the GPU."""
+    route = call.route
+    if not route.operator.takes_masks:
+        # repeat_interleave does not add the repeats up where the caller has (native/Repeat.cpp).
+        reads = route.reads_data or route.reads_shape or route.operator.unbacked is not None
+        return reads and arguments.get("output_size") is None
+    indices = list(call.inputs[1:])
+    if "values" in route.arguments:
+        values = indices.pop().spec
+        # native/TensorAdvancedIndexingUtils.h, canDispatchToMaskedFill: filling needs no positions.
+        if values.device == "cpu" and math.prod(values.shape) == 1:
+            return False
+    # expandTensors there: the positions that a mask selects; integers are positions.
+    return any(index.spec.device == "mps" and index.spec.dtype in _MASKS for index in indices)
+
+
+#: dtypes of indices that select by their values.
+_MASKS = frozenset({torch.bool, torch.uint8})
 
 
 def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:

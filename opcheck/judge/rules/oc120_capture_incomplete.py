@@ -21,7 +21,7 @@ _NEXT = {
     "nothing_on_mps": "look at the device that the program chooses, and that the model and its inputs are moved "
     'there: .to("mps")',
     "eager": "the operators were judged, not what the compiler makes of them",
-    "guess": "if your data decides otherwise there, other calls follow",
+    "guess": "if your data decides otherwise there, other calls or sizes follow",
     "value_check": "nothing to do if your data passes the check",
 }
 

@@ -35,7 +35,9 @@ def _finding(memory: Memory, mac: MacFit) -> Finding:
         message=f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB: {why}",
         hint=sentences(
             *memory.advice,
-            f"a Mac of {enough.memory} GB would do" if enough else "no Mac up to 128 GB would do",
+            f"a Mac of {enough.memory} GB would do"
+            if enough
+            else f"as it is, no Mac up to {memory.macs[-1].memory} GB would do",
         ),
         prints=mac.prints,
         locations=(mac.place,) if mac.place else (),

@@ -2,69 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from opcheck.common.versions import Span, Version
+from opcheck.common.text import and_more, any_layer
+from opcheck.common.versions import Span, Target, Version
+from opcheck.judge.memory.attention import never_written
 from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.work import is_view
 from opcheck.model.records import Finding, GroupLocation, OpCall, TensorSpec
 
-_MOST_OF_A_DIMENSION = 2**31 - 1
-_MOST_BYTES = 2**32
+#: Operators that a finding names.
+_OPERATORS = 3
 
-#: OperationUtils.mm: the texts of the wheels of 2.9 to 2.15.
-_DIMENSION = (
-    (
-        Span(since=Version(2, 13)),
-        "MPSGraph does not support tensor dims larger than INT_MAX",
+
+class _Limit(NamedTuple):
+    """What an MPSNDArray cannot be, and what then ends the program, by release."""
+
+    name: str
+    passes: Callable[[TensorSpec], bool]
+    prints: tuple[tuple[Span, str], ...]
+
+    def is_passed_by(self, spec: TensorSpec) -> bool:
+        """Return whether a tensor is beyond the limit."""
+        return spec.device == "mps" and bool(spec.shape) and self.passes(spec)
+
+
+_LIMITS = (
+    _Limit(
+        "a dimension above 2**31 - 1",
+        lambda spec: max(spec.shape) > 2**31 - 1,
+        # OperationUtils.mm: the texts of the wheels of 2.9 to 2.15.
+        (
+            (
+                Span(since=Version(2, 13)),
+                "MPSGraph does not support tensor dims larger than INT_MAX",
+            ),
+            (
+                Span(since=Version(2, 9), until=Version(2, 13)),
+                "MPSGaph does not support tensor dims larger than INT_MAX",
+            ),
+            (Span(until=Version(2, 9)), "Error: NDArray dimension length > INT_MAX"),
+        ),
     ),
-    (
-        Span(since=Version(2, 9), until=Version(2, 13)),
-        "MPSGaph does not support tensor dims larger than INT_MAX",
-    ),
-    (
-        Span(until=Version(2, 9)),
-        "Error: NDArray dimension length > INT_MAX",
+    _Limit(
+        "more than 2**32 bytes",
+        lambda spec: spec.nbytes > 2**32,
+        ((Span(), "Error: total bytes of NDArray > 2**32"),),
     ),
 )
-_BYTES = "Error: total bytes of NDArray > 2**32"
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for each operator that takes or makes such a tensor."""
-    calls_by_op: dict[str, list[tuple[OpCall, TensorSpec]]] = {}
+    """Yield one finding for all calls that take or make a tensor beyond a limit."""
+    unwritten = never_written(audited.trace, audited.target)
+    beyond: dict[_Limit, list[tuple[OpCall, TensorSpec]]] = {}
     for call, verdict in zip(audited.trace.calls, audited.verdicts, strict=True):
-        if verdict.status == "native" and not verdict.limitations:
-            large = [spec for spec in (*call.inputs, *call.outputs) if _too_large(spec)]
-            if large:
-                calls_by_op.setdefault(call.op, []).append((call, large[0]))
-    for op, calls in sorted(calls_by_op.items()):
-        yield _finding(audited, op, calls)
+        if verdict.status != "native" or verdict.limitations or is_view(call):
+            continue
+        specs = [each for each in (*call.inputs, *call.outputs) if each.storage not in unwritten]
+        largest = max(specs, key=lambda spec: spec.nbytes, default=None)
+        limit = next((limit for limit in _LIMITS if any(map(limit.is_passed_by, specs))), None)
+        if limit is not None and largest is not None:
+            beyond.setdefault(limit, []).append((call, largest))
+    for limit, calls in beyond.items():
+        yield _finding(audited.target, limit, calls)
 
 
-def _too_large(spec: TensorSpec) -> bool:
-    if spec.device != "mps" or not spec.shape:
-        return False
-    return max(spec.shape) > _MOST_OF_A_DIMENSION or spec.nbytes > _MOST_BYTES
-
-
-def _finding(audited: Audited, op: str, calls: list[tuple[OpCall, TensorSpec]]) -> Finding:
-    _, spec = calls[0]
-    if max(spec.shape) > _MOST_OF_A_DIMENSION:
-        limit = "a dimension above 2**31 - 1"
-        prints = next(text for span, text in _DIMENSION if audited.target.torch in span)
-    else:
-        limit, prints = "more than 2**32 bytes", _BYTES
-    places = dict.fromkeys((call.location, call.module, call.phase) for call, _ in calls)
+def _finding(target: Target, limit: _Limit, calls: list[tuple[OpCall, TensorSpec]]) -> Finding:
+    ops = sorted({call.op for call, _ in calls})
+    largest = max((spec for _, spec in calls), key=lambda spec: spec.nbytes)
+    places = Counter((call.location, any_layer(call.module), call.phase) for call, _ in calls)
     return Finding(
         rule="OC131",
         severity="warning",
-        message=f"{op}: {spec} has {limit}; if this kernel goes through MPSGraph, it fails",
+        message=f"{and_more(ops, _OPERATORS)}: {largest} has {limit.name}; "
+        "where a kernel goes through MPSGraph, it fails",
         hint="split the tensor: a smaller batch, chunks along its largest dimension",
-        op=op,
-        prints=prints,
+        op=ops[0] if len(ops) == 1 else "",
+        prints=next(text for span, text in limit.prints if target.torch in span),
         locations=tuple(
-            GroupLocation.at(location, module=module, count=1, phase=phase)
-            for location, module, phase in places
+            GroupLocation.at(location, module=module, count=count, phase=phase)
+            for (location, module, phase), count in places.items()
         ),
         count=len(calls),
     )

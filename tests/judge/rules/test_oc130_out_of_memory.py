@@ -49,7 +49,7 @@ def test_between_two_known_sizes_the_smaller_one_counts() -> None:
 def test_without_a_mac_it_speaks_where_none_is_large_enough() -> None:
     (finding,) = _found(60 * GIB)
     assert "on a Mac of 128 GB" in finding.message
-    assert "no Mac up to 128 GB would do" in finding.hint
+    assert "as it is, no Mac up to 128 GB would do" in finding.hint
     assert not _found(3 * GIB)
 
 

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import pytest
+
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load
+from opcheck.judge.rules.oc131_tensor_too_large import check
+from opcheck.judge.rules.rule import Audited
+from opcheck.model.records import Partition, Trace, Verdict
 from tests.judge.rules.checking import findings_by
 from tests.made import call, make_statement, spec
 
 LONG = spec(2, shape=(2**31,), dtype="int8")
-HEAVY = spec(2, shape=(2**16, 2**15), dtype="float32")
+HEAVY = spec(3, shape=(2**16, 2**15), dtype="float32")
 
 
 def test_a_long_dimension() -> None:
@@ -33,3 +40,49 @@ def test_silent_up_to_the_limit_and_on_the_cpu() -> None:
 def test_silent_where_a_statement_speaks() -> None:
     result = make_statement("long", condition="self.numel > 5")
     assert not findings_by("OC131", call("aten::mm", outputs=(LONG,)), statements=(result,))
+
+
+def test_all_operators_and_layers_are_one_finding() -> None:
+    calls = [
+        call("aten::relu", inputs=(HEAVY,), module="layer.0.act"),
+        call("aten::relu", inputs=(HEAVY,), module="layer.1.act"),
+        call("aten::mm", 2, inputs=(HEAVY,)),
+    ]
+    (finding,) = findings_by("OC131", *calls)
+    assert finding.message.startswith("aten::mm, aten::relu: float32[65536, 32768] has more than")
+    assert not finding.op
+    assert [(place.module, place.count) for place in finding.locations] == [
+        ("layer.*.act", 2),
+        ("net", 1),
+    ]
+
+
+def test_silent_on_a_view_for_which_no_kernel_runs() -> None:
+    view = spec(4, storage=3, shape=(2**15, 2**16))
+    assert not findings_by("OC131", call("aten::transpose.int", inputs=(HEAVY,), outputs=(view,)))
+
+
+@pytest.mark.parametrize(("release", "count"), [("2.15", 0), ("2.12", 1)])
+def test_silent_on_attention_weights_that_the_kernel_does_not_write(
+    release: str, count: int
+) -> None:
+    query, value = (
+        spec(number, shape=(1, 16, 16384, 64), argument=name)
+        for number, name in ((5, "query"), (6, "value"))
+    )
+    weights = spec(7, shape=(1, 16, 16384, 16384))
+    attention = call(
+        "aten::_scaled_dot_product_attention_math_for_mps",
+        inputs=(query, value),
+        outputs=(spec(8, shape=(1, 16, 16384, 64)), weights),
+    )
+    target = Target(torch=Version.parse(release), macos=Version(15, 0))
+    audited = Audited(
+        groups=(),
+        trace=Trace(model="m", calls=(attention,)),
+        target=target,
+        partition=Partition(),
+        lists=load(),
+        verdicts=(Verdict(status="native", because=""),),
+    )
+    assert len([*check(audited)]) == count
