@@ -391,6 +391,12 @@ class Simulator(dispatch.DispatchMode):
             answer = unbacked_values.scalar(dtype, times, checks=self._last_is_check)
             self._report_guess(route.name, answer)
             return answer
+        if route.operator.absorbing is not None:
+            result = self._result_of(route, key, args, kwargs)
+            spec = result.specs[0]
+            if result.elements <= self.keep and _is_decided(route.operator.absorbing, spec, args):
+                decided = torch.full(spec.shape, route.operator.absorbing, dtype=spec.dtype)
+                return self._wrap_guess((decided,), device)
         if route.operator.unbacked is not None:
             guess = route.operator.unbacked(named(route, args, kwargs), self.keep)
             if guess.assumed:
@@ -600,6 +606,18 @@ def _valueless(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dim():
         return wrap(spec_of(value))
     return value
+
+
+def _is_decided(absorbing: bool, result: TensorMeta, args: Any) -> bool:
+    """Return whether one argument alone decides a result: True that of ``or`` of bools, 0 that of ``and``."""
+    if absorbing and result.dtype != torch.bool:
+        return False
+    known = [t._mps.payload for t in args if is_on_mps(t) and t._mps.memory.known]
+    return any(
+        bool(payload.all()) if absorbing else not payload.any()
+        for payload in known
+        if payload is not None
+    )
 
 
 def _payloads(value: Any) -> Any:

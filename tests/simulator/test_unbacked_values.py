@@ -314,3 +314,40 @@ def test_an_entry_that_a_guess_leads_past_the_end_is_the_last() -> None:
 def test_an_entry_past_the_end_without_a_guess_raises() -> None:
     with pytest.raises(IndexError):
         recorded(lambda x, i: x[i], BIG, torch.tensor(200))
+
+
+@pytest.mark.parametrize(
+    ("joined", "read"),
+    [
+        (lambda unknown, known: unknown | known, True),
+        (lambda unknown, known: known.logical_or(unknown), True),
+        (lambda unknown, known: unknown & ~known, True),
+        (lambda unknown, known: unknown.long() & ~known, True),
+        (lambda unknown, known: unknown & known, False),
+        (lambda unknown, known: unknown | ~known, False),
+        (lambda unknown, known: unknown.long() | known, False),
+    ],
+)
+def test_what_one_argument_decides_is_no_guess(joined: Callable[..., Any], read: bool) -> None:
+    def run(x: torch.Tensor) -> None:
+        known = torch.ones(3, dtype=torch.bool, device=x.device)
+        values.append(bool(joined(x.sum() > 0, known).any()))
+
+    values: list[bool] = []
+    recorder = recorded(run, BIG)
+    assert not recorder.guesses if read else recorder.guesses
+
+
+def test_a_loop_with_a_limit_ends_there_whatever_the_values_are() -> None:
+    def run(x: torch.Tensor) -> None:
+        unfinished = torch.ones(2, dtype=torch.int64, device=x.device)
+        for step in range(9):
+            is_last = torch.full((2,), step == 3, device=x.device)
+            unfinished = unfinished & ~(is_last | (x.sum() > 0))
+            steps.append(step)
+            if unfinished.max() == 0:
+                return
+
+    steps: list[int] = []
+    recorded(run, BIG)
+    assert len(steps) <= 4

@@ -106,6 +106,8 @@ class Operator:
     #: its results where they depend on values that are not known; also takes up to how many
     #: elements get values
     unbacked: Callable[[Given, int], Guess] | None = None
+    #: the value of one argument that decides the result, whatever the other one is
+    absorbing: bool | None = None
     #: it answers with a bool, not with a tensor
     answers_bool: bool = False
     #: its result is most often asserted where it is asked for: ``if not (a >= b).all(): raise``

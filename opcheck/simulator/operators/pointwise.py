@@ -62,6 +62,9 @@ def _dropout(context: DispatchContext, x: Tensor, p: float, train: bool) -> Tens
 
 
 OPERATORS = (
+    # Loops that end after so many steps, or when every sequence has ended, do not rest on a guess.
+    Operator(("aten::bitwise_or.Tensor", "aten::logical_or"), absorbing=True),
+    Operator(("aten::bitwise_and.Tensor", "aten::logical_and"), absorbing=False),
     Operator(("aten::ldexp.Tensor",), body=_ldexp_to_new),
     Operator(("aten::ldexp.out", "aten::ldexp_"), body=_ldexp_into),
     Operator(
