@@ -98,13 +98,8 @@ def plan(
         if places
         else []
     )
-    imported_files = {
-        path.with_name(f"{full.partition('.')[0]}.py")
-        for path, program in programs.items()
-        for full in program.imports.values()
-    }
     for path, program in programs.items():
-        home = _home(path, program, known, imported_files)
+        home = _home(path, program, known)
         own = _own(path, program, min(lines[path]))
         if own is None and home is None and places[path] >= _ENOUGH:
             own = _local(program)
@@ -162,12 +157,11 @@ def _called(name: str, *, made: bool) -> str:
     return f"{name}().type" if made else f"{name}()"
 
 
-def _home(
-    path: Path, program: Program, known: set[Path], imported_files: Collection[Path]
-) -> Path | None:
+def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
     """The folder for a helper that a file can surely import; None where that is not sure.
 
-    A file of a package must import from its package already; a script must import a neighbour, or a neighbour it.
+    A file of a package must import from its package already; a script must import a neighbour. That a neighbour imports
+    it is not enough: run as ``python -m folder.file`` it does not see its neighbours.
     """
     package = _package(path, known)
     if package is not None:
@@ -178,9 +172,7 @@ def _home(
     neighbours = {
         full.partition(".")[0] for full in program.imports.values() if not full.startswith(".")
     }
-    has_neighbour = path in imported_files or any(
-        path.with_name(f"{name}.py") in known for name in neighbours
-    )
+    has_neighbour = any(path.with_name(f"{name}.py") in known for name in neighbours)
     return path.parent if has_neighbour else None
 
 
