@@ -23,6 +23,12 @@ TINY = {
 @pytest.mark.parametrize(
     ("name", "config", "spec"),
     [
+        pytest.param(
+            "EsmForProteinFolding",
+            {**TINY, "esmfold_config": {"trunk": {"num_blocks": 1, "max_recycles": 1}}},
+            "input_ids=1x64:int64",
+            marks=pytest.mark.slow,
+        ),
         (
             "VisualBertForQuestionAnswering",
             {**TINY, "visual_embedding_dim": 8, "vocab_size": 99},
