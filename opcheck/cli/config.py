@@ -151,7 +151,9 @@ def _value(key: str, value: object, param: click.Parameter, where: str) -> objec
             # A bool is an int to Python, and a version written as a number has lost its zero: 2.10 is 2.1.
             if isinstance(value, kinds) and isinstance(value, bool) is (kinds == (bool,)):
                 return value
-            raise _wrong(key, wanted, where)
+            choices = param.type.choices if isinstance(param.type, click.Choice) else ()
+            named = ", ".join(f'"{choice}"' for choice in choices)
+            raise _wrong(key, f"one of {named}" if named else wanted, where)
     raise AssertionError(key)
 
 

@@ -11,7 +11,7 @@ from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, but, jobs, only, verb
 from opcheck.common.errors import UsageError
-from opcheck.data.targets import TargetOptions, release_of
+from opcheck.data.targets import TargetOptions, release_note, release_of
 from opcheck.model.options import Option
 
 if TYPE_CHECKING:
@@ -203,7 +203,10 @@ def _library(torch: str | None) -> Library:
 
     if torch and torch.endswith(".whl"):
         return library.read(torch)
-    return library.read(release_of(torch, load()).torch)
+    release = release_of(torch, load())
+    if note := release_note(torch, release):
+        streams.note(f"note: {note}")
+    return library.read(release.torch)
 
 
 def _write_table(rows: dict[str, list[object]], path: str) -> None:

@@ -51,9 +51,15 @@ def test_several_models_are_listed() -> None:
     assert caught.value.hint == "write mine.py:Net or mine.py:Second"
 
 
-@pytest.mark.parametrize("text", ["x = 3\n", "def broken(:\n", "class Plain: pass\n"])
+@pytest.mark.parametrize("text", ["x = 3\n", "class Plain: pass\n"])
 def test_a_file_without_a_model_says_so(text: str) -> None:
     with pytest.raises(ModelLoadError, match="defines no model"):
+        full_name(write(text))
+
+
+@pytest.mark.parametrize("text", ["def broken(:\n", "\0"])
+def test_a_file_that_is_no_python_says_so(text: str) -> None:
+    with pytest.raises(ModelLoadError, match="is not a file of Python"):
         full_name(write(text))
 
 

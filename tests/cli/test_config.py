@@ -50,6 +50,7 @@ def test_a_flag_and_a_variable_win_over_a_key(
         ('input = "1x3"', "wrong value for the key 'input'", "a list of texts"),
         ('timeout = "long"', "wrong value for the key 'timeout'", "a number"),
         ('memory = "16 GB"', "wrong value for the key 'memory'", "a whole number"),
+        ("fail-on = 3", "wrong value for the key 'fail-on'", 'one of "never"'),
         ("timeout = true", "wrong value for the key 'timeout'", "a number"),
         ("torch = ", "cannot read the configuration", "correct the file"),
     ],

@@ -44,6 +44,17 @@ def test_the_operations_and_the_kernels_are_listed(opcheck: CommandLine) -> None
     ]
 
 
+def test_a_release_that_has_no_list_is_answered_by_another_which_is_said(
+    opcheck: CommandLine,
+) -> None:
+    result = opcheck("kernels", "list", "--torch", "9")
+    assert result.out.startswith("torch 2.15.0, ")
+    assert (
+        result.err
+        == "note: the list of torch 2.15.0 answers for 9, which is newer than the op lists\n"
+    )
+
+
 def test_an_unknown_name_is_refused(opcheck: CommandLine) -> None:
     result = opcheck("kernels", "list", "--torch", "2.15", "nothing*")
     assert result.code == 2

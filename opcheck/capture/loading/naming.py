@@ -173,6 +173,17 @@ def _needs(function: ast.FunctionDef) -> int:
     return positional + sum(default is None for default in arguments.kw_defaults)
 
 
+def _syntax_error(file: str) -> Exception | None:
+    """Return why a file cannot be parsed; None for a file that can be, and for what is no file."""
+    try:
+        ast.parse(Path(file).read_bytes(), Path(file).name)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return error
+    except OSError:
+        pass
+    return None
+
+
 def _only_model(paths: Iterable[Path], spec: str) -> str:
     """Return the name of the one model in these files.
 
@@ -185,6 +196,12 @@ def _only_model(paths: Iterable[Path], spec: str) -> str:
         return tops[0]
     names = tops or [f"{path}:{module.name}" for path, module in found]
     if not names:
+        if (error := _syntax_error(spec)) is not None:
+            raise ModelLoadError(
+                f"{spec} is not a file of Python: {error}",
+                context=_place(spec),
+                hint="correct the file, or name another: file.py:attribute",
+            )
         raise ModelLoadError(
             f"{spec} defines no model that can be seen without running it",
             context=_place(spec),
