@@ -34,7 +34,7 @@ def test_the_spans_are_those_of_the_wheels(defect: str, broken: str, right: str)
 
 def test_a_kernel_is_known_by_its_source_and_operators() -> None:
     by_id = {defect.id: defect.when for defect in load_defects()}
-    source = "threadgroup long tmp_acc_0[32]; c10::metal::threadgroup_max(tmp_acc_0, x);"
+    source = "threadgroup long tmp_acc_0[32]; c10::metal::threadgroup_max(tmp_acc_0, x, r0_0, 64);"
     assert by_id["int64-extremes"].holds_for(source, frozenset())
     assert not by_id["int64-extremes"].holds_for(source.replace("long", "float"), frozenset())
     assert not by_id["missing-math"].holds_for("sinh", frozenset({"aten::sinh"}))
@@ -46,11 +46,25 @@ NESTED = """\
         for(auto r0_0_cnt = 0; r0_0_cnt < 2; ++r0_0_cnt) {
 """
 
+#: An argmax in the same kernel has an accumulator of long as well.
+PRODUCT = """\
+        threadgroup long tmp_acc_1[1];
+        threadgroup {} tmp_acc_2[1];
+        auto tmp1 = c10::metal::threadgroup_argmax(tmp_acc_0, tmp_acc_1, tmp0, r0_index * 1, 64);
+        auto tmp2 = c10::metal::threadgroup_prod(tmp_acc_2, tmp0, r0_index * 1, {});
+"""
+EXTREME = PRODUCT.replace("threadgroup_prod", "threadgroup_max")
+
 
 @pytest.mark.parametrize(
     ("defect", "source", "other"),
     [
         ("nested-loops", NESTED, NESTED.replace("r0_0_cnt", "x_cnt")),
+        ("int64-product", PRODUCT.format("long", 64), PRODUCT.format("float", 64)),
+        ("int64-product", PRODUCT.format("long", 33), PRODUCT.format("long", 8)),
+        ("int64-product", PRODUCT.format("long", 1023), PRODUCT.format("long", 1024)),
+        ("int64-extremes", EXTREME.format("long", 64), EXTREME.format("float", 64)),
+        ("int64-extremes", EXTREME.format("long", 8), EXTREME.format("long", 4096)),
         ("round-half", "auto tmp1 = metal::round(tmp0);", "auto tmp1 = metal::rint(tmp0);"),
         ("modulo-65536", "(((xindex) / (65536)) % (6))", "(((xindex) / (65536)) % (8))"),
         ("modulo-65536", "(((xindex) / (65536)) % (12))", "(((xindex) / (65535)) % (12))"),
