@@ -26,10 +26,9 @@ with Refusing():
 
 def test_no_tensor_is_made_at_import() -> None:
     pytest.importorskip("llvmlite")
-    names = [
-        f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)
-    ]
-    assert len(names) > 20
+    prefix = f"{kernels.__name__}."
+    names = [module.name for module in pkgutil.walk_packages(kernels.__path__, prefix)]
+    assert f"{prefix}drivers.sorting" in names
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *names], capture_output=True, text=True, check=False
     )
