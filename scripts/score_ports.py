@@ -1,6 +1,6 @@
 """Hold ``opcheck scan`` against public ports from CUDA to MPS: needed lines that it names, errors that are right.
 
-    python scripts/score_ports.py --copies DIR [--half development|apart|third|fourth] [--missed] [--wrong]
+    python scripts/score_ports.py --copies DIR [--half development|apart|third|fourth|fifth] [--missed] [--wrong]
 
 ``scripts/ports.yaml`` has the ports: repository, commit, file, lines.  DIR holds a copy of each repository with its
 history, ``OWNER+NAME/repo``; a port whose copy is missing is left out, and named.  The files of the parent commit are
@@ -49,7 +49,7 @@ def main() -> None:
     """Print the figures of each port and of each half."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--half", choices=("development", "apart", "third", "fourth"))
+    parser.add_argument("--half", choices=("development", "apart", "third", "fourth", "fifth"))
     parser.add_argument(
         "--missed", action="store_true", help="list the lines that no finding names"
     )
