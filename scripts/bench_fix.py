@@ -8,8 +8,8 @@ are copied to a temporary folder and timed instead.  Times are those of the proc
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -54,12 +54,15 @@ class Module_{n}(torch.nn.Module):
 '''
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Print how long a scan and a fix take."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("package", nargs="?", type=Path, help="a folder, in place of made files")
+    package = parser.parse_args().package
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "pkg")
-        if names:
-            shutil.copytree(names[0], root, ignore=shutil.ignore_patterns("*.so", "*.bin", ".git"))
+        if package:
+            shutil.copytree(package, root, ignore=shutil.ignore_patterns("*.so", "*.bin", ".git"))
         else:
             _write(root)
         start = time.process_time()
@@ -87,4 +90,4 @@ def _write(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

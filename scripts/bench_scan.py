@@ -8,7 +8,7 @@ the machine count little.  Where 100,000 lines are more than a scan reads, it ge
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -40,8 +40,15 @@ def seconds(text: str) -> float:
         return time.process_time() - start
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Print a line for each shape: both times, and the ratio of the times per line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "shapes", nargs="*", metavar="SHAPE", help=f"of {', '.join(SHAPES)}; or all"
+    )
+    names = parser.parse_args().shapes
+    if unknown := [name for name in names if name not in SHAPES]:
+        parser.error(f"no such shape: {unknown[0]}")
     seconds("")  # what is read once
     for name in names or SHAPES:
         line = SHAPES[name]
@@ -53,4 +60,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

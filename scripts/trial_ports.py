@@ -42,7 +42,8 @@ after `--fix`, and after `--fix --unsafe-fixes`. A cell says how many operator c
 ended; of a program that was stopped the calls are unknown. A program that ends without a call on `mps` ran on the CPU,
 or did not come so far: several want weights, data or modules that were not there, with CUDA as well. The commits are in
 `scripts/trial.yaml`; the runs are those of `scripts/trial_ports.py` on 22 November 2026, with up to 600 seconds each,
-on a busy machine with two cores. Nothing was observed on a Mac.
+on a busy machine with two cores. The scan was mended while they ran: a program ran again where another of its files
+is written now, and not where only findings differ. Nothing was observed on a Mac.
 
 On a machine with an NVIDIA H100 (torch 2.11) the same 46 programs ran in plain Python on the same day, in all three
 forms: 30 ended with exit code 0, and each of the 46 ended with the same exit code after the fixes as before them.
