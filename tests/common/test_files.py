@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from io import FileIO
@@ -115,7 +116,7 @@ def test_a_file_with_two_names_keeps_both(tmp_path: Path) -> None:
 def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_bytes(b"one")
-    os.chown(file, 12345, 12345)
+    shutil.chown(file, 12345, 12345)
     rewrite(file, b"one", b"two")
     assert (file.read_bytes(), file.stat().st_uid, file.stat().st_gid) == (b"two", 12345, 12345)
 
