@@ -67,6 +67,9 @@ def test_a_module_is_answered_as_an_audit_answers(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:enable_nested_tensor is True"
+)  # nn.Transformer says it of its own layers
 @settings(max_examples=40)
 @given(name=st.sampled_from(NAMES), line=st.sampled_from(LINES))
 def test_every_module_is_answered_as_an_audit_answers(name: str, line: str) -> None:
