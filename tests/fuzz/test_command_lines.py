@@ -102,6 +102,8 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     if name in {"doctor", "sweep models"}:
         # Where a sweep keeps its results, and what a machine is, is its own.
         parts = [part for part in parts if part[0] not in {"--folder", "--gather"}]
+    # A watch ends by Ctrl-C alone.
+    parts = [part for part in parts if part[0] != "--watch"]
     ordered = draw(st.permutations(parts))
     # A system passes no null character to a program.
     return [*name.split(), *(word.replace("\0", "") for part in ordered for word in part)]
