@@ -82,8 +82,8 @@ class _Matcher(difflib.SequenceMatcher[str]):
             corners.append((part.stop, part.stop_after))
             pairs += anchors
             parts += (
-                _Part(one + 1, next_one, other + 1, next_other)
-                for (one, other), (next_one, next_other) in pairwise(corners)
+                _Part(line + 1, next_line, line_after + 1, next_after)
+                for (line, line_after), (next_line, next_after) in pairwise(corners)
             )
         return [*_blocks(sorted(pairs)), difflib.Match(len(self._before), len(self._after), 0)]
 
@@ -129,8 +129,8 @@ class _Matcher(difflib.SequenceMatcher[str]):
             self._after[start_after:stop_after],
             autojunk=max(stop - start, stop_after - start_after) > _SMALL,
         )
-        for one, other, size in matcher.get_matching_blocks():
-            yield from ((start + one + n, start_after + other + n) for n in range(size))
+        for line, line_after, size in matcher.get_matching_blocks():
+            yield from ((start + line + n, start_after + line_after + n) for n in range(size))
 
 
 def _rising(pairs: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:

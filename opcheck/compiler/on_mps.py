@@ -59,9 +59,9 @@ def _python_numbers(gm: torch.fx.GraphModule) -> set[torch.fx.Node]:
         if not isinstance(value, torch.Tensor) or value.dim():
             continue
         tensors = [
-            other
-            for other in node.all_input_nodes
-            if isinstance(other.meta.get("val"), torch.Tensor)
+            argument
+            for argument in node.all_input_nodes
+            if isinstance(argument.meta.get("val"), torch.Tensor)
         ]
         if numbers.issuperset(tensors) if tensors else is_python_number(value):
             numbers.add(node)

@@ -424,7 +424,7 @@ def _failures(
             groups.setdefault((failure.kind, cause), []).append((attempt, failure))
     for members in groups.values():
         failure = members[0][1]
-        failing = [attempt for attempt in tried if any(attempt is other for other, _ in members)]
+        failing = [attempt for attempt in tried if any(attempt is failed for failed, _ in members)]
         known = next(_explaining(failure, present), None)
         links = [
             defect.links for defect in mended if not known and defect.when.explains(failure.message)

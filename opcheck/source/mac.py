@@ -250,7 +250,9 @@ class Mac:
             answers = {device_compared(kind, left, right)}
         else:
             try:
-                answers = {bool(_COMPARE[kind](one, other)) for one in left for other in right}
+                answers = {
+                    bool(_COMPARE[kind](first, second)) for first in left for second in right
+                }
             except TypeError:
                 return None
         answer = answers.pop() if len(answers) == 1 else None
@@ -271,9 +273,9 @@ class Mac:
 
     def _text_of_device(self, node: ast.expr) -> ast.expr | None:
         """The argument of ``torch.device(text)`` and ``str(device)``."""
-        is_call = isinstance(node, ast.Call) and bool(node.args)
-        if is_call and self.program.dotted(node.func) in {"torch.device", "str"}:  # type: ignore[attr-defined]
-            return node.args[0]  # type: ignore[attr-defined,no-any-return]
+        match node:
+            case ast.Call(func=func, args=[text, *_]):
+                return text if self.program.dotted(func) in {"torch.device", "str"} else None
         return None
 
     def _startswith(self, node: ast.Call) -> bool | None:
@@ -395,8 +397,10 @@ class Mac:
 
     def _is_empty(self, node: ast.expr) -> bool:
         """Return whether a loop goes over nothing on a Mac: ``range(torch.cuda.device_count())``."""
-        is_range = isinstance(node, ast.Call) and names(node.func, "range") and len(node.args) == 1
-        return is_range and self.constant(node.args[0]) == 0  # type: ignore[attr-defined]  # a Call
+        match node:
+            case ast.Call(func=func, args=[count]):
+                return names(func, "range") and self.constant(count) == 0
+        return False
 
     def _tried(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
         for handler in node.handlers:

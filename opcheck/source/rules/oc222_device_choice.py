@@ -287,14 +287,16 @@ def _tells_of_gpu(node: ast.AST, scanned: Scanned) -> bool:
 def _devices(block: Sequence[ast.stmt], scanned: Scanned) -> Iterator[tuple[str, Device]]:
     """What the statements of a block bind to a device, or ``return`` and the device."""
     for statement in _inside(block):
-        is_return = isinstance(statement, ast.Return)
-        if not is_return and not (
-            isinstance(statement, ast.Assign) and len(statement.targets) == 1
-        ):
-            continue
-        device = offered(statement.value, scanned)  # type: ignore[attr-defined]  # both have one
+        match statement:
+            case ast.Return(value=ast.expr() as value):
+                name = "return"
+            case ast.Assign(targets=[target], value=value):
+                name = ast.unparse(target)
+            case _:
+                continue
+        device = offered(value, scanned)
         if device is not None:
-            yield "return" if is_return else ast.unparse(statement.targets[0]), device  # type: ignore[attr-defined]  # an Assign
+            yield name, device
 
 
 def _chooses_among_more(node: ast.If, sides: _Sides, scanned: Scanned) -> bool:
