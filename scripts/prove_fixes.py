@@ -1,6 +1,6 @@
 """Hold the fixes of ``opcheck scan`` against the own tests of public projects: do they compile, pass and ask the same?
 
-    python scripts/prove_fixes.py --copies DIR [--packages DIR] [--limit SECONDS] [--only NAME] [--write]
+    python -m scripts.prove_fixes --copies DIR [--packages DIR] [--limit SECONDS] [--only NAME] [--write]
 
 ``scripts/proofs.yaml`` has the projects, ``--copies`` their repositories, ``OWNER+NAME/repo``, and ``--packages``
 what their tests import beside torch.  The tests run on the CPU, and under a torch that behaves as if there were CUDA
@@ -25,6 +25,7 @@ import yaml
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
+from scripts.copies import check_rows, copy_of, write_commit
 
 PROJECTS = Path(__file__).with_name("proofs.yaml")
 PAGE = Path(__file__).parents[1] / "reports" / "port_proof.md"
@@ -70,24 +71,29 @@ class Row(NamedTuple):
     cuda: list[Outcome]
 
 
-def main() -> None:
-    """Run the tests, print the table."""
+def main() -> int:
+    """Run the tests, print the table; with ``--check`` 1 where a project has no row."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
     parser.add_argument("--packages", default="", metavar="DIR")
     parser.add_argument("--limit", type=int, default=300, metavar="SECONDS")
     parser.add_argument("--only", default="", metavar="NAME")
     parser.add_argument("--write", action="store_true", help="write reports/port_proof.md")
+    parser.add_argument("--check", action="store_true", help="run nothing; has each project a row?")
     args = parser.parse_args()
+    projects = yaml.safe_load(PROJECTS.read_text(encoding="utf-8"))["projects"]
+    if args.check:
+        return check_rows([project["repository"] for project in projects], PAGE)
     rows = []
-    for project in yaml.safe_load(PROJECTS.read_text(encoding="utf-8"))["projects"]:
-        copy = args.copies / project["repository"].replace("/", "+") / "repo"
+    for project in projects:
+        copy = copy_of(args.copies, project["repository"])
         if not copy.is_dir() or args.only not in project["repository"]:
             continue
         rows.append(_try(project, copy, args.packages, args.limit))
         print(_line(rows[-1]), flush=True)
     if args.write:
         PAGE.write_text(HEAD + _table(rows), encoding="utf-8")
+    return 0
 
 
 def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
@@ -97,7 +103,7 @@ def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
     for number, way in enumerate(("as it is", "safe", "unsafe")):
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder, "project")
-            _write(copy, project["commit"], root)
+            write_commit(copy, project["commit"], root, _FILES)
             if way != "as it is":
                 result = fix([str(root)], TARGET, unsafe=way == "unsafe")
                 fixed[number - 1] = sum(result.fixed.values())
@@ -112,21 +118,6 @@ def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
             cpu.append(_run(root, tests, packages, limit, fake=False))
             cuda.append(_run(root, tests, packages, limit, fake=True))
     return Row(project["repository"], (fixed[0], fixed[1]), broken, cpu, cuda)
-
-
-def _write(copy: Path, commit: str, root: Path) -> None:
-    """Write the files of a commit that tests may read."""
-    git = ["git", "-C", str(copy)]
-    listed = subprocess.run(
-        [*git, "ls-tree", "-r", "--name-only", commit], capture_output=True, check=True
-    ).stdout
-    for name in listed.decode("utf-8", "replace").split("\n"):
-        if name.endswith(_FILES):
-            content = subprocess.run(
-                [*git, "show", f"{commit}:{name}"], capture_output=True, check=False
-            )
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(content.stdout)
 
 
 def _compiles(path: Path) -> bool:
@@ -248,4 +239,4 @@ def _table(rows: list[Row]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Hold ``opcheck scan`` against public ports from CUDA to MPS: needed lines that it names, errors that are right.
 
-    python scripts/score_ports.py --copies DIR [--half development|apart|third|fourth|fifth] [--missed] [--wrong]
+    python -m scripts.score_ports --copies DIR [--half development|apart|third|fourth|fifth] [--missed] [--wrong]
 
 ``scripts/ports.yaml`` has the ports: repository, commit, file, lines.  DIR holds a copy of each repository with its
 history, ``OWNER+NAME/repo``; a port whose copy is missing is left out, and named.  The files of the parent commit are
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ import yaml
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.engine import scan
+from scripts.copies import copy_of, git, write_commit
 
 PORTS = Path(__file__).with_name("ports.yaml")
 TARGET = Target(torch=Version(2, 15), macos=Version(26))
@@ -61,7 +61,7 @@ def main() -> None:
     for port in yaml.safe_load(PORTS.read_text(encoding="utf-8"))["ports"]:
         if args.half not in {None, port["half"]}:
             continue
-        copy = args.copies / port["repository"].replace("/", "+") / "repo"
+        copy = copy_of(args.copies, port["repository"])
         if not copy.is_dir():
             print(f"{port['repository']}: no copy")
             continue
@@ -88,7 +88,7 @@ def _score(port: dict[str, Any], copy: Path, *, missed: bool, wrong: bool) -> Co
     figures: Counter[str] = Counter()
     changed = _changed(copy, port["commit"])
     with tempfile.TemporaryDirectory() as folder:
-        _write_parent(copy, port["commit"], Path(folder))
+        write_commit(copy, f"{port['commit']}^", Path(folder), _SOURCES)
         places = list(_places(Path(folder)))
     for key, named in (("needed", "named"), ("audit", "audit named")):
         for file, hunks in port.get(key, {}).items():
@@ -120,14 +120,9 @@ def _within(line: int, hunk: str) -> bool:
     return int(first) - _BESIDE <= line <= int(last or first) + _BESIDE
 
 
-def _git(copy: Path, *arguments: str) -> bytes:
-    command = ["git", "-C", str(copy), *arguments]
-    return subprocess.run(command, capture_output=True, check=True).stdout
-
-
 def _changed(copy: Path, commit: str) -> dict[str, set[int]]:
     """The lines of the parent that a commit replaced, or below which it added lines, by file."""
-    text = _git(copy, "show", "-U0", "--format=", commit, "--", "*.py", "*.txt", "*.toml").decode(
+    text = git(copy, "show", "-U0", "--format=", commit, "--", "*.py", "*.txt", "*.toml").decode(
         "utf-8", "replace"
     )
     changed: dict[str, set[int]] = {}
@@ -139,25 +134,6 @@ def _changed(copy: Path, commit: str) -> dict[str, set[int]]:
             first, count = int(hunk[1]), int(hunk[2] or 1)
             changed.setdefault(file, set()).update(range(first, first + max(1, count)))
     return changed
-
-
-def _write_parent(copy: Path, commit: str, folder: Path) -> None:
-    """Write the sources of a commit's parent to a folder."""
-    names = (
-        _git(copy, "ls-tree", "-r", "--name-only", f"{commit}^")
-        .decode("utf-8", "replace")
-        .split("\n")
-    )
-    for name in names:
-        if not name.endswith(_SOURCES) or name.startswith('"'):
-            continue
-        try:
-            content = _git(copy, "show", f"{commit}^:{name}")
-        except subprocess.CalledProcessError:  # a large file that the copy lacks
-            continue
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def _places(folder: Path) -> Iterator[Place]:

@@ -1,6 +1,6 @@
 """Try programs that were written for CUDA: how far ``opcheck run`` comes, before and after ``opcheck scan --fix``.
 
-    python scripts/trial_ports.py --copies DIR [--packages DIR] [--limit SECONDS] [--write]
+    python -m scripts.trial_ports --copies DIR [--packages DIR] [--limit SECONDS] [--write]
 
 ``scripts/trial.yaml`` has the programs; DIR holds copies of their repositories, ``OWNER+NAME/repo``.  Each program
 runs three times on the emulated Mac: as it is, after ``--fix``, and after ``--fix --unsafe-fixes``; a run is repeated
@@ -29,7 +29,10 @@ import yaml
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
+from scripts.copies import check_rows, copy_of, write_commit
 
+#: The endings of files that are no data.
+_FILES = (".py", ".txt", ".toml", ".json", ".yaml", ".yml")
 PROGRAMS = Path(__file__).with_name("trial.yaml")
 PAGE = Path(__file__).parents[1] / "reports" / "port_trial.md"
 #: what opcheck prints of a program that failed
@@ -98,10 +101,10 @@ class Row(NamedTuple):
         return any(text in self.before.ended for text in ("CUDA", "must be cuda device"))
 
 
-def main() -> None:
-    """Run the programs, print the table."""
+def main() -> int:
+    """Run the programs, print the table; with ``--check`` 1 where a program has no row."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
     parser.add_argument(
         "--packages", default="", metavar="DIR", help="what they import beside torch"
     )
@@ -114,18 +117,21 @@ def main() -> None:
         "--kept", type=Path, metavar="FILE", help="rows that are not run again, and the new ones"
     )
     parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
+    parser.add_argument("--check", action="store_true", help="run nothing; has each program a row?")
     args = parser.parse_args()
     programs = [
         Program(**program)
         for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
     ]
+    if args.check:
+        return check_rows(map(str, programs), PAGE)
     kept = args.kept.read_bytes() if args.kept and args.kept.is_file() else b"{}"
     rows = msgspec.json.decode(kept, type=dict[str, Row])
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
         trees: dict[tuple[str, str], tuple[Path, Path, Path]] = {}
         futures = []
         for program in programs:
-            copy = args.copies / program.repository.replace("/", "+") / "repo"
+            copy = copy_of(args.copies, program.repository)
             key = (program.repository, program.commit)
             if str(program) in rows or args.only not in str(program) or not copy.is_dir():
                 continue
@@ -142,12 +148,13 @@ def main() -> None:
     if args.write:
         PAGE.write_text(text, encoding="utf-8")
     print(text)
+    return 0
 
 
 def _prepare(copy: Path, commit: str, folder: Path) -> tuple[Path, Path, Path]:
     """Write a repository as it is, after ``--fix``, and after ``--unsafe-fixes``; an unchanged one stands for both."""
     before, safe, unsafe = folder / "before", folder / "safe", folder / "unsafe"
-    _write(copy, commit, before)
+    write_commit(copy, commit, before, _FILES)
     shutil.copytree(before, safe)
     safe = safe if _fix(safe, unsafe=False) else before
     shutil.copytree(safe, unsafe)
@@ -164,25 +171,6 @@ def _try(program: Program, trees: tuple[Path, Path, Path], packages: str, limit:
                 runs[tree] = _run(shlex.split(program.call), root, packages, limit)
     before, safe, unsafe = (runs[tree] for tree in trees)
     return Row(str(program), before, safe, unsafe)
-
-
-def _write(copy: Path, commit: str, root: Path) -> None:
-    """Write the files of a commit that are no data."""
-    git = ["git", "-C", str(copy)]
-    listed = subprocess.run(
-        [*git, "ls-tree", "-r", "--name-only", commit], capture_output=True, check=True
-    ).stdout
-    for name in listed.decode("utf-8", "replace").split("\n"):
-        if not name.endswith((".py", ".txt", ".toml", ".json", ".yaml", ".yml")) or name.startswith(
-            '"'
-        ):
-            continue
-        content = subprocess.run(
-            [*git, "show", f"{commit}:{name}"], capture_output=True, check=False
-        )
-        if content.returncode == 0:
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(content.stdout)
 
 
 def _fix(root: Path, *, unsafe: bool) -> bool:
@@ -291,4 +279,4 @@ def _rows(rows: Sequence[Row]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Copies of public repositories, with their history, on which the trials run: ``DIR/OWNER+NAME/repo``."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def copy_of(folder: Path, repository: str) -> Path:
+    """Return where the copy of a repository, ``OWNER/NAME``, is expected."""
+    return folder / repository.replace("/", "+") / "repo"
+
+
+def git(copy: Path, *arguments: str) -> bytes:
+    """Return what a command of git prints.
+
+    Raises:
+        subprocess.CalledProcessError: git refuses.
+    """
+    command = ["git", "-C", str(copy), *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def write_commit(copy: Path, commit: str, root: Path, suffixes: tuple[str, ...]) -> None:
+    """Write the files of a commit that have one of the suffixes; a file that the copy lacks is left out."""
+    listed = git(copy, "ls-tree", "-r", "--name-only", commit).decode("utf-8", "replace")
+    for name in listed.split("\n"):
+        # Git quotes a name that is not plain text.
+        if not name.endswith(suffixes) or name.startswith('"'):
+            continue
+        try:
+            content = git(copy, "show", f"{commit}:{name}")
+        except subprocess.CalledProcessError:
+            continue
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+
+
+def check_rows(names: Iterable[str], page: Path) -> int:
+    """Print the names for which a page has no row; return the exit code, 1 if there is one."""
+    text = page.read_text(encoding="utf-8")
+    missing = [name for name in names if f"| {name} |" not in text]
+    for name in missing:
+        print(f"{page.name} has no row for {name}")
+    return int(bool(missing))
