@@ -1,8 +1,10 @@
-"""Measure the structure of the package: size, shape, import cycles and silenced lint.
+"""Measure the structure of the package: size, shape, import cycles, silenced lint, names and prose.
 
 Run it as ``python scripts/house.py [FOLDER]``; the folder is the package to measure, ``opcheck`` by
-default. Code lines are lines that hold code: neither blank, nor a comment, nor part of a docstring.
+default. Code lines are lines of code: neither blank, nor a comment, nor part of a docstring.
 A room is an entry at the top of the package. Imports inside of functions count as imports.
+
+``house.yaml`` has the budget of each figure, which only falls; ``tests/test_house.py`` compares.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +35,32 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NOQA = re.compile(r"#\s*noqa")
 LONG_LINE = 120
 
+#: Functions with one of these names, or with one word on -ed, are no verbs.  A participle that is spelled like its
+#: verb (run, read, put, set, cut, split) does not count.
+_NO_VERBS = re.compile(
+    r"\w+ed|about|above|after|against|among|as|at|before|below|beside|between|bound|broken|brought|built|by|caught|chosen|"
+    r"done|drawn|due|for|found|from|given|gone|grown|held|hidden|in|into|kept|known|left|like|lost|made|meant|"
+    r"met|near|of|on|over|said|seen|sent|shown|since|sold|spent|spoken|stood|taken|than|thrown|to|told|under|"
+    r"understood|until|upon|with|within|without|worn|written"
+)
+#: Bindings that do not name their value.
+_NO_NOUNS = ("given", "known", "made")
+#: File names that say what form a module has, and not what it is about.
+_SHAPES = ("records", "run", "parent", "engine", "tally")
+#: The house's own dialect: personified programs, and relative clauses on prepositions.
+DIALECT = re.compile(
+    r"\b(?:told|tells?|said|says|asks|asked|knows|nobody|stands?|beside|holds?|anew|goes on|go on|went on)\b"
+    r"|\b(?:of|in|from|to|with|by|on|for|at|under|after|before|without|about|through|into|than|as|against) "
+    r"(?:which|what|whom|whose)\b"
+    r"|\bone\b(?=[.,;:)]| (?:of|that|is|has|was|are|can|may|for|in|with|which)\b)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z']+")
+#: A text of fewer words is a name.
+_FEWEST_WORDS = 3
+#: Code in a text is no prose.
+_CODE = re.compile(r"```.*?```|``[^`]*``|`[^`]*`", re.DOTALL)
+
 
 class Module(NamedTuple):
     """One file of the package, parsed."""
@@ -43,6 +71,8 @@ class Module(NamedTuple):
     tree: ast.Module
     code: frozenset[int]
     comments: int
+    #: whether it is the ``__init__`` of a folder
+    is_package: bool
 
 
 def docstring_lines(tree: ast.Module) -> set[int]:
@@ -75,6 +105,7 @@ def read(path: Path, package: Path) -> Module:
         tree=tree,
         code=frozenset(lines - docstring_lines(tree)),
         comments=sum(token.type == tokenize.COMMENT for token in tokens),
+        is_package=parts[-1] == "__init__",
     )
 
 
@@ -123,6 +154,103 @@ def functions(module: Module) -> Iterator[tuple[int, str]]:
             yield sum(line in module.code for line in span), f"{module.name}:{node.name}"
 
 
+def _used_twice(names: Iterable[str]) -> Counter[str]:
+    """Return the names that are used twice or more, whether public or not, with their counts."""
+    counts = Counter(name.lstrip("_") for name in names)
+    return Counter({name: count for name, count in counts.items() if count > 1})
+
+
+def measure_names(modules: Iterable[Module]) -> dict[str, Counter[str]]:
+    """Return the names that a reader stumbles over, by kind, with their counts."""
+    classes, participles, bindings, files = [], [], [], []
+    for module in modules:
+        if not module.is_package:
+            files.append(module.name.rpartition(".")[2])
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                classes.append(node.name)
+            elif isinstance(node, _DEFINITIONS):
+                word = node.name.strip("_")
+                if _NO_VERBS.fullmatch(word) and "_" not in word:
+                    participles.append(word)
+            elif isinstance(node, ast.arg):
+                bindings.append(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bindings.append(node.id)
+    return {
+        "class names used twice": _used_twice(classes),
+        "file names used twice": _used_twice(files),
+        "files named by shape": Counter(name for name in files if name in _SHAPES),
+        "one-word participles": Counter(participles),
+        "bindings that name nothing": Counter(name for name in bindings if name in _NO_NOUNS),
+    }
+
+
+def _docstrings(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS)):
+            yield ast.get_docstring(node) or ""
+
+
+def _comments(module: Module) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def _texts(module: Module) -> Iterator[str]:
+    """Yield the sentences that users read: texts of three words or more, as in messages and helps."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(module.tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS))
+        and ast.get_docstring(node) is not None
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            is_sentence = len(node.value.split()) >= _FEWEST_WORDS
+            if is_sentence and id(node) not in docstrings:
+                yield node.value
+
+
+def measure_prose(texts: Iterable[str]) -> tuple[int, Counter[str]]:
+    """Return the number of words of texts, without code, and the words of the house's dialect among them."""
+    words, hits = 0, Counter[str]()
+    for text in texts:
+        plain = _CODE.sub("", text)
+        words += len(_WORD.findall(plain))
+        hits.update(match[0].lower() for match in DIALECT.finditer(plain))
+    return words, hits
+
+
+def prose(modules: Sequence[Module], root: Path) -> dict[str, tuple[int, Counter[str]]]:
+    """Return the prose of the package and of the documentation beside it, by kind."""
+    pages = [*sorted((root / "docs").rglob("*.md")), root / "README.md"]
+    return {
+        "docstrings": measure_prose(text for module in modules for text in _docstrings(module)),
+        "comments": measure_prose(text for module in modules for text in _comments(module)),
+        "texts for users": measure_prose(text for module in modules for text in _texts(module)),
+        "docs": measure_prose(page.read_text(encoding="utf-8") for page in pages if page.is_file()),
+    }
+
+
+def figures(package: Path) -> dict[str, float]:
+    """Return what ``house.yaml`` has a budget for."""
+    modules = [read(path, package) for path in sorted(package.rglob("*.py"))]
+    graph = import_graph({module.name: module for module in modules})
+    result: dict[str, float] = {
+        "code lines": sum(len(module.code) for module in modules),
+        "import cycles": len(cycles(graph)),
+        "noqa": sum(len(_NOQA.findall(module.text)) for module in modules),
+    }
+    for kind, names in measure_names(modules).items():
+        result[kind] = len(names) if kind.endswith("twice") else names.total()
+    for kind, (words, hits) in prose(modules, package.parent).items():
+        result[f"dialect in {kind}"] = round(1000 * hits.total() / max(words, 1), 1)
+    return result
+
+
 def main() -> None:
     """Print the measurements of the package."""
     package = Path(sys.argv[1] if len(sys.argv) > 1 else "opcheck").resolve()
@@ -159,6 +287,15 @@ def main() -> None:
     )
     print("longest functions")
     print(tabulate(longest[:10], tablefmt="plain"))
+    print("names")
+    for kind, names in measure_names(read_modules).items():
+        total = len(names) if kind.endswith("twice") else names.total()
+        usual = ", ".join(f"{name} {count}" for name, count in names.most_common(8))
+        print(f"  {kind:27} {total:4}  {usual}")
+    print("dialect per 1,000 words")
+    for kind, (words, hits) in prose(read_modules, package.parent).items():
+        usual = ", ".join(f"{word} {count}" for word, count in hits.most_common(6))
+        print(f"  {kind:16} {1000 * hits.total() / max(words, 1):5.1f} of {words:6}  {usual}")
 
 
 if __name__ == "__main__":
