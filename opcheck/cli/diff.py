@@ -11,9 +11,9 @@ from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import streams
 from opcheck.cli.audit import audited_on
 from opcheck.cli.options import (
+    CAPTURE,
     COULD_NOT_TELL,
     SEVERITIES,
-    Capture,
     OutputOptions,
     ProgressOptions,
     flag,
@@ -50,7 +50,7 @@ def command(
         str | None, flag("With MODEL: torch=2.13,macos=15,fallback=1.", "to", metavar="TARGET")
     ] = None,
     target: Annotated[TargetOptions, only(macos="Of two releases: on this macOS only.")],
-    capture: Capture,
+    capture: Annotated[CaptureOptions, CAPTURE],
     fail_on: Annotated[
         str | None,
         failing_on(

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import click
 
+from opcheck.capture.request import CaptureOptions
 from opcheck.cli import repro, streams
-from opcheck.cli.options import Capture, OutputOptions, ProgressOptions, verb
+from opcheck.cli.options import CAPTURE, OutputOptions, ProgressOptions, verb
 from opcheck.data.targets import TargetOptions
 
 
@@ -19,7 +20,7 @@ def command(
     source: str,
     which: str | None,
     target: TargetOptions,
-    capture: Capture,
+    capture: Annotated[CaptureOptions, CAPTURE],
     progress: ProgressOptions,
     output: Annotated[OutputOptions, repro.WRITTEN],
 ) -> int:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
-from opcheck.capture.request import CaptureOptions
 from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import WIDTH, Help
 from opcheck.common.documents import brief
@@ -308,10 +307,8 @@ COLOR = Option(
 )
 
 
-#: The capture options that every verb takes which audits a model.
-Capture = Annotated[
-    CaptureOptions, Take(lambda source: getattr(source.option, "scope", "") != "audit", {})
-]
+#: The capture options of a verb that audits a model on the way to its own answer.
+CAPTURE = Take(lambda source: getattr(source.option, "scope", "") != "audit", {})
 
 
 def counted(level: str) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from opcheck.capture.request import CaptureOptions
 from opcheck.cli import streams
 from opcheck.cli.audit import audited
 from opcheck.cli.options import (
+    CAPTURE,
     COULD_NOT_TELL,
-    Capture,
     OutputOptions,
     ProgressOptions,
     only,
@@ -44,7 +44,7 @@ def command(
     source: str,
     which: str | None,
     target: TargetOptions,
-    capture: Capture,
+    capture: Annotated[CaptureOptions, CAPTURE],
     progress: ProgressOptions,
     output: Annotated[OutputOptions, WRITTEN],
 ) -> int:

@@ -9,13 +9,13 @@ from typing import Annotated
 import click
 import msgspec
 
-from opcheck.capture.request import request_of
+from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import streams
 from opcheck.cli.audit import audited_on
 from opcheck.cli.options import (
+    CAPTURE,
     COLOR,
     COULD_NOT_TELL,
-    Capture,
     OutputOptions,
     ProgressOptions,
     but,
@@ -45,7 +45,7 @@ def command(
             macos="Where you are.  [default: this Mac's, else the newest known]",
         ),
     ],
-    capture: Capture,
+    capture: Annotated[CaptureOptions, CAPTURE],
     releases: Annotated[
         str, flag("Look at these releases: '>=2.9', 'last 3'.", metavar="RANGE")
     ] = "all",

@@ -20,11 +20,6 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 #: bytes of a file, and of a YAML text: PyYAML takes a thousand times its size in the worst case
 MOST, MOST_YAML = 256 << 20, 16 << 20
 #: levels of a document, nodes of a YAML document with its aliases written out, characters of a number in it
@@ -190,6 +185,12 @@ def from_toml(content: str | bytes) -> dict[str, Any]:
     Raises:
         DocumentError: it is no TOML, or nests too deep.
     """
+    # Imported here, because an operator lookup rarely reads a configuration.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     text = content if isinstance(content, str) else _text(content)
     try:
         value: dict[str, Any] = tomllib.loads(text)

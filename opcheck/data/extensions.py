@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from packaging.specifiers import SpecifierSet
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
@@ -102,6 +101,8 @@ class ExtensionRelease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Raises:
             UsageError: not a version.
         """
+        from packaging.specifiers import SpecifierSet
+
         asked = SpecifierSet(self.requires.removeprefix("torch").strip(" ()"))
         newer = Version.parse(torch_line) > Version.parse(self.torch_line)
         return newer and asked.contains(torch_line)

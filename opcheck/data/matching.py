@@ -26,7 +26,7 @@ def holds(
     """
     if target.torch not in statement.torch or target.macos not in statement.macos:
         return False
-    answers = _LAST.answers(call)
+    answers = _RECENT.answers(call)
     known = answers.get(id(statement))
     if known is None or known[0] is not statement:
         known = answers[id(statement)] = (statement, _matches_call(statement, call, arguments))
@@ -37,22 +37,28 @@ def holds(
 Answers = dict[int, tuple[Statement, bool | None]]
 
 
-class _Last:
-    """A cache of the last call's answers, because a call is judged on many targets in a row."""
+#: How many calls' answers are kept.
+_MOST_CALLS = 256
+
+
+class _Recent:
+    """A cache of the answers of recent calls, because a few calls are judged on many targets in a row."""
 
     def __init__(self) -> None:
-        self._last: tuple[OpCall | None, Answers] = (None, {})
+        self._calls: dict[int, tuple[OpCall, Answers]] = {}
 
     def answers(self, call: OpCall) -> Answers:
-        """Return the answers for this call, and drop those of any earlier call."""
-        # A single assignment keeps the pair consistent: other threads judge, too.
-        last = self._last
-        if last[0] is not call:
-            last = self._last = (call, {})
-        return last[1]
+        """Return the answers for this call."""
+        # The call is kept beside its id, which another object gets after the call's end.
+        entry = self._calls.get(id(call))
+        if entry is None or entry[0] is not call:
+            if len(self._calls) >= _MOST_CALLS:
+                self._calls = {}
+            entry = self._calls[id(call)] = (call, {})
+        return entry[1]
 
 
-_LAST = _Last()
+_RECENT = _Recent()
 
 
 def _matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:

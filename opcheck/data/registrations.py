@@ -108,6 +108,7 @@ class OpLists:
         self._lines = tuple(release.line for release in releases)
         self._histories = histories
         self._columns: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._values: dict[str, Mapping[str, str]] = {}
         self._kernels: dict[str, frozenset[str]] = {}
 
     @property
@@ -210,6 +211,12 @@ class OpLists:
             where=", ".join(release.libraries),
         )
 
+    def _by_line(self, op: str) -> Mapping[str, str]:
+        """Return the registrations of an overload by release line: a lookup needs few overloads of many releases."""
+        if op not in self._values:
+            self._values[op] = expand(self.history(op), self._lines)
+        return self._values[op]
+
     def resolve(self, op: str, line: str) -> Resolution:
         """Follow ``out:`` and ``wrapper:`` to the overload that decides.
 
@@ -220,19 +227,20 @@ class OpLists:
         """
         if op.partition("::")[0] in LIBRARIES:
             return self._resolve_extension(op, line)
-        column = self.operators(line)
+        self.release(line)
         chain = [op]
-        value = column.get(op)
+        value = self._by_line(op).get(line)
         while value is not None and value.partition(":")[0] in _REFERENCES:
             target = value.partition(":")[2]
-            if target not in column or target in chain:
+            referred = self._by_line(target).get(line)
+            if referred is None or target in chain:
                 raise OpListError(
                     f"{chain[-1]} refers to an overload that decides nothing: {target}",
                     context=f"op_lists/{FILES['MPS']}, torch {line}",
                     hint="rebuild the release: opcheck lists build",
                 )
             chain.append(target)
-            value = column[target]
+            value = referred
         status, kind = ("unknown", None) if value is None else _MEANING[value.partition(":")[0]]
         return Resolution(status=status, kind=kind, chain=tuple(chain), value=value)
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from importlib import metadata
 from typing import Annotated, NamedTuple
 
 from opcheck.common.documents import brief
@@ -142,6 +141,8 @@ def written_release(text: str | None) -> str:
     """
     word = (text or "").strip().lower()
     if word == INSTALLED:
+        from importlib import metadata
+
         try:
             return metadata.version("torch").partition("+")[0]
         except metadata.PackageNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.common.names import DTYPES
@@ -186,12 +187,18 @@ class OperatorFacts:
         key = (_ids(about), target)
         if key not in self._classes:
             everywhere = self.everywhere(line)
-            holding = [
-                statement for statement in (*about, *everywhere) if target.macos in statement.macos
-            ]
-            first: dict[tuple[object, ...], str] = {}
+            holding = {
+                (_tests_dtypes(statement.condition), statement.dtypes)
+                for statement in (*about, *everywhere)
+                if target.macos in statement.macos
+            }
+            # A condition that tests dtypes may tell any two of them apart.
+            tests = any(tests for tests, _ in holding)
+            first: dict[object, str] = {}
             self._classes[key] = {
-                name: first.setdefault(tuple(_sees(statement, name) for statement in holding), name)
+                name: name
+                if tests
+                else first.setdefault(tuple(name in dtypes for _, dtypes in holding), name)
                 for name in DTYPES
             }
         return self._classes[key][dtype]
@@ -232,10 +239,9 @@ def _ids(statements: Iterable[Statement]) -> tuple[str, ...]:
 _OF_DTYPES = ("dtype", "is_complex", "is_floating")
 
 
-def _sees(statement: Statement, dtype: str) -> object:
-    """Return what tells dtypes apart for a statement: whether it lists the dtype, and the dtype if it tests any."""
-    asks = any(word in statement.condition for word in _OF_DTYPES)
-    return asks and dtype, dtype in statement.dtypes
+@functools.cache
+def _tests_dtypes(condition: str) -> bool:
+    return any(word in condition for word in _OF_DTYPES)
 
 
 def api_overloads(name: str) -> tuple[str, ...]:

@@ -237,7 +237,7 @@ class OperatorLookup:
                 if name not in known or not known[name].optional
             ]
             self._calls[key] = tuple(
-                _call(op, names, dtype, rank)
+                _call(op, tuple(names), dtype, rank)
                 for rank in _ranks(spatial, conditional=any(s.condition for s in statements))
             )
         return self._calls[key]
@@ -259,6 +259,11 @@ def _state(verdict: Verdict) -> State:
     return State(status=verdict.status, kind=verdict.kind)
 
 
+#: How many calls are kept, so that the same call is judged on many targets.
+_MOST_CALLS = 4096
+
+
+@functools.lru_cache(_MOST_CALLS)
 def _call(op: str, names: Sequence[str], dtype: str, rank: int) -> OpCall:
     inputs = [_tensor(number, name, dtype, rank) for number, name in enumerate(names)]
     result = _tensor(len(inputs), "", dtype, rank)

@@ -34,8 +34,55 @@ def test_torch_is_not_loaded_where_nothing_is_run(args: tuple[str, ...]) -> None
     assert not {"torch", "networkx", "rich"} & modules_after(*args)
 
 
-def test_help_loads_no_library_but_click() -> None:
-    assert not {"msgspec", "yaml", "tabulate", "numpy"} & modules_after("--help")
+#: All that the help imports of this package, and what an operator lookup imports beside it.  A new name here makes the
+#: first command that people try slower for everyone.
+HELP_IMPORTS = {
+    "cli": "streams",
+    "common": "errors sanitize tool",
+    "worker": "platform process",
+}
+LOOKUP_IMPORTS = {
+    "cli": "config helps op options",
+    "common": "documents files names text versions vocabulary yaml_text",
+    "data": "composites conditions extensions files history matching messages programs python_calls refused "
+    "registrations statement_files statement_model statements strict_yaml tables targets",
+    "judge": "judge matching_statements",
+    "lookup": "answer matrix notes operator_facts past plain_call query records words",
+    "model": "options records",
+    "render": "answers answers.op answers.wording document markdown text",
+}
+
+
+def modules(table: dict[str, str]) -> set[str]:
+    """The modules of a table, with their rooms."""
+    names = {f"opcheck.{room}.{name}" for room, names in table.items() for name in names.split()}
+    return {"opcheck", *(f"opcheck.{room}" for room in table), *names}
+
+
+@pytest.mark.parametrize(
+    ("args", "own", "libraries"),
+    [
+        (("--help",), modules(HELP_IMPORTS), {"click"}),
+        (
+            ("op", "aten::nonzero", "-o", "-"),
+            modules(HELP_IMPORTS) | modules(LOOKUP_IMPORTS),
+            {"click", "msgspec", "yaml", "typing_extensions"},
+        ),
+    ],
+    ids=["help", "op"],
+)
+def test_help_and_lookup_import_what_they_need_alone(
+    args: tuple[str, ...], own: set[str], libraries: set[str]
+) -> None:
+    before = modules_after("--version")
+    loaded = modules_after(*args)
+    assert {name for name in loaded if name.partition(".")[0] == "opcheck"} <= own
+    others = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"opcheck"}
+    started = {name.partition(".")[0] for name in before}  # what .pth files of the environment load
+    assert others <= libraries | (started - {"numpy", "torch"}) | {
+        "_cython_3_1_4",
+        "cython_runtime",
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS)
