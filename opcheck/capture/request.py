@@ -163,6 +163,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             "input-file",
             metavar="[NAME=]FILE",
             scope="model",
+            action="reads",
         ),
     ] = ()
     #: keyword arguments for a library model's configuration or constructor.
@@ -190,6 +191,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             "Run a repository's own Python code here.",
             negative="--no-trust-remote-code",
             scope="model",
+            action="trusts",
         ),
     ] = False
     checkpoints: Annotated[
@@ -199,6 +201,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             "checkpoint",
             metavar="FILE",
             scope="model",
+            action="reads",
         ),
     ] = ()
     #: of floating parameters and inputs; empty leaves them.
@@ -250,12 +253,18 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     #: the captured torch.fx graph: .py its code, .json the trace.
     save_graph: Annotated[
         str,
-        CaptureOption("Write the graph there.", metavar="FILE", scope="audit", reported=False),
+        CaptureOption(
+            "Write the graph there.",
+            metavar="FILE",
+            scope="audit",
+            reported=False,
+            action="writes",
+        ),
     ] = ""
     #: in an environment of its own (capture/exact.py)
     exact: Annotated[
         bool,
-        CaptureOption("Run with the target's own torch, from 2.8 on."),
+        CaptureOption("Run with the target's own torch, from 2.8 on.", action="runs"),
     ] = False
     #: until the child process is ended.
     time_limit: Annotated[float, seconds("Time limit.", 300.0)] = 300.0

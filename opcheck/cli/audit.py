@@ -20,7 +20,7 @@ from opcheck.data.targets import TargetOptions
 from opcheck.judge.memory.macs import MEMORY
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judged
 from opcheck.model.ignores import Ignores
-from opcheck.model.options import Option
+from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report
 from opcheck.worker.dependency_tracking import Dependencies
 
@@ -28,6 +28,7 @@ from opcheck.worker.dependency_tracking import Dependencies
 @verb(
     "audit",
     table="",
+    takes=RUNNER,
     epilog="MODEL: file.py:Net, package.module:attribute, file.pt2, org/name, hf:name@revision, a folder, or "
     "transformers:, timm:, torchvision:, diffusers: and a name. Each flag has a variable (OPCHECK_FAIL_ON) and a key "
     "in [tool.opcheck] (fail-on).",
@@ -49,7 +50,7 @@ def command(
     watch: Annotated[bool, flag("Audit again whenever its files change.")] = False,
     verify: Annotated[
         bool,
-        Option("On a Mac: run it there, too, and compare."),
+        Option("On a Mac: run it there, too, and compare.", action="runs"),
     ] = False,
     policy: Policy,
     output: ReportOptions,

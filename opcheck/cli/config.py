@@ -12,10 +12,12 @@ from typing import Any
 
 import click
 
+from opcheck.cli import streams
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, located_at
 from opcheck.model.ignores import Entry, Ignores
+from opcheck.model.options import PATHS, READER, Action, check_inside
 
 FILE, OWN_FILE = "pyproject.toml", "opcheck.toml"
 
@@ -25,17 +27,26 @@ _VERBS = ("audit", "gate")
 _OWN_TABLES = ("scan",)
 
 
-def defaults(verb: str, params: Sequence[click.Parameter], directory: Path) -> dict[str, object]:
+def defaults(
+    verb: str,
+    params: Sequence[click.Parameter],
+    directory: Path,
+    *,
+    takes: frozenset[Action] = READER,
+    note: Callable[[str], None] = streams.note,
+) -> dict[str, object]:
     """Return the defaults of a verb's parameters by name; empty without a file or a table.
 
     Args:
         verb: whose own table is read, ``[tool.opcheck.VERB]``; empty: ``[tool.opcheck]``, which verbs share.
         params: the parameters that may have defaults there.
         directory: where the file is looked for.
+        takes: what options that the file sets may do; another key is left out.
+        note: receives what is left out, and why.
 
     Raises:
-        UsageError: a file is not TOML, both files have a configuration, an unknown key, or a value that its flag does
-            not take.
+        UsageError: a file is not TOML, both files have a configuration, an unknown key, a value that its flag does
+            not take, or a path that leads out of the directory.
     """
     content, where = table(directory)
     keys: dict[str, click.Parameter] = dict(_keys(params))
@@ -47,11 +58,33 @@ def defaults(verb: str, params: Sequence[click.Parameter], directory: Path) -> d
         _check_keys(content, keys, where, near=False)
     elif not set(content) <= set(keys):
         _check_keys(content, {*keys, *_keys_elsewhere()}, where, near=True)
-    return {
-        str(param.name): _value(key, content[key], param, where)
-        for key, param in keys.items()
-        if key in content
-    }
+    values: dict[str, object] = {}
+    for key, param in keys.items():
+        if key not in content:
+            continue
+        source = getattr(param, "source", None)
+        # An argument names what is read.
+        action: Action = source.option.action if source else "reads"
+        if action not in takes:
+            note(
+                f"{where} {key} is ignored: the file of a project cannot set what {_ACTIONS[action]} "
+                f"({param.opts[0]} and {param.envvar} can)"
+            )
+            continue
+        value = _value(key, content[key], param, where)
+        if action in PATHS:
+            with located_at(f"{where} {key}"):
+                check_inside(value, directory)
+        values[str(param.name)] = value
+    return values
+
+
+#: What an option does that a verb may refuse to take from a file.
+_ACTIONS: dict[Action, str] = {
+    "writes": "this command writes",
+    "runs": "it runs or installs",
+    "trusts": "code it trusts",
+}
 
 
 def _check_keys(content: Iterable[str], known: Iterable[str], where: str, *, near: bool) -> None:

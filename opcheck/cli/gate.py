@@ -30,7 +30,7 @@ from opcheck.data.targets import FALLBACK, NEWEST
 from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Ignores
-from opcheck.model.options import Option
+from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Record
 from opcheck.project.cache import default_folder
 from opcheck.project.gate import baseline as baseline_file
@@ -69,7 +69,11 @@ class RunOptions(Record, frozen=True, kw_only=True):
     ] = ""
     baseline: Annotated[
         str,
-        Option("Findings that are known: only what is not in the file fails.", metavar="FILE"),
+        Option(
+            "Findings that are known: only what is not in the file fails.",
+            metavar="FILE",
+            action="reads",
+        ),
     ] = ""
     update_baseline: Annotated[bool, flag("Write what fails or could into --baseline.")] = False
     jobs: Annotated[int, jobs("Models that are audited at once.")] = min(
@@ -77,13 +81,20 @@ class RunOptions(Record, frozen=True, kw_only=True):
     )
     cache: Annotated[bool, Option("Keep results for the next run.", negative="--no-cache")] = True
     cache_dir: Annotated[
-        str, Option("Where they are kept.", metavar="FOLDER", default_text="the user's cache")
+        str,
+        Option(
+            "Where they are kept.",
+            metavar="FOLDER",
+            default_text="the user's cache",
+            action="writes",
+        ),
     ] = ""
 
 
 @verb(
     "gate",
     table="",
+    takes=RUNNER,
     epilog="MODEL is a name of [[tool.opcheck.models]] in pyproject.toml, or a model as opcheck audit "
     "takes it; without any, all of them. Their targets are [[tool.opcheck.targets]]. Exit codes: 0 "
     "passed; 1 something fails that is not in the baseline; 2 usage; 3 a model could not be told.",

@@ -24,7 +24,7 @@ from opcheck.cli.helps import WIDTH, Help
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
-from opcheck.model.options import Declared, Option, declared, options_of
+from opcheck.model.options import READER, Action, Declared, Option, declared, options_of
 from opcheck.model.records import Record, Report
 from opcheck.render import ANSWERS, FORMATS, format_of, render, write
 from opcheck.render.document import Document
@@ -170,9 +170,17 @@ def but(**changes: str | Option) -> Take:
 class Verb(Help):
     """A click command whose flags may take their defaults from the configuration."""
 
-    def __init__(self, *, table: str | None, foreign: Iterable[str], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *,
+        table: str | None,
+        takes: frozenset[Action],
+        foreign: Iterable[str],
+        **attributes: Any,
+    ) -> None:
         super().__init__(**attributes)
         self._table = table
+        self._takes = takes
         self._foreign = frozenset(foreign)
 
     def make_context(
@@ -187,7 +195,13 @@ class Verb(Help):
             from opcheck.cli import config
 
             own = [param for param in self.params if param.name not in self._foreign]
-            extra["default_map"] = config.defaults(self._table, own, Path.cwd())
+            extra["default_map"] = config.defaults(
+                self._table,
+                own,
+                Path.cwd(),
+                takes=self._takes,
+                note=(lambda _: None) if extra.get("resilient_parsing") else streams.note,
+            )
         return super().make_context(
             info_name, args, parent, terminal_width=streams.columns(WIDTH), **extra
         )
@@ -205,6 +219,7 @@ def verb(
     *,
     parent: click.Group | None = None,
     table: str | None = None,
+    takes: frozenset[Action] = READER,
     foreign: Iterable[str] = (),
     **attributes: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
@@ -215,6 +230,7 @@ def verb(
         parent: the group that it is a subcommand of.
         table: the configuration's table with its defaults: empty for ``[tool.opcheck]`` itself, ``scan`` for
             ``[tool.opcheck.scan]``.  None: it has no defaults there.
+        takes: the actions of options that the file of a project may set: READER or RUNNER.
         foreign: parameters that take no default from that table.
         attributes: click's; the help is that of VERBS unless it is given.
     """
@@ -234,6 +250,7 @@ def verb(
             callback=called,
             params=[*arguments, *flags],
             table=table,
+            takes=takes,
             foreign=foreign,
             **about,
         )
@@ -359,6 +376,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             short="-o",
             metavar="FILE",
             check=_possible_file,
+            action="writes",
         ),
     ] = ""
 

@@ -16,7 +16,7 @@ from opcheck.common.files import is_file
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 from opcheck.judge.policy import Policy, exit_code
-from opcheck.model.options import Option
+from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report
 from opcheck.render import FORMATS, summary
 
@@ -24,6 +24,7 @@ from opcheck.render import FORMATS, summary
 @verb(
     "run",
     table="",
+    takes=RUNNER,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="The flags of opcheck come before the program; what follows it are its own arguments. "
     "The program's stdout is its own: the report goes to stderr, or to --output (- is stdout). "

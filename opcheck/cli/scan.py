@@ -55,7 +55,8 @@ def command(
         Option("Only this rule, or those that begin so: OC21. Repeatable.", metavar="CODE"),
     ] = (),
     baseline: Annotated[
-        str, Option("Leave out the findings that this file knows.", metavar="FILE")
+        str,
+        Option("Leave out the findings that this file knows.", metavar="FILE", action="reads"),
     ] = "",
     update_baseline: Annotated[bool, flag("Write all findings to that file.")] = False,
     fix: Annotated[

@@ -74,7 +74,9 @@ class SweepOptions(Record, frozen=True, kw_only=True):
     ] = ("newest",)
     fallback: Annotated[bool, FALLBACK] = False
     modes: Annotated[tuple[Mode, ...], Option("Repeatable.", "mode", choices=MODES)] = MODES
-    folder: Annotated[str, Option("Where results are kept.", metavar="FOLDER")] = "sweep"
+    folder: Annotated[str, Option("Where results are kept.", metavar="FOLDER", action="writes")] = (
+        "sweep"
+    )
     fresh: Annotated[bool, Option("Forget what the folder holds.")] = False
     small: Annotated[
         bool, Option("Library models with fewer layers and experts.", negative="--as-is")

@@ -25,11 +25,13 @@ from opcheck.cli.options import (
 from opcheck.common.errors import OpcheckError
 from opcheck.data.registrations import OpLists
 from opcheck.data.targets import TargetOptions
+from opcheck.model.options import RUNNER
 
 
 @verb(
     "upgrade",
     table="",
+    takes=RUNNER,
     foreign=("format", "path"),  # they are about the report of an audit
     epilog="The model is audited on every release and macOS version that there is. The flags of the capture are those "
     "of opcheck audit.",

@@ -20,7 +20,7 @@ from opcheck.device.observe.draft_statements import draft_statements
 from opcheck.device.verify import Verification, verify
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model import saved
-from opcheck.model.options import Option
+from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report, ReportTarget
 from opcheck.render import ANSWERS, render, write
 from opcheck.render.answers.verified import document, shared
@@ -30,12 +30,14 @@ KEPT = "opcheck-verify"
 FOLDER = Option(
     "With --here: where the reports, the proposal and the text to share are written.",
     metavar="DIR",
+    action="writes",
 )
 
 
 @verb(
     "verify",
     table="",
+    takes=RUNNER,
     epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
     "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
     "observe; with --here, MODEL takes the place of both: it is audited for this Mac's torch and macOS, run on its GPU "
@@ -49,7 +51,9 @@ def command(
     *,
     prediction: str,
     observation: str | None,
-    here: Annotated[bool, Option("Audit the model, run it on this Mac's GPU, compare.")] = False,
+    here: Annotated[
+        bool, Option("Audit the model, run it on this Mac's GPU, compare.", action="runs")
+    ] = False,
     folder: Annotated[str, FOLDER] = KEPT,
     target: Annotated[
         TargetOptions, only(fallback="With --here: PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
@@ -63,6 +67,7 @@ def command(
         Option(
             "Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
             metavar="FILE",
+            action="writes",
         ),
     ] = "",
     output: OutputOptions,

@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcheck.common.errors import UsageError
@@ -14,8 +15,34 @@ from opcheck.common.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import FileIO
-    from pathlib import Path
     from typing import BinaryIO
+
+
+def inside(root: Path, name: str | Path) -> Path:
+    """Return the path of a name below a folder: each name of a stranger's that becomes a path goes through here.
+
+    Args:
+        root: the folder.
+        name: relative to the folder, or a path in it; links are followed to see where they lead.
+
+    Raises:
+        UsageError: it leads out of the folder, or cannot be a path.
+    """
+    path = root / name
+    try:
+        # "~" is a home folder to other functions.
+        if not str(name).startswith("~") and path.resolve().is_relative_to(root.resolve()):
+            return path
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ):  # a null character, a name that is too long, links in a circle
+        pass
+    raise UsageError(
+        f"the path {str(name)[:200]!r} leads out of its folder",
+        hint="write a path below that folder; no link on the way may leave it",
+    )
 
 
 def write_text(path: Path, text: str) -> None:

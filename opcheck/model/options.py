@@ -9,11 +9,25 @@ keyword argument of ``opcheck.audit`` (project/api.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
 from opcheck.common.errors import UsageError, located_at
+from opcheck.common.files import inside
+
+#: What a value does, which decides whether the file of a project may set it (cli/config.py): it chooses what
+#: is judged or shown; it names what is read; it names what is written; it makes programs run or installs packages; it
+#: lets code of a stranger run.
+Action = Literal["chooses", "reads", "writes", "runs", "trusts"]
+
+#: Those whose values are paths, which stay below the folder of the file.
+PATHS: frozenset[Action] = frozenset({"reads", "writes"})
+#: The actions that a verb takes from the file of a project: one that only reads source or logs, which may be a
+#: stranger's, and one that runs programs of the project anyway.
+READER: frozenset[Action] = frozenset({"chooses", "reads"})
+RUNNER: frozenset[Action] = READER | {"writes", "runs"}
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -46,6 +60,8 @@ class Option(msgspec.Struct, frozen=True):
     check: Callable[[Any], Any] | None = None
     #: the type in a table of the configuration, where it differs from the field's
     table: Any = None
+    #: what setting it does: whether the file of a project may
+    action: Action = "chooses"
     #: whether it has an OPCHECK_* variable and a key of ``[tool.opcheck]``; else it is a flag alone
     configurable: bool = True
 
@@ -112,6 +128,17 @@ class Declared(NamedTuple):
                     f"there is no {self.name} {value!r}", hint=f"one of {', '.join(option.choices)}"
                 )
             return value if option.check is None else option.check(value)
+
+
+def check_inside(value: Any, root: Path) -> None:
+    """Check that texts name nothing outside of a folder: as a path, as ``NAME=PATH``, or as ``PATH:NAME``.
+
+    Raises:
+        UsageError: one leads out of it.
+    """
+    for text in [value] if isinstance(value, str) else value:
+        for path in {text, text.partition("=")[2], text.rpartition(":")[0]}:
+            inside(root, path)
 
 
 def declared(name: str, annotation: Any, default: Any) -> Declared | None:

@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from opcheck.data.targets import NEWEST, pairs
 from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Entry
-from opcheck.model.options import Declared, options_of
+from opcheck.model.options import PATHS, Declared, check_inside, options_of
 from opcheck.model.records import Record
 from opcheck.source.rules import BY_ID as SCAN_BY_ID
 
@@ -268,6 +269,8 @@ def _models(content: object, where: str) -> tuple[Model, ...]:
                 hint='give each a name of its own: name = "..."',
             )
         own = f"{place}, {model.name}"
+        with within(f"{own}: model"):
+            check_inside(model.model, Path.cwd())
         _check(model, own, CaptureOptions, Policy)
         if model.expect:
             one_of([model.expect], HEADLINES, f"{own}: expect", "expect")
@@ -290,6 +293,8 @@ def _check(entry: _Table, place: str, *records: type[msgspec.Struct]) -> None:
                 one_of([value], source.option.choices, f"{place}: {source.name}", what)
             with within(f"{place}: {source.name}"):
                 source.checked(value, "")
+                if source.option.action in PATHS:
+                    check_inside(value, Path.cwd())
 
 
 def _planned(
