@@ -311,6 +311,13 @@ def _template(name: str) -> str:
 class _WholeWords(shell_completion.ShellComplete):
     """Completes ``--flag=value`` to whole words, like everything else."""
 
+    def complete(self) -> str:
+        """Return click's answer; an empty one where the shell's variables are missing or say nothing."""
+        try:
+            return super().complete()
+        except (KeyError, ValueError):
+            return ""
+
     def get_completions(self, args: list[str], incomplete: str) -> list[_Item]:
         """Return click's completions with the flag before each."""
         flag, equals, _ = incomplete.partition("=")

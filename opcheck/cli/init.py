@@ -9,7 +9,7 @@ from typing import Annotated
 from opcheck.cli import config, streams
 from opcheck.cli.options import flag, verb
 from opcheck.common.errors import UsageError
-from opcheck.common.files import write_text
+from opcheck.common.files import inside, rewrite, write_text
 
 _WORKFLOW = Path(".github/workflows/opcheck.yml")
 
@@ -55,16 +55,23 @@ def command(
         streams.emit(text + (f"\n# {_WORKFLOW}\n{_workflow()}" if workflow else ""))
         return 0
     if in_shared:
-        before = shared.read_text(encoding="utf-8")
-        write_text(shared, f"{before.rstrip()}\n\n{text}" if before.strip() else text)
+        _append(inside(Path.cwd(), config.FILE).resolve(), text)
     else:
         write_text(Path(config.OWN_FILE), text)
     streams.note(f"written to {config.FILE if in_shared else config.OWN_FILE}; next: opcheck gate")
     if workflow:
-        _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
+        inside(Path.cwd(), _WORKFLOW).parent.mkdir(parents=True, exist_ok=True)
         write_text(_WORKFLOW, _workflow())
         streams.note(f"written to {_WORKFLOW}")
     return 0
+
+
+def _append(path: Path, text: str) -> None:
+    """Append lines to a file and leave what it has: its ends of lines, its mark of the byte order, its permissions."""
+    before = path.read_bytes()
+    end = b"\r\n" if b"\r\n" in before else b"\n"
+    gap = end if before.endswith(b"\n") else end * 2
+    rewrite(path, before, before + gap * bool(before.strip()) + text.encode().replace(b"\n", end))
 
 
 def _found() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import FileIO
     from typing import BinaryIO
+
+#: Seconds that a pipe is given to get a reader.
+_PATIENCE = 10.0
 
 
 def inside(root: Path, name: str | Path) -> Path:
@@ -59,7 +63,7 @@ def write_text(path: Path, text: str) -> None:
     try:
         if _is_device(path):
             # Renaming over /dev/null would leave a file there.
-            path.write_bytes(content)
+            _write_to_device(path, content)
             return
         with replaced(path) as file:
             file.write(content)
@@ -173,5 +177,22 @@ def is_file(path: str | Path) -> bool:
 def _is_device(path: Path) -> bool:
     try:
         return not stat.S_ISREG(path.stat().st_mode)
-    except OSError:  # it does not exist, or its links go round in a circle
+    except FileNotFoundError:
         return False
+
+
+def _write_to_device(path: Path, content: bytes) -> None:
+    # Opening a pipe without a reader would wait for one, and for ever.
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() >= until:
+                raise
+            time.sleep(0.05)
+    with os.fdopen(descriptor, "wb") as file:
+        if hasattr(os, "O_NONBLOCK"):
+            os.set_blocking(descriptor, True)
+        file.write(content)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.common.errors import UsageError
-from opcheck.common.files import write_text
+from opcheck.common.files import inside, write_text
 from opcheck.common.text import plural
 from opcheck.compiler.records import Compiled, Kernel
 
@@ -33,7 +33,7 @@ def emit(compiled: Compiled, folder: str) -> str:
             for place, kernel in enumerate(graph.kernels):
                 parts = (variant.dtype, run, *setting, f"graph{number}", graph.phase, f"{place:03}")
                 name = f"{'-'.join(parts)}-{kernel.name}.metal"
-                write_text(root / name, "\n".join(_lines(kernel)) + "\n" + kernel.source)
+                write_text(inside(root, name), "\n".join(_lines(kernel)) + "\n" + kernel.source)
                 count += 1
     return plural(count, "kernel")
 

@@ -10,13 +10,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import nn
 
 from opcheck.capture.calls import calls, parse
 from opcheck.capture.inputs.specs import inputs_for
-from opcheck.capture.loading import libraries
+from opcheck.capture.loading import libraries, pretrained
 from opcheck.capture.loading.load import Loaded, as_loaded, load
 from opcheck.capture.loading.repository import Repository, Weights, fetch
 from opcheck.capture.recipes import pipelines
@@ -275,8 +276,8 @@ PIPELINE = {"_class_name": "DDPMPipeline"}
         ({"model_index_json": {"_class_name": "NoPipeline"}}, "diffusers .* has no NoPipeline"),
         ({"modules_json": {}}, "modules.json of org/model cannot be read"),
         ({"modules_json": []}, "it names no module"),
-        ({"modules_json": [{"path": "../x"}]}, "names a folder outside of its own"),
-        ({"modules_json": [{"path": "/etc"}]}, "names a folder outside of its own"),
+        ({"modules_json": [{"path": "../x"}]}, "leads out of its folder"),
+        ({"modules_json": [{"path": "/etc"}]}, "leads out of its folder"),
         ({"model_index_json": {"_class_name": "utils"}}, "diffusers .* has no utils"),
         (
             {"model_index_json": {**PIPELINE, "unet": ["diffusers", "UNet2DModel"]}},
@@ -347,6 +348,41 @@ def test_a_module_that_would_run_code_of_another_folder_is_refused(tmp_path: Pat
     with pytest.raises(ModelLoadError, match="load weights or code from another file"):
         loaded(repository(**files))
     assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "org/..", "b/x/..", "a/", "~", "a\\..", "c" * 300, "a\0b", "org/a b"]
+)
+def test_a_scratch_folder_is_where_its_maker_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "config.json").write_text("mine")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    described = msgspec.structs.replace(repository(config_json=LLAMA), name=name)
+    with pretrained._unpacked(described) as folder:
+        (scratch,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+        assert folder.parent == scratch
+        assert json.loads((folder / "config.json").read_text()) == LLAMA
+        assert (tmp_path / "config.json").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    assert (tmp_path / "config.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "path", ["../config.json", "../../mine", "/etc/mine", "a/../../../mine", "~/mine", "a\0b"]
+)
+def test_a_file_of_a_repository_is_written_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    described = Repository(name="org/model", files={"config.json": "{}", path: "theirs"})
+    with pytest.raises(ModelLoadError, match="leads out of its folder") as raised:
+        loaded(described)
+    assert len(str(raised.value).splitlines()) == 3
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not list((tmp_path / "scratch").iterdir())
 
 
 def test_an_input_that_no_machine_holds_is_refused() -> None:

@@ -70,6 +70,29 @@ def test_a_second_audit_asks_for_the_commit_alone(hub: Hub) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"files": {"config.json": "{}", "../../mine/config.json": "{}"}},
+        {"files": {"config.json": "{}", "/etc/config.json": "{}"}},
+        {"files": {"config.json": "{}", "modeling.py": "raise SystemExit"}},
+        {"name": "org/other"},
+        {"trusted": True},
+        {"base": {"name": "b/x/..", "files": {"config.json": "{}"}}},
+        {"files": 1},
+    ],
+    ids=str,
+)
+def test_an_entry_of_the_cache_that_this_program_does_not_write_is_no_entry(
+    hub: Hub, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    first = fetch("org/plain")
+    for entry in (tmp_path / "cache/opcheck/hub").iterdir():
+        entry.write_text(json.dumps({**json.loads(entry.read_text()), **changes}))
+    assert fetch("org/plain") == first
+    assert len([line for line in hub.requests if "config.json" in line]) >= 2
+
+
 def test_a_new_commit_is_read_anew(hub: Hub) -> None:
     fetch("org/plain")
     hub.repositories["org/plain"]["config.json"] = {**BERT, "hidden_size": 8}

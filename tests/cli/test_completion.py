@@ -71,6 +71,38 @@ def test_each_shell_gets_its_function_and_answers(shell: str) -> None:
     assert re.findall(r"aten::\S+", answer) == ["aten::linalg_svdvals", "aten::linalg_svdvals.out"]
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"COMP_WORDS": "opcheck op"},
+        {"COMP_CWORD": "1"},
+        {"COMP_WORDS": "opcheck op", "COMP_CWORD": "nan"},
+        {"COMP_WORDS": "opcheck op", "COMP_CWORD": ""},
+        {"COMP_WORDS": "opcheck op", "COMP_CWORD": "1e9"},
+        {"COMP_WORDS": "opcheck op", "COMP_CWORD": "-9"},
+        {"COMP_WORDS": "opcheck op", "COMP_CWORD": "9" * 5000},
+        {"COMP_WORDS": "opcheck op 'a \\", "COMP_CWORD": "2"},
+        {"COMP_WORDS": "", "COMP_CWORD": "0"},
+    ],
+    ids=str,
+)
+def test_variables_that_say_nothing_are_completed_to_something_and_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    shell: str,
+    variables: dict[str, str],
+) -> None:
+    monkeypatch.setenv("_OPCHECK_COMPLETE", f"{shell}_complete")
+    for name in ("COMP_WORDS", "COMP_CWORD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert invoke([]) in {0, 1}
+    assert capsys.readouterr().err == ""
+
+
 def test_verbs_flags_and_choices_are_completed(completed: Completed) -> None:
     assert completed("opcheck ") == list(VERBS)
     assert completed("opcheck up") == ["upgrade"]

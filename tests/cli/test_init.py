@@ -79,3 +79,41 @@ def test_a_gate_without_a_table_offers_it(opcheck: CommandLine) -> None:
     result = opcheck("gate")
     assert result.code == 2
     assert "opcheck init writes the table" in result.err
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b'[project]\r\nname = "mine"\r\n',
+        b'[project]\nname = "mine"',
+        b"\n# nothing yet  \n\n\n",
+        b"",
+    ],
+)
+def test_a_pyproject_keeps_its_bytes(opcheck: CommandLine, before: bytes) -> None:
+    path = Path("pyproject.toml")
+    path.write_bytes(before)
+    path.chmod(0o640)
+    assert opcheck("init", "--model", "timm:resnet18").code == 0
+    after = path.read_bytes()
+    assert after.startswith(before)
+    assert after.count(b"\r\n") == (after.count(b"\n") if b"\r" in before else 0)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert config.table(Path.cwd())[0]["models"]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", ".github", ".github/workflows"])
+def test_a_link_out_of_the_project_is_not_written_through(
+    opcheck: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    (project / name).parent.mkdir(parents=True)
+    outside.mkdir()
+    if name == "pyproject.toml":
+        (outside / name).write_text("")
+    (project / name).symlink_to(outside / name if name == "pyproject.toml" else outside)
+    monkeypatch.chdir(project)
+    result = opcheck("init", "--workflow")
+    assert result.code == 2
+    assert "leads out of its folder" in result.err
+    assert not [path for path in outside.rglob("*") if path.is_file() and path.read_bytes()]

@@ -13,7 +13,7 @@ import pytest
 
 from opcheck.common import files
 from opcheck.common.errors import UsageError
-from opcheck.common.files import is_file, rewrite, write_text
+from opcheck.common.files import inside, is_file, rewrite, write_text
 
 
 def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -25,15 +25,50 @@ def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
-    file, link, circle = tmp_path / "file", tmp_path / "link", tmp_path / "circle"
+    file, link, dangling = tmp_path / "file", tmp_path / "link", tmp_path / "dangling"
     file.write_text("old")
     link.symlink_to(file)
-    circle.symlink_to(circle)
-    for path in (link, circle):
+    dangling.symlink_to(tmp_path / "nothing")
+    for path in (link, dangling):
         write_text(path, "new")
         assert not path.is_symlink()
         assert path.read_text() == "new"
     assert file.read_text() == "old"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_link_to_itself_and_a_pipe_without_a_reader_are_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
+    circle, pipe = tmp_path / "circle", tmp_path / "pipe"
+    circle.symlink_to(circle)
+    os.mkfifo(pipe)
+    for path in (circle, pipe, tmp_path):
+        with pytest.raises(UsageError, match="cannot write the file") as raised:
+            write_text(path, "new")
+        assert len(str(raised.value).splitlines()) == 3
+    assert circle.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [circle, pipe]
+
+
+@pytest.mark.parametrize("name", ["a", "a/b", "./a", "a/../b", "", ".", "link/c", "..a"])
+def test_a_name_below_a_folder_is_a_path(tmp_path: Path, name: str) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "link").symlink_to("below")
+    assert inside(tmp_path, name) == tmp_path / name
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "a/../../b", "/etc/passwd", "~", "~root/a", "link/a", "circle/a", "a\0b"]
+)
+def test_a_name_that_leads_out_of_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path)
+    (root / "circle").symlink_to(tmp_path / "root-two")
+    with pytest.raises(UsageError, match="leads out of its folder"):
+        inside(root, name)
 
 
 def test_a_link_to_a_pipe_is_written_to(tmp_path: Path) -> None:

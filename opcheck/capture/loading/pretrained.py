@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -19,7 +20,8 @@ from opcheck.capture.loading import libraries
 from opcheck.capture.loading.repository import DamagedError, Repository
 from opcheck.capture.recipes import pipelines
 from opcheck.common import sanitize
-from opcheck.common.errors import ModelLoadError
+from opcheck.common.errors import ModelLoadError, UsageError
+from opcheck.common.files import inside
 from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text, one_line
 
@@ -118,6 +120,9 @@ def _without_files_of_others(*, trusted: bool) -> Iterator[None]:
 _CODE_LOADERS = ("transformers.dynamic_module_utils", "diffusers.utils.dynamic_modules_utils")
 
 
+_FOLDER = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}")
+
+
 @contextlib.contextmanager
 def _unpacked(repository: Repository) -> Iterator[Path]:
     """Write the files to a folder that the libraries read, and remove it at the end.
@@ -125,9 +130,15 @@ def _unpacked(repository: Repository) -> Iterator[Path]:
     Not by TemporaryDirectory: that lists the folder by its descriptor, which a cached report could not be checked for
     (worker/dependency_tracking.py).
     """
+    last = repository.name.rpartition("/")[2]
     scratch = Path(tempfile.mkdtemp(prefix="opcheck-"))
-    folder = scratch / (repository.name.rpartition("/")[2] or "model")
-    paths = [folder / name for name in repository.files]
+    # Libraries name what they import by the folder; "." and ".." are no names.
+    folder = inside(scratch, last if _FOLDER.fullmatch(last) else "model")
+    try:
+        paths = [inside(folder, name) for name in repository.files]
+    except UsageError as error:
+        scratch.rmdir()
+        raise repository.damaged(repository.kind, error.message) from error
     folders = list(dict.fromkeys((*(path.parent for path in paths), folder, scratch)))
     try:
         for path, name in zip(paths, repository.files, strict=True):
@@ -466,9 +477,10 @@ def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     rest = []
     for each in modules:
         name = str(each.get("type", "")).rpartition(".")[2]
-        folder = files.folder / str(each.get("path", ""))
-        if ".." in folder.parts or not folder.is_relative_to(files.folder):
-            raise files.repository.damaged("modules.json", "it names a folder outside of its own")
+        try:
+            folder = inside(files.folder, str(each.get("path", "")))
+        except UsageError as error:
+            raise files.repository.damaged("modules.json", error.message) from error
         if transformer is None:
             transformer = _of_transformers(files, folder, config, dtype, automatic="base")
         else:

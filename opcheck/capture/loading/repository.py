@@ -612,12 +612,18 @@ def _entry(repository: str, revision: str, *, trusted: bool) -> Path:
 
 
 def _kept(repository: str, revision: str, *, trusted: bool) -> Repository | None:
+    path = _entry(repository, revision, trusted=trusted)
     try:
-        return documents.from_json(
-            documents.read(_entry(repository, revision, trusted=trusted)), Repository
-        )
+        kept = documents.from_json(documents.read(path), Repository)
     except DocumentError:
         return None
+    # Another program, or another repository's name, may have written it: a--b/c and a/b--c have one file.
+    is_ours = kept.name == repository and kept.trusted == trusted and kept.base is None
+    return (
+        kept
+        if is_ours and set(_configurations(kept.files, code=trusted)) == {*kept.files}
+        else None
+    )
 
 
 def _keep(repository: Repository, revision: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,17 +44,17 @@ def write(judged: Judged, machine: Machine, folder: Path) -> None:
             f"the inputs of the wrong call take {filesize(size)}", context=str(folder),
             hint="run a smaller model, or smaller inputs with --input",
         )  # fmt: skip
-    beside = folder.with_name(f".{folder.name}.tmp")
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        torch.save(tensors, beside / INPUTS)
-        (beside / SCRIPT).write_text(text, encoding="utf-8")
-        if (folder / SCRIPT).is_file():  # one of ours: the last run's
-            shutil.rmtree(folder)
-        beside.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".opcheck-", dir=folder.parent) as scratch:
+            beside = Path(scratch, "new")
+            beside.mkdir()
+            torch.save(tensors, beside / INPUTS)
+            (beside / SCRIPT).write_text(text, encoding="utf-8")
+            if folder.exists() and {path.name for path in folder.iterdir()} == {SCRIPT, INPUTS}:
+                shutil.rmtree(folder)  # the last run's; a link raises
+            beside.rename(folder)
     except OSError as error:
-        shutil.rmtree(beside, ignore_errors=True)
         raise UsageError(
             f"cannot write the reproducer: {error.strerror}",
             context=str(folder),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
+from opcheck.common.files import inside
 
 #: By this file an earlier site is known, and by what it lists, that nobody put anything else there.
 MARKER = "opcheck-site.json"
@@ -31,10 +33,12 @@ def check(output: Path) -> None:
         UsageError: it may not.
     """
     try:
-        if not output.exists():
+        # A link to nothing is there, too.
+        there = next(path for path in (output, *output.absolute().parents) if os.path.lexists(path))
+        if not there.is_dir():
+            raise _refused("not a folder", there)
+        if there != output:
             return
-        if not output.is_dir():
-            raise _refused("not a folder", output)
         present = {
             path.relative_to(output).as_posix()
             for path in output.rglob("*")
@@ -85,7 +89,7 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(parents=True)
     marker = msgspec.json.encode(_Files(schema=SCHEMA, files=tuple(sorted(files)))).decode()
     for name, text in {**files, MARKER: f"{marker}\n"}.items():
-        path = folder / name
+        path = inside(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
 

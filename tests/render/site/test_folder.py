@@ -30,6 +30,25 @@ def test_new_empty_and_earlier_folders_are_taken(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "empty"]
 
 
+@pytest.mark.parametrize("name", ["file/x", "file/x/y", "file", "circle", "circle/x", "dangling"])
+def test_a_folder_below_what_is_no_folder_is_refused_before_the_work(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="not a folder") as raised:
+        folder.check(tmp_path / name)
+    assert len(str(raised.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize("name", ["../mine", "/etc/mine.html", "op/../../../mine", "~/mine"])
+def test_a_page_is_written_nowhere_else(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="leads out of its folder"):
+        folder.write(tmp_path / "site", {**FILES, name: "theirs"})
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
