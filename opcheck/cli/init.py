@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from opcheck.cli import config, streams
 from opcheck.cli.options import flag, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.files import inside, rewrite, write_text
+from opcheck.common.sanitize import toml_text
 
 _WORKFLOW = Path(".github/workflows/opcheck.yml")
 
@@ -88,15 +88,14 @@ def _found() -> tuple[str, ...]:
 
 
 def _table(models: tuple[str, ...], prefix: str) -> str:
-    # A name in TOML's quotes is one in JSON's.
     tables = [
         _template("model.toml").format(
-            prefix=prefix, name=json.dumps(_name(model)), model=json.dumps(model)
+            prefix=prefix, name=toml_text(_name(model)), model=toml_text(model)
         )
         for model in models
     ]
     head = f"[{prefix.rstrip('.')}]\n" if prefix else ""
-    targets = _template("targets.toml").format(prefix=prefix, name=json.dumps(_name(models[0])))
+    targets = _template("targets.toml").format(prefix=prefix, name=toml_text(_name(models[0])))
     return head + _template("settings.toml") + "".join(tables) + targets
 
 

@@ -21,6 +21,7 @@ from opcheck.cli.options import (
 )
 from opcheck.common.errors import UsageError
 from opcheck.common.files import rewrite, write_text
+from opcheck.common.sanitize import is_patch_risky, one_line
 from opcheck.common.text import plural
 from opcheck.data.targets import TargetOptions
 from opcheck.model.options import Option, failing_on
@@ -150,8 +151,15 @@ def _fixed(chosen: _Chosen, *, unsafe: bool) -> Fixed:
 def _show(chosen: _Chosen, output: OutputOptions, *, unsafe: bool) -> int:
     """Print the changes as a diff; 1 where there are any, as ``ruff check --diff``."""
     fixed = _fixed(chosen, unsafe=unsafe)
-    if fixed.changes:
-        output.put("".join(change.diff() for change in fixed.changes))
+    diffs = {change.path: change.diff() for change in fixed.changes}
+    hidden = [path for path, diff in diffs.items() if is_patch_risky(diff)]
+    if len(hidden) < len(diffs):
+        output.put("".join(diff for path, diff in diffs.items() if path not in hidden))
+    for path in hidden:
+        streams.note(
+            f"{one_line(path.as_posix())}: the change is not shown: its lines hold control characters, or a command to "
+            "a CI service (--fix makes it)"
+        )
     _tell(fixed, "would be fixed", fixed.changes)
     if fixed.changes:
         return 1

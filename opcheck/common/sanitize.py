@@ -28,6 +28,9 @@ _HIDDEN = re.compile(
 _COMMAND = re.compile(
     r"(?P<space>^\s*):(?=:)|(?P<hash>#)#(?=\[|vso\[|teamcity\[)", re.MULTILINE | re.IGNORECASE
 )
+#: What ``is_patch_risky`` overlooks.
+_USUAL_IN_SOURCES = re.compile("(?m)\x0c|\r(?=\n)|[\u200d\ufe0e\ufe0f]|^[-+ ]\ufeff")
+_QUOTED_IN_PATCHES = re.compile(r'["\\\t\n]')
 _BREAKS = re.compile(r"[ \t]*\n\s*")
 
 #: What a service makes a link of: an address, somebody's name, an issue.  In a code span none does.
@@ -53,6 +56,34 @@ def shown(text: str) -> str:
 def is_risky(text: str) -> bool:
     """Return whether a character of the text is hidden, or a line is a command."""
     return bool(_HIDDEN.search(text) or _COMMAND.search(text))
+
+
+def is_patch_risky(text: str) -> bool:
+    """Return whether a patch may not be shown: one with hidden characters escaped would no longer apply.
+
+    A form feed, the carriage return of a line's end, a byte order mark and what joins emoji are shown: they are usual
+    in sources and command no terminal.
+    """
+    return is_risky(_USUAL_IN_SOURCES.sub("", text))
+
+
+def patch_name(name: str) -> str:
+    """Write the name of a file as git and patch read it: in quotes where it holds what is no plain character."""
+    if not (is_risky(f"--- {name}") or _QUOTED_IN_PATCHES.search(name)):
+        # The tab ends a name that has spaces.
+        return f"{name}\t" if " " in name else name
+    plain = (
+        chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in '"\\#' else f"\\{byte:03o}"
+        for byte in name.encode("utf-8", "surrogateescape")
+    )
+    return f'"{"".join(plain)}"'
+
+
+def toml_text(text: str) -> str:
+    r"""Write a text in TOML's quotes; hidden characters, and what could be a command, as ``\U0000001b``."""
+    whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    escaped = re.sub(r'["\\\n\t]|(?<=#)#', lambda match: f"\\U{ord(match[0]):08x}", whole)
+    return '"' + _HIDDEN.sub(lambda match: f"\\U{ord(match[0]):08x}", escaped) + '"'
 
 
 def flat(text: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from opcheck.common.line_diff import unified_diff
 from opcheck.common.notebooks import without_magics
 from opcheck.common.python_source import encoding, lines_with_endings, split_lines
+from opcheck.common.sanitize import patch_name
 from opcheck.common.versions import Target
 from opcheck.model.ignores import Entry
 from opcheck.model.records import Problem
@@ -52,7 +53,7 @@ class Change(NamedTuple):
 
     def diff(self) -> str:
         """The unified diff."""
-        name = self.path.as_posix()
+        name = patch_name(self.path.as_posix())
         first = name if self.before else "/dev/null"
         # The byte order mark is a part of the first line for patch.
         mark = "\ufeff" * (self.encoding == "utf-8-sig")
