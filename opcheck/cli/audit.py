@@ -92,7 +92,8 @@ def command(
         findings = ignores.marked(audit.report.findings, model=model)
         newest = not target.torch
         report = msgspec.structs.replace(audit.report, findings=findings, newest=newest)
-        code = _delivered(report, ignores, policy, output, progress)
+        allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
+        code = _delivered(report, ignores, allowed, output, progress)
         if verify:
             code = max(code, verification.compared_here(report, model, target, capture, progress))
         return code

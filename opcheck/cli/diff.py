@@ -16,13 +16,15 @@ from opcheck.cli.options import (
     SEVERITIES,
     OutputOptions,
     ProgressOptions,
+    conclusive,
     flag,
     only,
     verb,
 )
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
-from opcheck.data.targets import TargetOptions
+from opcheck.data.registrations import load
+from opcheck.data.targets import TargetOptions, beyond
 from opcheck.model.options import failing_on
 
 if TYPE_CHECKING:
@@ -69,17 +71,19 @@ def command(
     if before or after:
         if len(what) != 1 or not (before and after):
             raise _misused("--from and --to go together, with one MODEL")
-        comparison = _targets(what[0], (before, after), capture, progress)
+        comparison, newer = _targets(what[0], (before, after), capture, progress)
     elif len(what) != 2:
         raise _misused("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
         from opcheck.model.saved import read
         from opcheck.project.changes.compare import compare, side_of
 
-        comparison = compare(*(side_of(read(path), path) for path in what))
+        comparison, newer = compare(*(side_of(read(path), path) for path in what)), ""
     else:
-        return _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output)
-    return _deliver(comparison, fail_on or "error", output)
+        code = _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output)
+        newer = next(filter(None, (beyond(text, None, load()) for text in what)), "")
+        return conclusive(code, target, beyond=newer)
+    return conclusive(_deliver(comparison, fail_on or "error", output), target, beyond=newer)
 
 
 def _is_report(text: str) -> bool:
@@ -92,9 +96,8 @@ def _misused(message: str) -> UsageError:
 
 def _targets(
     model: str, texts: tuple[str, str], capture: CaptureOptions, progress: ProgressOptions
-) -> Comparison:
+) -> tuple[Comparison, str]:
     from opcheck.data import targets
-    from opcheck.data.registrations import load
     from opcheck.project.changes.compare import compare, side_of
 
     lists = load()
@@ -103,9 +106,8 @@ def _targets(
         for text, flag in zip(texts, ("--from", "--to"), strict=True)
     ]
     reports = audited_on(pair, request_of(model, pair[0], capture), lists, progress)
-    return compare(
-        *(side_of(report, str(target)) for report, target in zip(reports, pair, strict=True))
-    )
+    sides = (side_of(report, str(target)) for report, target in zip(reports, pair, strict=True))
+    return compare(*sides), next((target.beyond for target in pair if target.beyond), "")
 
 
 def _deliver(comparison: Comparison, level: str, output: OutputOptions) -> int:

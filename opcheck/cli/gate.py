@@ -26,7 +26,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
-from opcheck.data.targets import FALLBACK, NEWEST
+from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
 from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Ignores
@@ -64,6 +64,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
     ] = None
     macos: Annotated[str | None, Option('The same of macOS: 15, ">=14".', metavar="RANGE")] = None
     fallback: Annotated[bool, FALLBACK] = False
+    newest_known: Annotated[bool, NEWEST_KNOWN] = False
     environment: Annotated[
         str, Option("Only the targets that name this environment.", metavar="NAME")
     ] = ""
@@ -127,7 +128,7 @@ def command(
     whole = not (names or options.environment or _own_targets())
     every = [_job(model, plan, capture, options, progress) for model in plan.models]
     results, interrupted = _results(every, options.jobs, progress)
-    policies = _policies(base)
+    policies = _policies(msgspec.structs.replace(base, newest_known=options.newest_known))
 
     def assembled(baseline: Baseline | None) -> GateReport:
         # The unused entries are determined anew for each report.

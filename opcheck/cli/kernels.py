@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import HelpGroup
-from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, but, jobs, only, verb
+from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, Take, but, jobs, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.data.targets import TargetOptions, release_note, release_of
 from opcheck.model.options import Option
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 _IN_FULL, _MOST = 24, 400
 
 _Release = Annotated[
-    TargetOptions, only(torch="Of this release, or a wheel's path.  [default: the newest list]")
+    TargetOptions,
+    Take(
+        lambda source: source.field == "torch",
+        {"torch": "Of this release, or a wheel's path.  [default: the newest list]"},
+    ),
 ]
 
 

@@ -24,6 +24,9 @@ from opcheck.cli.helps import WIDTH, Help
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
+from opcheck.data import targets
+from opcheck.data.registrations import load
+from opcheck.data.targets import TargetOptions
 from opcheck.model.options import READER, Action, Declared, Option, declared, options_of
 from opcheck.model.records import Record, Report
 from opcheck.render import ANSWERS, FORMATS, format_of, render, write
@@ -159,6 +162,8 @@ class Take(NamedTuple):
 def only(*fields: str, **changes: str | Option) -> Take:
     """Take only these fields; a value replaces the help or the option of its field."""
     names = {*fields, *changes}
+    if names & {"torch", "macos"}:
+        names.add("newest_known")
     return Take(lambda source: source.field in names, changes)
 
 
@@ -239,9 +244,12 @@ def verb(
         records, flags = flags_of(function)
 
         def called(**values: Any) -> int:
+            judging = []
             for parameter, (record, fields) in records.items():
                 values[parameter] = record(**{field: values.pop(field) for field in fields})
-            return function(**values)
+                if "newest_known" in fields:
+                    judging.append(values[parameter])
+            return conclusive(function(**values), *judging)
 
         arguments = function.__dict__.pop("__click_params__", [])[::-1]
         about = {"help": VERBS.get(name), **attributes}
@@ -259,6 +267,25 @@ def verb(
         return command
 
     return decorate
+
+
+def conclusive(code: int, *records: msgspec.Struct, beyond: str = "") -> int:
+    """Return the exit code of an answer: 3 in place of a verdict about a target that the op lists do not cover.
+
+    Args:
+        code: what the answer came to on the nearest target that they cover.
+        records: the options of the verb, among them the target and whether the nearest one may answer for it.
+        beyond: what of another target is newer than the op lists.
+    """
+    for record in records:
+        if code not in {0, 1} or getattr(record, "newest_known", False):
+            return code
+        if isinstance(record, TargetOptions) and (record.torch or record.macos):
+            beyond = beyond or targets.beyond(record.torch, record.macos, load())
+    if beyond and code in {0, 1}:
+        streams.note(f"could not tell: {beyond} (--newest-known lets that answer stand)")
+        return COULD_NOT_TELL
+    return code
 
 
 _Records = dict[str, tuple[type[msgspec.Struct], tuple[str, ...]]]

@@ -14,13 +14,22 @@ import click
 from opcheck.capture.request import MODES, MOST_MEMORY, CaptureOptions, seconds
 from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import HelpGroup
-from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, jobs, only, verb
+from opcheck.cli.options import (
+    OutputOptions,
+    ProgressOptions,
+    but,
+    conclusive,
+    formats,
+    jobs,
+    only,
+    verb,
+)
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
 from opcheck.common.text import plural
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
-from opcheck.data.targets import FALLBACK, pairs
+from opcheck.data.targets import FALLBACK, NEWEST_KNOWN, pairs
 from opcheck.judge.policy import COULD_NOT_TELL, PASSED
 from opcheck.model.options import Option
 from opcheck.model.records import Record
@@ -73,6 +82,7 @@ class SweepOptions(Record, frozen=True, kw_only=True):
         tuple[str, ...], Option("macOS versions, in the same way.", metavar="RANGE")
     ] = ("newest",)
     fallback: Annotated[bool, FALLBACK] = False
+    newest_known: Annotated[bool, NEWEST_KNOWN] = False
     modes: Annotated[tuple[Mode, ...], Option("Repeatable.", "mode", choices=MODES)] = MODES
     folder: Annotated[str, Option("Where results are kept.", metavar="FOLDER", action="writes")] = (
         "sweep"
@@ -167,7 +177,9 @@ def sweep_models(
             f"the tables are in {options.folder}; opcheck sweep report {options.folder} says what they come to"
         )
     )
-    return PASSED if counts["verdicts"] else COULD_NOT_TELL
+    code = PASSED if counts["verdicts"] else COULD_NOT_TELL
+    newer = next((target.beyond for target in asked.targets if target.beyond), "")
+    return conclusive(code, options, beyond=newer)
 
 
 _REPORT_FORMATS = ("markdown", "html")

@@ -54,6 +54,7 @@ _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "
 
 TORCH = Option("2.13, latest or installed.  [default: latest]", metavar="RELEASE")
 MACOS = Option("The Mac's macOS.  [default: the newest]", metavar="VERSION")
+NEWEST_KNOWN = Option("Let the newest known answer for a newer target.")
 FALLBACK = Option("PYTORCH_ENABLE_MPS_FALLBACK=1 is set.", negative="--no-fallback")
 
 
@@ -63,6 +64,7 @@ class TargetOptions(Record, frozen=True, kw_only=True):
     torch: Annotated[str | None, TORCH] = None
     macos: Annotated[str | None, MACOS] = None
     fallback: Annotated[bool, FALLBACK] = False
+    newest_known: Annotated[bool, NEWEST_KNOWN] = False
 
     def target(self, lists: OpLists) -> Target:
         """Return the target that ``target`` makes of the options."""
@@ -85,6 +87,11 @@ def target(
         cpu_fallback=fallback,
         newer_torch=newer_torch(torch, lists),
     )
+
+
+def beyond(torch: str | None, macos: str | None, lists: OpLists) -> str:
+    """Return what of a target is newer than the op lists, as ``Target.beyond`` does; empty where nothing is."""
+    return target(torch, macos, lists).beyond if torch or macos else ""
 
 
 def newer_torch(text: str | None, lists: OpLists) -> str:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ParamSpec, Protocol
 import msgspec
 
 from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, request_of
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.data.registrations import load
-from opcheck.data.targets import FALLBACK, MACOS, TORCH, target
+from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
 from opcheck.judge.memory.macs import MEMORY
 from opcheck.judge.pipeline import asked_report
 from opcheck.judge.pipeline import audit as audit_request
@@ -27,6 +27,7 @@ class AuditOptions(CaptureOptions, frozen=True, kw_only=True):
     torch: Annotated[str | None, TORCH] = None
     macos: Annotated[str | None, MACOS] = None
     fallback: Annotated[bool, FALLBACK] = False
+    newest_known: Annotated[bool, NEWEST_KNOWN] = False
     memory: Annotated[int, MEMORY] = 0
 
 
@@ -96,13 +97,20 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
 
     Raises:
         UsageError: an argument that is none of those.
-        UnknownTargetError: there is no list for that release, or it does not run on that macOS.
+        UnknownTargetError: there is no list for that release, or it does not run on that macOS; it is newer than the
+            lists, and newest_known is not set.
         ModelLoadError, InputError: the model or its inputs cannot be loaded, or are on a GPU of this machine.
         CaptureError: the process of the run ended, or took too long.
     """
     lists = load()
     given = _checked(options)
     mac = target(given.torch, given.macos, lists, fallback=given.fallback)
+    if mac.beyond and not given.newest_known:
+        raise UnknownTargetError(
+            mac.beyond,
+            context="opcheck.audit",
+            hint="newest_known=True takes that answer; its report says so in target.beyond",
+        )
     if isinstance(model, str):
         request = request_of(model, mac, given)
     else:

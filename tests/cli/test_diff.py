@@ -43,7 +43,7 @@ def test_a_gate_on_regressions(opcheck: CommandLine) -> None:
 
 def test_errors(opcheck: CommandLine) -> None:
     newer = opcheck("diff", "2.9", "9.9")
-    assert newer.code == 0
+    assert newer.code == 3
     assert "answers for 9.9, which is newer than the op lists" in newer.out
     assert opcheck("diff", "x", "2.9").code == 2
     assert opcheck("diff", "2.9").code == 2
