@@ -7,11 +7,12 @@ with a cast, output float, input half.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterable
 
 import msgspec
+
+from opcheck.common.globs import fits
 
 #: A word of a kernel's name -> the dtype that it stands for; Metal has float2 for complex64.
 WORDS = {
@@ -87,4 +88,4 @@ def parse(name: str) -> Named:
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
     """Return the names that a pattern with ``*`` and ``?`` matches, sorted; all without a pattern."""
-    return sorted(name for name in names if not pattern or fnmatch.fnmatchcase(name, pattern))
+    return sorted(name for name in names if not pattern or fits(name, pattern))

@@ -29,12 +29,11 @@ import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 
-from opcheck.common import documents
+from opcheck.common import documents, globs
 from opcheck.common.python_source import decode, split_lines
 from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.records import Finding, GroupLocation, Record
@@ -85,7 +84,7 @@ class Entry(Record, frozen=True, kw_only=True):
         """Return whether the entry matches such a finding, expired or not."""
         wanted = ((self.op, op), (self.path, file), (self.model, model))
         return self.rule == rule and all(
-            fnmatchcase(value, pattern) for pattern, value in wanted if pattern
+            globs.fits(value, pattern) for pattern, value in wanted if pattern
         )
 
 

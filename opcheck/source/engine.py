@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from opcheck.common import globs
 from opcheck.common.errors import UsageError
 from opcheck.common.python_source import split_lines
 from opcheck.common.tool import TOOL
@@ -203,7 +203,7 @@ def _excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
     """Return whether a pattern matches a file or one of its folders, also below the scanned directory."""
     path, below = file.path, file.path.relative_to(file.root)
     names = {parent.as_posix() for parent in (path, *path.parents, below, *below.parents)}
-    return any(fnmatchcase(name, pattern.rstrip("/")) for pattern in patterns for name in names)
+    return any(globs.fits(name, pattern.rstrip("/")) for pattern in patterns for name in names)
 
 
 class _Reader:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from opcheck.common import documents
+from opcheck.common.globs import ignore_expression
 
 FILE = ".gitignore"
+#: Bytes of all files together: real ones have some thousand.
+_MOST = 1 << 20
+#: Whether paths that match are ignored, and an expression for those paths.
+_Rule = tuple[bool, re.Pattern[str]]
 
 
 class GitIgnores:
     """Tells which paths below a folder the ``.gitignore`` files leave out: those of the folder, below, and above it.
 
     Above it, files count up to the top of the repository.  A folder that they leave out whole was named on purpose:
-    then they do not count.
+    then they do not count.  ``skipped`` counts the files that cannot be read.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._specs: dict[Path, GitIgnoreSpec | None] = {}
+    def __init__(self, root: Path, skipped: Counter[str] | None = None) -> None:
+        self._rules: dict[Path, list[_Rule]] = {}
+        self._skipped = Counter[str]() if skipped is None else skipped
+        self._left = _MOST
         self._root = root.resolve()
         self._above = [*reversed(_up_to_repository(self._root))]
-        if self._above and self._leaves_out(self._root, self._above, is_directory=True):
+        within = [self._root, *self._root.parents][: len(self._above)]
+        if any(self._leaves_out(folder, self._above, is_directory=True) for folder in within):
             self._above = []
 
     def leaves_out(self, path: Path, *, is_directory: bool) -> bool:
@@ -32,19 +41,34 @@ class GitIgnores:
         return self._leaves_out(absolute, [*self._above, *below], is_directory=is_directory)
 
     def _leaves_out(self, path: Path, folders: list[Path], *, is_directory: bool) -> bool:
-        decision = False
-        for folder in folders:
-            spec = self._spec(folder)
-            if spec is not None:
-                relative = path.relative_to(folder).as_posix() + ("/" if is_directory else "")
-                included = spec.check_file(relative).include
-                decision = decision if included is None else included
-        return decision
+        for folder in reversed(folders):
+            rules = self._of(folder) if folder in path.parents else []
+            relative = path.relative_to(folder).as_posix() + "/" * is_directory if rules else ""
+            for is_ignored, expression in rules:
+                if expression.match(relative):
+                    return is_ignored
+        return False
 
-    def _spec(self, folder: Path) -> GitIgnoreSpec | None:
-        if folder not in self._specs:
-            self._specs[folder] = _read(folder / FILE)
-        return self._specs[folder]
+    def _of(self, folder: Path) -> list[_Rule]:
+        if folder not in self._rules:
+            self._rules[folder] = self._read(folder / FILE)
+        return self._rules[folder]
+
+    def _read(self, file: Path) -> list[_Rule]:
+        """Return the rules of a file, the last ones first; consecutive rules of one kind are one expression."""
+        try:
+            content = documents.read(file, self._left)
+        except documents.DocumentError as error:
+            if not error.missing:
+                self._skipped[f"{FILE}: {error}"] += 1
+            return []
+        self._left -= len(content)
+        lines = content.decode("utf-8-sig", "replace").split("\n")
+        rules = filter(None, (ignore_expression(line.removesuffix("\r")) for line in lines))
+        return [
+            (kind, re.compile(f"(?:{'|'.join(text for _, text in group)})\\Z", re.DOTALL))
+            for kind, group in itertools.groupby(reversed([*rules]), lambda rule: rule[0])
+        ]
 
 
 def _up_to_repository(root: Path) -> list[Path]:
@@ -57,20 +81,3 @@ def _up_to_repository(root: Path) -> list[Path]:
         if (folder / ".git").exists():
             return above
     return []
-
-
-def _read(file: Path) -> GitIgnoreSpec | None:
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # there is none, or it may not be read
-        return None
-    from pathspec import GitIgnoreSpec
-
-    valid = []
-    for line in lines:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:  # git leaves such a line out, too
-            continue
-        valid.append(line)
-    return GitIgnoreSpec.from_lines(valid)

@@ -87,7 +87,7 @@ def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> It
 def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[FoundFile]:
     # Not os.walk: it hides the directories that it cannot list, and recurses (Python 3.11,
     # Lib/os.py).
-    ignores = GitIgnores(root)
+    ignores = GitIgnores(root, skipped)
     waiting = [root]
     while waiting:
         directory = waiting.pop()

@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -29,6 +28,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.build import values
+from opcheck.common.globs import fits
 from opcheck.common.yaml_text import load_shipped
 
 Settings = dict[str, Any]
@@ -82,7 +82,7 @@ class Recipes:
     def _own(self, model_names: tuple[str, ...]) -> Iterator[dict[str, Value]]:
         yield from (self.exact[name] for name in model_names if name in self.exact)
         for pattern, own in self.patterns.items():
-            if any(fnmatchcase(name, pattern) for name in model_names):
+            if any(fits(name, pattern) for name in model_names):
                 yield own
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import random
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from opcheck.common.errors import CaptureError, UsageError
+from opcheck.common.globs import fits
 from opcheck.numerics.kept_tensors import place
 from opcheck.numerics.probe.records import Setup, Task
 from opcheck.tracing.torch_private.testing import operator_database
@@ -59,7 +59,7 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
         UsageError: a pattern matches no OpInfo.
     """
     for pattern in setup.patterns:
-        if not fnmatch.filter(ops, pattern):
+        if not any(fits(op, pattern) for op in ops):
             raise UsageError(
                 f"no OpInfo is named {pattern!r}",
                 context=f"--op; torch {torch.__version__} has {len(ops)}",
@@ -68,7 +68,7 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
     chosen = [
         op
         for op in sorted(ops)
-        if not setup.patterns or any(fnmatch.fnmatch(op, pattern) for pattern in setup.patterns)
+        if not setup.patterns or any(fits(op, pattern) for pattern in setup.patterns)
     ]
     for phase in setup.phases:
         for dtype in setup.dtypes:

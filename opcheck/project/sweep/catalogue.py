@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import importlib
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from opcheck.common.errors import ModelLoadError
+from opcheck.common.globs import fits
 from opcheck.project.sweep.prepare import preload, prepare
 from opcheck.project.sweep.records import Model
 from opcheck.worker.protocol import Say
@@ -48,7 +48,7 @@ def transformers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
         for name, module in library._class_to_module.items()  # noqa: SLF001 - it lists them unimported
         if ".modeling_" in f".{module}"
         and not name.endswith("PreTrainedModel")
-        and fnmatch.fnmatchcase(name, pattern)
+        and fits(name, pattern)
     ]
     for name in sorted(names):
         kind: Any = getattr(library, name, None)
@@ -61,14 +61,14 @@ def timm_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     for module in sorted(library.list_modules()):
         names = library.list_models(module=module)
         chosen = [min(names, key=_smallness)] if names and pattern == ALL else names
-        for name in fnmatch.filter(chosen, pattern):
+        for name in _fitting(chosen, pattern):
             yield Model(spec=f"timm:{name}", family=module)
 
 
 def torchvision_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     """One classifier a family, and every model of the other tasks; of a pattern all that it fits."""
     seen: set[str] = set()
-    for name in fnmatch.filter(library.models.list_models(), pattern):
+    for name in _fitting(library.models.list_models(), pattern):
         home = library.models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
         tasks = ("detection", "segmentation", "video", "optical")
         if pattern != ALL or home not in seen or home.startswith(tasks):
@@ -79,10 +79,14 @@ def torchvision_models(library: ModuleType, pattern: str) -> Iterator[Model]:
 def diffusers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     """The main models: U-nets, transformers, autoencoders, ControlNets; of a pattern all that it fits."""
     names = DIFFUSERS if pattern == ALL else sorted(dir(library))
-    for name in fnmatch.filter(names, pattern):
+    for name in _fitting(names, pattern):
         kind: Any = getattr(library, name, None)
         if isinstance(kind, type) and issubclass(kind, library.ModelMixin):
             yield Model(spec=f"diffusers:{name}", family=name)
+
+
+def _fitting(names: list[str], pattern: str) -> list[str]:
+    return [name for name in names if fits(name, pattern)]
 
 
 def _smallness(name: str) -> tuple[int, int, str]:
