@@ -6,6 +6,7 @@ import ast
 import functools
 import io
 import tokenize
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from opcheck.source.edits import Edit, Fix
@@ -39,8 +40,10 @@ def keeper(scanned: Scanned) -> Callable[[Hit], Fix | None]:
             return edit
         lost = [
             text
-            for line, column, text in comments()
-            if edit[:2] <= (line, column) < edit[2:4] and text not in edit.text
+            for _, _, text in comments()[
+                bisect_left(comments(), edit[:2]) : bisect_left(comments(), edit[2:4])
+            ]
+            if text not in edit.text
         ]
         if not lost:
             return edit
