@@ -235,6 +235,10 @@ class Program:
         """The places that bind a name at the top level of the file."""
         return self._bindings.get((self.tree, name), [])
 
+    def module_names(self) -> frozenset[str]:
+        """The names that the file binds at its top level."""
+        return frozenset(name for scope, name in self._bindings if scope is self.tree)
+
     def bound_in(self, scope: ast.AST, name: str) -> list[Binding]:
         """The places that bind a name as a function sees it: in itself, or else around it."""
         while True:

@@ -6,7 +6,7 @@ Only files that the scan reads anyway are opened; libraries are not followed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ from opcheck.source.program import Function, Program
 
 #: A name is followed through so many files that only import it in turn.
 _DEEPEST = 4
+#: A value that comes through more files is unknown: each takes about twenty of Python's 1000 frames.
+_MOST_FILES = 12
 
 
 class Module(NamedTuple):
@@ -36,6 +38,11 @@ class Project:
         self._load = load
         #: by name and importing file, the file that binds the name; the parsed files are kept elsewhere
         self._found: dict[tuple[str, Path], tuple[Path, str] | None] = {}
+        #: by file, the names that it binds at its top level, and those that it imports
+        self._bound: dict[Path, tuple[frozenset[str], Mapping[str, str]] | None] = {}
+        #: by file and name, the values, so that 40 files of which each imports the next two take no 2**40 steps
+        self._values: dict[tuple[Path, str], tuple[object, ...]] = {}
+        self._open = 0
 
     def holds(self, dotted: str) -> bool:
         """Return whether an imported name is one of this project's own, other than the name of a file."""
@@ -48,10 +55,22 @@ class Project:
 
     def constants(self, dotted: str, importer: Path) -> tuple[object, ...]:
         """Return the values that a module-level name of another file may have on a Mac; empty if unknown."""
-        definition = self._definition(dotted, importer)
-        if definition is None:
+        place = self._place(dotted, importer)
+        if place is None or (place not in self._values and self._open >= _MOST_FILES):
             return ()
-        module, name = definition
+        if place not in self._values:
+            self._values[place] = ()  # of a value that depends on itself
+            self._open += 1
+            try:
+                self._values[place] = self._of(*place)
+            finally:
+                self._open -= 1
+        return self._values[place]
+
+    def _of(self, path: Path, name: str) -> tuple[object, ...]:
+        module = self._load(path)
+        if module is None:
+            return ()
         values: list[object] = []
         for binding in module.program.module_bindings(name):
             if binding.value is None:
@@ -62,10 +81,11 @@ class Project:
 
     def function(self, dotted: str, importer: Path) -> tuple[Module, Function] | None:
         """Return the function of another file, or the ``__init__`` of a class there."""
-        definition = self._definition(dotted, importer)
-        if definition is None:
+        place = self._place(dotted, importer)
+        module = self._load(place[0]) if place else None
+        if place is None or module is None:
             return None
-        module, name = definition
+        name = place[1]
         nodes = [binding.node for binding in module.program.module_bindings(name)]
         if len(nodes) != 1:
             return None
@@ -79,17 +99,14 @@ class Project:
             node = inits[0] if inits else node
         return (module, node) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
-    def _definition(
-        self, dotted: str, importer: Path, depth: int = _DEEPEST
-    ) -> tuple[Module, str] | None:
+    def _place(self, dotted: str, importer: Path) -> tuple[Path, str] | None:
+        """Return the file that binds a name of an importing file at its top level, and the name there."""
         if not dotted.startswith(".") and dotted.partition(".")[0] not in self._names:
             return None
         key = (dotted, importer)
         if key not in self._found:
-            self._found[key] = self._define(dotted, importer, depth)
-        place = self._found[key]
-        module = self._load(place[0]) if place is not None else None
-        return (module, place[1]) if place is not None and module is not None else None
+            self._found[key] = self._define(dotted, importer, _DEEPEST)
+        return self._found[key]
 
     def _define(self, dotted: str, importer: Path, depth: int) -> tuple[Path, str] | None:
         """Return the file that binds a name at its top level, and the name there."""
@@ -99,12 +116,18 @@ class Project:
         for path in self._candidates(module_name, importer):
             if path.as_posix() not in self._files or path == importer:
                 continue
-            module = self._load(path)
-            if module is None:
+            if path not in self._bound:
+                module = self._load(path)
+                self._bound[path] = module and (
+                    module.program.module_names(),
+                    module.program.imports,
+                )
+            bound = self._bound[path]
+            if bound is None:
                 return None
-            if module.program.module_bindings(name):
+            if name in bound[0]:
                 return path, name
-            further = module.program.imports.get(name, "")
+            further = bound[1].get(name, "")
             return self._define(further, path, depth - 1) if further and depth else None
         return None
 

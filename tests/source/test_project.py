@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from opcheck.model.records import Finding
+from opcheck.source import source
 from opcheck.source.engine import scan
 from tests.source.reading import TARGET
 
@@ -163,3 +165,34 @@ def test_code_for_cuda_by_intent_is_a_warning(tmp_path: Path, text: str) -> None
     )
     severities = {finding.severity for finding in scan([str(tmp_path)], TARGET).findings}
     assert severities == ({"error"} if "ddp" in text else {"warning"})
+
+
+def test_a_value_that_comes_through_hundreds_of_files_is_unknown(tmp_path: Path) -> None:
+    for number in range(300):
+        text = f"from m{number + 1} import x as y\nx = y or 'cuda'\n"
+        (tmp_path / f"m{number}.py").write_text(f"import torch\n{text}", encoding="utf-8")
+    report = scan([str(tmp_path)], TARGET)
+    assert (report.problems, report.read["python"]) == ((), 300)
+
+
+def test_a_file_is_followed_once_for_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # More files than the engine keeps, and each layer imports all of the next: 80**3 ways.
+    for layer in range(4):
+        for number in range(80):
+            lines = [f"from m{layer + 1}_{each} import x as y{each}" for each in range(80)]
+            x = f"x = {' or '.join(f'y{each}' for each in range(80))} or 'cuda'"
+            text = "\n".join(["import torch", *lines, x, "torch.zeros(3, device=x)"])
+            (tmp_path / f"m{layer}_{number}.py").write_text(text, encoding="utf-8")
+    parsed = 0
+    parse = source.parse
+
+    def counted(text: str, shown: str) -> ast.Module:
+        nonlocal parsed
+        parsed += 1
+        return parse(text, shown)
+
+    monkeypatch.setattr(source, "parse", counted)
+    scan([str(tmp_path)], TARGET)
+    assert parsed <= 4 * 320
