@@ -161,3 +161,57 @@ def test_only_where_models_run_is_torch_imported(path: Path) -> None:
 def test_every_room_has_its_place() -> None:
     rooms = {room(path.relative_to(ROOT).parts) for path in MODULES}
     assert rooms == set(DEPTH)
+
+
+#: Calls that open a file, and the modules that may make them: each writes, or reads what no stranger can replace.
+OPENS = {"fdopen", "getline", "getlines", "getsource", "open", "read_bytes", "read_text"}
+READS_ITSELF = {
+    "common/documents.py": "the one reader",
+    "common/files.py": "writes, and reads what it has just written",
+    "common/python_source.py": "takes what a loader put into linecache",
+    "cli/streams.py": "the null device, and the summary of GitHub, which it appends to",
+    "device/doctor/gather.py": "metadata of an installed distribution",
+    "device/observe/recorder.py": "appends to the answer of its own process",
+    "project/sweep/folder.py": "locks the sweep's folder, by a descriptor that is checked",
+    "render/html.py": "templates of the package",
+    "render/site/render.py": "templates of the package",
+    "worker/child.py": "the pipes between the processes",
+    "worker/dependency_tracking.py": "appends to the notes of its own process",
+    "worker/platform.py": "/proc and /sys",
+    "worker/worker.py": "the pipes between the processes",
+}
+
+
+def opened_in(path: Path) -> set[str]:
+    """The calls of a module that open files without the one reader."""
+    readers = {"documents", "source"}
+    return {
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and (getattr(node.func, "attr", "") or getattr(node.func, "id", "")) in OPENS
+        and ast.unparse(getattr(node.func, "value", node.func)) not in readers
+    }
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_one_reader_opens_files(path: Path) -> None:
+    opened = opened_in(path)
+    if path.relative_to(ROOT).as_posix() in READS_ITSELF:
+        assert opened, "leave it out of the list"
+    else:
+        assert opened == set(), "opcheck.common.documents reads files with limits"
+
+
+#: Functions that read a path by themselves: they take an open file here.
+LOADERS = {"np.load", "torch.load", "zipfile.ZipFile", "json.load", "tomllib.load", "yaml.load"}
+
+
+def test_libraries_are_handed_open_files() -> None:
+    handed = {
+        ast.unparse(node.args[0])
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in LOADERS
+    }
+    assert handed == {"file", "stream", "raw", "io.BytesIO(content)", "documents.read_text(path)"}

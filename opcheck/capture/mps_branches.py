@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 import traceback
 
+from opcheck.common.python_source import source_lines
 from opcheck.common.text import shorten
 from opcheck.tracing.source_locations import is_user_code
 
@@ -43,7 +43,7 @@ def _condition(filename: str, line: int) -> ast.expr | None:
 @functools.cache
 def _parsed(filename: str) -> ast.Module | None:
     try:
-        return ast.parse("".join(linecache.getlines(filename)))
+        return ast.parse("".join(source_lines(filename)))
     except (
         SyntaxError,
         ValueError,

@@ -18,6 +18,7 @@ from click import shell_completion
 from click.shell_completion import CompletionItem
 
 from opcheck.capture.loading.naming import LIBRARIES, library_models, package_folder
+from opcheck.common import documents
 from opcheck.common.errors import OpcheckError
 
 _Item = CompletionItem[str]
@@ -81,7 +82,7 @@ def _fixed(*values: str) -> _Values:
 def _releases(*_at: object) -> list[str]:
     from opcheck.data.registrations import data_directory
 
-    text = (data_directory() / "releases.yaml").read_text(encoding="utf-8")
+    text = documents.read_text(data_directory() / "releases.yaml")
     lines = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
     return [*lines[::-1], "latest", "installed"]
 
@@ -132,7 +133,7 @@ def _operators(_context: click.Context, incomplete: str) -> list[str]:
     folder = data_directory() / "registrations"
     names: list[str] = []
     for file in ("aten.json", "torchvision.json", "torchaudio.json"):
-        content = msgspec.json.decode((folder / file).read_bytes(), type=dict[str, object])
+        content = msgspec.json.decode(documents.read(folder / file), type=dict[str, object])
         operators = content.get("operators")
         names += operators if isinstance(operators, dict) else ()
     if "::" in incomplete:
@@ -176,7 +177,7 @@ def _library(incomplete: str) -> list[str]:
 def _attributes(incomplete: str) -> list[str]:
     """Complete the top-level names of a file, which is parsed and never run."""
     file = incomplete.rpartition(":")[0]
-    tree = ast.parse(Path(file).read_bytes())
+    tree = ast.parse(documents.read(file))
     names: list[str] = []
     for node in tree.body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
@@ -253,7 +254,7 @@ def _setting(context: click.Context, incomplete: str) -> list[str]:
     file, _, attribute = model.rpartition(":")
     if "=" in incomplete or not file.endswith(".py"):
         return []
-    for node in ast.walk(ast.parse(Path(file).read_bytes())):
+    for node in ast.walk(ast.parse(documents.read(file))):
         if isinstance(node, ast.ClassDef) and node.name == attribute:
             made = [each for each in node.body if isinstance(each, ast.FunctionDef)]
             return [name for each in made if each.name == "__init__" for name in _arguments(each)]
@@ -305,7 +306,7 @@ _BY_METAVAR: Mapping[str, _Values] = {
 
 def _template(name: str) -> str:
     """Read a shell script, into which click inserts the names of the program and of its variable."""
-    return (Path(__file__).parent / "shells" / name).read_text(encoding="utf-8")
+    return documents.read_text(Path(__file__).parent / "shells" / name)
 
 
 class _WholeWords(shell_completion.ShellComplete):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from opcheck.cli import config, streams
 from opcheck.cli.options import flag, verb
+from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.common.files import inside, rewrite, write_text
 from opcheck.common.sanitize import toml_text
@@ -68,7 +69,7 @@ def command(
 
 def _append(path: Path, text: str) -> None:
     """Append lines to a file and leave what it has: its ends of lines, its mark of the byte order, its permissions."""
-    before = path.read_bytes()
+    before = documents.read(path)
     end = b"\r\n" if b"\r\n" in before else b"\n"
     gap = end if before.endswith(b"\n") else end * 2
     rewrite(path, before, before + gap * bool(before.strip()) + text.encode().replace(b"\n", end))
@@ -108,4 +109,4 @@ def _workflow() -> str:
 
 
 def _template(name: str) -> str:
-    return (Path(__file__).parent / "templates" / f"{name}.template").read_text(encoding="utf-8")
+    return documents.read_text(Path(__file__).parent / "templates" / f"{name}.template")

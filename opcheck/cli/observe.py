@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import click
 
 from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, ReportOptions, only, verb
+from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
@@ -66,7 +66,7 @@ def _text(name: str) -> str:
         if name == "-":
             content = sys.stdin.buffer.read(LARGEST + 1)
         else:
-            with Path(name).open("rb") as file:
+            with documents.open_file(name) as file:
                 content = file.read(LARGEST + 1)
     except OSError as error:
         raise UsageError(

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from opcheck.common import documents
 from opcheck.common.vocabulary import Severity
 
 #: The parts of a page, in this order; others may stand between.
@@ -77,10 +78,10 @@ def read_page(code: str) -> Page:
     """Read the page of a rule.
 
     Raises:
-        FileNotFoundError: the rule has no page.
+        FileError: the rule has no page.
         ValueError: the page does not begin with the heading ``# CODE slug: title``.
     """
-    text = (pages_folder() / f"{code}.md").read_text(encoding="utf-8")
+    text = documents.read_text(pages_folder() / f"{code}.md")
     heading = _HEADING.match(text)
     if heading is None or heading["id"] != code:
         raise ValueError(f"{code}.md does not begin with '# {code} slug: title'")

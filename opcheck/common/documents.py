@@ -1,9 +1,9 @@
 """Reads files and texts of others with limits, so that any content takes bounded time and memory.
 
-Every reader of JSON, YAML or TOML that a user or a document names goes through here.  A file may be
-a device that never ends, a text may nest 50,000 levels deep (libyaml's composer then overflows the
-C stack and the process dies of a signal), an alias may stand for a million others, and ``int`` of
-5,000 digits raises a ValueError of its own.
+Every file that opcheck reads goes through here (``tests/test_architecture.py``).  A file may be a device that never
+ends, or a named pipe that nothing is written to, a text may nest 50,000 levels deep (libyaml's composer then overflows
+the C stack and the process dies of a signal), an alias may stand for a million others, and ``int`` of 5,000 digits
+raises a ValueError of its own.
 """
 
 from __future__ import annotations
@@ -11,20 +11,27 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import reprlib
 import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, BinaryIO, TypeVar, overload
 
 import msgspec
 
-#: bytes of a file, and of a YAML text: PyYAML takes a thousand times its size in the worst case
-MOST, MOST_YAML = 256 << 20, 16 << 20
+#: bytes of a file, of a YAML text (PyYAML takes a thousand times its size in the worst case) and of a TOML text
+MOST, MOST_YAML, MOST_TOML = 256 << 20, 16 << 20, 4 << 20
+#: bytes of a wheel or a library in it
+MOST_LARGE = 4 << 30
 #: levels of a document, nodes of a YAML document with its aliases written out, characters of a number in it
 DEPTH, NODES, DIGITS = 100, 1_000_000, 100
-_CHUNK = 1 << 20
+_MEBIBYTE = 1 << 20
+#: a key of TOML with more parts than the levels of a document
+_LONG_KEY = re.compile(
+    rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEPTH + 1}}}"""
+)
 
 Kind = TypeVar("Kind")
 
@@ -44,8 +51,54 @@ class DocumentError(ValueError):
         self.missing = missing
 
 
+class FileError(DocumentError, OSError):
+    """A file cannot be opened or read: for callers that treat it as they treat any failure of the system."""
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason, missing=missing)
+        self.strerror = str(self)
+
+
+def open_file(path: str | Path, *, follow: bool = True) -> BinaryIO:
+    """Open a regular file for reading: never a named pipe, a device or a socket, which may have no end.
+
+    A pipe of this process alone (``/dev/fd/63``, as the shell's ``<(command)`` is) is opened as well.
+
+    Args:
+        path: the file.
+        follow: whether the path may be a link.
+
+    Raises:
+        FileError: it does not exist, may not be read, or is something else.
+    """
+    # Opening a pipe without a writer would wait for one; a terminal must not become the one of this process.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    flags |= getattr(os, "O_BINARY", 0) | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
+    try:
+        descriptor = os.open(path, flags)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            is_own_pipe = stat.S_ISFIFO(mode) and os.fspath(path).startswith("/dev/fd/")
+            if stat.S_ISDIR(mode):
+                raise FileError("Is a directory")  # noqa: TRY301  (the descriptor is closed below)
+            if not (stat.S_ISREG(mode) or is_own_pipe):
+                raise FileError("not a regular file")  # noqa: TRY301
+            if is_own_pipe:
+                os.set_blocking(descriptor, True)
+            return os.fdopen(descriptor, "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+    except FileNotFoundError as error:
+        raise FileError(str(error.strerror), missing=True) from error
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:  # a ValueError: a null character in the name
+        raise FileError(getattr(error, "strerror", None) or str(error)) from error
+
+
 def read(path: str | Path, most: int = MOST, *, follow: bool = True) -> bytes:
-    """Read the bytes of a regular file, or of a pipe that some process writes into.
+    """Read the bytes of a file as ``open_file`` opens it.
 
     Args:
         path: the file.
@@ -53,25 +106,19 @@ def read(path: str | Path, most: int = MOST, *, follow: bool = True) -> bytes:
         follow: whether the path may be a link.
 
     Raises:
-        DocumentError: it does not exist, may not be read, is longer than ``most``, or is a folder or a device.
+        FileError: as ``open_file``, or it is longer than ``most``.
     """
-    try:
-        # Opening a pipe without a writer would wait for one.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
-        descriptor = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
+    with open_file(path, follow=follow) as file:
         try:
-            _check_kind(descriptor)
-            return _bytes(descriptor, most)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError as error:
-        raise DocumentError(str(error.strerror), missing=True) from error
-    except OSError as error:
-        raise DocumentError(error.strerror or str(error)) from error
-    except ValueError as error:
-        if isinstance(error, DocumentError):
-            raise
-        raise DocumentError(str(error)) from error  # a null character in the name
+            # The size of a file that the kernel makes up is 0, and any file may grow.
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(most + 1) if size <= most else b""
+        except OSError as error:
+            raise FileError(error.strerror or str(error)) from error
+    if max(size, len(content)) > most:
+        limit = f"{most >> 20} MiB" if most >= _MEBIBYTE else f"{most:,} bytes"
+        raise FileError(f"longer than {limit}")
+    return content
 
 
 def read_text(path: str | Path, most: int = MOST) -> str:
@@ -191,7 +238,13 @@ def from_toml(content: str | bytes) -> dict[str, Any]:
     else:
         import tomli as tomllib
 
+    if len(content) > MOST_TOML:
+        message = f"longer than {MOST_TOML >> 20} MiB, which is too long for TOML"
+        raise DocumentError(message)
     text = content if isinstance(content, str) else _text(content)
+    # tomllib takes time that grows with the square of a key's parts (Python 3.13, Lib/tomllib/_parser.py, NestedDict).
+    if _LONG_KEY.search(text):
+        raise _too_deep()
     try:
         value: dict[str, Any] = tomllib.loads(text)
     except ValueError as error:
@@ -224,32 +277,6 @@ def brief(value: object) -> str:
 _BRIEF = reprlib.Repr()
 _BRIEF.maxlevel = 2
 _BRIEF.maxstring = _BRIEF.maxother = 80
-
-
-def _check_kind(descriptor: int) -> None:
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISDIR(mode):
-        message = "Is a directory"
-        raise DocumentError(message)
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-        message = "neither a file nor a pipe"
-        raise DocumentError(message)
-
-
-def _bytes(descriptor: int, most: int) -> bytes:
-    try:
-        first = os.read(descriptor, _CHUNK)
-    except BlockingIOError:
-        first = None  # a pipe whose writer has written nothing yet
-    if hasattr(os, "set_blocking"):
-        os.set_blocking(descriptor, True)
-    content = bytearray(first if first is not None else os.read(descriptor, _CHUNK))
-    while part := os.read(descriptor, _CHUNK):
-        content += part
-        if len(content) > most:
-            message = f"longer than {most >> 20} MiB"
-            raise DocumentError(message)
-    return bytes(content)
 
 
 def _text(content: bytes) -> str:

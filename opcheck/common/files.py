@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opcheck.common import documents
 from opcheck.common.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
 
 
 def _require_unchanged(path: Path, before: bytes, after: bytes) -> None:
-    if path.read_bytes() not in (before, after):
+    if documents.read(path) not in (before, after):
         raise UsageError(
             "the file changed while it was read",
             context=str(path),

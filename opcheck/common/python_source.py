@@ -7,11 +7,19 @@ tokenizer.  Lines that are counted so do not agree with the line numbers of a sy
 from __future__ import annotations
 
 import io
+import linecache
+import os
+import sys
 import tokenize
+from pathlib import Path
+
+from opcheck.common import documents
 
 #: Codecs of host names.  Their decoders take time that grows with the square of the length (Lib/encodings/punycode.py,
 #: insertion_sort), and no one writes a program in them.
 _REFUSED = {"idna", "punycode"}
+#: Bytes of a source that is quoted; parts of an entry of linecache that holds lines, and no loader.
+_LARGEST, _WITH_LINES = 16 << 20, 4
 
 
 def decode(content: bytes) -> str:
@@ -66,3 +74,35 @@ def lines_with_endings(text: str) -> list[str]:
         lines.append(f"{final}\n")
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
+
+
+def source_lines(filename: str) -> list[str]:
+    """Return the lines of a source as ``linecache.getlines`` does; none of what is no regular file.
+
+    linecache opens whatever has the name: a named pipe has no end.  A file that its module's loader holds, or that was
+    put into the cache, is taken from there.
+    """
+    if len(linecache.cache.get(filename, ())) < _WITH_LINES and not filename.startswith("<"):
+        folders = [] if Path(filename).is_absolute() else sys.path
+        for path in (filename, *(os.path.join(folder, filename) for folder in folders)):  # noqa: PTH118
+            try:
+                content = documents.read(path, _LARGEST)
+                lines = [f"{line}\n" for line in split_lines(decode(content))]
+            except documents.DocumentError as error:
+                if error.missing:
+                    continue
+                return []
+            except ValueError:  # it cannot be decoded
+                return []
+            linecache.cache[filename] = (len(content), None, lines, path)
+            break
+        else:
+            # Only the module's loader may have it now.
+            return linecache.getlines(filename) if filename in linecache.cache else []
+    return linecache.getlines(filename)
+
+
+def source_line(filename: str, line: int) -> str:
+    """Return a line of a source, counted from 1, without its spaces; empty where there is none."""
+    lines = source_lines(filename)
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from opcheck.common import documents
 from opcheck.common.sanitize import for_log, is_risky, shown
 
 try:
@@ -42,7 +43,7 @@ _Plain.add_representer(str, _text)
 
 def load_shipped(path: Path) -> Any:
     """Return the content of a YAML file of the package; it is not checked, as the package's code is not."""
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    return yaml.load(documents.read_text(path), Loader=_Loader)
 
 
 def dump(content: Any) -> str:

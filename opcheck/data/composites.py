@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
 from opcheck.data.registrations import FILES, data_directory
@@ -179,7 +180,7 @@ def _bases(directory: Path | None) -> dict[str, tuple[str, ...]]:
 def _registered(directory: Path) -> _Names:
     path = directory / FILES["MPS"]
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Names)
+        return msgspec.json.decode(documents.read(path), type=_Names)
     except (OSError, msgspec.DecodeError) as error:
         raise OpListError(
             f"an op list cannot be read: {error}",

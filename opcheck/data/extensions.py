@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
 from opcheck.data.files import read_history
@@ -196,7 +197,7 @@ class Extensions:
             return b""
         files = [FILE, *map(registrations_file, LIBRARIES)]
         paths = [self._directory / file for file in files]
-        return b"".join(path.read_bytes() for path in paths if path.is_file())
+        return b"".join(documents.read(path) for path in paths if path.is_file())
 
     def release(self, library: str, torch_line: str) -> ExtensionRelease | None:
         """Return the release that pairs with a torch line; None where no list holds it.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import yaml
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.versions import Version
 from opcheck.data.history import SCHEMA, History
@@ -188,7 +189,7 @@ def _check_schema(schema: int, path: Path) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return documents.read(path)
     except OSError as error:
         _fail("an op list cannot be read", f"{path}: {error.strerror}", error)
 

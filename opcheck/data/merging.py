@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.data.lint import lint
@@ -71,8 +72,8 @@ def review(proposal: Path, directory: Path) -> Merge:
         )
     name = f"{key}/{FILE}"
     old = directory / name
-    before = old.read_text(encoding="utf-8") if old.exists() else ""
-    after = _joined(before, proposal.read_text(encoding="utf-8"), key)
+    before = documents.read_text(old) if old.exists() else ""
+    after = _joined(before, documents.read_text(proposal), key)
     added = tuple(str(entry.get("id")) for entry in value[key] if isinstance(entry, dict))
     index = _lint(directory, name, after)
     diff = difflib.unified_diff(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.data.history import Entry, expand
 from opcheck.data.registrations import data_directory
@@ -41,7 +42,7 @@ def python_names() -> PythonNames:
 def _read(directory: Path) -> PythonNames:
     path = directory / FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=PythonNames)
+        return msgspec.json.decode(documents.read(path), type=PythonNames)
     except (OSError, msgspec.DecodeError) as error:
         raise OpListError(
             "the names of torch's Python modules cannot be read",

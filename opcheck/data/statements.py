@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.data.statement_files import SORTS, read_statements, yaml_files
 from opcheck.data.statement_model import Arguments, Statement
@@ -129,7 +130,7 @@ def fingerprint(directory: Path) -> str:
     for sort in SORTS:
         for path in yaml_files(directory, sort):
             try:
-                raw = path.read_bytes()
+                raw = documents.read(path)
             except OSError as error:
                 raise OpListError(
                     "a file of statements cannot be read",
@@ -154,7 +155,7 @@ def _load(directory: Path) -> Statements:
 def read_index(directory: Path) -> Index | None:
     """Read the compiled index below a directory; None where there is no index of this schema."""
     try:
-        index = msgspec.json.decode((directory / INDEX).read_bytes(), type=Index)
+        index = msgspec.json.decode(documents.read(directory / INDEX), type=Index)
     except (OSError, msgspec.DecodeError):
         return None
     return index if index.schema == INDEX_SCHEMA else None

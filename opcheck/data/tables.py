@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 
 
@@ -35,7 +36,7 @@ def read_table(path: Path, kind: type[Kind], schema: int, *, what: str, made_by:
         OpListError: it cannot be read, is of another form, or has another schema number.
     """
     try:
-        table = msgspec.json.decode(path.read_bytes(), type=kind)
+        table = msgspec.json.decode(documents.read(path), type=kind)
     except (OSError, msgspec.DecodeError) as error:
         raise OpListError(
             f"not {what}: {error}",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.files import replaced
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.metallib import Function
@@ -99,7 +100,7 @@ def _digests(
 ) -> dict[str, str]:
     """Return the digest of each kernel's code, by name; kept by the bitcode's own digest."""
     path = cache / f"code-{library.section}-{library.torch}.json"
-    kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.is_file() else {}
+    kept = msgspec.json.decode(documents.read(path), type=dict[str, str]) if path.is_file() else {}
     missing = [name for name in wanted if _key(library.functions[name]) not in kept]
     for number, name in enumerate(missing):
         if progress and number % _STEP == 0:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from opcheck.common import documents
 from opcheck.common.errors import UsageError
 
 THREADS = Path(__file__).with_name("threads.cpp")
@@ -47,7 +48,7 @@ def library(folder: Path) -> Path:
         UsageError: as ``cxx``, or the compiler refuses them.
     """
     command = (cxx(), *_FLAGS)
-    key = hashlib.sha256(THREADS.read_bytes() + repr(command).encode()).hexdigest()[:16]
+    key = hashlib.sha256(documents.read(THREADS) + repr(command).encode()).hexdigest()[:16]
     path = folder / f"threads-{key}.so"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

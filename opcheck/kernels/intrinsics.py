@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from opcheck.common import documents
+
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 VECTOR = re.compile(r"<(\d+) x ([a-z0-9]+)>")
 _FLOATS = ("half", "bfloat", "float")
@@ -45,9 +47,7 @@ _FUNCTION = re.compile(r"^define .*?@(?P<name>[\w.]+)\(.*?^}\n", re.MULTILINE | 
 #: The functions of helpers.ll, by their names.
 HELPERS = {
     match["name"]: match[0]
-    for match in _FUNCTION.finditer(
-        Path(__file__).with_name("helpers.ll").read_text(encoding="utf-8")
-    )
+    for match in _FUNCTION.finditer(documents.read_text(Path(__file__).with_name("helpers.ll")))
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.files import replaced
 from opcheck.data.wheels import archive, metallib
@@ -43,7 +44,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
     for name in [section] if section else SECTIONS:
         path = kept / f"{name}-{release}.metallib"
         if path.is_file():
-            return _library(release, name, path.read_bytes())
+            return _library(release, name, documents.read(path))
     wheel = archive.obtain(release, cache)
     with opened(wheel, _HINT) as members:
         sections = metallib.sections(members.read(archive.LIBRARY))

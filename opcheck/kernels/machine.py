@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import air, fibers, intrinsics, lowering
 
@@ -78,7 +79,7 @@ class Machine:
         """Return what an object depends on, beside its bitcode."""
         folder = Path(__file__).parent
         names = ("air.py", "helpers.ll", "intrinsics.py", "lowering.py", "machine.py")
-        sources = [(folder / name).read_bytes() for name in names]
+        sources = [documents.read(folder / name) for name in names]
         version = repr((self._llvm.llvm_version_info, self._cpu, self._features, _OF_BFLOAT))
         return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]
 
@@ -107,7 +108,7 @@ class Machine:
         """
         path = self._objects / function.digest[:2] / function.digest
         if path.is_file():
-            return msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
+            return msgspec.msgpack.decode(documents.read(path), type=Compiled)
         made = self.compile(str(air.parse(function.bitcode)), function.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(f".{os.getpid()}")

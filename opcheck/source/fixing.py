@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcheck.common import documents
 from opcheck.common.line_diff import unified_diff
 from opcheck.common.notebooks import without_magics
 from opcheck.common.python_source import encoding, lines_with_endings, split_lines
@@ -165,7 +166,7 @@ def fix(
 def _decoded(path: Path, contents: Mapping[Path, bytes]) -> str:
     """The text of a file, to search in it."""
     try:
-        return (contents[path] if path in contents else path.read_bytes()).decode(
+        return (contents[path] if path in contents else documents.read(path)).decode(
             "utf-8", "replace"
         )
     except OSError:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.common import documents
 from opcheck.common.python_source import lines_with_endings
 from opcheck.source import source
 from opcheck.source.edits import apply, insert_line
@@ -125,7 +126,7 @@ def plan(
 
 def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
     try:
-        content = contents[path] if path in contents else path.read_bytes()
+        content = contents[path] if path in contents else documents.read(path)
         return Program(source.python(content, path.as_posix()).tree)
     except (source.UnreadableError, OSError, RecursionError):
         return None
@@ -215,7 +216,7 @@ def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> I
     if path.suffix != ".py":
         return
     try:
-        content = contents[path] if path in contents else path.read_bytes()
+        content = contents[path] if path in contents else documents.read(path)
     except OSError:
         return
     if b"mps" not in content or b"device" not in content or b"def " not in content:

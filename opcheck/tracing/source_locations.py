@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 import os
 import re
 import sysconfig
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from opcheck.common.files import is_file
+from opcheck.common.python_source import source_line, source_lines
 from opcheck.model.records import SourceLocation
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def locate(site: Site) -> SourceLocation | None:
         file=display_path(code.co_filename),
         line=line,
         function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
-        text=linecache.getline(code.co_filename, line).strip(),
+        text=source_line(code.co_filename, line),
         statement=_statement(code.co_filename, line),
     )
 
@@ -166,7 +166,7 @@ def locate_in_text(stack_trace: str | None) -> SourceLocation | None:
         if is_user_code(file) and not _NOT_USERS.match(file):
             text = (match["text"] or "").strip()
             is_here = file.endswith(".py") and is_file(file)
-            here = linecache.getline(file, line).strip() if text and is_here else ""
+            here = source_line(file, line) if text and is_here else ""
             return SourceLocation(
                 file=display_path(file),
                 line=line,
@@ -217,7 +217,7 @@ def statement(filename: str, line: int) -> str:
 @functools.cache
 def _statements(filename: str) -> tuple[tuple[int, int, ast.stmt], ...]:
     try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
+        tree = ast.parse("".join(source_lines(filename)))
     except (SyntaxError, ValueError, RecursionError):
         return ()
     return tuple(

@@ -29,6 +29,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.model.records import Record
 from opcheck.worker.platform import MACHINE_FILES, MARK
 from opcheck.worker.protocol import Notes
@@ -96,7 +97,7 @@ def file_digest(path: str) -> str | None:
     if not os.path.lexists(path):
         return None
     whole = hashlib.sha256()
-    with open(path, "rb") as file:
+    with documents.open_file(path) as file:
         while part := file.read(1 << 20):
             whole.update(part)
     return whole.hexdigest()[:32]
@@ -149,7 +150,7 @@ def unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
 def collect(notes: Path, files: Iterable[str]) -> Dependencies:
     """Return the dependencies that processes recorded in ``notes``, together with ``files``."""
     try:
-        lines = [msgspec.json.decode(line) for line in notes.read_bytes().splitlines()]
+        lines = [msgspec.json.decode(line) for line in documents.read(notes).splitlines()]
     except (OSError, msgspec.MsgspecError):
         lines = []
     problems = [] if ["start"] in lines else ["the capture did not say what it reads"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from opcheck.common import documents
 from opcheck.common.errors import InputError
 from opcheck.common.files import is_file
 from opcheck.common.text import type_and_text
@@ -60,21 +61,26 @@ def _content(path: Path, text: str) -> Any:
 
 
 def _numpy(path: Path) -> Any:
-    content = np.load(path, allow_pickle=False)
-    if isinstance(content, np.ndarray):
-        return torch.from_numpy(content)
-    with content:
+    with documents.open_file(path) as file:
+        content = np.load(file, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return torch.from_numpy(content)
+        size = sum(member.file_size for member in content.zip.infolist())
+        if size > documents.MOST_LARGE:
+            message = f"its arrays unpack to {size:,} bytes"
+            raise ValueError(message)
         return {name: torch.from_numpy(content[name]) for name in content.files}
 
 
 def _torch(path: Path) -> Any:
-    return torch.load(path, map_location="cpu", weights_only=True)
+    with documents.open_file(path) as file:
+        return torch.load(file, map_location="cpu", weights_only=True)
 
 
 def _safetensors(path: Path) -> Any:
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
-    return load_file(path)
+    return load(documents.read(path, documents.MOST_LARGE))
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {

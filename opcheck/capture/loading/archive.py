@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import weakref
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from opcheck.capture.loading.file_kinds import is_inner
+from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.text import one_line
 from opcheck.tracing.torch_private.export import RECONSTRUCT_FAKE_TENSOR, dtypes_by_number
@@ -41,7 +43,9 @@ class Archive:
         self.name = name
         size = len(file) if isinstance(file, bytes) else file.stat().st_size
         try:
-            self._zip = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
+            stream = io.BytesIO(file) if isinstance(file, bytes) else documents.open_file(file)
+            weakref.finalize(self, stream.close)
+            self._zip = zipfile.ZipFile(stream)
             members = [info for info in self._zip.infolist() if not info.is_dir()]
         except Exception as error:
             raise damaged(name, f"it is no whole zip file: {one_line(error)}") from error

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opcheck.common import documents
 from opcheck.common.errors import InputError
 from opcheck.common.files import is_file
 from opcheck.model.records import Birth
@@ -62,7 +63,7 @@ def births(file: str) -> tuple[Birth, ...]:
 
 
 def _of_safetensors(path: Path) -> Iterator[tuple[str, str]]:
-    with path.open("rb") as file:
+    with documents.open_file(path) as file:
         (size,) = struct.unpack("<Q", file.read(8))
         if size > _HEADER_LIMIT:
             message = "its header is larger than the format allows"
@@ -75,7 +76,8 @@ def _of_safetensors(path: Path) -> Iterator[tuple[str, str]]:
 
 def _of_torch(path: Path) -> Iterator[tuple[str, str]]:
     # On meta no value is read; weights_only refuses a pickle that would run code.
-    yield from _tensors("", torch.load(path, map_location="meta", weights_only=True))
+    with documents.open_file(path) as file:
+        yield from _tensors("", torch.load(file, map_location="meta", weights_only=True))
 
 
 def _tensors(prefix: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from opcheck.common import documents
+
 
 def is_inner(members: list[zipfile.ZipInfo]) -> bool:
     """Return whether it is the directory of an archive inside of the file, as it is found at the end of half a file."""
@@ -13,13 +15,15 @@ def is_inner(members: list[zipfile.ZipInfo]) -> bool:
 
 def kind_of(path: Path) -> str:
     """Return what a file is by its content, as a noun; empty: nothing that is known here."""
-    with path.open("rb") as file:
+    with documents.open_file(path) as file:
         start = file.read(16)
-    if start.startswith(b"PK"):
+        infos: list[zipfile.ZipInfo] = []
         try:
-            infos = zipfile.ZipFile(path).infolist()
+            if start.startswith(b"PK"):
+                infos = zipfile.ZipFile(file).infolist()
         except (OSError, ValueError, zipfile.BadZipFile):
             return ""
+    if start.startswith(b"PK"):
         if is_inner(infos):
             return ""
         names = {info.filename for info in infos}

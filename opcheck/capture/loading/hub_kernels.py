@@ -6,11 +6,12 @@ It imports no torch.
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
+
+from opcheck.common.python_source import source_lines
 
 #: The argument that lets transformers replace layers by its own choice of kernels (modeling_utils.py, set_use_kernels);
 #: in a configuration file it has no effect.
@@ -18,7 +19,7 @@ USE_KERNELS = "use_kernels"
 #: Settings that name the function of attention; configurations of earlier releases have the second.
 _ATTENTION = frozenset({"attn_implementation", "_attn_implementation"})
 #: ``org/name@revision:function``, and ``paged|org/name`` (transformers 5.23.0, integrations/hub_kernels.py, is_kernel).
-_KERNEL = re.compile(r"(?:[^|]*\|)?\s*(?P<name>[^/:@|]+/[^/:@|]+)(?:@[^/:]+)?(?::[^/:]+)?")
+_KERNEL = re.compile(r"(?:[^|]*\|)?\s*(?P<name>[^\s/:@|][^/:@|]*/[^/:@|]+)(?:@[^/:]+)?(?::[^/:]+)?")
 #: The decorator of a layer that ``use_kernels`` may replace, with the name of its kernel, and the layer's class.
 _DECORATED = re.compile(
     r"""^@use_kernel_forward_from_hub\(["'](\w+)["']\)\n(?:@.*\n)*class (\w+)""", re.MULTILINE
@@ -69,7 +70,7 @@ def replaces(layers: Collection[str], modules: Iterable[object]) -> bool:
 def _decorated(module: str) -> dict[str, str]:
     """Return the layer's name that each decorated class of a module has; none where its source is not there."""
     try:
-        source = inspect.getsource(sys.modules[module])
-    except (KeyError, OSError, TypeError):
+        source = "".join(source_lines(sys.modules[module].__file__ or ""))
+    except (KeyError, AttributeError):
         return {}
     return {kind: layer for layer, kind in _DECORATED.findall(source)}

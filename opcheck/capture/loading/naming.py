@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from opcheck.capture.loading.file_kinds import kind_of
 from opcheck.capture.loading.repository import MARKERS, no_configuration
+from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
 from opcheck.common.text import plural
@@ -84,7 +85,7 @@ class ModuleName(NamedTuple):
 def modules_in(path: Path) -> tuple[ModuleName, ...]:
     """Return the modules that a file defines, in its order; none if it cannot be parsed."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(documents.read(path))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return ()
     made: dict[str, ast.stmt] = {}
@@ -104,7 +105,7 @@ def modules_in(path: Path) -> tuple[ModuleName, ...]:
 def _runs(path: Path) -> bool:
     """Return whether a file does more than define names: it is a script."""
     try:
-        body = ast.parse(path.read_bytes()).body
+        body = ast.parse(documents.read(path)).body
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False
     return any(
@@ -176,7 +177,7 @@ def _needs(function: ast.FunctionDef) -> int:
 def _syntax_error(file: str) -> Exception | None:
     """Return why a file cannot be parsed; None for a file that can be, and for what is no file."""
     try:
-        ast.parse(Path(file).read_bytes(), Path(file).name)
+        ast.parse(documents.read(file), Path(file).name)
     except (SyntaxError, ValueError, RecursionError) as error:
         return error
     except OSError:
@@ -221,7 +222,7 @@ def library_models(library: str) -> tuple[str, ...]:
     files, pattern = LIBRARIES[library]
     texts: set[str] = set()
     for path in package_folder(library).glob(files):
-        texts.update(pattern.findall(path.read_text(encoding="utf-8")))
+        texts.update(pattern.findall(documents.read_text(path)))
     return tuple(sorted(texts))
 
 

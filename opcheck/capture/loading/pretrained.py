@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import re
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from torch import nn
 from opcheck.capture.loading import libraries
 from opcheck.capture.loading.repository import DamagedError, Repository
 from opcheck.capture.recipes import pipelines
-from opcheck.common import sanitize
+from opcheck.common import documents, sanitize
 from opcheck.common.errors import ModelLoadError, UsageError
 from opcheck.common.files import inside
 from opcheck.common.replacing import replaced
@@ -469,7 +468,7 @@ class Embedder(nn.Module):
 def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
     """Build a model of sentence-transformers from its list of modules."""
     path = files.folder / "modules.json"
-    modules = json.loads(path.read_text(encoding="utf-8"))
+    modules = documents.from_python_json(documents.read_text(path))
     if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
         raise files.repository.damaged("modules.json", "it holds no list of modules")
     libraries.find("sentence_transformers", files.repository.name, "sentence-transformers")
@@ -503,7 +502,7 @@ def _sentence_module(files: _Files, name: str, folder: Path) -> nn.Module:
             files, "sentence-transformers", importlib.import_module("sentence_transformers"), name
         )
     path = folder / "config.json"
-    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    settings = documents.from_python_json(documents.read_text(path)) if path.is_file() else {}
     activation = settings.get("activation_function")
     if isinstance(activation, str):
         settings["activation_function"] = getattr(nn, activation.rpartition(".")[2])()

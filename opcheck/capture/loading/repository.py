@@ -373,7 +373,7 @@ def _header_text(path: Path) -> bytes:
     rest = path.stat().st_size - 8
     if rest < 0:
         raise DocumentError("the file has not the eight bytes of its length")
-    with path.open("rb") as file:
+    with documents.open_file(path) as file:
         (size,) = struct.unpack("<Q", file.read(8))
         if size > min(rest, _HEADER_LIMIT):
             raise DocumentError(f"it has {size:,} bytes by its first eight, the file {rest:,}")

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.loading import exported
-from opcheck.common import notebooks
+from opcheck.common import documents, notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
 from opcheck.common.replacing import replaced
@@ -158,7 +158,7 @@ def _run_to_first_call(file: Path) -> tuple[_Call | None, dict[str, Any]]:
             if file.suffix == notebooks.SUFFIX:
                 notebooks.run(file, vars(main))
             else:
-                code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+                code = compile(documents.read(file), str(file), "exec", dont_inherit=True)
                 exec(code, vars(main))  # noqa: S102 - the user named it to be run
     except _Called as called:
         return _Call(called.module, called.args_, called.kwargs), vars(main)
@@ -280,7 +280,7 @@ def _candidates(value: Any) -> list[str]:
     if file is None or not file.endswith(".py"):
         return [name for name in dir(value) if not name.startswith("_")]
     texts: list[str] = []
-    for node in ast.parse(Path(file).read_bytes()).body:
+    for node in ast.parse(documents.read(file)).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             texts.append(node.name)
         elif isinstance(node, ast.Assign):

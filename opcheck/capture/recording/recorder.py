@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 import os
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.capture.recording.tensor_log import TensorLog, TraceEntry
+from opcheck.common.python_source import source_line, source_lines
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.simulator.tensor import is_on_mps
 from opcheck.tracing.call_sites import CallSites
@@ -126,7 +126,7 @@ def only_checks(asked: Asker, operator: str) -> bool:
     """Return whether a line needs values only to raise if they are bad, to write them, or to end a loop."""
     file, line = asked
     in_cpp = _CHECKS_IN_CPP.get(operator)
-    if in_cpp is not None and in_cpp in linecache.getline(file, line):
+    if in_cpp is not None and in_cpp in source_line(file, line):
         return True
     return line in _checking_lines(file)
 
@@ -134,7 +134,7 @@ def only_checks(asked: Asker, operator: str) -> bool:
 @functools.cache
 def _checking_lines(file: str) -> frozenset[int]:
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse("".join(source_lines(file)))
     except SyntaxError:
         return frozenset()
     numbers: set[int] = set()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.common import documents
 from opcheck.compiler.records import Kernel
 
 #: our Metal standard library
@@ -60,7 +61,7 @@ def headers(include: Path | None = None) -> dict[Path, str]:
     """
     folder = include or torch_headers()
     files = sorted((folder / "c10" / "metal").glob("*.h")) if folder else ()
-    return {file: in_single(file.read_text(encoding="utf-8")) for file in files}
+    return {file: in_single(documents.read_text(file)) for file in files}
 
 
 def torch_headers() -> Path | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.wheels.damage import opened
 from opcheck.worker import process
@@ -135,7 +136,7 @@ def read_archive(path: Path) -> Archive:
     with opened(path, _HINT) as wheel:
         about = dict(assignments(wheel.read("torch/version.py").decode()))
         built = date(*max(info.date_time for info in wheel.infolist())[:3])
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(documents.read(path, documents.MOST_LARGE)).hexdigest()
     if about.get("__version__") != str(version) or "git_version" not in about:
         raise OpListError(
             "torch/version.py disagrees with the wheel's file name",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.files import write_text
 from opcheck.data.files import Release, dump_releases, read_history, read_releases
@@ -47,7 +48,7 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
     changed = []
     for file, text in texts.items():
         path = op_lists_dir / file
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or documents.read_text(path) != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
             changed.append(file)

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from typing import TYPE_CHECKING
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def opened(path: Path, hint: str) -> Iterator[zipfile.ZipFile]:
     Raises:
         OpListError: the wheel is damaged, or is far larger unpacked than any real wheel.
     """
-    with undamaged(path, hint), zipfile.ZipFile(path) as wheel:
+    with undamaged(path, hint), documents.open_file(path) as file, zipfile.ZipFile(file) as wheel:
         size = sum(member.file_size for member in wheel.infolist())
         if size > MOST_TIMES * path.stat().st_size + MOST_BESIDE:
             raise OpListError(

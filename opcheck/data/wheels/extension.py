@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
@@ -84,7 +85,7 @@ def build_extension(source: str, op_lists_dir: Path, cache: Path) -> ExtensionSu
     changed = []
     for file, text in _merged(facts, op_lists_dir).items():
         path = op_lists_dir / file
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or documents.read_text(path) != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
             changed.append(file)
@@ -115,7 +116,7 @@ def read_extension(path: Path) -> ExtensionFacts:
         built = date(*max(info.date_time for info in wheel.infolist())[:3])
         requires = _requires(wheel, f"{name}-{version}.dist-info/METADATA")
         column, libraries = _operators(wheel, name)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(documents.read(path, documents.MOST_LARGE)).hexdigest()
     torch_line = torch_line_of(name, line)
     pinned = _PINNED.match(requires)
     if pinned and str(Version.parse(pinned["version"])) != torch_line:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lief
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Image:
         )
         # Sorted: the choice among names at an address must not depend on the symbol table's order.
         symbols = {at: tuple(sorted(n)) for at, n in names.items()}
-        return cls(path.read_bytes(), sections, symbols, _imports(binary))
+        return cls(documents.read(path, documents.MOST_LARGE), sections, symbols, _imports(binary))
 
     def bytes_of(self, section: Section) -> bytes:
         """Return the bytes of a section in the file."""

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.damage import opened
@@ -48,7 +49,8 @@ def unpacked(release: Release, cache: Path | None = None) -> Path:
     wheel = archive.obtain(release.torch, cache)
     if (
         wheel.name == release.wheel
-        and hashlib.sha256(wheel.read_bytes()).hexdigest() != release.sha256
+        and hashlib.sha256(documents.read(wheel, documents.MOST_LARGE)).hexdigest()
+        != release.sha256
     ):
         raise OpListError(
             "the wheel in the cache is not the released one",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import program
 from opcheck.device.emulator.request import Outcome, RunRequest
@@ -25,7 +26,7 @@ from opcheck.worker.protocol import failure_of
 def main(file: Path) -> int:
     """Run the requested program, write its Outcome where the request asks for one, return its exit code."""
     # Two programs would want this name: the user's is the one.
-    request = msgspec.json.decode(file.read_bytes(), type=RunRequest)
+    request = msgspec.json.decode(documents.read(file), type=RunRequest)
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was
     # made from.
     os.environ.setdefault("PYTORCH_JIT", "0")

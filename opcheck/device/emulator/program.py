@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from opcheck.common import notebooks
+from opcheck.common import documents, notebooks
 from opcheck.worker.platform import START_EVENTS
 
 #: torch's own files whose frames stand between the program and the emulation.
@@ -57,7 +57,7 @@ def execute(program: str, *, is_module: bool) -> None:
     if path.suffix == notebooks.SUFFIX:
         notebooks.run(path, module.__dict__)
         return
-    code = compile(path.read_bytes(), program, "exec", dont_inherit=True)
+    code = compile(documents.read(path), program, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - this is what it is for
 
 

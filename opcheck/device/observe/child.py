@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import program
 from opcheck.device.observe.request import End, ObserveRequest, Start
@@ -32,7 +33,7 @@ _STDERR = 2
 
 def main(file: Path) -> int:
     """Run the program of the request in the file and write what it does, line by line; the program's exit code."""
-    request = msgspec.json.decode(file.read_bytes(), type=ObserveRequest)
+    request = msgspec.json.decode(documents.read(file), type=ObserveRequest)
 
     import torch
 

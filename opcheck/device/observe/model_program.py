@@ -13,6 +13,7 @@ import torch
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.training import TrainStep, autocast, parse_optimizer
+from opcheck.common import documents
 from opcheck.numerics.model_run import built
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.torch_private.trees import tree_map_only
@@ -26,7 +27,7 @@ def main(file: Path) -> None:
         OpcheckError: the model or its inputs cannot be made.
         Exception: whatever the model raises.
     """
-    request = msgspec.json.decode(file.read_bytes(), type=CaptureRequest)
+    request = msgspec.json.decode(documents.read(file), type=CaptureRequest)
     model, inputs = built(request, silent)
     model.to("mps")
 

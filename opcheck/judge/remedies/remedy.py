@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from opcheck.common import documents
 from opcheck.common.versions import Target, Version
 from opcheck.model.records import Record
 
@@ -93,7 +94,7 @@ def filled(pattern: str, names: Mapping[str, str]) -> str:
 
 @cache
 def _tree(module: str) -> tuple[str, ast.Module]:
-    text = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    text = documents.read_text(Path(__file__).with_name(f"{module}.py"))
     return text, ast.parse(text)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize
 from opcheck.data.device_evidence import Machine
@@ -27,7 +28,7 @@ SCRIPT, INPUTS = "repro.py", "inputs.pt"
 LIMIT = 1 << 30
 
 #: Of the script, for ``str.format``.
-_TEMPLATE = Path(__file__).with_name("reproducer.template").read_text(encoding="utf-8")
+_TEMPLATE = documents.read_text(Path(__file__).with_name("reproducer.template"))
 
 
 def write(judged: Judged, machine: Machine, folder: Path) -> None:

@@ -242,7 +242,7 @@ def sources() -> str:
     for name in SOURCES:
         place = package / name
         for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+            digest.update(str(file.relative_to(package)).encode() + b"\0" + documents.read(file))
     return digest.hexdigest()[:12]
 
 

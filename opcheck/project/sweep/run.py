@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from opcheck.project.sweep.engine import Engine, LostError
 from opcheck.project.sweep.folder import About, Folder, key_of, sources
 from opcheck.project.sweep.records import Failed, Model, Result, Task, target_name
 from opcheck.project.sweep.worker import versions
+from opcheck.worker.dependency_tracking import file_digest
 
 #: seconds between tries to reach a scheduler that went away; after the last the sweep stops.
 WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0)
@@ -118,8 +118,7 @@ def plan(
 def _content(spec: str) -> str:
     """Return the digest of the file that defines a model; empty if no file does."""
     name = spec if is_file(spec) else spec.rpartition(":")[0]
-    file = Path(name)
-    return hashlib.sha256(file.read_bytes()).hexdigest() if name and is_file(file) else ""
+    return (file_digest(name) or "") if name and is_file(name) else ""
 
 
 def sweep(
