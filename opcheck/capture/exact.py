@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from opcheck.common.documents import DocumentError, from_toml
+from opcheck.common import documents
 from opcheck.common.errors import UsageError
-from opcheck.common.files import is_file
 from opcheck.common.versions import Target, Version
 from opcheck.data.files import Release
 from opcheck.data.registrations import OpLists, load
@@ -25,6 +26,8 @@ from opcheck.worker.installed import OLDEST, distribution_version
 
 #: Libraries are released with a torch if they are at most this many days younger than its wheel.
 _DAYS = 30
+#: Bytes of a file, requirements that are read in it, characters of one of them.
+_LARGEST, _MOST_PINS, _LONGEST = 8 << 20, 10_000, 1_000
 #: Libraries that name one release of torch; op_lists/extensions.yaml says which goes with which.
 _EXTENSIONS = ("torchaudio", "torchvision")
 #: What a loader's prefix is the name of, beside the library itself.
@@ -53,16 +56,22 @@ def interpreter(model: str, target: Target, progress: Callable[[str], None] | No
         )
     if distribution_version("torch").partition("+")[0] == release.torch:
         return sys.executable
-    return environments.interpreter(wanted(model, release, lists, Path.cwd()), progress)
+    return environments.interpreter(wanted(model, release, lists, Path.cwd(), progress), progress)
 
 
-def wanted(model: str, release: Release, lists: OpLists, project: Path) -> Wanted:
+def wanted(
+    model: str,
+    release: Release,
+    lists: OpLists,
+    project: Path,
+    say: Callable[[str], None] | None = None,
+) -> Wanted:
     """Return what the environment of a model holds.
 
     A library has the version that the project pins, else that which was released with this torch: torchvision and
-    torchaudio by the op lists, the others by their date.
+    torchaudio by the op lists, the others by their date.  ``say`` takes what was left out of the project's files.
     """
-    pins = {canonicalize_name(pin.name): pin for pin in _pins(project)}
+    pins = {canonicalize_name(pin.name): pin for pin in _pins(project, say or (lambda _text: None))}
     texts = {}
     for name in sorted({*_of_model(model, project)} - {"torch"}):
         own = _extension(name, release, lists)
@@ -89,31 +98,36 @@ def _of_model(model: str, project: Path) -> Iterator[str]:
         return
     is_path = prefix.endswith(".py")
     file = project / (prefix if is_path else f"{prefix.replace('.', '/')}.py")
-    yield from _imported(file, frozenset())
+    yield from _imported(file)
 
 
-def _imported(file: Path, seen: frozenset[Path]) -> Iterator[str]:
+def _imported(file: Path) -> Iterator[str]:
     """Yield the distributions that a file imports, and those of its neighbours that it imports."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return
-    seen |= {file}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
-        else:
+    waiting, seen = [file], {file}
+    while waiting:
+        file = waiting.pop()
+        try:
+            tree = ast.parse(documents.read(file, _LARGEST))
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        for name in names:
-            top = name.partition(".")[0]
+        for top in _imports(tree):
             neighbour = file.parent / f"{top}.py"
             if neighbour.is_file():
                 if neighbour not in seen:
-                    yield from _imported(neighbour, seen)
+                    seen.add(neighbour)
+                    waiting.append(neighbour)
             elif top not in sys.stdlib_module_names and top != "opcheck":
                 yield from _distributions().get(top, [])[:1]
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
 
 
 @functools.cache
@@ -121,29 +135,44 @@ def _distributions() -> dict[str, list[str]]:
     return {name: [*those] for name, those in importlib.metadata.packages_distributions().items()}
 
 
-def _pins(project: Path) -> Iterator[Requirement]:
+def _pins(project: Path, say: Callable[[str], None]) -> Iterator[Requirement]:
     """Yield what the project's own files ask for: requirements*.txt, pyproject.toml, uv.lock."""
-    for file in sorted(project.glob("requirements*.txt")):
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-            yield from _requirement(line.partition(" #")[0].partition(" --")[0])
-    for name in ("pyproject.toml", "uv.lock"):
-        file = project / name
-        if not is_file(str(file)):
-            continue
+    files = [
+        *sorted(project.glob("requirements*.txt")),
+        project / "pyproject.toml",
+        project / "uv.lock",
+    ]
+    for file in files:
         try:
-            document = from_toml(file.read_text(encoding="utf-8", errors="replace"))
-        except (DocumentError, ValueError):
+            text = documents.read(file, _LARGEST).decode("utf-8-sig", "replace")
+            wanted = (
+                text.splitlines() if file.suffix == ".txt" else _listed(documents.from_toml(text))
+            )
+        except documents.DocumentError as error:
+            if not error.missing:
+                say(f"left out {file.name}: {error}")
             continue
-        listed = document.get("project", {})
-        for text in listed.get("dependencies", []) if isinstance(listed, dict) else []:
-            yield from _requirement(str(text))
-        for package in document.get("package", []) if name == "uv.lock" else []:
-            if isinstance(package, dict) and "version" in package:
-                yield from _requirement(f"{package.get('name')}=={package['version']}")
+        if len(wanted) > _MOST_PINS:
+            say(f"left out all of {file.name} behind its first {_MOST_PINS:,} requirements")
+        for line in wanted[:_MOST_PINS]:
+            yield from _requirement(line.partition(" #")[0].partition(" --")[0].strip())
+
+
+def _listed(document: dict[str, Any]) -> list[str]:
+    """Return the requirements in a pyproject.toml or a uv.lock; a value of another type is none."""
+    project, packages = document.get("project"), document.get("package")
+    listed = project.get("dependencies") if isinstance(project, dict) else None
+    texts = [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
+    return texts + [
+        f"{package.get('name')}=={package['version']}"
+        for package in (packages if isinstance(packages, list) else [])
+        if isinstance(package, dict) and isinstance(package.get("version"), str)
+    ]
 
 
 def _requirement(text: str) -> Iterator[Requirement]:
-    try:
-        yield Requirement(text.strip())
-    except InvalidRequirement:
+    if not text or len(text) > _LONGEST or text[0] in "-#":
         return
+    # A marker may nest thousands of brackets.
+    with contextlib.suppress(InvalidRequirement, RecursionError):
+        yield Requirement(text)
