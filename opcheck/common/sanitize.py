@@ -26,12 +26,12 @@ _HIDDEN = re.compile(
 #: What a CI service obeys in the log of a step: GitHub a line ``::name ...::`` after any white space, and ``##[name]``
 #: anywhere in it (actions/runner, ActionCommand.cs, TryParseV2 and TryParse); Azure and TeamCity alike.
 _COMMAND = re.compile(
-    r"(?P<space>^\s*):(?=:)|(?P<hash>#)#(?=\[|vso\[|teamcity\[)", re.MULTILINE | re.IGNORECASE
+    r"(?P<space>^[^\S\n]*):(?=:)|(?P<hash>#)#(?=\[|vso\[|teamcity\[)", re.MULTILINE | re.IGNORECASE
 )
 #: What ``is_patch_risky`` overlooks.
 _USUAL_IN_SOURCES = re.compile("(?m)\x0c|\r(?=\n)|[\u200d\ufe0e\ufe0f]|^[-+ ]\ufeff")
 _QUOTED_IN_PATCHES = re.compile(r'["\\\t\n]')
-_BREAKS = re.compile(r"[ \t]*\n\s*")
+_BREAKS = re.compile(r"(?<![ \t])[ \t]*\n\s*")
 
 #: What a service makes a link of: an address, somebody's name, an issue.  In a code span none does.
 _REFERS = re.compile(r"://|www\.|mailto:|xmpp:|@\w|[#!]\d|\bGH-\d", re.IGNORECASE)

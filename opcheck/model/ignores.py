@@ -38,7 +38,7 @@ from opcheck.common.python_source import decode, split_lines
 from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.records import Finding, GroupLocation, Record
 
-_COMMENT = re.compile(r"#\s*opcheck:\s*ignore\[([^\]]*)\](.*)")
+_COMMENT = re.compile(r"#\s*opcheck:\s*ignore\[([^\]#]*)\](.*)")
 
 #: The first and the last line of a statement.
 _Lines = tuple[int, int]
