@@ -112,7 +112,9 @@ def read(path: str | Path, most: int = MOST, *, follow: bool = True) -> bytes:
         try:
             # The size of a file that the kernel makes up is 0, and any file may grow.
             size = os.fstat(file.fileno()).st_size
-            content = file.read(most + 1) if size <= most else b""
+            content = file.read(size + 1) if size <= most else b""
+            if len(content) > size:
+                content += file.read(most + 1 - size)
         except OSError as error:
             raise FileError(error.strerror or str(error)) from error
     if max(size, len(content)) > most:
