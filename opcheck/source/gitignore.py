@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter
@@ -36,9 +37,15 @@ class GitIgnores:
 
     def leaves_out(self, path: Path, *, is_directory: bool) -> bool:
         """Return whether a path below the folder is left out; the deepest file that speaks of it decides."""
-        absolute = path.parent.resolve() / path.name
-        below = [*reversed([p for p in absolute.parents if p.is_relative_to(self._root)])]
-        return self._leaves_out(absolute, [*self._above, *below], is_directory=is_directory)
+        folder, folders = self._folders(path.parent)
+        return self._leaves_out(folder / path.name, folders, is_directory=is_directory)
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019  (as long as the scan)
+    def _folders(self, folder: Path) -> tuple[Path, list[Path]]:
+        """Return the whole path of a folder, and the folders whose files speak of what is in it, the top one first."""
+        whole = folder.resolve()
+        below = [each for each in (whole, *whole.parents) if each.is_relative_to(self._root)]
+        return whole, [*self._above, *reversed(below)]
 
     def _leaves_out(self, path: Path, folders: list[Path], *, is_directory: bool) -> bool:
         for folder in reversed(folders):

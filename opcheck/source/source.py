@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import stat
 import warnings
@@ -23,6 +24,8 @@ _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv", "env", "bui
 #: Larger files are data: bytes.
 _LARGEST = {".py": 2_000_000, ".ipynb": 50_000_000}
 _LARGEST_OTHER = 1_000_000
+#: Folders below the scanned one: each may have a .gitignore that speaks of all below it.
+_DEEPEST = 100
 _PYTHON_2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
 
 
@@ -92,8 +95,7 @@ def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterat
     while waiting:
         directory = waiting.pop()
         try:
-            with os.scandir(directory) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
+            entries = _entries(directory, root)
         except OSError as error:
             reason = error.strerror or str(error)
             problems.append(problem("unreadable", reason, directory.as_posix()))
@@ -115,6 +117,13 @@ def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterat
             else:
                 below.append(path)
         waiting.extend(reversed(below))
+
+
+def _entries(directory: Path, root: Path) -> list[os.DirEntry[str]]:
+    if len(directory.parts) - len(root.parts) > _DEEPEST:
+        raise OSError(errno.ELOOP, f"more than {_DEEPEST} folders deep")
+    with os.scandir(directory) as listing:
+        return sorted(listing, key=lambda entry: entry.name)
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from opcheck.model.records import Problem
+from opcheck.source import source
 from opcheck.source.gitignore import GitIgnores
 
 
@@ -47,3 +50,14 @@ def test_files_above_the_folder_count_up_to_the_repository(project: Path) -> Non
 def test_a_folder_that_was_named_is_read(project: Path) -> None:
     ignores = GitIgnores(project / "src" / "made")
     assert not ignores.leaves_out(project / "src" / "made" / "a.py", is_directory=False)
+
+
+def test_no_folder_below_a_hundred_others_is_read(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["d"] * 101)
+    deep.mkdir(parents=True)
+    (deep / "a.py").write_text("", encoding="utf-8")
+    (deep.parent / "b.py").write_text("", encoding="utf-8")
+    problems: list[Problem] = []
+    found = [file.path.name for file in source.find([str(tmp_path)], Counter(), problems)]
+    assert found == ["b.py"]
+    assert [problem.message for problem in problems] == ["more than 100 folders deep"]
