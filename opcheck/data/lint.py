@@ -13,6 +13,7 @@ from opcheck.common.vocabulary import Effect
 from opcheck.data import python_calls
 from opcheck.data.compile_defects import load_defects
 from opcheck.data.conditions import RESULT
+from opcheck.data.evidence_ranges import disagreements
 from opcheck.data.macs import load_macs
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.regressions import lint_regressions
@@ -65,6 +66,7 @@ def lint(directory: Path | None = None) -> int:
     for entry in written:
         problems += _versions(entry, lists)
         problems += _names(entry, directory)
+        problems += _evidence(entry, lists, directory)
     excusable = [*_kernels(written, lists), *_pairs(written)]
     problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
@@ -99,10 +101,24 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
     named = [
         (f"evidence.{index}.torch", evidence.torch)
         for index, evidence in enumerate(statement.evidence)
+    ] + [
+        (f"evidence.{index}.{key}", text)
+        for index, evidence in enumerate(statement.evidence)
+        for key, texts in (("reported", evidence.reported), ("mended", (evidence.mended,)))
+        for text in texts
     ]
     for key, text in [*named, ("fixed", statement.fixed)]:
         if text and _line(text) not in lines:
             yield _at(entry, key, f"releases.yaml has no release {text}")
+
+
+def _evidence(entry: Written, lists: OpLists, directory: Path) -> Iterator[Problem]:
+    """Yield where a statement's span or condition differs from its own evidence."""
+    index = read_index(directory)
+    lines = [Version.parse(release.line) for release in lists.releases]
+    arguments = index.arguments if index is not None else {}
+    for key, message in disagreements(entry.statement, lines, arguments):
+        yield _at(entry, key, message)
 
 
 def _line(text: str) -> Version | None:

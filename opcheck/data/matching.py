@@ -29,7 +29,7 @@ def holds(
     answers = _RECENT.answers(call)
     known = answers.get(id(statement))
     if known is None or known[0] is not statement:
-        known = answers[id(statement)] = (statement, _matches_call(statement, call, arguments))
+        known = answers[id(statement)] = (statement, matches_call(statement, call, arguments))
     return known[1]
 
 
@@ -61,7 +61,7 @@ class _Recent:
 _RECENT = _Recent()
 
 
-def _matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
+def matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
     """Return whether the statement holds for the call on any target; None: undecided."""
     parts = [_matches_dtype(statement, call), _matches_condition(statement, call, arguments or {})]
     if False in parts:

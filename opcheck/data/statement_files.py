@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -231,6 +231,15 @@ def _op(node: Any, document: Document, path: Path_) -> str:
     return text
 
 
+def _flat_ops(node: Any, document: Document, path: Path_) -> tuple[str, ...]:
+    """Read a list of operators; a list inside of it, such as a YAML alias, counts as its entries."""
+    nested = msgspec.convert(node, list[Any])
+    parts = [part if isinstance(part, list) else [part] for part in nested]
+    return cast(
+        "tuple[str, ...]", _list_of(_op)([op for part in parts for op in part], document, path)
+    )
+
+
 def _span(pattern: re.Pattern[str], what: str) -> Callable[[Any, Document, Path_], Span]:
     convert = _matching(pattern, what)
 
@@ -282,7 +291,7 @@ def _record(
         for name, value in values.items():
             if name not in known:
                 document.report((*path, name), f"unknown key; known are {', '.join(known)}")
-            elif name == "torch" and isinstance(value, (int, float)):
+            elif name in {"torch", "mended"} and isinstance(value, (int, float)):
                 document.report((*path, name), f"quote it, YAML reads 2.10 as 2.1: {value}")
         made = msgspec.convert(
             {**values, "torch": str(values["torch"])} if "torch" in values else values, kind
@@ -306,7 +315,7 @@ def _check_error(made: ErrorText, document: Document, path: Path_) -> None:
 _FIELDS = {
     "id": _Field(_matching(_ID, "kebab-case"), required=True),
     "ops": _Field(_list_of(_op), required=True),
-    "other_than": _Field(_list_of(_op)),
+    "other_than": _Field(_flat_ops),
     "effect": _Field(_one_of(EFFECTS), required=True),
     "torch": _Field(_span(_LINE, "a release line such as 2.13"), required=True),
     "macos": _Field(_span(_MACOS, "a macOS version such as 15.1")),

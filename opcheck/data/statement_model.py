@@ -36,6 +36,11 @@ class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True):
     where: str = ""
     line: int | None = None
     detail: str = ""
+    #: the releases that the report names, and the first release with the change that mended it.
+    reported: tuple[str, ...] = ()
+    mended: str = ""
+    #: the reported call: by argument a tensor such as ``float16[2, 3]``, or another value.
+    call: dict[str, Any] = {}
 
 
 class Argument(Record, frozen=True, kw_only=True, omit_defaults=True):

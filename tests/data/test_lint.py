@@ -207,3 +207,12 @@ def test_what_is_known_to_be_lost() -> None:
     assert ("aten::_fft_c2c", "2.0", "cpu_fallback", "cpu_only") in losses
     assert ("aten::cholesky", "2.14", "kernel", "absent") in losses
     assert not [loss for loss in losses if loss[0] == "aten::mm"]
+
+
+def test_a_release_of_the_evidence_that_is_unknown_or_outside_of_the_span_is_named(
+    made: Path,
+) -> None:
+    evidence = {"kind": "issue", "where": "https://x.org/1", "reported": ["2.4"], "mended": "2.99"}
+    told = problems(made, statement("mm-fails", evidence=[evidence]))
+    assert [text for text in told if "releases.yaml has no release 2.99" in text]
+    assert [text for text in told if "reported on 2.4, outside of the span" in text]
