@@ -20,13 +20,17 @@ PROGRAMS = {
 LARGE = {
     "boolean-mask-varying-size",
     "copy-non-blocking",
+    "exponential-zeros-graph",
+    "exponential-zeros-kernel",
     "to-copy-non-blocking",
     "gru-training-nan",
     "householder-race",
     "linear-backward-vocabulary",
     "linear-many-rows-macos-13-2",
     "linear-one-feature-wide",
+    "multinomial-many-categories-aborts",
     "multinomial-many-samples",
+    "multinomial-zero-probability",
     "sort-many-short-rows",
 }
 

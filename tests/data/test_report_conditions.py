@@ -53,7 +53,56 @@ CASES: dict[str, dict[str, Any]] = {
         "key": tensor(1, 2, 4, 16),
     },
     "layer-norm-mixed-dtypes": {"input": (HALF, WHOLE), "weight": WHOLE},
-    "layer-norm-mixed-dtypes-aborts": {"input": (HALF, WHOLE), "weight": WHOLE},
+    "layer-norm-mixed-dtypes-aborts": {"input": (HALF, WHOLE), "weight": HALF},
+    "all-any-dim-empty": {"self": (tensor(0, 3), tensor(2, 3)), "result": tensor(3)},
+    "mean-empty": EMPTY,
+    "variance-negative-dim": {"dim": ((-2,), (-1,))},
+    "constant-pad-rank-5": {
+        "self": tensor(1, 1, 4, 256, 256),
+        "pad": (0, 0, 0, 0, 2, 0),
+        "result": (tensor(1, 1, 6, 256, 256), tensor(1, 1, 6, 256, 255)),
+    },
+    "pad3d-large-planes": {
+        "self": tensor(1, 1, 4, 254, 254),
+        "result": (tensor(1, 1, 6, 256, 256), tensor(1, 1, 6, 255, 256)),
+    },
+    "constant-pad-vector-65536": {
+        "self": tensor(65536, dtype="int64"),
+        "result": (tensor(65537, dtype="int64"), tensor(65536, dtype="int64")),
+    },
+    "zero-slice": {"self": (tensor(2, offset=1), tensor(2))},
+    "fill-zero-slice": {"self": tensor(2, offset=1), "value": (0, 1)},
+    "zero-4-gib": {"self": (tensor(2**30 + 1), tensor(2**30))},
+    "fill-4-gib": {"self": (tensor(2**32 + 1, dtype="bool"), tensor(2**32, dtype="bool"))},
+    "copy-number-from-the-cpu": {"self": WHOLE, "src": (NUMBER, WHOLE)},
+    "copy-from-the-cpu-into-strided": {"self": (TURNED, FLAT), "src": tensor(4, 6, device="cpu")},
+    "multinomial-zero-probability": {"num_samples": (1, 2), "replacement": True},
+    "multinomial-many-categories-aborts": {
+        "self": (tensor(16385), tensor(16384)),
+        "replacement": True,
+    },
+    "solve-broadcast": {
+        "A": tensor(2, 3, 3),
+        "B": (tensor(3, 1), tensor(2, 3)),
+    },
+    "upsample-linear1d-align-corners": {"align_corners": (True, False)},
+    "batch-norm-1d-gradient": {"input": (tensor(4, 3, 5), PLANE), "train": True},
+    "triangle-in-place-strided": STRIDED,
+    "silu-strided": STRIDED,
+    "leaky-relu-mish-strided": STRIDED,
+    "gelu-strided-2-1": {"self": (tensor(2, 4, 3, stride=(12, 1, 4)), tensor(2, 4, 3))},
+    "activation-gradient-expanded": {"grad_output": (tensor(4, stride=(0,)), WHOLE)},
+    "bitwise-strided-out": {"out": (TURNED, FLAT)},
+    "linear-huge-strides-aborts": {
+        "input": (
+            tensor(32769, 1, 256, stride=(256, 8388864, 1)),
+            tensor(32768, 1, 256, stride=(256, 8388608, 1)),
+        )
+    },
+    "linear-rank-5-transposed-aborts": {
+        "input": (tensor(2, 2, 2, 2, 2, stride=(16, 1, 4, 2, 8)), CUBE)
+    },
+    "sdpa-nan-dropped": {"query": (tensor(1, 1, 8, 64), tensor(1, 1, 9, 64))},
     "layer-norm-backward-mixed-dtypes": {"input": (HALF, WHOLE), "weight": WHOLE},
     "layer-norm-empty": {"input": (NOTHING, WHOLE)},
     "batch-norm-mixed-dtypes": {"input": (HALF, WHOLE), "running_mean": WHOLE, "weight": None},
@@ -160,7 +209,7 @@ CASES: dict[str, dict[str, Any]] = {
     "lstm-bidirectional": {"bidirectional": (True, False)},
 }
 #: Arguments whose one value is a tuple.
-WHOLE_TUPLES = {"kernel_size"}
+WHOLE_TUPLES = {"kernel_size", "pad"}
 
 
 @pytest.mark.parametrize("name", CASES)
