@@ -92,6 +92,9 @@ CASES: dict[str, dict[str, Any]] = {
     "leaky-relu-mish-strided": STRIDED,
     "gelu-strided-2-1": {"self": (tensor(2, 4, 3, stride=(12, 1, 4)), tensor(2, 4, 3))},
     "activation-gradient-expanded": {"grad_output": (tensor(4, stride=(0,)), WHOLE)},
+    "bitwise-in-place-strided": STRIDED,
+    "bitwise-not-in-place-strided": STRIDED,
+    "inverse-1025-rows-aborts": {"A": (tensor(1025, 1025), tensor(1024, 1024))},
     "bitwise-strided-out": {"out": (TURNED, FLAT)},
     "linear-huge-strides-aborts": {
         "input": (
