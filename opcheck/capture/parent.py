@@ -164,7 +164,9 @@ def of_each(
         failure = shared.failure or Failure(error="CaptureError", message="there is no trace")
         yield from ((n, error_of(failure)) for n in shared.targets)
         return
-    for n, differences in zip(shared.targets, shared.differences, strict=True):
+    for n, differences, libraries in zip(
+        shared.targets, shared.differences, shared.differing_libraries, strict=True
+    ):
         target = targets[n]
         yield (
             n,
@@ -173,6 +175,7 @@ def of_each(
                 target_torch=str(target.torch),
                 target_macos=str(target.macos),
                 differences=differences,
+                differing_libraries=libraries,
                 environment=environment(cpu_fallback=target.cpu_fallback),
             ),
         )

@@ -28,13 +28,14 @@ class Shared(Record, frozen=True, kw_only=True):
     targets: tuple[int, ...]
     #: of the first of them; None: there is none.
     trace: Trace | None = None
-    #: what ``Trace.differences`` is for each of them
+    #: what ``Trace.differences`` and ``Trace.differing_libraries`` are for each of them
     differences: tuple[tuple[str, ...], ...] = ()
+    differing_libraries: tuple[tuple[str, ...], ...] = ()
     #: why there is no trace
     failure: Failure | None = None
 
 
-class Captures(Record, frozen=True, kw_only=True):
+class Captures(Record, frozen=True, kw_only=True, tag="captures"):
     """One capture for each class of targets; ``left`` are those for which the model must be loaded anew."""
 
     shared: tuple[Shared, ...]

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import random
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import msgspec
 import torch
@@ -54,6 +54,7 @@ from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.mps_registrations import present_and_absent
 from opcheck.simulator.public_names import names_of_the_target
 from opcheck.simulator.real_device import out_of_reach
+from opcheck.simulator.requirements import differing_libraries
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
@@ -165,7 +166,7 @@ def trace_of_constructor(
         installed_torch=str(torch.__version__),
         target_torch=str(target.torch),
         target_macos=str(target.macos),
-        differences=differences(target),
+        **differences(target),
         problems=(endings.problem_of(cause, kind, locate_raise(cause)),),
         complete=False,
     )
@@ -301,7 +302,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         installed_torch=str(torch.__version__),
         target_torch=str(target.torch),
         target_macos=str(target.macos),
-        differences=differences(target),
+        **differences(target),
         problems=problems,
         uncalled=() if broken else recorder.uncalled(model),
         complete=not broken,
@@ -588,22 +589,30 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     )
 
 
-def differences(target: Target) -> tuple[str, ...]:
+class Differences(TypedDict):
+    """How a run differed from one with the target's torch: fields of a Trace."""
+
+    differences: tuple[str, ...]
+    differing_libraries: tuple[str, ...]
+
+
+def differences(target: Target) -> Differences:
     """Return how the installed torch differs from the target's."""
     installed = Version.parse(torch.__version__)
-    if installed == target.torch:
-        return python_visible_target.notes()
-    texts = [
-        (
-            f"torch's own Python and the libraries ran as torch {torch.__version__}: "
-            f"a branch of theirs on torch.__version__ did not see {target.torch}"
+    libraries = differing_libraries(target)
+    texts = [*libraries.values(), *python_visible_target.notes()]
+    if installed != target.torch:
+        _, absent = present_and_absent(load_lists().operators(str(target.torch)))
+        if absent:
+            names = ", ".join(absent[:5])
+            texts.insert(
+                0,
+                f"{len(absent)} operators of torch {target.torch} that MPS has are not installed, "
+                f"and no call of them was seen: {names}" + (", ..." if len(absent) > 5 else ""),
+            )
+        texts.insert(
+            0,
+            f"torch's own Python ran as torch {torch.__version__}: "
+            f"a branch of it on torch.__version__ did not see {target.torch}",
         )
-    ]
-    _, absent = present_and_absent(load_lists().operators(str(target.torch)))
-    if absent:
-        names = ", ".join(absent[:5])
-        texts.append(
-            f"{len(absent)} operators of torch {target.torch} that MPS has are not installed, "
-            f"and no call of them was seen: {names}" + (", ..." if len(absent) > 5 else "")
-        )
-    return (*texts, *python_visible_target.notes())
+    return Differences(differences=tuple(texts), differing_libraries=tuple(libraries))

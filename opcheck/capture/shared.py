@@ -18,9 +18,10 @@ from opcheck.capture.protocol import Captures, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, ModelLoadError
 from opcheck.data.registrations import load as load_lists
 from opcheck.simulator import python_visible_target
+from opcheck.simulator.requirements import differ_from_installed
 from opcheck.simulator.same_dispatch import same_dispatch
 from opcheck.worker import platform
-from opcheck.worker.protocol import failure_of, silent
+from opcheck.worker.protocol import Failure, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from opcheck.capture.request import CaptureRequest
     from opcheck.common.versions import Target
+    from opcheck.model.records import Trace
     from opcheck.worker.protocol import Say
 
 #: seconds that a fork gets beside the time limit of the run, to make a trace of it
@@ -42,7 +44,8 @@ def answer(request: ManyTargets, say: Say) -> Captures:
 def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Captures:
     """Capture the model of ``request`` once for each class of targets on which the run is the same.
 
-    Call it in a process that nothing else is to happen in: user code runs here, and PYTORCH_ENABLE_MPS_FALLBACK is set.
+    Call it in a process that nothing else is to happen in: user code may run here, and PYTORCH_ENABLE_MPS_FALLBACK is
+    set.
 
     Args:
         request: the model and its inputs; its own target is not looked at.
@@ -50,11 +53,11 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         say: told the stages.
 
     Returns:
-        The captures, those of newer releases first.  ``left`` are targets that the program was told of in other words
-        while it was loaded (an import that asks for the version of macOS): they need another process.
+        The captures, those of newer releases first.  ``left`` are targets that give other answers than this process
+        has had: they need another process.
 
     Raises:
-        ModelLoadError, InputError: as ``capture.run`` does.
+        ModelLoadError, InputError: as ``capture.run`` does, for any release.
         OpListError: the lists hold no such torch release.
         CaptureError: what this process has loaded already was told of another Mac.
     """
@@ -66,15 +69,81 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
     )
     if not order:
         return Captures(shared=())
-    first = targets[order[0]]
     for target in targets:
         load_lists().release(str(target.torch))
-    if not python_visible_target.fits(first):
+    left = [n for n in order if not python_visible_target.fits(targets[n])]
+    order = [n for n in order if n not in left]
+    if not order:
         raise CaptureError(
-            f"this process has loaded programs that were told of another Mac than {first}",
+            f"this process has loaded programs that were told of another Mac than {targets[left[0]]}",
             context=request.model,
             hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
         )
+    # A library keeps what it was told when it was imported: each class of answers has an import of its own, in a
+    # fork, so that torch is imported once.
+    forks = platform.CAN_FORK and len({targets[n].torch for n in order}) > 1
+    shared: list[Shared] = []
+    while order:
+        target = targets[order[0]]
+        if forks:
+            say(f"loading {request.model} as on {target}", seconds=_limit(request, len(order)))
+            made = _in_a_fork(request, targets, order)
+        else:
+            made = _loaded_and_run(request, targets, order, say)
+        shared += made.shared
+        order = [*made.left]
+        if not forks:
+            break
+    return Captures(shared=tuple(shared), left=(*order, *left))
+
+
+def _limit(request: CaptureRequest, runs: int) -> float:
+    """Return the seconds that loading and some runs may take."""
+    return (runs + 1) * (request.time_limit + _AFTER)
+
+
+def _in_a_fork(
+    request: CaptureRequest, targets: Sequence[Target], order: Sequence[int]
+) -> Captures:
+    """Load and run the model in a fork; other targets than those that it serves are left."""
+
+    def work() -> Captures | Failure:
+        # A pool of threads does not live on in a fork, nor does the timer of its parent.
+        torch.set_num_threads(1)
+        platform.limit_time(request.time_limit)
+        try:
+            return _loaded_and_run(request, targets, order, silent)
+        except platform.TimeLimitReached:
+            late = CaptureError(
+                f"the model was not loaded after {request.time_limit:g} s", context=request.model
+            )
+            return failure_of(late, request.model)
+        except Exception as error:  # noqa: BLE001 - user code runs here: its error crosses the pipe
+            failure = failure_of(error, request.model)
+            served = [n for n in order if python_visible_target.fits(targets[n])]
+            if len(served) == len(order) or not differ_from_installed(targets[order[0]]):
+                return failure
+            left = tuple(n for n in order if n not in served)
+            return Captures(shared=(Shared(targets=tuple(served), failure=failure),), left=left)
+
+    try:
+        made = forked(work, Captures | Failure, _limit(request, len(order)), group=False)
+    except WorkerError as error:
+        raise CaptureError(
+            f"the process that loaded the model {error}",
+            context=f"{request.model}, as on {targets[order[0]]}",
+            hint="run again with -v to see all that it printed",
+        ) from None
+    if isinstance(made, Failure):
+        raise error_of(made)
+    return made
+
+
+def _loaded_and_run(
+    request: CaptureRequest, targets: Sequence[Target], order: Sequence[int], say: Say
+) -> Captures:
+    """Load the model as on the first target, and run it for all targets that would have loaded the same."""
+    first = targets[order[0]]
     python_visible_target.set_fallback(first)
     try:
         prepared = run.prepare(request, first, say)
@@ -82,10 +151,9 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         trace = run.trace_of_constructor(request, first, error)
         if trace is None:
             raise
-        served = [run.differences(targets[n]) for n in order]
-        return Captures(
-            shared=(Shared(targets=tuple(order), trace=trace, differences=tuple(served)),)
-        )
+        served = [n for n in order if python_visible_target.fits(targets[n])]
+        left = tuple(n for n in order if n not in served)
+        return Captures(shared=(_served(targets, served, trace),), left=left)
     finally:
         platform.stop_time_limit()
     here = [n for n in order if python_visible_target.fits(targets[n])]
@@ -101,6 +169,17 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
             break
     left = tuple(n for n in order if n not in here or n in waiting)
     return Captures(shared=tuple(shared), left=left)
+
+
+def _served(targets: Sequence[Target], served: Sequence[int], trace: Trace) -> Shared:
+    """Return the capture with what each target that it serves differs in."""
+    differences = [run.differences(targets[n]) for n in served]
+    return Shared(
+        targets=tuple(served),
+        trace=trace,
+        differences=tuple(each["differences"] for each in differences),
+        differing_libraries=tuple(each["differing_libraries"] for each in differences),
+    )
 
 
 def _captured(
@@ -144,8 +223,4 @@ def _run(
     served = [
         n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
     ]
-    return Shared(
-        targets=tuple(served),
-        trace=captured.trace,
-        differences=tuple(run.differences(targets[n]) for n in served),
-    )
+    return _served(targets, served, captured.trace)

@@ -204,6 +204,8 @@ class Trace(Record, frozen=True, kw_only=True):
     target_macos: str = ""
     #: what differs between the two: operators that one of them lacks, branches on the version.
     differences: tuple[str, ...] = ()
+    #: libraries to which the run did not give the target's answers about torch.
+    differing_libraries: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     #: of tensors that were made on the CPU in a dtype that MPS may refuse.
     births: tuple[Birth, ...] = ()

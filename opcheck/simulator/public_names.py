@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 from opcheck.common.replacing import replaced
 from opcheck.data.python_names import PythonNames, python_names
 from opcheck.simulator import python_visible_target
-from opcheck.simulator.callers import caller
+from opcheck.simulator.callers import Caller, caller
 from opcheck.simulator.requirements import (
+    DESCRIPTIONS,
     INSTALLED,
-    note_installed,
+    ask_for,
     outdated,
-    sees_the_target,
     version_of,
 )
 from opcheck.simulator.torch_version import (
@@ -58,16 +58,25 @@ def has_name(target: Target, module: str, name: str) -> bool:
     return _names().has(str(target.torch), module, name)
 
 
+DESCRIPTIONS[has_name.__name__] = "{}.{}".format
+
+
 @functools.cache
 def _names() -> PythonNames:
     return python_names()
 
 
-def _lacks(module: str, name: str) -> bool:
-    """Return whether the target's module is known to lack the name."""
-    return name in _names().modules.get(module, ()) and not python_visible_target.ask(
-        has_name, module, name
+def _lacks(who: Caller, module: str, name: str) -> bool:
+    """Return whether the module of the release that the code sees is known to lack the name."""
+    return (
+        _sees_a_release(who)
+        and name in _names().modules.get(module, ())
+        and not ask_for(who, has_name, module, name)
     )
+
+
+def _sees_a_release(who: Caller) -> bool:
+    return who.kind != "own" and python_visible_target.is_telling()
 
 
 def _decided(module_name: str, name: str) -> property:
@@ -76,16 +85,11 @@ def _decided(module_name: str, name: str) -> property:
     def get(module: ModuleType) -> Any:
         there = vars(module)
         who = caller()
-        if who.kind != "own" and python_visible_target.is_telling():
-            dotted = f"{module_name}.{name}"
-            if not sees_the_target(who):
-                if not python_visible_target.now(
-                    functools.partial(has_name, module=module_name, name=name)
-                ):
-                    note_installed(who, dotted)
-            elif not python_visible_target.ask(has_name, module_name, name):
+        if _sees_a_release(who):
+            if not ask_for(who, has_name, module_name, name):
                 return _no_attribute(module, name)
-            elif name not in there:
+            if name not in there:
+                dotted = f"{module_name}.{name}"
                 python_visible_target.note(
                     dotted, f"the installed torch has no {dotted}, and the program found none"
                 )
@@ -108,23 +112,21 @@ def _no_attribute(module: ModuleType, name: str) -> Any:
 def _all(module: ModuleType) -> list[str]:
     """Return the names that ``import *`` takes; without ``__all__``, all names without an underscore."""
     there = vars(module)
-    whole = not sees_the_target(caller())
-    if "__all__" not in there and whole:
+    who = caller()
+    if "__all__" not in there and not _sees_a_release(who):
         _no_attribute(module, "__all__")
     listed = there.get("__all__") or [name for name in there if not name.startswith("_")]
-    if whole:
-        return list(listed)
-    return [name for name in listed if not _lacks(module.__name__, name)]
+    return [name for name in listed if not _lacks(who, module.__name__, name)]
 
 
 def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
     """Return a class for the module, with a property for each name; other look-ups reach the dictionary."""
 
     def listed(module: ModuleType) -> list[str]:
-        names = [*ModuleType.__dir__(module)]
-        if not sees_the_target(caller()):
-            return names
-        return [name for name in names if not _lacks(module.__name__, name)]
+        who = caller()
+        return [
+            name for name in ModuleType.__dir__(module) if not _lacks(who, module.__name__, name)
+        ]
 
     properties = {name: _decided(module.__name__, name) for name in names}
     if module.__name__ in _VERSIONS:
@@ -160,8 +162,8 @@ class _Names:
             module.__class__ = ModuleType
 
 
-def _refuse(name: str, fromlist: tuple[str, ...]) -> None:
-    """Raise what an import raises where the target lacks it.
+def _refuse(who: Caller, name: str, fromlist: tuple[str, ...]) -> None:
+    """Raise what an import raises if the release that the code sees lacks it.
 
     Raises:
         ModuleNotFoundError: the target has no such module.
@@ -169,12 +171,12 @@ def _refuse(name: str, fromlist: tuple[str, ...]) -> None:
     """
     parts = name.split(".")
     for end in range(2, len(parts) + 1):
-        if _lacks(".".join(parts[: end - 1]), parts[end - 1]):
+        if _lacks(who, ".".join(parts[: end - 1]), parts[end - 1]):
             missing = ".".join(parts[:end])
             message = f"No module named {missing!r}"
             raise ModuleNotFoundError(message, name=missing)
     for attribute in fromlist:
-        if _lacks(name, attribute):
+        if _lacks(who, name, attribute):
             file = getattr(sys.modules.get(name), "__file__", None)
             message = f"cannot import name {attribute!r} from {name!r} ({file})"
             raise ImportError(message, name=name, path=file)
@@ -209,8 +211,8 @@ def _is_torchs(name: object) -> bool:
 def _import_module(import_module: Callable[..., Any], names: _Names) -> Callable[..., Any]:
     @functools.wraps(import_module)
     def imported(name: str, package: str | None = None) -> Any:
-        if _is_torchs(name) and sees_the_target(caller()):
-            _refuse(name, ())
+        if _is_torchs(name):
+            _refuse(caller(), name, ())
         result = import_module(name, package)
         names.take()
         return result
@@ -221,9 +223,9 @@ def _import_module(import_module: Callable[..., Any], names: _Names) -> Callable
 def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find_spec)
     def find(name: str, package: str | None = None) -> Any:
-        if _is_torchs(name) and sees_the_target(caller()):
+        if _is_torchs(name):
             try:
-                _refuse(name, ())
+                _refuse(caller(), name, ())
             except ModuleNotFoundError:
                 return None
         return find_spec(name, package)
@@ -253,8 +255,7 @@ def names_of_the_target() -> Iterator[None]:
             return result
         if level or not _is_torchs(name):
             return perform()
-        if sees_the_target(caller()):
-            _refuse(name, tuple(fromlist or ()))
+        _refuse(caller(), name, tuple(fromlist or ()))
         result = perform()
         names.take()
         return result

@@ -1,16 +1,18 @@
-"""Read which torch an installed library requires; a library that excludes the target's torch sees the installed one.
+"""Decide which release of torch an installed library sees, and record what it asked.
 
-Another version of the library, unknown to opcheck, would be installed beside the target's torch.  transformers 5
-would turn its models off (utils/import_utils.py, is_torch_available), others fail to import.
+A library sees the target's release.  If its requirements exclude that release, another version of the library,
+unknown to opcheck, would be installed beside the target's torch: transformers 5 turns its models off
+(utils/import_utils.py, is_torch_available), others fail to import.  It sees the nearest release that it admits.  A
+library that fails on the installed torch with the target's version sees the installed release.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
 import torch
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -20,10 +22,13 @@ from opcheck.data.registrations import load
 from opcheck.simulator import python_visible_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable
 
     from opcheck.common.versions import Target
+    from opcheck.data.files import Release
     from opcheck.simulator.callers import Caller
+
+Answer = TypeVar("Answer")
 
 #: without what a build appends: +cpu, +cu126
 INSTALLED = str(torch.__version__).partition("+")[0]
@@ -37,57 +42,117 @@ def version_of(target: Target) -> str:
     return load().release(str(target.torch)).torch
 
 
-def admits(target: Target, package: str) -> bool:
-    """Return whether the library may be installed beside the target's torch."""
-    return _requirement(package).contains(version_of(target), prereleases=True)
+def view_of(target: Target, package: str) -> Target:
+    """Return the target with the release that a library sees; an empty name stands for the program."""
+    line = _nearest_line(_requirement(package), target)
+    return target if line == target.torch else msgspec.structs.replace(target, torch=line)
 
 
-_libraries = False
+@functools.cache
+def _nearest_line(requirement: SpecifierSet, target: Target) -> Version:
+    if requirement.contains(version_of(target), prereleases=True):
+        return target.torch
+    admitted = [
+        Version.parse(release.line)
+        for release in load().releases
+        if requirement.contains(_text_of_line(release), prereleases=True)
+    ]
+    newer = [line for line in admitted if line > target.torch]
+    return min(newer) if newer else max(admitted, default=_INSTALLED_LINE)
 
-#: libraries whose import failed with the target's version, and that were imported with the installed one
+
+def _text_of_line(release: Release) -> str:
+    return INSTALLED if Version.parse(release.line) == _INSTALLED_LINE else release.torch
+
+
+#: libraries that failed with the target's version, and that see the installed one from then on
 outdated: set[str] = set()
 
 
-@contextlib.contextmanager
-def libraries_see_the_target() -> Iterator[None]:
-    """Show the target's torch to installed libraries, as the program always sees it, in the block.
+class Asked(NamedTuple):
+    """The first time that a library asked a question, and the answer that it got."""
 
-    ``opcheck run`` has one target and enters this.  A capture does not: libraries choose by release when they are
-    imported, and one import would no longer serve more than one release (17 imports of transformers for BertModel).
-    """
-    global _libraries  # noqa: PLW0603 - one Mac at a time
-    before, _libraries = _libraries, True
-    try:
-        yield
-    finally:
-        _libraries = before
+    place: str
+    answer: Any
 
 
-def sees_the_target(who: Caller) -> bool:
-    """Return whether that code sees the Python of the target's torch."""
-    if who.kind != "library":
-        return who.kind == "program"
-    return (
-        _libraries
-        and who.package not in outdated
-        and python_visible_target.ask(admits, who.package)
-    )
+#: by library, question and its details
+_asked: dict[tuple[str, Callable[..., Any], tuple[Hashable, ...]], Asked] = {}
 
 
-def note_installed(who: Caller, what: str) -> None:
-    """Note that a library saw the installed torch where the target's differs."""
-    if not _libraries:
-        return  # the report says it of all libraries at once
+def as_seen(
+    target: Target, package: str, decide: Callable[..., Answer], *details: Hashable
+) -> Answer:
+    """Return the answer of the release that the library sees."""
+    return decide(view_of(target, package), *details)
+
+
+def ask_for(who: Caller, decide: Callable[..., Answer], *details: Hashable) -> Answer:
+    """Return ``decide(target, *details)`` for the release that the code sees, and record the question."""
     package = who.package
+    if package in outdated:
+        # Every target in this process has had the answers that the library failed with.
+        target = python_visible_target.now(_installed)
+        answer = decide(target, *details)
+    else:
+        answer = python_visible_target.ask(as_seen, package, decide, *details)
+    record(who, answer, decide, *details)
+    return answer
+
+
+def record(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable) -> None:
+    """Record that a library got this answer; the program always gets the target's."""
+    if who.package and (key := (who.package, decide, details)) not in _asked:
+        _asked[key] = Asked(who.place, answer)
+
+
+def forget_questions() -> None:
+    """Forget what libraries asked, because a new run begins in this process."""
+    _asked.clear()
+
+
+def _installed(target: Target) -> Target:
+    return msgspec.structs.replace(target, torch=_INSTALLED_LINE)
+
+
+def differing_libraries(target: Target) -> dict[str, str]:
+    """Return the libraries that did not get the target's answers, each with its first such question as a sentence."""
+    first: dict[str, str] = {}
+    for (package, decide, details), asked in list(_asked.items()):
+        if package not in first and decide(target, *details) != asked.answer:
+            first[package] = f"first at {asked.place} ({described(decide, details)})"
+    return {package: f"{_why(package, target)}, {where}" for package, where in first.items()}
+
+
+def differ_from_installed(target: Target) -> set[str]:
+    """Return the libraries that got an answer that the installed release does not give."""
+    installed = _installed(target)
+    return {
+        package
+        for (package, decide, details), asked in list(_asked.items())
+        if decide(installed, *details) != asked.answer
+    }
+
+
+def described(decide: Callable[..., Any], details: tuple[Hashable, ...]) -> str:
+    """Return a question as Python writes it."""
+    describe = DESCRIPTIONS.get(decide.__name__)
+    return describe(*details) if describe else "torch.__version__"
+
+
+#: how the questions of other modules read, by the name of their function
+DESCRIPTIONS: dict[str, Callable[..., str]] = {}
+
+
+def _why(package: str, target: Target) -> str:
+    line = _INSTALLED_LINE if package in outdated else view_of(target, package).torch
     why = (
-        "cannot be imported with the target's version"
+        "fails here with the target's version"
         if package in outdated
         else f"requires torch{_requirement(package)}"
     )
-    python_visible_target.note(
-        package,
-        f"{_described(package)} {why}: it ran as with torch {INSTALLED}, first at {who.place} ({what})",
-    )
+    seen = version_of(msgspec.structs.replace(target, torch=line))
+    return f"{_described(package)} {why}: it ran as with torch {seen}, which answers differently"
 
 
 @functools.cache

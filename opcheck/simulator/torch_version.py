@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import linecache
 import operator
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +24,17 @@ from torch.torch_version import TorchVersion
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.callers import Caller, caller
 from opcheck.simulator.requirements import (
-    INSTALLED,
-    admits,
-    note_installed,
-    sees_the_target,
+    DESCRIPTIONS,
+    as_seen,
+    ask_for,
+    outdated,
+    record,
     version_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
     from opcheck.common.versions import Target
 
@@ -40,26 +43,42 @@ _COMPARISONS = {
 }
 
 
-def text_of(target: Target, package: str) -> str:
-    """Return the version that a library, or with an empty name the program, sees."""
-    return version_of(target) if admits(target, package) else INSTALLED
-
-
-def compares(target: Target, package: str, kind: type, name: str, operand: Hashable) -> bool:
+def compares(target: Target, kind: type, name: str, operand: Hashable) -> bool:
     """Compare the version as a text, as a TorchVersion, or as packaging's Version."""
-    return bool(_COMPARISONS[name](kind(text_of(target, package)), operand))
+    return bool(_COMPARISONS[name](kind(version_of(target)), operand))
 
 
-def part_of(target: Target, package: str, name: str) -> Any:
+def part_of(target: Target, name: str) -> Any:
     """Return an attribute of packaging's Version."""
-    return getattr(PackagingVersion(text_of(target, package)), name)
+    return getattr(PackagingVersion(version_of(target)), name)
+
+
+def part_compares(target: Target, part: str, name: str, operand: int) -> bool:
+    """Compare a number of packaging's Version."""
+    return bool(_COMPARISONS[name](part_of(target, part), operand))
+
+
+_SIGNS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}
+
+
+def _sign(name: str) -> str:
+    return _SIGNS[name.strip("_")]
+
+
+DESCRIPTIONS[compares.__name__] = lambda _, name, operand: (
+    f"torch.__version__ {_sign(name)} {operand}"
+)
+DESCRIPTIONS[part_of.__name__] = "torch.__version__, {}".format
+DESCRIPTIONS[part_compares.__name__] = lambda part, name, operand: (
+    f"torch.__version__, {part} {_sign(name)} {operand}"
+)
 
 
 class SeenText(str):  # noqa: SLOT000 - it keeps who read it
     """The version as a text that records its use."""
 
     kind: type = str
-    package: str
+    reader: Caller
     used: bool
 
     def whole(self) -> str:
@@ -67,7 +86,7 @@ class SeenText(str):  # noqa: SLOT000 - it keeps who read it
         self.used = True
         if not python_visible_target.is_telling():
             return str.__str__(self)
-        return python_visible_target.ask(text_of, self.package)
+        return ask_for(self.reader, version_of)
 
     def __reduce__(self) -> Any:
         return str, (self.whole(),)
@@ -91,9 +110,15 @@ def _compared(name: str) -> Callable[[Any, Any], Any]:
         if not python_visible_target.is_telling() or not isinstance(operand, (str, tuple)):
             return _COMPARISONS[name](self.kind(self.whole()), operand)
         self.used = True
-        return python_visible_target.ask(compares, self.package, self.kind, name, operand)
+        return ask_for(_asks(self.reader), compares, self.kind, name, operand)
 
     return compare
+
+
+def _asks(reader: Caller) -> Caller:
+    """Return who compares, or who read the version if the comparison is in another library's code."""
+    who = caller(2)
+    return who if who.package == reader.package else reader
 
 
 def _by_the_whole(name: str) -> Callable[..., Any]:
@@ -103,6 +128,33 @@ def _by_the_whole(name: str) -> Callable[..., Any]:
     return method
 
 
+def _as_message(name: str) -> Callable[..., Any]:
+    """Return a method that records no query where the text goes to a log: no code decides by it."""
+    method = _by_the_whole(name)
+
+    def formatted(self: SeenText, *args: Any) -> Any:
+        if not _is_logged(sys._getframe(1)):
+            return method(self, *args)
+        self.used = True
+        return getattr(_unrecorded(self.reader, self), name)(*args)
+
+    return formatted
+
+
+def _is_logged(frame: FrameType) -> bool:
+    """Return whether the frame belongs to ``logging``, or its line begins with a call of a logger."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return frame.f_globals.get("__name__") == "logging" or bool(_LOG_CALL.match(line))
+
+
+def _unrecorded(reader: Caller, text: str) -> str:
+    """Return the version without a query, for what records its own use."""
+    if not python_visible_target.is_telling():
+        return str.__str__(text)
+    return python_visible_target.now(lambda target: as_seen(target, reader.package, version_of))
+
+
+_LOG_CALL = re.compile(r"\s*(?:\w+\.)*_?log(?:ger|ging)?\.\w+\(", re.IGNORECASE)
 #: what an object needs to be one
 _KEPT = frozenset(
     {
@@ -120,22 +172,64 @@ _KEPT = frozenset(
 for _kind in (SeenText, SeenTorchVersion):
     for _name in set(dir(str)) - _KEPT:
         _make = _compared if _name in _COMPARISONS else _by_the_whole
+        _make = _as_message if _name in {"__str__", "__format__"} else _make
         setattr(_kind, _name, _make(_name))
+
+
+class _SeenNumber(int):
+    """A number of packaging's Version that records its use."""
+
+    reader: Caller
+    part: str
+    used: bool
+
+
+def _number_compared(name: str) -> Callable[[Any, Any], Any]:
+    def compare(self: _SeenNumber, operand: Any) -> Any:
+        if type(operand) is not int or not python_visible_target.is_telling():
+            return getattr(int, name)(_whole_number(self), operand)
+        self.used = True
+        return ask_for(_asks(self.reader), part_compares, self.part, name, operand)
+
+    return compare
+
+
+def _whole_number(self: _SeenNumber) -> int:
+    self.used = True
+    if not python_visible_target.is_telling():
+        return int.__int__(self)
+    number: int = ask_for(self.reader, part_of, self.part)
+    return number
+
+
+def _by_the_number(name: str) -> Callable[..., Any]:
+    def method(self: _SeenNumber, *args: Any) -> Any:
+        return getattr(_whole_number(self), name)(*args)
+
+    return method
+
+
+for _name in {name for name in dir(int) if callable(getattr(int, name))} - _KEPT - {"from_bytes"}:
+    _make = _number_compared if _name in _COMPARISONS else _by_the_number
+    setattr(_SeenNumber, _name, _make(_name))
 
 
 class _SeenVersion(PackagingVersion):
     """packaging's Version of a recorded text."""
 
     __slots__ = ()
-    package = ""
+    reader: Caller
+    text: str
 
 
 def _version_compared(name: str) -> Callable[[Any, Any], Any]:
     def compare(self: _SeenVersion, operand: Any) -> Any:
-        if not python_visible_target.is_telling() or not isinstance(operand, PackagingVersion):
+        if not isinstance(operand, PackagingVersion):
             return getattr(PackagingVersion, name)(self, operand)
         plain = PackagingVersion(str(operand))
-        return python_visible_target.ask(compares, self.package, PackagingVersion, name, plain)
+        if not python_visible_target.is_telling():
+            return getattr(PackagingVersion(_whole_version(self)), name)(plain)
+        return ask_for(_asks(self.reader), compares, PackagingVersion, name, plain)
 
     return compare
 
@@ -143,29 +237,42 @@ def _version_compared(name: str) -> Callable[[Any, Any], Any]:
 def _part(name: str) -> property:
     def get(self: _SeenVersion) -> Any:
         if python_visible_target.is_telling():
-            return python_visible_target.ask(part_of, self.package, name)
+            return ask_for(self.reader, part_of, name)
         return getattr(PackagingVersion, name).__get__(self)
+
+    return property(get)
+
+
+def _number(name: str) -> property:
+    def get(self: _SeenVersion) -> Any:
+        value = getattr(PackagingVersion, name).__get__(
+            PackagingVersion(_unrecorded(self.reader, self.text))
+        )
+        number = _SeenNumber(value)
+        number.reader, number.part, number.used = self.reader, name, False
+        _numbers.append(number)
+        return number
 
     return property(get)
 
 
 def _as_text(self: _SeenVersion) -> SeenText:
     # Releases have neither a local nor a development part: the public and the base version are the whole.
-    return _made(SeenText, PackagingVersion.__str__(self), self.package)
+    return _made(SeenText, _unrecorded(self.reader, self.text), self.reader)
 
 
 def _whole_version(self: _SeenVersion) -> str:
-    return (
-        python_visible_target.ask(text_of, self.package)
-        if python_visible_target.is_telling()
-        else PackagingVersion.__str__(self)
-    )
+    if python_visible_target.is_telling():
+        return ask_for(self.reader, version_of)
+    return _unrecorded(self.reader, self.text)
 
 
 for _name in _COMPARISONS:
     setattr(_SeenVersion, _name, _version_compared(_name))
-for _name in ("major", "minor", "micro", "release", "epoch", "pre", "post", "dev", "local"):
+for _name in ("release", "epoch", "pre", "post", "dev", "local"):
     setattr(_SeenVersion, _name, _part(_name))
+for _name in ("major", "minor", "micro"):
+    setattr(_SeenVersion, _name, _number(_name))
 for _name in ("base_version", "public"):
     setattr(_SeenVersion, _name, property(_as_text))
 for _name, _function in (
@@ -176,33 +283,33 @@ for _name, _function in (
 
 
 @functools.cache
-def _version_class(package: str) -> type[_SeenVersion]:
-    return type("Version", (_SeenVersion,), {"__slots__": (), "package": package})
+def _version_class(reader: Caller, text: str) -> type[_SeenVersion]:
+    return type("Version", (_SeenVersion,), {"__slots__": (), "reader": reader, "text": text})
 
 
-def _made(kind: type[SeenText], text: str, package: str) -> SeenText:
+def _made(kind: type[SeenText], text: str, reader: Caller) -> SeenText:
     made = kind(text)
-    made.package, made.used = package, False
+    made.reader, made.used = reader, False
     return made
 
 
 #: by who read it: one object, however often that line runs
 _read: dict[tuple[type[SeenText], Caller, str], SeenText] = {}
+#: the numbers of versions, each read once
+_numbers: list[_SeenNumber] = []
 
 
 def seen(kind: type[SeenText], who: Caller) -> Any:
     """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
     if who.kind == "own" or not python_visible_target.is_telling():
         return None
-    text = python_visible_target.now(version_of)
-    if not sees_the_target(who):
-        if text != INSTALLED:
-            note_installed(who, "torch.__version__")
+    if who.package in outdated:
         # No question: what it does is the same for every target.
-        return kind.kind(INSTALLED)
+        return kind.kind(ask_for(who, version_of))
+    text = python_visible_target.now(lambda target: as_seen(target, who.package, version_of))
     key = (kind, who, text)
     if key not in _read:
-        _read[key] = _made(kind, text, who.package)
+        _read[key] = _made(kind, text, who)
     return _read[key]
 
 
@@ -215,7 +322,16 @@ def _settle() -> None:
     """Record the whole text of versions that were read, and then used in no visible way."""
     for (_, who, text), made in list(_read.items()):
         if not made.used:
-            python_visible_target.answered(text_of, who.package, answer=text)
+            _answered(who, text, version_of)
+    for number in _numbers:
+        if not number.used:
+            _answered(number.reader, int.__int__(number), part_of, number.part)
+    _numbers.clear()
+
+
+def _answered(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable) -> None:
+    python_visible_target.answered(as_seen, who.package, decide, *details, answer=answer)
+    record(who, answer, decide, *details)
 
 
 python_visible_target.SETTLE.append(_settle)
@@ -278,7 +394,7 @@ def version_of_the_target() -> Iterator[Distributions]:
         version.used = True
         parse(self, str.__str__(version))
         if type(self) is PackagingVersion:
-            self.__class__ = _version_class(version.package)
+            self.__class__ = _version_class(version.reader, str.__str__(version))
 
     distributions = Distributions()
     distributions.take()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import pickle
 import re
 import sys
@@ -19,10 +20,10 @@ from packaging.version import parse
 
 import opcheck
 from opcheck.common.versions import Target, Version
-from opcheck.simulator import python_visible_target, torch_version
+from opcheck.simulator import python_visible_target, requirements, torch_version
 from opcheck.simulator.backend import mps_backend
 from opcheck.simulator.public_names import names_of_the_target
-from opcheck.simulator.requirements import INSTALLED, libraries_see_the_target
+from opcheck.simulator.requirements import INSTALLED
 
 MACOS = Version(15)
 
@@ -32,11 +33,12 @@ def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_visible_target, "_answers", {})
     monkeypatch.setattr(python_visible_target, "_fallback", set())
     monkeypatch.setattr(torch_version, "_read", {})
+    monkeypatch.setattr(requirements, "_asked", {})
 
 
 @pytest.fixture
 def old() -> Iterator[None]:
-    with mps_backend(target(2, 3)), libraries_see_the_target(), names_of_the_target():
+    with mps_backend(target(2, 3)), names_of_the_target():
         yield
 
 
@@ -166,6 +168,69 @@ def test_a_library_that_breaks_on_the_way_of_the_target_is_imported_as_installed
     with opcheck.emulate(torch="2.3", macos="15") as run:
         assert value(__file__, "__import__('breaks').new") == 1
     (message,) = [finding.message for finding in run.report.findings if finding.rule == "OC123"]
-    assert "breaks cannot be imported with the target's version" in message
+    assert "breaks fails here with the target's version" in message
     assert "breaks/__init__.py:2 (torch.__version__)" in message
     del sys.modules["breaks"]
+
+
+@pytest.mark.usefixtures("old")
+def test_a_number_of_the_version_is_compared_or_used_as_a_whole() -> None:
+    version = parse(torch.__version__)
+    assert version.major == 2
+    assert version.minor < 6
+    for settle in python_visible_target.SETTLE:
+        settle()
+    assert python_visible_target.fits(target(2, 5))
+    assert not python_visible_target.fits(target(2, 6))
+    assert (version.minor + 1, [version.minor][0], f"{version.minor}") == (4, 3, "3")
+    assert range(version.minor) == range(3)
+    assert not python_visible_target.fits(target(2, 5))
+
+
+@pytest.mark.usefixtures("old")
+def test_a_version_in_a_log_is_no_question(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("some_library")
+    caplog.set_level(logging.DEBUG)
+    logger.debug(f"Detected torch {torch.__version__}")  # noqa: G004 - as transformers has it
+    logger.info("torch %s", torch.__version__)
+    assert caplog.messages == ["Detected torch 2.3.1", "torch 2.3.1"]
+    assert python_visible_target.fits(target(2, 6))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "release", "seen"),
+    [
+        ("torch>=2.6", "2.6", "2.6.0"),
+        ("torch>=2.6", "2.4", "2.6.0"),
+        ("torch>=2.2,<2.5", "2.9", "2.4.1"),
+        ("torch==2.13.0", "2.6", INSTALLED),
+        ("torch>99", "2.6", INSTALLED),
+        ("numpy", "2.6", "2.6.0"),
+    ],
+)
+def test_a_library_sees_the_nearest_release_that_it_admits(
+    requirement: str, release: str, seen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library(tmp_path, "requires", "import torch\nversion = torch.__version__ + ''\n")
+    metadata = tmp_path / "site-packages" / "requires-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Name: requires\nVersion: 1.0\nRequires-Dist: {requirement}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    for cache in (
+        requirements._requirement,
+        requirements._distribution,
+        requirements._nearest_line,
+    ):
+        cache.cache_clear()
+    old = Target(torch=Version.parse(release), macos=MACOS)
+    with mps_backend(old), names_of_the_target():
+        assert value(__file__, "__import__('requires').version") == seen
+    del sys.modules["requires"]
+    differing = requirements.differing_libraries(old)
+    assert bool(differing) is (seen != requirements.version_of(old))
+    if differing:
+        assert differing["requires"].startswith("requires 1.0 requires torch")
+        assert f"it ran as with torch {seen}" in differing["requires"]
+        assert "requires/__init__.py:2 (torch.__version__)" in differing["requires"]

@@ -31,7 +31,7 @@ from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.public_names import names_of_the_target
-from opcheck.simulator.requirements import libraries_see_the_target
+from opcheck.simulator.requirements import differing_libraries, forget_questions
 from opcheck.tracing.eager_compile import add_left_out
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import locate_raise
@@ -74,6 +74,7 @@ class Emulation:
         Raises:
             OpListError: the lists are damaged.
         """
+        libraries = differing_libraries(self.target)
         trace = Trace(
             model=self.name,
             mode="run",
@@ -81,7 +82,8 @@ class Emulation:
             installed_torch=str(torch.__version__),
             target_torch=str(self.target.torch),
             target_macos=str(self.target.macos),
-            differences=python_visible_target.notes(),
+            differences=(*libraries.values(), *python_visible_target.notes()),
+            differing_libraries=tuple(libraries),
             problems=tuple(self._problems),
             complete=self._complete,
             environment={
@@ -121,6 +123,7 @@ class Emulation:
             )
         _ACTIVE.append(self)
         python_visible_target.forget_notes()
+        forget_questions()
         registrations = dict(self._lists.operators(str(self.target.torch)))
         tally = self._tally
         try:
@@ -135,7 +138,6 @@ class Emulation:
                 ) as mac,
                 uncompiled(self._left_out),
                 tally.followed(),
-                libraries_see_the_target(),
                 names_of_the_target(),
                 warnings_at_their_lines(),
                 export_below(),

@@ -9,17 +9,31 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for all differences that the capture noted."""
+    """Yield one finding for all differences that the capture noted; a warning if other findings depend on them."""
     trace = audited.trace
-    if trace.differences:
-        yield Finding(
-            rule="OC123",
-            severity="note",
-            message="; ".join(trace.differences),
-            hint=f"install torch {audited.target.torch} here and audit again "
-            f"(captured with {trace.installed_torch or 'another release'})",
-            count=len(trace.differences),
-        )
+    if not trace.differences:
+        return
+    libraries = _libraries_with_findings(audited)
+    differs = f"; findings in {', '.join(libraries)} may not hold there" if libraries else ""
+    yield Finding(
+        rule="OC123",
+        severity="warning" if libraries else "note",
+        message="; ".join(trace.differences) + differs,
+        hint=f"install torch {audited.target.torch} here and audit again "
+        f"(captured with {trace.installed_torch or 'another release'})",
+        count=len(trace.differences),
+    )
+
+
+def _libraries_with_findings(audited: Audited) -> list[str]:
+    """Return the libraries that did not get the target's answers, and whose lines make calls with a finding."""
+    folders = {
+        location.line.partition(":")[0].partition("/")[0].removesuffix(".py")
+        for group in audited.groups
+        if group.verdict.status != "native" or group.verdict.advisories
+        for location in group.locations
+    }
+    return [name for name in audited.trace.differing_libraries if name in folders]
 
 
 RULE = AuditRule(

@@ -22,9 +22,10 @@ from opcheck.data.registrations import load
 from opcheck.model.records import Trace
 from opcheck.simulator import python_visible_target
 from opcheck.worker.worker import forked
-from tests.judge.audit_targets import models
+from tests.judge.audit_targets import models, release_branches
 
 FILE = str(Path(models.__file__))
+RELEASES = f"{Path(release_branches.__file__)}:branches"
 MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("attention", {}),
     ("attention", {"mode": "train"}),
@@ -37,11 +38,14 @@ MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("old", {"grad": True}),
     ("asks_for_macos", {}),
     ("asked_when_built", {}),
+    (RELEASES, {}),
     ("plain", {"mode": "train"}),
 )
 #: tried on a few targets always, as all are on all targets where there is time
-QUICK = [MODELS[n] for n in (0, 2, 3, 8, 9)]
-NAMES = [" ".join([name, *map(str, options.values())]) for name, options in MODELS]
+QUICK = [MODELS[n] for n in (0, 2, 3, 8, 9, 11)]
+NAMES = [
+    " ".join([name.rpartition(":")[2], *map(str, options.values())]) for name, options in MODELS
+]
 
 
 def _all() -> tuple[Target, ...]:
@@ -87,7 +91,8 @@ def _say(text: str, *, seconds: float = 0.0) -> None:
 
 
 def _request(model: str, **options: Any) -> CaptureRequest:
-    request = CaptureRequest(model=f"{FILE}:{model}", torch="2.13", macos="15.0", time_limit=1200.0)
+    name = model if ":" in model else f"{FILE}:{model}"
+    request = CaptureRequest(model=name, torch="2.13", macos="15.0", time_limit=1200.0)
     return msgspec.structs.replace(request, **options)
 
 
@@ -149,7 +154,7 @@ def _check(
 
 
 @pytest.mark.parametrize(
-    ("model", "options"), QUICK, ids=["inference", "autocast", "images", "old", "macos"]
+    ("model", "options"), QUICK, ids=["inference", "autocast", "images", "old", "macos", "release"]
 )
 def test_a_shared_capture_is_the_one_of_its_own(
     model: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -185,9 +190,22 @@ def test_a_program_that_reads_the_variable_is_captured_with_and_without_it() -> 
 
 
 def test_what_was_asked_while_it_was_built_needs_another_process() -> None:
-    result = _shared(_request("asked_when_built"), NEWER)
-    assert {NEWER[n].macos.major for n in result.left} == {13}
-    assert {NEWER[n].macos.major for item in result.shared for n in item.targets} == {14, 15, 26}
+    newer = [target for target in NEWER if target.torch == Version(2, 6)]
+    result = _shared(_request("asked_when_built"), newer)
+    assert {newer[n].macos.major for n in result.left} == {13}
+    assert {newer[n].macos.major for item in result.shared for n in item.targets} == {14, 15, 26}
+
+
+def test_each_class_of_releases_has_an_import_of_its_own() -> None:
+    result = _shared(_request(RELEASES), ALL)
+    assert not result.left
+    classes = [{ALL[n].torch for n in item.targets} for item in result.shared]
+    newest, middle, oldest = classes
+    assert min(newest) == Version(2, 8)
+    assert (min(middle), max(middle)) == (Version(2, 3), Version(2, 7))
+    assert max(oldest) == Version(2, 2)
+    calls = [[call.op for call in item.trace.calls][-1] for item in result.shared if item.trace]
+    assert calls == ["aten::gelu", "aten::relu", "aten::sin"]
 
 
 def test_one_class_that_dies_or_raises_is_not_the_others() -> None:
