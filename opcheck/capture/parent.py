@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck.capture.exact import interpreter
 from opcheck.capture.protocol import Captures, Done, ManyTargets, Shared
-from opcheck.common.errors import CaptureError, OpcheckError, UsageError
+from opcheck.common.errors import CaptureError, LibraryLoadError, OpcheckError, UsageError
 from opcheck.common.files import write_text
 from opcheck.data.registrations import data_directory
 from opcheck.worker import platform
@@ -88,14 +88,22 @@ def capture(
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written to the requested place.
     """
-    done: Done = ask(
-        "opcheck.capture.run:answer",
-        Done,
-        request,
-        request,
-        progress=progress,
-        show_output=show_output,
-    )
+    try:
+        done: Done = ask(
+            "opcheck.capture.run:answer",
+            Done,
+            request,
+            request,
+            progress=progress,
+            show_output=show_output,
+        )
+    except LibraryLoadError as error:
+        if request.save_graph:
+            raise
+        (trace,) = _as_installed(request, [request.target], error, progress, show_output)
+        if isinstance(trace, OpcheckError):
+            raise trace from None
+        return trace
     given = environment(cpu_fallback=request.cpu_fallback)
     trace = msgspec.structs.replace(done.trace, environment=given)
     if request.save_graph:
@@ -151,9 +159,41 @@ def capture_many(
             show_output=show_output,
         )
         for shared in captures.shared:
-            results.update((left[n], made) for n, made in of_each(shared, asked))
+            made = dict(of_each(shared, asked))
+            failed = [n for n, each in made.items() if isinstance(each, LibraryLoadError)]
+            if failed:
+                again = _as_installed(
+                    capture, [asked[n] for n in failed], made[failed[0]], progress, show_output
+                )
+                made.update(zip(failed, again, strict=True))
+            results.update((left[n], each) for n, each in made.items())
         left = [*(left[n] for n in captures.left), *rest]
     return tuple(results[n] for n in range(len(targets)))
+
+
+def _as_installed(
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    error: Any,
+    progress: Callable[[str], None] | None,
+    show_output: bool,  # noqa: FBT001 - internal, as its callers have it
+) -> list[Trace | OpcheckError]:
+    """Capture with libraries that see the installed torch; where that fails, too, return the first error."""
+    many = ManyTargets(capture=request, targets=tuple(targets), as_installed=True)
+    try:
+        captures: Captures = ask(
+            "opcheck.capture.shared:answer",
+            Captures,
+            many,
+            request,
+            runs=len(targets),
+            progress=progress,
+            show_output=show_output,
+        )
+    except OpcheckError:
+        return [error] * len(targets)
+    made = {n: each for shared in captures.shared for n, each in of_each(shared, targets)}
+    return [made.get(n, error) for n in range(len(targets))]
 
 
 def of_each(

@@ -20,6 +20,8 @@ class ManyTargets(Record, frozen=True, kw_only=True):
 
     capture: CaptureRequest
     targets: tuple[Target, ...]
+    #: libraries see the installed torch: loading failed with that of the targets
+    as_installed: bool = False
 
 
 class Shared(Record, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ from opcheck.capture.training import (
     parse_optimizer,
     with_labels,
 )
-from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text, one_line
 from opcheck.common.versions import Target, Version
@@ -54,7 +54,7 @@ from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.mps_registrations import present_and_absent
 from opcheck.simulator.public_names import names_of_the_target
 from opcheck.simulator.real_device import out_of_reach
-from opcheck.simulator.requirements import differing_libraries
+from opcheck.simulator.requirements import differ_from_installed, differing_libraries
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
@@ -195,12 +195,7 @@ def prepare(
     eager: list[Problem] = []
     births = Births()
     with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
-        loaded = live or load(
-            request.model,
-            hub_kernels.without(request.config) if _of_transformers(request) else request.config,
-            dtype=request.dtype,
-            repository=request.repository,
-        )
+        loaded = live or _loaded(request, target)
         if step is not None and isinstance(loaded.model, torch.nn.Module):
             # Before labels are looked for among its arguments: a traced module has no signature.
             refuse_fixed(loaded.model, request.model)
@@ -231,6 +226,20 @@ def prepare(
         loaded.default_device,
         tuple(_hub_kernels(request, loaded.model)),
     )
+
+
+def _loaded(request: CaptureRequest, target: Target) -> Loaded:
+    config = hub_kernels.without(request.config) if _of_transformers(request) else request.config
+    try:
+        return load(request.model, config, dtype=request.dtype, repository=request.repository)
+    except ModelLoadError as error:
+        cause = error.__cause__
+        if cause is None or endings.kind_of(cause) in RAISED_ON_A_MAC:
+            raise
+        if not differ_from_installed(target):
+            raise
+        failed = LibraryLoadError(error.message, context=error.context, hint=error.hint)
+        raise failed from cause
 
 
 @out_of_reach()

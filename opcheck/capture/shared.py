@@ -15,10 +15,10 @@ import torch
 
 from opcheck.capture import run
 from opcheck.capture.protocol import Captures, ManyTargets, Shared
-from opcheck.common.errors import CaptureError, ModelLoadError
+from opcheck.common.errors import CaptureError, LibraryLoadError, ModelLoadError
 from opcheck.data.registrations import load as load_lists
 from opcheck.simulator import python_visible_target
-from opcheck.simulator.requirements import differ_from_installed
+from opcheck.simulator.requirements import show_installed_to_libraries
 from opcheck.simulator.same_dispatch import same_dispatch
 from opcheck.worker import platform
 from opcheck.worker.protocol import Failure, error_of, failure_of, silent
@@ -38,6 +38,8 @@ _AFTER = 150.0
 
 def answer(request: ManyTargets, say: Say) -> Captures:
     """Return the outcome of ``captures`` to the parent of this process."""
+    if request.as_installed:
+        show_installed_to_libraries()
     return captures(request.capture, request.targets, say)
 
 
@@ -121,7 +123,7 @@ def _in_a_fork(
         except Exception as error:  # noqa: BLE001 - user code runs here: its error crosses the pipe
             failure = failure_of(error, request.model)
             served = [n for n in order if python_visible_target.fits(targets[n])]
-            if len(served) == len(order) or not differ_from_installed(targets[order[0]]):
+            if failure.error != LibraryLoadError.__name__:
                 return failure
             left = tuple(n for n in order if n not in served)
             return Captures(shared=(Shared(targets=tuple(served), failure=failure),), left=left)

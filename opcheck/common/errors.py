@@ -68,6 +68,10 @@ class ModelLoadError(OpcheckError):
     """The model could not be imported or built."""
 
 
+class LibraryLoadError(ModelLoadError):
+    """The model could not be loaded after a library saw another release of torch than the installed one."""
+
+
 class InputError(OpcheckError):
     """The inputs do not parse, or none could be derived for this model."""
 

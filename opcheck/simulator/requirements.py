@@ -67,6 +67,18 @@ def _text_of_line(release: Release) -> str:
 
 #: libraries that failed with the target's version, and that see the installed one from then on
 outdated: set[str] = set()
+_all_outdated = False
+
+
+def show_installed_to_libraries() -> None:
+    """Show all libraries of this process the installed release, because one failed with the target's."""
+    global _all_outdated  # noqa: PLW0603 - a library keeps what it saw, as the process does
+    _all_outdated = True
+
+
+def is_outdated(package: str) -> bool:
+    """Return whether the library failed with the target's version; an empty name stands for the program."""
+    return package in outdated or (_all_outdated and bool(package))
 
 
 class Asked(NamedTuple):
@@ -90,7 +102,7 @@ def as_seen(
 def ask_for(who: Caller, decide: Callable[..., Answer], *details: Hashable) -> Answer:
     """Return ``decide(target, *details)`` for the release that the code sees, and record the question."""
     package = who.package
-    if package in outdated:
+    if is_outdated(package):
         # Every target in this process has had the answers that the library failed with.
         target = python_visible_target.now(_installed)
         answer = decide(target, *details)
@@ -145,10 +157,10 @@ DESCRIPTIONS: dict[str, Callable[..., str]] = {}
 
 
 def _why(package: str, target: Target) -> str:
-    line = _INSTALLED_LINE if package in outdated else view_of(target, package).torch
+    line = _INSTALLED_LINE if is_outdated(package) else view_of(target, package).torch
     why = (
         "fails here with the target's version"
-        if package in outdated
+        if is_outdated(package)
         else f"requires torch{_requirement(package)}"
     )
     seen = version_of(msgspec.structs.replace(target, torch=line))

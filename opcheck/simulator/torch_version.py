@@ -27,7 +27,7 @@ from opcheck.simulator.requirements import (
     DESCRIPTIONS,
     as_seen,
     ask_for,
-    outdated,
+    is_outdated,
     record,
     version_of,
 )
@@ -303,7 +303,7 @@ def seen(kind: type[SeenText], who: Caller) -> Any:
     """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
     if who.kind == "own" or not python_visible_target.is_telling():
         return None
-    if who.package in outdated:
+    if is_outdated(who.package):
         # No question: what it does is the same for every target.
         return kind.kind(ask_for(who, version_of))
     text = python_visible_target.now(lambda target: as_seen(target, who.package, version_of))

@@ -9,12 +9,12 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for all differences that the capture noted; a warning if other findings depend on them."""
+    """Yield one finding for all differences that the capture noted; a warning if calls depend on them."""
     trace = audited.trace
     if not trace.differences:
         return
-    libraries = _libraries_with_findings(audited)
-    differs = f"; findings in {', '.join(libraries)} may not hold there" if libraries else ""
+    libraries = _libraries_with_calls(audited)
+    differs = f"; {', '.join(libraries)} may make other calls there" if libraries else ""
     yield Finding(
         rule="OC123",
         severity="warning" if libraries else "note",
@@ -25,12 +25,11 @@ def check(audited: Audited) -> Iterator[Finding]:
     )
 
 
-def _libraries_with_findings(audited: Audited) -> list[str]:
-    """Return the libraries that did not get the target's answers, and whose lines make calls with a finding."""
+def _libraries_with_calls(audited: Audited) -> list[str]:
+    """Return the libraries that did not get the target's answers, and whose lines make calls."""
     folders = {
         location.line.partition(":")[0].partition("/")[0].removesuffix(".py")
         for group in audited.groups
-        if group.verdict.status != "native" or group.verdict.advisories
         for location in group.locations
     }
     return [name for name in audited.trace.differing_libraries if name in folders]

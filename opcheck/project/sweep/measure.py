@@ -14,7 +14,13 @@ from opcheck.capture.parent import capture_many
 from opcheck.capture.protocol import Shared
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.shared import captures
-from opcheck.common.errors import CaptureError, InputError, ModelLoadError, OpcheckError
+from opcheck.common.errors import (
+    CaptureError,
+    InputError,
+    LibraryLoadError,
+    ModelLoadError,
+    OpcheckError,
+)
 from opcheck.common.text import error_text
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES, Mode
@@ -32,11 +38,16 @@ from opcheck.project.sweep.records import (
     target_name,
 )
 from opcheck.project.sweep.shrink import small
+from opcheck.simulator import python_visible_target
 from opcheck.worker import platform
 from opcheck.worker.protocol import Failure, error_of, silent
 
 _FAILS = HEADLINES[0]
-_STAGES: dict[type[OpcheckError], str] = {ModelLoadError: "load", InputError: "inputs"}
+_STAGES: dict[type[OpcheckError], str] = {
+    ModelLoadError: "load",
+    LibraryLoadError: "load",
+    InputError: "inputs",
+}
 
 
 def result(task: Task, mode: Mode, lists: OpLists) -> Result:
@@ -94,24 +105,33 @@ class _Work:
             call=("forward",),
             time_limit=task.timeout,
         )
+        if not any(map(python_visible_target.fits, task.targets)):
+            self._elsewhere(request, task.targets)
+            return
         platform.limit_time(task.timeout)
         try:
             captured = captures(request, task.targets, silent)
         except platform.TimeLimitReached:
             self.fail(task.targets, _late(task))
+        except LibraryLoadError:
+            self._elsewhere(request, task.targets)
         except OpcheckError as error:
             self.fail(task.targets, error)
         else:
-            for shared in captured.shared:
-                self._take(shared, [task.targets[n] for n in shared.targets])
             left = [task.targets[n] for n in captured.left]
+            for shared in captured.shared:
+                targets = [task.targets[n] for n in shared.targets]
+                if shared.failure and shared.failure.error == LibraryLoadError.__name__:
+                    left += targets
+                else:
+                    self._take(shared, targets)
             if left:
                 self._elsewhere(request, left)
         finally:
             platform.stop_time_limit()
 
     def _elsewhere(self, request: CaptureRequest, targets: Sequence[Target]) -> None:
-        """Capture in a process of its own: a library asked for the version of macOS when it was imported."""
+        """Capture in a process of its own: a library asked when it was imported, and these targets answer otherwise."""
         try:
             traces = capture_many(request, targets)
         except OpcheckError as error:

@@ -36,16 +36,22 @@ def prepare() -> None:
     sys.modules.setdefault("torchaudio", None)  # type: ignore[arg-type]
 
 
-def preload(library: str, name: str = "") -> None:
+def preload(library: str, name: str = "", target: Target | None = None) -> None:
     """Import a library and what it needs for the class of this name, so that forked children have it.
+
+    Args:
+        library: the library; any other package is left to the children.
+        name: the class.
+        target: the Mac that the library sees; children for targets that give its questions other answers need a
+            process of their own.  None: the newest release.
 
     Raises:
         ModelLoadError: it is not installed, or cannot be imported.
     """
     if library not in LIBRARIES:
         return
-    newest = Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
-    with out_of_reach(), mps_backend(newest), names_of_the_target():
+    target = target or Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
+    with out_of_reach(), mps_backend(target), names_of_the_target():
         module = find(library, f"{library}:{name}")
         getattr(module, name, None)
 

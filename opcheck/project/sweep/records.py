@@ -38,7 +38,7 @@ class Task(Record, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
     #: fewer layers and experts, where the library's configuration says how many there are
     small: bool = True
-    #: seconds for a mode, over all targets
+    #: seconds for a mode, over all targets that load the model alike
     timeout: float = 120.0
     #: GB that the model may take of the worker's machine, beyond what the libraries take
     memory: float = 4.0
@@ -46,6 +46,11 @@ class Task(Record, frozen=True, kw_only=True):
     interpreter: str = ""
     #: of opcheck, torch and the model's library, as the sweep knows them: a worker has the same, or says so
     versions: dict[str, str] = {}
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that a mode may take in all: each release may need an import of its own."""
+        return self.timeout * (1 + len({target.torch for target in self.targets}))
 
 
 class NotNative(Record, frozen=True, kw_only=True, array_like=True):

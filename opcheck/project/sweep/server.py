@@ -13,6 +13,7 @@ import traceback
 
 from opcheck.capture.baseline_run import plain
 from opcheck.capture.request import CaptureRequest
+from opcheck.common.versions import Target
 from opcheck.data.registrations import load
 from opcheck.project.sweep import measure
 from opcheck.project.sweep.prepare import preload, prepare, settle, warm
@@ -35,8 +36,12 @@ def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
         warm()
         settle()
         return Plain(text="")
-    _import_for(request.model.library, request.model.spec.partition(":")[2])
-    seconds = _CONTROL if isinstance(request, Control) else 2 * request.task.timeout
+    if isinstance(request, Control):
+        model, seconds, newest = request.model, _CONTROL, None
+    else:
+        model, seconds = request.task.model, request.task.seconds
+        newest = max(request.task.targets, key=lambda target: (target.torch, target.macos))
+    _import_for(model.library, model.spec.partition(":")[2], newest)
     if not platform.CAN_FORK:
         # The worker ends this process after each model, and when this time is over.
         say("running the model", seconds=seconds + _GRACE)
@@ -53,9 +58,9 @@ def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
         platform.end_orphans(others)
 
 
-def _import_for(library: str, name: str) -> None:
+def _import_for(library: str, name: str, target: Target | None) -> None:
     try:
-        preload(library, name)
+        preload(library, name, target)
     except BaseException:  # noqa: BLE001 - the fork meets it again, and reports it
         traceback.print_exc()
     _collect(library)

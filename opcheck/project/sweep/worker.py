@@ -85,7 +85,7 @@ def _same_versions(asked: dict[str, str]) -> None:
 
 def _result(task: Task, mode: Mode) -> Result:
     """Return the result of a mode, also if the process that measures it dies."""
-    reply = _ask(Measure(task=task, mode=mode), task.timeout, task.interpreter)
+    reply = _ask(Measure(task=task, mode=mode), task.seconds, task.interpreter)
     if isinstance(reply, Measured):
         return reply.result
     assert isinstance(reply, Ended)
@@ -113,7 +113,7 @@ def _with_control(result: Result, task: Task) -> Result:
         stage=asked[0].stage,
         memory=task.memory,
     )
-    reply = _ask(request, 60.0, task.interpreter)
+    reply = _ask(request, 120.0, task.interpreter)
     text = reply.text if isinstance(reply, Plain) else ""
     text = reply.how if isinstance(reply, Ended) else text
     failures = tuple(
@@ -123,7 +123,7 @@ def _with_control(result: Result, task: Task) -> Result:
     return msgspec.structs.replace(result, failures=failures)
 
 
-def _ask(request: Measure | Control, timeout: float, interpreter: str) -> Reply:
+def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
     """Send a request to the server of this thread, which is started if there is none with this interpreter."""
     if getattr(_servers, "interpreter", None) != interpreter:
         if hasattr(_servers, "worker"):
@@ -142,7 +142,7 @@ def _ask(request: Measure | Control, timeout: float, interpreter: str) -> Reply:
         _prepare(server)
     try:
         # The server enforces the limits of its fork; this limit is for the server's own work.
-        return server.ask(request, _IMPORTS + 2 * timeout)
+        return server.ask(request, _IMPORTS + seconds)
     except WorkerError as error:
         if not CAN_FORK:
             return Ended(problem="hung" if error.kind == "late" else "died", how=str(error))

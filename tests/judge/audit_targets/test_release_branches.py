@@ -1,0 +1,142 @@
+"""Models of libraries that choose by the release of torch: each target gets the calls of its release.
+
+The expectation is read from the libraries' source.  transformers 5.23, integrations/sdpa_attention.py: on MPS grouped
+heads reach attention as they are (``enable_gqa``) from torch 2.13, and are repeated before (``use_gqa_in_sdpa``).
+diffusers and timm pass the same calls on all of these releases.  So no attention with fewer heads of key than of query
+runs on torch 2.5 to 2.8, where it ends the process or is not supported.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.capture.parent import capture, capture_many
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import OpcheckError
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load
+from opcheck.judge.pipeline import report
+from opcheck.model.records import Trace
+
+MACOS = Version(15, 2)
+
+TINY = {
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 128,
+}
+EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
+HEADS = {"head_dim": 16}
+MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("transformers:LlamaModel", TINY),
+    ("transformers:MistralModel", TINY | HEADS),
+    ("transformers:Qwen2Model", TINY),
+    ("transformers:Qwen3Model", TINY | HEADS),
+    ("transformers:GemmaModel", TINY | HEADS),
+    ("transformers:PhiModel", TINY),
+    ("transformers:Phi3Model", TINY | {"pad_token_id": 0}),
+    (
+        "transformers:FalconModel",
+        {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+    ),
+    ("transformers:Starcoder2Model", TINY),
+    ("transformers:MixtralModel", TINY | EXPERTS),
+    ("transformers:CohereModel", TINY | {"pad_token_id": 0}),
+    ("transformers:OlmoModel", TINY | {"pad_token_id": 0}),
+    ("transformers:GraniteModel", TINY),
+    (
+        "diffusers:Transformer2DModel",
+        {"num_attention_heads": 2, "attention_head_dim": 8, "in_channels": 8, "norm_num_groups": 4},
+    ),
+    ("timm:vit_tiny_patch16_224", {"depth": 2}),
+)
+RELEASES = ("2.5", "2.6", "2.7", "2.8")
+GROUPED_SINCE = Version(2, 13)
+
+
+def _captured(model: str, config: dict[str, Any], *releases: str) -> tuple[Trace, ...]:
+    targets = [Target(torch=Version.parse(line), macos=MACOS) for line in releases]
+    request = CaptureRequest(
+        model=model, torch="", macos="", config=config, call=("forward",), time_limit=600.0
+    )
+    traces = capture_many(request, targets)
+    for trace in traces:
+        if isinstance(trace, OpcheckError):
+            raise trace
+    return tuple(trace for trace in traces if isinstance(trace, Trace))
+
+
+def _headline(trace: Trace) -> str:
+    target = Target(torch=Version.parse(trace.target_torch), macos=MACOS)
+    return report(trace, target, load()).headline
+
+
+def _is_grouped(trace: Trace) -> bool:
+    """Return whether a call of attention has fewer heads of key than of query.
+
+    Below torch 2.12 the call that MPS gets has its heads repeated by torch, from 2.7 on; on 2.5 and 2.6 not.
+    """
+    attention = [call for call in trace.calls if "scaled_dot_product" in call.op]
+    return any(call.inputs[0].shape[1] != call.inputs[1].shape[1] for call in attention)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "config"), MODELS, ids=[name for name, _ in MODELS])
+def test_no_release_gets_the_calls_of_a_newer_one(model: str, config: dict[str, Any]) -> None:
+    for trace in _captured(model, config, *RELEASES):
+        assert trace.complete, trace.problems
+        assert _headline(trace) == "runs natively", trace.target_torch
+        assert not _is_grouped(trace)
+
+
+def test_grouped_heads_reach_attention_on_the_releases_for_which_transformers_passes_them() -> None:
+    for trace in _captured(*MODELS[0], "2.5", "2.6", "2.12", "2.13"):
+        assert _is_grouped(trace) is (Version.parse(trace.target_torch) >= GROUPED_SINCE)
+        assert _headline(trace) == "runs natively"
+        # transformers 5 requires torch 2.6.
+        differs = ("transformers",) if trace.target_torch == "2.5" else ()
+        assert trace.differing_libraries == differs
+
+
+LIBRARY = """
+import torch
+from torch import nn
+OLD = torch.__version__ < "2.8"
+def __getattr__(name):
+    if OLD:
+        torch.gone_for_years()
+    return nn.ReLU
+"""
+
+
+def test_a_library_that_fails_with_the_targets_version_sees_the_installed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    (folder / "lazy_library").mkdir(parents=True)
+    (folder / "lazy_library" / "__init__.py").write_text(LIBRARY)
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import torch\nimport lazy_library\n"
+        "def model():\n    return lazy_library.Layer(), (torch.randn(4),)\n"
+    )
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+    )
+    alone = capture(CaptureRequest(model=f"{model}:model", torch="2.6", macos="15.2"))
+    new, old = _captured(f"{model}:model", {}, "2.13", "2.6")
+    for trace in (alone, old):
+        assert [call.op for call in trace.calls][-1] == "aten::relu"
+        assert trace.differing_libraries == ("lazy_library",)
+        assert any(
+            "lazy_library fails here with the target's version" in text
+            for text in trace.differences
+        )
+    assert not new.differing_libraries
