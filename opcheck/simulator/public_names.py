@@ -20,8 +20,11 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from opcheck.common.replacing import replaced
 from opcheck.data.python_names import PythonNames, python_names
+from opcheck.data.registrations import load
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.callers import Caller, caller
 from opcheck.simulator.requirements import (
@@ -55,7 +58,10 @@ _VERSIONS: dict[str, type[SeenText]] = {
 
 def has_name(target: Target, module: str, name: str) -> bool:
     """Return whether the target's module has a name that some releases lack."""
-    return _names().has(str(target.torch), module, name)
+    line = str(target.torch)
+    if module == "torch" and name in _private_functions():
+        return name in _operator_names(line)
+    return _names().has(line, module, name)
 
 
 DESCRIPTIONS[has_name.__name__] = "{}.{}".format
@@ -66,11 +72,37 @@ def _names() -> PythonNames:
     return python_names()
 
 
+@functools.cache
+def _varying(module: str) -> frozenset[str]:
+    """Return the names of a module that some releases lack."""
+    names = frozenset(_names().modules.get(module, ()))
+    return names | _private_functions() if module == "torch" else names
+
+
+@functools.cache
+def _private_functions() -> frozenset[str]:
+    """Return functions such as ``torch._grouped_mm``, which torch makes of operators that some releases lack.
+
+    The lists of Python names hold public names alone.
+    """
+    lines = [release.line for release in load().releases]
+    operators = [_operator_names(line) for line in lines]
+    some = frozenset.union(*operators) - frozenset.intersection(*operators)
+    return frozenset(name for name in some if name.startswith("_")) & vars(torch).keys()
+
+
+@functools.cache
+def _operator_names(line: str) -> frozenset[str]:
+    """Return the names of a release's operators of ATen, without their overloads."""
+    names = (name.partition("::") for name in load().operators(line))
+    return frozenset(name.partition(".")[0] for space, _, name in names if space == "aten")
+
+
 def _lacks(who: Caller, module: str, name: str) -> bool:
     """Return whether the module of the release that the code sees is known to lack the name."""
     return (
         _sees_a_release(who)
-        and name in _names().modules.get(module, ())
+        and name in _varying(module)
         and not ask_for(who, has_name, module, name)
     )
 
@@ -149,7 +181,7 @@ class _Names:
             return
         self._seen = len(sys.modules)
         for name in _names().modules.keys() | _VERSIONS.keys():
-            names = _names().modules.get(name, ())
+            names = _varying(name)
             module = sys.modules.get(name)
             # Modules with a class of their own (torch.compiler.config) decide about attributes themselves.
             if type(module) is ModuleType:

@@ -234,3 +234,13 @@ def test_a_library_sees_the_nearest_release_that_it_admits(
         assert differing["requires"].startswith("requires 1.0 requires torch")
         assert f"it ran as with torch {seen}" in differing["requires"]
         assert "requires/__init__.py:2 (torch.__version__)" in differing["requires"]
+
+
+@pytest.mark.parametrize(("release", "there"), [((2, 7), False), ((2, 8), True)])
+def test_a_private_function_is_there_where_its_operator_is(
+    release: tuple[int, int], there: bool
+) -> None:
+    with mps_backend(target(*release)), names_of_the_target():
+        # transformers chooses the way of its experts by it (integrations/moe.py, _can_use_grouped_mm).
+        assert hasattr(torch, "_grouped_mm") is there
+        assert hasattr(torch, "_convolution")

@@ -58,6 +58,9 @@ MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("timm:vit_tiny_patch16_224", {"depth": 2}),
 )
 RELEASES = ("2.5", "2.6", "2.7", "2.8")
+#: integrations/moe.py, _can_use_grouped_mm: off the CPU and CUDA it asks only whether torch has the function, and torch
+#: 2.8 has it without a kernel for MPS; 2.7 has it not.
+FAILS = {("transformers:MixtralModel", "2.8"): "aten::_grouped_mm"}
 GROUPED_SINCE = Version(2, 13)
 
 
@@ -92,7 +95,9 @@ def _is_grouped(trace: Trace) -> bool:
 def test_no_release_gets_the_calls_of_a_newer_one(model: str, config: dict[str, Any]) -> None:
     for trace in _captured(model, config, *RELEASES):
         assert trace.complete, trace.problems
-        assert _headline(trace) == "runs natively", trace.target_torch
+        fails = FAILS.get((model, trace.target_torch))
+        assert _headline(trace) == ("fails" if fails else "runs natively"), trace.target_torch
+        assert not fails or fails in {call.op for call in trace.calls}
         assert not _is_grouped(trace)
 
 
