@@ -139,6 +139,7 @@ LINES = [
     ("OC226", "rank % torch.cuda.device_count()", "torch.cuda.device_count() > 1"),
     ("OC227", 'torch.load("f")', 'torch.load("f", map_location="cpu")'),
     ("OC228", "torch.nn.DataParallel(m)", "if torch.cuda.device_count() > 1:\n    torch.nn.DataParallel(m)"),
+    ("OC229", "from torch.utils.data import DataLoader\nfor x in DataLoader(d, num_workers=2):\n    pass", "from torch.utils.data import DataLoader\nfor x in DataLoader(d, num_workers=0):\n    pass"),
     ("OC220", "x.cuda()  # opcheck: ignore[OC201]", "x.cuda()  # opcheck: ignore[OC201] on the cluster"),
     ("OC221", "x.cpu()  # opcheck: ignore[OC201] why", "x.cpu()  # opcheck: ignore[OC102] why"),
 ]  # fmt: skip

@@ -1,0 +1,288 @@
+"""OC229: processes that start on Linux by fork, and that spawn, the default of macOS, does not start."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from opcheck.source.program import Function, walk
+from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method, torch_alias
+
+_MODULES = ("multiprocessing.", "torch.multiprocessing.", "multiprocessing.pool.")
+_STARTS = frozenset(
+    {
+        *(module + name for module in _MODULES for name in ("Process", "Pool", "Manager")),
+        "torch.multiprocessing.spawn",
+        "torch.multiprocessing.start_processes",
+        "torch.multiprocessing.spawn.spawn",
+        "concurrent.futures.ProcessPoolExecutor",
+        "concurrent.futures.process.ProcessPoolExecutor",
+    }
+)
+#: Calls that go through a loader which they are given, by the name that is called.
+_ITERATING = frozenset(
+    {"all", "any", "cycle", "enumerate", "fit", "islice", "iter", "list", "map", "max", "min", "next", "predict",
+     "sorted", "sum", "test", "tqdm", "trange", "train", "tuple", "validate", "zip"}
+)  # fmt: skip
+#: Arguments of a dataset that it keeps, and that go to the workers with it.
+_KEPT = frozenset({"loader", "is_valid_file", "target_transform", "transform", "transforms"})
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+#: Position of num_workers (torch/utils/data/dataloader.py).
+_WORKERS = 5
+_MOST_FUNCTIONS = 200
+
+_PRINTS = (
+    "RuntimeError: An attempt has been made to start a new process before the current process has finished its "
+    "bootstrapping phase."
+)
+
+
+class _AtImport(NamedTuple):
+    """What runs when the file is imported."""
+
+    nodes: frozenset[ast.AST]
+    #: parameters of functions, with the expressions that calls give for them
+    given: dict[tuple[ast.AST, str], list[ast.expr]]
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Loops over loaders with workers and processes without a main guard, and what pickle cannot send to them."""
+    if not torch_alias(scanned) or scanned.once(("forks",), _forks, scanned):
+        return
+    if isinstance(node, ast.Call):
+        name = scanned.dotted(node.func)
+        if _has_workers(node, scanned):
+            yield from _not_sent(node, scanned, "collate_fn", "worker_init_fn")
+            yield from _dataset_not_sent(node, scanned)
+        elif name in _STARTS:
+            yield from _not_sent(node, scanned, "target", "initializer")
+            if _is_at_import(node, scanned):
+                yield _unguarded(node, "a process is started")
+    source = _iterated(node)
+    if source is not None and _is_at_import(node, scanned) and _is_loader(source, scanned, 0):
+        yield _unguarded(source, "a DataLoader starts its workers")
+
+
+def _unguarded(node: ast.AST, what: str) -> Hit:
+    return Hit(
+        node=node,
+        message=f'{what} outside of if __name__ == "__main__":, and macOS starts processes by spawn: '
+        "each imports this file again, and raises here",
+        hint='move what starts processes into a function, and call it below if __name__ == "__main__":',
+        prints=_PRINTS,
+    )
+
+
+# -- what runs at import ---------------------------------------------------------------------------
+
+
+def _is_at_import(node: ast.AST, scanned: Scanned) -> bool:
+    # A notebook is no file that a process could import.
+    is_notebook = scanned.path is not None and scanned.path.suffix == ".ipynb"
+    return not is_notebook and node in scanned.once(("at import",), _at_import, scanned).nodes
+
+
+def _at_import(scanned: Scanned) -> _AtImport:
+    """Follow the statements at the top level, and the functions of the file that they call."""
+    nodes: set[ast.AST] = set()
+    given: dict[tuple[ast.AST, str], list[ast.expr]] = {}
+    waiting: list[ast.AST] = list(scanned.program.tree.body)
+    functions: set[ast.AST] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and _asks_for_main(node.test):
+            waiting += node.orelse
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        nodes.add(node)
+        waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Call) and (function := _function(node, scanned)) is not None:
+            names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+            for name, value in zip(names, node.args, strict=False):
+                given.setdefault((function, name), []).append(value)
+            for keyword in node.keywords:
+                given.setdefault((function, keyword.arg or ""), []).append(keyword.value)
+            if function not in functions and len(functions) < _MOST_FUNCTIONS:
+                functions.add(function)
+                waiting += function.body
+    return _AtImport(frozenset(nodes), given)
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in walk(test))
+
+
+def _function(call: ast.Call, scanned: Scanned) -> Function | None:
+    """Return the function of this file that a call calls."""
+    bindings = scanned.program.bindings(call.func) if isinstance(call.func, ast.Name) else []
+    node = bindings[0].node if len(bindings) == 1 else None
+    is_plain = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.decorator_list
+    return node if is_plain else None  # type: ignore[return-value]
+
+
+# -- loaders ---------------------------------------------------------------------------------------
+
+
+def _iterated(node: ast.AST) -> ast.expr | None:
+    """Return what a node goes through."""
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return node.iter
+    if isinstance(node, _COMPREHENSIONS):
+        return node.generators[0].iter
+    if isinstance(node, ast.Call) and node.args:
+        name = method(node) or getattr(node.func, "id", "")
+        if name in _ITERATING:
+            return node.args[1] if name in {"fit", "map"} and len(node.args) > 1 else node.args[0]
+    return None
+
+
+def _is_loader(node: ast.expr, scanned: Scanned, depth: int) -> bool:
+    """Return whether an expression is a DataLoader with workers, or holds one."""
+    if depth > _WORKERS:
+        return False
+    if isinstance(node, ast.Call):
+        if _has_workers(node, scanned):
+            return True
+        function = _function(node, scanned)
+        returned = (
+            [each.value for each in walk(function) if isinstance(each, ast.Return)]
+            if function
+            else []
+        )
+        return any(
+            value is not None and _is_loader(value, scanned, depth + 1) for value in returned
+        )
+    if isinstance(node, ast.Tuple):
+        return any(_is_loader(part, scanned, depth + 1) for part in node.elts)
+    if not isinstance(node, ast.Name):
+        return False
+    given = scanned.once(("at import",), _at_import, scanned).given
+    values: list[ast.expr | None] = []
+    for binding in scanned.program.bindings(node):
+        if isinstance(binding.node, ast.arg):
+            values += given.get((scanned.program.scope(node), node.id), [])
+        else:
+            values.append(binding.value if binding.value is not None else _unpacked(binding.node))
+    return bool(values) and all(
+        value is not None and _is_loader(value, scanned, depth + 1) for value in values
+    )
+
+
+def _unpacked(node: ast.AST) -> ast.expr | None:
+    return node.value if isinstance(node, ast.Assign) else None
+
+
+def _has_workers(call: ast.Call, scanned: Scanned) -> bool:
+    """Return whether a call makes a DataLoader with workers that start as the system starts processes."""
+    if not (scanned.dotted(call.func).endswith("DataLoader")):
+        return False
+    workers = argument(call, _WORKERS, "num_workers")
+    if workers is None or argument(call, None, "multiprocessing_context") is not None:
+        return False
+    number = scanned.mac.constant(workers)
+    return isinstance(number, int) and number > 0
+
+
+def _forks(scanned: Scanned) -> bool:
+    """Return whether the file chooses fork."""
+    return any(
+        isinstance(node, ast.Call)
+        and (method(node) or getattr(node.func, "id", "")) in {"set_start_method", "get_context"}
+        and any(isinstance(arg, ast.Constant) and arg.value == "fork" for arg in node.args)
+        for node in scanned.program.nodes
+    )
+
+
+# -- what pickle cannot send -----------------------------------------------------------------------
+
+
+def _not_sent(call: ast.Call, scanned: Scanned, *names: str) -> Iterator[Hit]:
+    for name in names:
+        value = argument(call, None, name)
+        if value is not None and (what := _local(value, scanned)):
+            yield _unpickled(value, f"{name}={what}")
+
+
+def _dataset_not_sent(call: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    dataset = argument(call, 0, "dataset")
+    for _ in range(_WORKERS):  # a name of a name
+        if not isinstance(dataset, ast.Name):
+            break
+        bindings = scanned.program.bindings(dataset)
+        dataset = bindings[0].value if len(bindings) == 1 else None
+    if not isinstance(dataset, ast.Call):
+        return
+    if what := _local(dataset.func, scanned):
+        yield _unpickled(dataset, f"the dataset's class: {what}")
+    for keyword in dataset.keywords:
+        if keyword.arg in _KEPT and (part := _lambda_in(keyword.value, scanned)) is not None:
+            yield _unpickled(part, f"{keyword.arg}={_local(part, scanned)} of the dataset")
+
+
+def _lambda_in(node: ast.expr, scanned: Scanned) -> ast.expr | None:
+    """Return the lambda or local function that a transform keeps, also one in Compose([Lambda(...)])."""
+    if _local(node, scanned):
+        return node
+    if isinstance(node, ast.Name):
+        bindings = scanned.program.bindings(node)
+        value = bindings[0].value if len(bindings) == 1 else None
+        return _lambda_in(value, scanned) if isinstance(value, (ast.Call, ast.List)) else None
+    parts: list[ast.expr] = []
+    if isinstance(node, (ast.List, ast.Tuple)):
+        parts = node.elts
+    elif isinstance(node, ast.Call) and (method(node) or getattr(node.func, "id", "")) in {
+        "Compose",
+        "Lambda",
+        "Sequential",
+    }:
+        parts = node.args
+    return next((part for each in parts if (part := _lambda_in(each, scanned)) is not None), None)
+
+
+def _local(node: ast.expr, scanned: Scanned) -> str:
+    """Describe a function or class that pickle does not find by name; empty: it does, or nobody knows."""
+    if isinstance(node, ast.Lambda):
+        return "a lambda"
+    if not isinstance(node, ast.Name):
+        return ""
+    bindings = scanned.program.bindings(node)
+    if len(bindings) != 1:
+        return ""
+    bound = bindings[0]
+    if isinstance(bound.value, ast.Lambda):
+        return "a lambda"
+    if not isinstance(bound.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return ""
+    kind = "class" if isinstance(bound.node, ast.ClassDef) else "function"
+    if scanned.path is not None and scanned.path.suffix == ".ipynb":
+        return f"a {kind} of a notebook"
+    is_at_top = bound in scanned.program.module_bindings(node.id)
+    return "" if is_at_top else f"a {kind} local to a function"
+
+
+def _unpickled(node: ast.AST, what: str) -> Hit:
+    return Hit(
+        node=node,
+        message=f"{what} cannot be sent to a process that macOS spawns: "
+        "pickle finds functions and classes by their names",
+        hint="define it at the top level of a module; functools.partial binds arguments",
+    )
+
+
+RULE = ScanRule(
+    id="OC229",
+    severity="error",
+    nodes=(ast.Call, ast.For, ast.AsyncFor, *_COMPREHENSIONS),
+    words=(
+        "num_workers",
+        "Process",
+        "Pool",
+        "spawn",
+        "start_processes",
+        "Manager",
+        "ProcessPoolExecutor",
+    ),
+    check=check,
+)
