@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import click
+import msgspec
 
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, ProgressOptions, ReportOptions, but, flag, only, verb
+from opcheck.common.documents import DocumentError, read_text
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
 from opcheck.data.registrations import load
@@ -75,8 +79,13 @@ def command(
     }
     if capture.exact:
         asked["exact"] = True
+    behind = _flags_behind(name if not module else "", arguments)
+    if behind:
+        streams.note(behind)
     on_this_mac = sys.platform == "darwin" and not emulate
     report, ended_with = (_observed if on_this_mac else _emulated)(target, asked)
+    if behind:
+        report = msgspec.structs.replace(report, not_checked=(*report.not_checked, behind))
     fail_on = "fallback" if strict and policy.fail_on != "never" else policy.fail_on
     if output.path:
         output.deliver_report(report, full=progress.verbose)
@@ -118,6 +127,24 @@ def _observed(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int
             hint="leave them out, or add --emulate",
         )
     return run(ObserveRequest(**asked), load())
+
+
+def _flags_behind(script: str, arguments: Sequence[str]) -> str:
+    """Describe the arguments of the program that are flags of opcheck, unless the script's text has them; or empty."""
+    own = {name for each in click.get_current_context().command.params for name in each.opts}
+    flags = {word.partition("=")[0] for word in arguments if word.startswith("--")} & own
+    text = ""
+    if flags and script:
+        with contextlib.suppress(DocumentError):
+            text = read_text(script)
+    flags = {flag for flag in flags if not re.search(rf"{flag}\b", text)}
+    if not flags:
+        return ""
+    names = ", ".join(sorted(flags))
+    return (
+        f"{names} behind the program went to the program, not to opcheck: "
+        f"write opcheck run {names} ... before it, if opcheck is to heed them"
+    )
 
 
 def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
