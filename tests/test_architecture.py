@@ -89,6 +89,7 @@ TORCH_FREE = {
     "device/emulator/parent.py",
     "device/emulator/request.py",
     "device/emulator/child.py",
+    "device/emulator/processes.py",
     "device/emulator/program.py",
     "device/observe/__init__.py",
     "device/observe/call_timeline.py",

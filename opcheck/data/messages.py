@@ -148,5 +148,10 @@ def refused_on_mps(text: str) -> str:
     return _remedy("refused_on_mps", text)
 
 
+def not_spawned(text: str) -> str:
+    """Return the remedy for an error that the start of a process by spawn raises."""
+    return _remedy("not_spawned", text)
+
+
 def _remedy(kind: str, text: str) -> str:
     return next((hint for pattern, hint in _remedies()[kind] if pattern.search(text)), "")

@@ -154,9 +154,16 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
 
 #: Kinds of problems that end the program on a Mac, too: it asks for CUDA, for a package that no Mac
 #: has, for a name of a later torch, or for what PyTorch refuses on mps before it calls an operator; or Python code
-#: that it runs on mps alone raises.
+#: that it runs on mps alone raises; or a process of the program cannot be spawned.
 RAISED_ON_A_MAC = frozenset(
-    {"mps_branch", "needs_cuda", "needs_newer_torch", "needs_package", "refused_on_mps"}
+    {
+        "mps_branch",
+        "needs_cuda",
+        "needs_newer_torch",
+        "needs_package",
+        "not_spawned",
+        "refused_on_mps",
+    }
 )
 #: ... and of those that end it where opcheck cannot follow it.
 OWN_LIMITS = frozenset({"not_simulated", "opcheck_limit"})

@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -99,6 +99,39 @@ def _raise_signalled(number: int, _frame: FrameType | None) -> None:
     for ending in _ending_signals():
         signal.signal(ending, signal.SIG_IGN)
     raise SignalledError(number)
+
+
+@contextlib.contextmanager
+def before_ending(work: Callable[[int], None]) -> Iterator[None]:
+    """Call ``work`` with the signal before SIGTERM or SIGHUP ends this process in the block; in forks they end only."""
+    process = os.getpid()
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() == process:
+            work(number)
+        signal.raise_signal(number)
+
+    numbers = [each for each in _ending_signals() if signal.getsignal(each) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            if signal.getsignal(number) is end:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def interrupt_this_process() -> None:
+    """Raise KeyboardInterrupt in the main thread, also where it waits for a lock."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def after_fork(work: Callable[[], None]) -> None:
+    """Call ``work`` in each fork of this process, as soon as it runs."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=work)
 
 
 def how_it_ended(code: int) -> str:

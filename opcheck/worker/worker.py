@@ -273,10 +273,12 @@ def run_program(
     printed = Printed(stream, _TAIL, pass_on) if stream is not None else None
     try:
         # Its report is waited for.
-        code = child.wait()
+        child.wait()
     except BaseException:
         child.stop()
         raise
+    # What the program started does not outlive it.
+    code = child.end()
     if printed is not None:
         printed.text()  # until all of it is passed on
     return code

@@ -7,20 +7,31 @@ it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import CaptureError
+from opcheck.common.replacing import replaced
 from opcheck.device.emulator import program
-from opcheck.device.emulator.request import Outcome, RunRequest
-from opcheck.worker import installed
+from opcheck.device.emulator.processes import Processes, mark_not_spawned, write
+from opcheck.device.emulator.request import Outcome, ProcessReport, RunRequest
+from opcheck.worker import installed, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
 from opcheck.worker.protocol import failure_of
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from opcheck.device.emulator.session import Emulation
+
+_IN_PLACE = os.O_WRONLY | os.O_CREAT
 
 
 def main(file: Path) -> int:
@@ -38,23 +49,26 @@ def main(file: Path) -> int:
         Path(request.answer).write_bytes(msgspec.json.encode(failure))
         return CaptureError.exit_code
 
-    from opcheck.data import targets
-    from opcheck.data.registrations import load
     from opcheck.device.emulator.errors import ProcessAbortedError
-    from opcheck.device.emulator.session import Emulation
 
-    _prepare_libraries()
-    lists = load()
-    target = targets.target(request.torch, request.macos, lists, fallback=request.cpu_fallback)
-    if request.strict:
-        warnings.filterwarnings("error", message=program.FALLBACK_WARNING)
-    name = " ".join((request.program, *request.arguments))
-    run = Emulation(target, lists, name)
+    run = _emulation(request)
     program.prepare(request.program, request.arguments, is_module=request.is_module)
+
+    def leave_what_was_seen(number: int) -> None:
+        run.broke_off(platform.SignalledError(number))
+        _leave(request, run, 128 + number)
+
+    processes = Processes(file, run.give_up_starting)
+    run.follow(processes)
     code = 0
     own = os.getpid()
     watched = program.Watched(run.read_variables)
-    with run.running(), watched.watching():
+    with (
+        run.running(),
+        processes.started_as_on_a_mac(),
+        watched.watching(),
+        platform.before_ending(leave_what_was_seen),
+    ):
         try:
             program.execute(request.program, is_module=request.is_module)
             run.came_to_its_end(watched.cause)
@@ -77,9 +91,91 @@ def main(file: Path) -> int:
             os._exit(code)
         # What the program registered runs on its Mac too.
         atexit._run_exitfuncs()
-    outcome = Outcome(report=run.report, exit_code=code)
-    Path(request.answer).write_bytes(msgspec.json.encode(outcome))
+    _leave(request, run, code)
     return code
+
+
+def _leave(request: RunRequest, run: Emulation, code: int) -> None:
+    content = msgspec.json.encode(Outcome(report=run.report, exit_code=code))
+    # In place: the disk may be full, and this file has its space; the program may have removed it.
+    with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, _IN_PLACE), "wb") as file:
+        file.write(content)
+        file.truncate()
+
+
+def spawned(request: str, report: str, **handles: Any) -> None:
+    """Be a process that the program spawned: what ``multiprocessing.spawn.spawn_main`` is to Python.
+
+    Args:
+        request: the file of the program's RunRequest.
+        report: the file where the process leaves its ProcessReport.
+        handles: what Python gives to ``spawn_main``.
+    """
+    from multiprocessing import process, spawn
+
+    file = Path(report)
+    run = _emulation(msgspec.json.decode(Path(request).read_bytes(), type=RunRequest))
+    run.read_variables()
+    processes = Processes(Path(request))
+    run.follow(processes, is_main=False)
+    bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
+
+    def leave(_number: int = 0) -> None:
+        write(file, run.process_report())
+
+    def followed(started: BaseProcess, *arguments: Any) -> int:
+        write(file, ProcessReport(started=True, lost=True))
+        body = started.run
+
+        def run_body() -> None:
+            from opcheck.device.emulator.errors import ProcessAbortedError
+
+            try:
+                body()
+            except ProcessAbortedError as error:
+                run.broke_off(error)
+                leave()
+                sys.stderr.write(f"{error}\nopcheck: a Mac ends the process here (abort)\n")
+                os.abort()
+            except BaseException as error:
+                # Of its own exceptions the program learns as on every system.
+                run.broke_off(error, only_macs=True)
+                raise
+
+        started.run = run_body  # type: ignore[method-assign]
+        code: int = bootstrap(started, *arguments)
+        return code
+
+    code = 1
+    with (
+        run.running(),
+        processes.started_as_on_a_mac(),
+        replaced([(process.BaseProcess, "_bootstrap", followed)]),
+        platform.before_ending(leave),
+    ):
+        try:
+            spawn.spawn_main(**handles)
+        except SystemExit as error:
+            code = program.code_of(error)
+        except BaseException as error:  # noqa: BLE001 - what the program's main module raised, or pickle
+            mark_not_spawned(error)
+            run.broke_off(error)
+            program.print_error(error)
+    leave()
+    sys.exit(code)
+
+
+def _emulation(request: RunRequest) -> Emulation:
+    from opcheck.data import targets
+    from opcheck.data.registrations import load
+    from opcheck.device.emulator.session import Emulation
+
+    _prepare_libraries()
+    lists = load()
+    target = targets.target(request.torch, request.macos, lists, fallback=request.cpu_fallback)
+    if request.strict:
+        warnings.filterwarnings("error", message=program.FALLBACK_WARNING)
+    return Emulation(target, lists, " ".join((request.program, *request.arguments)))
 
 
 def _prepare_libraries() -> None:

@@ -13,18 +13,21 @@ from opcheck.capture.exact import interpreter
 from opcheck.common.documents import DocumentError, from_json, read
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
-from opcheck.device.emulator.request import Outcome, RunRequest
-from opcheck.worker.platform import how_it_ended
+from opcheck.device.emulator.request import PROCESSES, Outcome, RunRequest
+from opcheck.worker.platform import SignalledError, how_it_ended
 from opcheck.worker.protocol import Failure, error_of
 from opcheck.worker.worker import run_program
 
 _ANSWER: Any = Outcome | Failure
+#: bytes that an outcome may have on a disk that the program has filled
+RESERVED = 4 << 20
 
 
 def run(request: RunRequest) -> Outcome:
     """Run the program on the emulated Mac; it has this process's standard streams.
 
     Raises:
+        SignalledError: a signal ended this process, and the program left no report.
         CaptureError: the process ended without a report: a signal, ``os._exit``, an exec; or the
             installed torch is none that can be emulated with.
     """
@@ -33,23 +36,32 @@ def run(request: RunRequest) -> Outcome:
         asked = Path(directory, "request.json")
         request = msgspec.structs.replace(request, answer=str(answer))
         asked.write_bytes(msgspec.json.encode(request))
+        # Its space is taken now: the program may fill the disk.
+        answer.write_bytes(b" " * RESERVED)
+        Path(directory, PROCESSES).mkdir()
         variable = "1" if request.cpu_fallback else "0"
         # A GPU of this machine has no part in what a Mac does.
         given = {"PYTORCH_ENABLE_MPS_FALLBACK": variable, "CUDA_VISIBLE_DEVICES": ""}
         target = Target(torch=Version.parse(request.torch), macos=Version.parse(request.macos))
         python = interpreter(request.program, target) if request.exact else ""
-        code = run_program(
-            "opcheck.device.emulator.child:main",
-            asked,
-            {**os.environ, **given},
-            interpreter=python,
-        )
-        if not answer.exists():
+        ended: SignalledError | None = None
+        try:
+            code = run_program(
+                "opcheck.device.emulator.child:main",
+                asked,
+                {**os.environ, **given},
+                interpreter=python,
+            )
+        except SignalledError as error:
+            ended = error
+        if not answer.exists() or not answer.read_bytes().strip():
+            if ended:
+                raise ended
             raise CaptureError(
                 f"the program {how_it_ended(code)} and left no report",
                 context=request.program,
                 hint="opcheck reports when the program comes to its end, also by an exception; "
-                "os._exit, a signal or an exec leave nothing behind",
+                "os._exit, SIGKILL, an exec or a full temporary disk leave nothing behind",
             )
         try:
             outcome: Outcome | Failure = from_json(read(answer), _ANSWER)

@@ -55,6 +55,7 @@ def execute(program: str, *, is_module: bool) -> None:
     # Not runpy.run_path: it removes __main__ at the end, and pickling at exit needs it.
     sys.modules["__main__"] = module
     if path.suffix == notebooks.SUFFIX:
+        del module.__file__  # as in Jupyter: a process that is spawned does not import a notebook
         notebooks.run(path, module.__dict__)
         return
     code = compile(documents.read(path), program, "exec", dont_inherit=True)

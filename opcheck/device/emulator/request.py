@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from opcheck.model.records import Record, Report
+from opcheck.model.records import CallGroup, Problem, Record, Report
+
+#: The folder beside the request's file where the program's processes leave their reports.
+PROCESSES = "processes"
 
 
 class RunRequest(Record, frozen=True, kw_only=True):
@@ -30,3 +33,18 @@ class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
     report: Report
     #: of the program's own ``sys.exit``, or 1 where an exception left it
     exit_code: int = 0
+
+
+class ProcessReport(Record, frozen=True, kw_only=True):
+    """What a process that the program started did on the emulated Mac."""
+
+    groups: tuple[CallGroup, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    #: tensors that its CPU fallbacks copied to the CPU and back, and their bytes
+    copies: tuple[int, int, int, int] = (0, 0, 0, 0)
+    #: its target was called: the main module was imported again, and everything was unpickled
+    started: bool = False
+    #: a copy of a process that runs on the emulated Mac, and computed there
+    forked: bool = False
+    #: it ended without leaving a report
+    lost: bool = False

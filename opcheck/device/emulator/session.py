@@ -21,8 +21,10 @@ from opcheck.device.emulator import vision_kernels
 from opcheck.device.emulator.engine import Emulator
 from opcheck.device.emulator.errors import ProcessAbortedError
 from opcheck.device.emulator.exporting import export_below
+from opcheck.device.emulator.processes import Processes, is_not_spawned
 from opcheck.device.emulator.program import warnings_at_their_lines
-from opcheck.device.emulator.tally import Tally, follows_from_a_mac, is_raised_on_a_mac
+from opcheck.device.emulator.request import ProcessReport
+from opcheck.device.emulator.tally import Tally, follows_from_a_mac, is_raised_on_a_mac, merged
 from opcheck.device.emulator.uncompiled import uncompiled
 from opcheck.device.emulator.verdicts import Verdicts
 from opcheck.judge.pipeline import assemble
@@ -35,6 +37,7 @@ from opcheck.simulator.requirements import differing_libraries, forget_questions
 from opcheck.tracing.eager_compile import add_left_out
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import locate_raise
+from opcheck.worker import platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +52,9 @@ _ALL = 1 << 62
 #: the operators that a program calls to move tensors
 _MOVES = frozenset({"aten::_to_copy", "aten::copy_", "aten::detach", "aten::alias"})
 
+#: pull request 178037 of PyTorch: no release raises here
+_IN_FORK = "a forked process computed on mps: Metal does not support fork, and a Mac may hang or crash there"
+
 _ACTIVE: list[Emulation] = []
 
 
@@ -62,8 +68,8 @@ class Emulation:
         self._tally = Tally(Verdicts(target, lists), ProgramStack())
         self._problems: list[Problem] = []
         self._complete = True
-        #: whether an error of the Mac ended the program
-        self._failed = False
+        #: those that the program starts; None where they are not followed
+        self._processes: Processes | None = None
         #: None until the block is entered
         self._mac: Simulator | None = None
 
@@ -75,6 +81,13 @@ class Emulation:
             OpListError: the lists are damaged.
         """
         libraries = differing_libraries(self.target)
+        processes = self._processes
+        others = processes.reports() if processes else []
+        problems = (*self._problems, *(each for other in others for each in other.problems))
+        problems = tuple(dict.fromkeys(problems))  # of processes that do the same
+        forked = any(other.forked for other in others)
+        if forked:
+            problems = (*problems, Problem(kind="mps_in_fork", message=_IN_FORK))
         trace = Trace(
             model=self.name,
             mode="run",
@@ -84,17 +97,19 @@ class Emulation:
             target_macos=str(self.target.macos),
             differences=(*libraries.values(), *python_visible_target.notes()),
             differing_libraries=tuple(libraries),
-            problems=tuple(self._problems),
-            complete=self._complete,
+            problems=problems,
+            complete=self._complete and not forked,
             environment={
                 name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")
             },
         )
         audited = Audited(
-            groups=self._tally.groups(),
+            groups=merged(
+                [*self._tally.groups(), *(group for other in others for group in other.groups)]
+            ),
             trace=trace,
             target=self.target,
-            partition=self._tally.partition(),
+            partition=self._tally.partition(other.copies for other in others),
             lists=self._lists,
         )
         report = assemble(audited)
@@ -106,7 +121,31 @@ class Emulation:
                 "computed what its operators give"
             )
             report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
-        return msgspec.structs.replace(report, headline=FAILS) if self._failed else report
+        if processes and processes.unfollowed:
+            note = f"{processes.unfollowed} programs of Python that the program started: nothing is emulated in them"
+            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
+        lost = sum(other.lost for other in others)
+        if lost:
+            note = f"{lost} of the processes that the program started: they left no report"
+            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
+        failed = any(problem.kind == "call_raised" for problem in problems)
+        return msgspec.structs.replace(report, headline=FAILS) if failed else report
+
+    def follow(self, processes: Processes, *, is_main: bool = True) -> None:
+        """Take up what processes of the program do: in the main one their reports, in a fork that it came to mps."""
+        processes.at_not_sent = self.note_not_sent
+        if is_main:
+            self._processes = processes
+        platform.after_fork(lambda: self._tally.watch_first(processes.note_use_in_fork))
+
+    def process_report(self) -> ProcessReport:
+        """Return what this process did, if the program started it."""
+        return ProcessReport(
+            groups=self._tally.groups(),
+            problems=tuple(self._problems),
+            copies=self._tally.copies(),
+            started=not any(problem.kind == "not_spawned" for problem in self._problems),
+        )
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -167,6 +206,19 @@ class Emulation:
             self.target = msgspec.structs.replace(self.target, cpu_fallback=on)
             self._tally.retarget(self.target)
 
+    def give_up_starting(self) -> None:
+        """End the program, which starts processes without end, because none of them can start."""
+        message = (
+            "processes are started again and again, and each ends at once: on a Mac without end"
+        )
+        self._problems.append(Problem(kind="not_spawned", message=message, answered=message))
+        platform.interrupt_this_process()
+
+    def note_not_sent(self, error: BaseException) -> None:
+        """Note what a thread of a queue raises, which the program does not see, if a Mac alone raises it."""
+        if kind := endings.kind_of(error):
+            self._problems.append(endings.problem_of(error, kind, locate_raise(error)))
+
     def came_to_its_end(self, cause: str = "") -> None:
         """Note if the program computed nothing on ``mps``; ``cause`` is the reason, if known."""
         made = {row.op for row in self._tally.rows}
@@ -187,31 +239,45 @@ class Emulation:
             )
         return f"the program made {plural(calls, 'operator call')} on the CPU, and moved nothing"
 
-    def broke_off(self, error: BaseException) -> None:
-        """Note that an exception ended the program."""
+    def broke_off(self, error: BaseException, *, only_macs: bool = False) -> None:
+        """Note that an exception ended the program; with ``only_macs`` none that is the program's own."""
         self._complete = False
+        if isinstance(error, platform.SignalledError):
+            text = f"{platform.signal_name(error.number)} ended the program"
+            self._problems.append(Problem(kind="program_raised", message=text))
+            return
+        if is_not_spawned(error):
+            problem = Problem(
+                kind="not_spawned",
+                message=f"a Mac starts no process here: {type_and_text(error)}",
+                location=locate_raise(error),
+                answered=type_and_text(error),
+            )
+            self._problems.append(problem)
+            return
         ends = "" if is_raised_on_a_mac(error) else endings.kind_of(error)
         if ends:
             self._problems.append(endings.problem_of(error, ends, locate_raise(error)))
             return
-        self._failed = isinstance(error, (Exception, SystemExit)) and follows_from_a_mac(error)
+        failed = isinstance(error, (Exception, SystemExit)) and follows_from_a_mac(error)
+        if only_macs and not failed and not isinstance(error, ProcessAbortedError):
+            return
         if isinstance(error, SystemExit):
-            kind = "call_raised" if self._failed else "program_exited"
+            kind = "call_raised" if failed else "program_exited"
             self._problems.append(Problem(kind=kind, message=_exit_text(error)))
             return
-        kind = self._kind_of_end(error)
+        kind = "call_raised" if failed else _kind_of_end(error)
         text = f"the program ended with {type_and_text(error)}"
         self._problems.append(Problem(kind=kind, message=text, location=locate_raise(error)))
 
-    def _kind_of_end(self, error: BaseException) -> str:
-        if self._failed:
-            return "call_raised"
-        if isinstance(error, ModuleNotFoundError):
-            return "module_missing"
-        return "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
-
     def _left_out(self, name: str) -> None:
         add_left_out(self._problems, name)
+
+
+def _kind_of_end(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "module_missing"
+    return "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
 
 
 def _exit_text(error: SystemExit) -> str:

@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import torch
 
 from opcheck.common.text import any_layer
@@ -26,7 +27,7 @@ from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from opcheck.common.versions import Target
@@ -62,6 +63,11 @@ class Tally:
         self._copies = [0, 0, 0, 0]
         self._live: dict[int, int] = {}
         self.allocated = 0
+        self._at_first: Callable[[], None] | None = None
+
+    def watch_first(self, work: Callable[[], None]) -> None:
+        """Call ``work`` when the next call comes."""
+        self._at_first = work
 
     def retarget(self, target: Target) -> None:
         """Judge the calls from here on for this target."""
@@ -114,6 +120,9 @@ class Tally:
     # -- counting ----------------------------------------------------------------------------------
 
     def _count(self, call: Call, judged: Judged, site: Site) -> None:
+        if self._at_first is not None:
+            self._at_first()
+            self._at_first = None
         number = id(judged.verdict)
         module, phase = self._modules.where()
         self.rows[Row(call.route.name, number, site, module, phase)] += 1
@@ -178,11 +187,18 @@ class Tally:
             )
             for (op, number), rows in members.items()
         ]
-        return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
+        return merged(groups)
 
-    def partition(self) -> Partition:
-        """What the fallbacks copied; regions are not known."""
+    def copies(self) -> tuple[int, int, int, int]:
+        """What the fallbacks copied: tensors to the CPU, tensors back, and their bytes."""
         to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = self._copies
+        return to_cpu, to_mps, bytes_to_cpu, bytes_to_mps
+
+    def partition(self, others: Iterable[tuple[int, int, int, int]] = ()) -> Partition:
+        """What the fallbacks copied, here and in other processes; regions are not known."""
+        to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = map(
+            sum, zip(self._copies, *others, strict=True)
+        )
         return Partition(
             regions=(),
             transfers_to_cpu=to_cpu,
@@ -190,6 +206,33 @@ class Tally:
             bytes_to_cpu=bytes_to_cpu,
             bytes_to_mps=bytes_to_mps,
         )
+
+
+def merged(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
+    """Return one group for each overload and verdict, the worst first, then by name."""
+    by_key: dict[tuple[str, Verdict], CallGroup] = {}
+    for group in groups:
+        before = by_key.get((group.op, group.verdict))
+        by_key[group.op, group.verdict] = group if before is None else _sum(before, group)
+    return tuple(
+        sorted(by_key.values(), key=lambda group: (-outcome(group.verdict).severity, group.op))
+    )
+
+
+def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
+    counts: Counter[GroupLocation] = Counter()
+    for place in (*first.locations, *second.locations):
+        counts[msgspec.structs.replace(place, count=0)] += place.count
+    return msgspec.structs.replace(
+        first,
+        count=first.count + second.count,
+        dtypes=tuple(sorted({*first.dtypes, *second.dtypes})),
+        phases=tuple(phase for phase in PHASES if phase in {*first.phases, *second.phases}),
+        locations=tuple(
+            msgspec.structs.replace(place, count=count) for place, count in counts.items()
+        ),
+        example=first.example or second.example,
+    )
 
 
 #: the attribute of the errors that an emulated Mac raises

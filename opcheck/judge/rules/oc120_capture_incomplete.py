@@ -20,6 +20,7 @@ _NEXT = {
     "program_exited": "what it lacks may be an argument: those behind the program's name are its own",
     "nothing_on_mps": "look at the device that the program chooses, and that the model and its inputs are moved "
     'there: .to("mps")',
+    "mps_in_fork": "start processes by spawn, which is the default on a Mac, or compute on mps in one process alone",
     "eager": "the operators were judged, not what the compiler makes of them",
     "guess": "if your data decides otherwise there, other calls or sizes follow",
     "value_check": "nothing to do if your data passes the check",

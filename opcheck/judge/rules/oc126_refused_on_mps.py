@@ -1,4 +1,4 @@
-"""OC126: PyTorch, or Python code for mps alone, raises on a Mac without an operator's part in it."""
+"""OC126: PyTorch, Python code for mps alone, or the start of a process raises on a Mac; no operator is called."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def check(audited: Audited) -> Iterator[Finding]:
                 severity="error",
                 message=problem.message,
                 hint=messages.refused_on_mps(problem.answered),
+                prints=problem.answered,
+                locations=problem_places(problem),
+            )
+        elif problem.kind == "not_spawned":
+            yield Finding(
+                rule="OC126",
+                severity="error",
+                message=problem.message,
+                hint=messages.not_spawned(problem.answered),
                 prints=problem.answered,
                 locations=problem_places(problem),
             )

@@ -13,16 +13,21 @@ class Squares(Dataset):
         return torch.tensor([float(i)]), i * i
 
 
-loader = DataLoader(Squares(), batch_size=4, shuffle=True, num_workers=2, pin_memory=True)
-seen = []
-for x, y in loader:
-    x, y = x.to("mps", non_blocking=True), y.to("mps", non_blocking=True)
-    assert y.dtype is torch.int64
-    seen += (x.squeeze(1) ** 2 - y).abs().tolist()
-assert seen == [0.0] * 10
-device = torch.device("mps")
-part, _ = random_split(Squares(), [6, 4], generator=torch.Generator().manual_seed(1))
-on_device = TensorDataset(torch.arange(8.0, device=device), torch.ones(8, device=device))
-total = sum(a.sum() for a, _ in DataLoader(on_device, batch_size=3))
-assert total.item() == 28
-assert len(DataLoader(part, batch_size=2)) == 3
+def main():
+    loader = DataLoader(Squares(), batch_size=4, shuffle=True, num_workers=2, pin_memory=True)
+    seen = []
+    for x, y in loader:
+        x, y = x.to("mps", non_blocking=True), y.to("mps", non_blocking=True)
+        assert y.dtype is torch.int64
+        seen += (x.squeeze(1) ** 2 - y).abs().tolist()
+    assert seen == [0.0] * 10
+    device = torch.device("mps")
+    part, _ = random_split(Squares(), [6, 4], generator=torch.Generator().manual_seed(1))
+    on_device = TensorDataset(torch.arange(8.0, device=device), torch.ones(8, device=device))
+    total = sum(a.sum() for a, _ in DataLoader(on_device, batch_size=3))
+    assert total.item() == 28
+    assert len(DataLoader(part, batch_size=2)) == 3
+
+
+if __name__ == "__main__":
+    main()
