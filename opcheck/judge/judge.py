@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from opcheck.common.versions import Target
+from opcheck.common.versions import Span, Target, Version
 from opcheck.common.vocabulary import FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
@@ -76,6 +76,10 @@ _EXTENSION = (
 #: Namespaces that libtorch_cpu.dylib defines. It registers kernels for MPS in ``aten`` alone, in all listed releases,
 #: so that their operators come to the backend-wide fallback.
 _WITHOUT_MPS = frozenset({"quantized", "_quantized", "onednn", "prepacked", "sparse"})
+#: The releases that dispatch collectives by device (torch/csrc/distributed/c10d/Ops.cpp; 1.13 has one kernel for all),
+#: and those whose MPSFallback.mm lets none of them fall back.
+_DISPATCHES_DISTRIBUTED = Span(since=Version(2, 0))
+_REFUSES_DISTRIBUTED = Span(since=Version(2, 11))
 
 
 def outcome(verdict: Verdict) -> Outcome:
@@ -486,8 +490,29 @@ def _list(ops: Iterable[str]) -> str:
     return ", ".join(sorted(ops))
 
 
+def _distributed(case: _Case) -> Verdict:
+    """Return the verdict of a collective, which has kernels for the CPU and CUDA alone."""
+    evidence = (case.registered(case.call.op, "absent"),)
+    if case.target.cpu_fallback and case.target.torch not in _REFUSES_DISTRIBUTED:
+        return Verdict(
+            status="unknown",
+            because="with PYTORCH_ENABLE_MPS_FALLBACK=1 a copy on the CPU is communicated, and what "
+            "comes back may not reach the tensor on mps (issue 173808 of PyTorch)",
+            evidence=evidence,
+            confidence="inferred",
+        )
+    return Verdict(
+        status="unsupported",
+        because="torch.distributed has no kernel for MPS in any release, gloo's are for the CPU",
+        evidence=evidence,
+        prints=_not_implemented(case),
+    )
+
+
 def _unknown(case: _Case) -> Verdict:
     namespace = case.call.op.partition("::")[0]
+    if namespace == "c10d" and case.target.torch in _DISPATCHES_DISTRIBUTED:
+        return _distributed(case)
     if namespace in _WITHOUT_MPS and next(iter(case.call.registrations), "") == "CPU":
         return Verdict(
             status="fallback",

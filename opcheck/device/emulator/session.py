@@ -18,6 +18,7 @@ from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator import vision_kernels
+from opcheck.device.emulator.distributed import processes_of_mac
 from opcheck.device.emulator.engine import Emulator
 from opcheck.device.emulator.errors import ProcessAbortedError
 from opcheck.device.emulator.exporting import export_below
@@ -176,6 +177,7 @@ class Emulation:
                     allocated=lambda: tally.allocated,
                 ) as mac,
                 uncompiled(self._left_out),
+                processes_of_mac(self.target),
                 tally.followed(),
                 names_of_the_target(),
                 warnings_at_their_lines(),

@@ -69,10 +69,13 @@ def without_device() -> list[tuple[Place, Any]]:
         (Place(torch.backends.mps, "is_available"), no),
         (Place(torch.backends.mps, "is_built"), no),
         (Place(torch.mps, "is_available"), no),
-        (Place(torch._C, "_get_accelerator"), cpu),
+        (ACCELERATOR, cpu),
         (Place(torch._C, "_accelerator_getAccelerator"), none),
     ]
 
+
+ACCELERATOR = Place(torch._C, "_get_accelerator")
+"""The device that ``init_process_group`` and FSDP take by default. Replaced."""
 
 GROUP_TENSORS = place(torch._C, "_group_tensors_by_device_and_dtype")
 """Groups tensors by C++'s device, which is the CPU's for a simulated tensor. Required; replaced."""
