@@ -42,7 +42,13 @@ PROGRAMS = {
     "a local dataset": ("def main():\n    class D(torch.utils.data.Dataset):\n        pass\n    d = D()\n    return DataLoader(d, num_workers=2)", [4]),
     "a transform": ("def main():\n    t = transforms.Compose([transforms.Lambda(lambda x: x * 2)])\n    d = datasets.MNIST('.', transform=t)\n    return DataLoader(d, num_workers=2)", [2]),
     "a target": ("def main():\n    mp.Process(target=lambda: 1).start()", [2]),
+    "a default": ("p.add_argument('--threads', type=int, default=4)\nopt = p.parse_args()\nfor x in DataLoader(data, num_workers=int(opt.threads)):\n    pass", [3]),
+    "a dict": ("kwargs = {'num_workers': 1, 'pin_memory': True} if accel else {}\nfor x in DataLoader(data, **kwargs):\n    pass", [2]),
+    "an updated dict": ("kwargs = {'batch_size': 4}\nkwargs.update({'num_workers': 1})\nfor x in DataLoader(data, **kwargs):\n    pass", [3]),
+    "a function with a loader around it": ("loader = DataLoader(data, num_workers=1)\ndef train(epoch):\n    for x in loader:\n        pass\ntrain(1)", [3]),
     # silent
+    "a default of none": ("p.add_argument('--threads', default=0)\nopt = p.parse_args()\nfor x in DataLoader(data, num_workers=opt.threads):\n    pass", []),
+    "a dict without workers": ("kwargs = {'batch_size': 4}\nfor x in DataLoader(data, **kwargs):\n    pass", []),
     "guarded": ("if __name__ == '__main__':\n    for x in DataLoader(data, num_workers=2):\n        pass", []),
     "guarded the other way round": ("if '__main__' == __name__:\n    mp.Pool(2)", []),
     "a guarded call": ("def main():\n    for x in DataLoader(data, num_workers=2):\n        pass\nif __name__ == '__main__':\n    main()", []),

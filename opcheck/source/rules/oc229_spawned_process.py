@@ -178,11 +178,59 @@ def _has_workers(call: ast.Call, scanned: Scanned) -> bool:
     """Return whether a call makes a DataLoader with workers that start as the system starts processes."""
     if not (scanned.dotted(call.func).endswith("DataLoader")):
         return False
-    workers = argument(call, _WORKERS, "num_workers")
-    if workers is None or argument(call, None, "multiprocessing_context") is not None:
+    if argument(call, None, "multiprocessing_context") is not None:
         return False
-    number = scanned.mac.constant(workers)
+    workers = argument(call, _WORKERS, "num_workers")
+    if workers is not None:
+        return _is_positive(workers, scanned)
+    unpacked = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    return any(_gives_workers(value, scanned) for value in unpacked)
+
+
+def _gives_workers(node: ast.expr, scanned: Scanned) -> bool:
+    """Return whether ``**name`` may give workers: a dict that is bound to the name, or that updates it."""
+    bound = scanned.program.bindings(node) if isinstance(node, ast.Name) else []
+    dicts: list[ast.AST] = [node, *(each.value for each in bound if each.value is not None)]
+    if isinstance(node, ast.Name):
+        for use in scanned.program.uses.get(node.id, []):
+            update = scanned.program.parent(use)
+            call = scanned.program.parent(update) if isinstance(update, ast.Attribute) else None
+            if isinstance(call, ast.Call) and method(call) == "update":
+                dicts += call.args[:1]
+    dicts += [
+        part for each in dicts if isinstance(each, ast.IfExp) for part in (each.body, each.orelse)
+    ]
+    return any(
+        isinstance(key, ast.Constant)
+        and key.value == "num_workers"
+        and _is_positive(value, scanned)
+        for each in dicts
+        if isinstance(each, ast.Dict)
+        for key, value in zip(each.keys, each.values, strict=True)
+    )
+
+
+def _is_positive(node: ast.expr, scanned: Scanned) -> bool:
+    """Return whether a number of workers is positive; of an argument of the program its default counts."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "int" and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Attribute):
+        default = scanned.once(("arguments",), _arguments, scanned).get(node.attr)
+        node = node if default is None else default
+    number = scanned.mac.constant(node)
     return isinstance(number, int) and number > 0
+
+
+def _arguments(scanned: Scanned) -> dict[str, ast.expr]:
+    """Return the defaults of the program's arguments, by name."""
+    defaults: dict[str, ast.expr] = {}
+    for node in scanned.program.nodes:
+        if isinstance(node, ast.Call) and method(node) == "add_argument":
+            default = argument(node, None, "default")
+            for name in node.args:
+                if default is not None and isinstance(name, ast.Constant):
+                    defaults[str(name.value).lstrip("-").replace("-", "_")] = default
+    return defaults
 
 
 def _forks(scanned: Scanned) -> bool:
