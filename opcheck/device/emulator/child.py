@@ -113,6 +113,8 @@ def spawned(request: str, report: str, **handles: Any) -> None:
     """
     from multiprocessing import process, spawn
 
+    from opcheck.capture import endings
+
     file = Path(report)
     run = _emulation(msgspec.json.decode(Path(request).read_bytes(), type=RunRequest))
     run.read_variables()
@@ -157,8 +159,11 @@ def spawned(request: str, report: str, **handles: Any) -> None:
             spawn.spawn_main(**handles)
         except SystemExit as error:
             code = program.code_of(error)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
         except BaseException as error:  # noqa: BLE001 - what the program's main module raised, or pickle
-            mark_not_spawned(error)
+            if not endings.is_limit(error):
+                mark_not_spawned(error)
             run.broke_off(error)
             program.print_error(error)
     leave()
