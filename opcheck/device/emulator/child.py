@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,9 @@ def main(file: Path) -> int:
         if os.getpid() != own:
             # A process that the program forked came out here.
             os._exit(code)
-        # What the program registered runs on its Mac too.
+        # Python's own order: threads end first (those of executors end their processes), then what the program
+        # registered runs.
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - it has no public name
         atexit._run_exitfuncs()
     _leave(request, run, code)
     return code

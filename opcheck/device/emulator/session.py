@@ -123,7 +123,10 @@ class Emulation:
             )
             report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
         if processes and processes.unfollowed:
-            note = f"{processes.unfollowed} programs of Python that the program started: nothing is emulated in them"
+            started = plural(processes.unfollowed, "other start")
+            note = (
+                f"{started} of Python by the program, as a subprocess: nothing is emulated in them"
+            )
             report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
         lost = sum(other.lost for other in others)
         if lost:

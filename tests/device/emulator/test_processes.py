@@ -241,6 +241,15 @@ def test_python_in_a_subprocess_is_not_followed_and_the_report_says_so(tmp_path:
     assert any("nothing is emulated in them" in text for text in ended.report["not_checked"])
 
 
+def test_a_thread_that_the_program_does_not_join_is_in_the_report(tmp_path: Path) -> None:
+    program = (
+        "import threading, time\ndef late():\n    time.sleep(0.5)\n    print(torch.ones(2, device='mps').sum())\n"
+        "threading.Thread(target=late).start()"
+    )
+    ended = run(tmp_path, program)
+    assert "aten::sum" in [group["op"] for group in ended.report["calls"]]
+
+
 def test_nothing_that_the_program_started_outlives_the_run(tmp_path: Path) -> None:
     program = (
         "import time\nif os.fork() == 0:\n    os.setsid()\n    open('orphan', 'w').write(str(os.getpid()))\n"
