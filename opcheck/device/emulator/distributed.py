@@ -12,7 +12,7 @@ import torch.distributed as dist
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Version
 from opcheck.simulator.tensor import is_on_mps
-from opcheck.tracing.torch_private.backend import ACCELERATOR
+from opcheck.tracing.torch_private.backend import ACCELERATOR, SHARING_STRATEGIES, VERIFY_PARAMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,11 +41,10 @@ def processes_of_mac(target: Target) -> Iterator[None]:
 
     changes: list[tuple[Any, str, Any]] = [
         (torch.multiprocessing, "get_sharing_strategy", strategy_of_mac),
-        (torch.multiprocessing, "_all_sharing_strategies", {_STRATEGY}),
+        (*SHARING_STRATEGIES, {_STRATEGY}),
     ]
     if dist.is_available():
-        private: Any = dist
-        original = private._verify_params_across_processes  # noqa: SLF001 - torch/distributed/utils.py calls it
+        original = VERIFY_PARAMS.value()
 
         def verify(group: Any, tensors: Sequence[torch.Tensor], *logger: Any) -> None:
             # torch/csrc/distributed/c10d/reducer.cpp, verify_params_across_processes: it gathers the number of
@@ -63,7 +62,7 @@ def processes_of_mac(target: Target) -> Iterator[None]:
         }
         changes += [
             (*ACCELERATOR, lambda *_: torch.device("mps")),
-            (dist, "_verify_params_across_processes", verify),
+            (*VERIFY_PARAMS, verify),
             (dist.Backend, "default_device_backend_map", backends),
         ]
     with replaced(changes):

@@ -75,7 +75,13 @@ def without_device() -> list[tuple[Place, Any]]:
 
 
 ACCELERATOR = Place(torch._C, "_get_accelerator")
-"""The device that ``init_process_group`` and FSDP take by default. Replaced."""
+"""The device that ``init_process_group`` and FSDP take by default. Required; replaced."""
+
+SHARING_STRATEGIES = Place(torch.multiprocessing, "_all_sharing_strategies")
+"""The ways to share tensors between processes. Required; replaced."""
+
+VERIFY_PARAMS = Place(torch.distributed, "_verify_params_across_processes")
+"""The first collective of DistributedDataParallel. Required where torch.distributed is built; replaced."""
 
 GROUP_TENSORS = place(torch._C, "_group_tensors_by_device_and_dtype")
 """Groups tensors by C++'s device, which is the CPU's for a simulated tensor. Required; replaced."""
