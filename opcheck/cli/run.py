@@ -98,6 +98,8 @@ def command(
         streams.step_summary(report, kind)
     if ended_with and not progress.quiet:
         streams.note(f"the program itself ended with exit code {ended_with}")
+    if ended_with < 0:  # this process was asked to end, and the report has what was seen so far
+        return 128 - ended_with
     return exit_code(report, fail_on=fail_on, strict=strict)
 
 

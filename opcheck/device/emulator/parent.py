@@ -73,4 +73,5 @@ def run(request: RunRequest) -> Outcome:
             ) from error
         if isinstance(outcome, Failure):
             raise error_of(outcome)
-        return outcome
+        # A signal to this process decides its exit code.
+        return msgspec.structs.replace(outcome, exit_code=-ended.number) if ended else outcome

@@ -284,7 +284,7 @@ def test_sigterm_keeps_what_was_seen(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     report = json.loads((tmp_path / "report.json").read_text())
-    assert process.returncode == 3
+    assert process.returncode == 128 + signal.SIGTERM
     assert report["totals"]["calls"] == 2
     assert "SIGTERM ended the program" in report["findings"][0]["message"]
 
