@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from opcheck.simulator import indexing, methods, optimizers, sparse
 from opcheck.simulator.dispatch_context import DispatchContext
+from opcheck.simulator.gradient_devices import keep_on_cpu, register_hook
 from opcheck.simulator.methods import as_device
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps
 from opcheck.tracing.torch_private.backend import constructors, default_device
@@ -24,6 +25,7 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     indexing.SET: indexing.put,
     **optimizers.REPLACED,
     **sparse.REPLACED,
+    torch.Tensor.register_hook: register_hook,
 }
 
 #: the level of torch.func's transforms; None outside of them
@@ -58,6 +60,16 @@ class DeviceMode(TorchFunctionMode):
         if device is not None and func is not _TO:
             # A string without an index is a device that C++ would initialize.
             kwargs = {**kwargs, "device": as_device(device)}
+        out = kwargs.get("out")
+        if device is not None and isinstance(out, torch.Tensor):
+            # torch/csrc/autograd/generated/python_torch_functions.cpp, check_out_type_matches
+            wanted = torch.device(kwargs.pop("device")).type
+            if wanted != out.device.type:
+                raise RuntimeError(
+                    f"device type {wanted} does not match device type of out parameter "
+                    f"({out.device.type})"
+                )
+            device = None
         if func is _PIN:
             # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
             return args[0]
@@ -67,6 +79,8 @@ class DeviceMode(TorchFunctionMode):
             _any_on_mps(args, kwargs)
             or (_in_func_transform() is not None and methods.any_inside((*args, *kwargs.values())))
         )
+        # A leaf's node lives as long as the graph of this call, or this name.
+        nodes = keep_on_cpu(args) if context.on_mps else []
         context.in_engine = False
         context.detaches = func in _DETACH
         generator = kwargs.get("generator")
@@ -85,6 +99,7 @@ class DeviceMode(TorchFunctionMode):
         finally:
             context.on_mps, context.detaches, context.in_engine = before
             context.draws_on_cpu = False
+            nodes.clear()
         if self._on_cpu is not None and type(result) is torch.Tensor and not is_on_mps(result):
             self._on_cpu(func, args, kwargs, result)
         return result

@@ -24,7 +24,7 @@ from opcheck.simulator.dispatch_context import DispatchContext
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.nodes import Nodes
 from opcheck.simulator.operators import branches_of, legacy_body
-from opcheck.simulator.operators.device_texts import TWO_DEVICES, row_of
+from opcheck.simulator.operators.device_texts import mismatch, row_of
 from opcheck.simulator.operators.operator import Role, overload_named
 from opcheck.simulator.routes import Kind, Route, make_route, named, unwrapped
 from opcheck.simulator.target_queries import TargetQueries
@@ -179,9 +179,9 @@ class Simulator(dispatch.DispatchMode):
                 self.sink.record(Call(route, key, tuple(inputs), (), body, refusal, str(error)))
             raise
         except (RuntimeError, TypeError):
-            # A dtype that no backend computes: the check of a meta kernel, which all backends share.
+            # A dtype that no backend computes, or two devices: the check of a meta kernel.
             failed = Call(route, key, tuple(inputs), (), body, refusal)
-            if failed.in_refused_dtype:
+            if refusal is not None or failed.in_refused_dtype:
                 self.sink.record(failed)
             raise
         if route.operator.role is Role.DETACH:
@@ -210,18 +210,26 @@ class Simulator(dispatch.DispatchMode):
         if on_mps and operator.refuses_devices is not None:
             refusal = operator.refuses_devices(args, inputs)
         elif on_mps and len(inputs) != len(on_mps) and not operator.mixes_devices:
-            refusal = self._device_mismatch(route, inputs)
+            refusal = self._device_mismatch(route, args, kwargs, inputs)
         if refusal is None and self.context.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         return refusal
 
-    def _device_mismatch(self, route: Route, inputs: list[torch.Tensor]) -> tuple[str, str] | None:
-        if all(is_on_mps(tensor) or tensor.dim() == 0 for tensor in inputs):
+    def _device_mismatch(
+        self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor]
+    ) -> tuple[str, str] | None:
+        outs, written = (
+            [t for index in indices for t in _written(route, index, args, kwargs)]
+            for indices in (route.outs, route.writes)
+        )
+        given = named(route, args, kwargs)
+        general = mismatch(route.name, given, inputs, outs, written, iterated=route.is_iterated)
+        if general is None:
             return None
         texts = route.operator.device_texts
         row = self.context.ask(row_of, texts) if texts else None
         text = None if row is None else texts[row].text(inputs)
-        return "device_mismatch", text or TWO_DEVICES
+        return "device_mismatch", text or general
 
     def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
         """Record that a Mac's composite refuses these arguments before it dispatches to anything."""

@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from opcheck.common.replacing import replaced
+from opcheck.simulator.gradient_devices import custom_functions_checked, validated
 from opcheck.tracing.torch_private.autograd import (
     RUN_BACKWARD,
     next_sequence_number,
@@ -65,10 +66,11 @@ def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterato
     """
     run = RUN_BACKWARD.value()
 
-    def running(*args: Any, **kwargs: Any) -> Any:
+    def running(tensors: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
         on = any(each is mode for each in function_mode_stack())
+        gradients = validated(gradients, tensors, "")
         with context.engine(), contextlib.nullcontext() if on else mode:
-            return run(*args, **kwargs)
+            return run(tensors, gradients, *args, **kwargs)
 
-    with replaced([(*RUN_BACKWARD, running)]):
+    with replaced([(*RUN_BACKWARD, running)]), custom_functions_checked():
         yield

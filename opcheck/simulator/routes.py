@@ -11,6 +11,7 @@ import torch
 
 from opcheck.data.extensions import LIBRARIES
 from opcheck.simulator.operators import OPERATORS, PLAIN, PYTHON_KERNELS
+from opcheck.simulator.operators.device_texts import is_iterated
 from opcheck.simulator.operators.operator import Operator
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchKey
@@ -83,6 +84,10 @@ class Route:
     returns_list: bool
     #: positions in the schema of arguments that are written
     writes: tuple[int, ...]
+    #: ... those of ``out=``
+    outs: tuple[int, ...]
+    #: TensorIterator checks the devices of its tensors
+    is_iterated: bool
     #: the metadata of a written argument can change (``t_``, ``resize_``, ``out=``)
     reshapes: bool
     #: the result is not known without the values (``item``, ``equal``), or its shape may not be
@@ -191,6 +196,8 @@ def make_route(
         returns=returns,
         returns_list=len(schema.returns) == 1 and str(schema.returns[0].type).startswith("List"),
         writes=writes,
+        outs=tuple(index for index in writes if schema.arguments[index].kwarg_only),
+        is_iterated=is_iterated(name, func.tags),
         reshapes=bool(writes)
         and (
             torch.Tag.inplace_view in func.tags

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_V2_14 = Version(2, 14)
+_V2_0, _V2_14 = Version(2, 0), Version(2, 14)
 _IN_VALUES = "its shape is in the values, which its rule for unbacked values assumes"
 
 
@@ -75,6 +75,14 @@ def _fill_in_place_metadata(given: Given, _ask: TargetQueries) -> Results:
 def _fill_text(tensors: Any) -> str:
     self, mask = places(tensors[:2])
     return f"expected self and mask to be on the same device, but got mask on {mask} and self on {self}"
+
+
+def _nonzero_text(tensors: Any) -> str:
+    # mps/operations/Indexing.mm, ``nonzero_impl_mps``
+    self, out = places(tensors[:2])
+    return (
+        f"expected self and out to be on the same device, but got out on {out} and self on {self}"
+    )
 
 
 def _guess_nonzero(given: Given, keep: int) -> Guess:
@@ -185,15 +193,23 @@ OPERATORS = (
             LegacyBody(Span(until=Version(2, 5)), ("aten::_embedding_bag_dense_backward",)),
         ),
     ),
-    Operator(("aten::masked_fill.Tensor",), metadata=_fill_metadata),
+    Operator(
+        ("aten::masked_fill.Tensor",),
+        metadata=_fill_metadata,
+        device_texts=(DeviceText(_fill_text),),
+    ),
     Operator(
         ("aten::masked_fill_.Tensor",),
         metadata=_fill_in_place_metadata,
         device_texts=(DeviceText(_fill_text),),
     ),
-    Operator(("aten::masked_fill_.Scalar",), device_texts=(DeviceText(_fill_text),)),
+    Operator(
+        ("aten::masked_fill.Scalar", "aten::masked_fill_.Scalar"),
+        device_texts=(DeviceText(_fill_text),),
+    ),
     Operator(("aten::masked_select",), unbacked=_guess_masked_select, without_metadata=_IN_VALUES),
     Operator(("aten::nonzero", "aten::argwhere"), unbacked=_guess_nonzero),
+    Operator(("aten::nonzero.out",), device_texts=(DeviceText(_nonzero_text, Span(since=_V2_0)),)),
     # Not a guess: bodies in C++ that find values there write to the tensor as to one of SparseTensorImpl
     # (aten/src/ATen/native/TensorShape.cpp, sparse_transpose_).
     Operator(

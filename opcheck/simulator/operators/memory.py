@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.versions import Span, Version
-from opcheck.simulator.operators.device_texts import PASSED_CPU, always, places
+from opcheck.simulator.operators.device_texts import PASSED_CPU, always, one_device, places
 from opcheck.simulator.operators.operator import (
     Branch,
     DeviceText,
@@ -18,6 +18,8 @@ from opcheck.simulator.operators.operator import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from opcheck.simulator.dispatch_context import DispatchContext
 
 aten = torch.ops.aten
@@ -79,7 +81,22 @@ def _tensor_split(context: DispatchContext, x: Tensor, indices: Tensor, dim: int
 
 _ALLOCATES = {"aten::empty_strided": {"size": "result.shape", "stride": "result.stride"}}
 
+
+def _grid_text(tensors: Sequence[Tensor], **_: Any) -> str | None:
+    # native/TensorShape.cpp, ``meshgrid``
+    if len(set(places(tensors))) < 2:
+        return None
+    return "meshgrid expects all tensors to have the same device"
+
+
 OPERATORS = (
+    *(
+        Operator(
+            (op.name(),),
+            branch=Branch(one_device(op, _grid_text), "native/TensorShape.cpp: compares devices"),
+        )
+        for op in (aten.meshgrid.default, aten.meshgrid.indexing)
+    ),
     # -- allocation: aten/src/ATen/native/Resize.cpp and TensorFactories.cpp
     Operator(("aten::empty.memory_format", "aten::empty_strided"), uninitialized=True),
     Operator(
@@ -112,7 +129,17 @@ OPERATORS = (
     Operator(
         ("aten::_copy_from_and_resize",), metadata=like("self"), emulate=_emulate_resizing_copy
     ),
-    Operator(("aten::set_.source_Tensor",), mixes_devices=True),
+    Operator(
+        (
+            "aten::set_.source_Tensor",
+            # TensorShape.cpp: a clone, and copy_ into a view of it
+            "aten::slice_scatter",
+            "aten::select_scatter",
+            "aten::diagonal_scatter",
+            "aten::as_strided_scatter",
+        ),
+        mixes_devices=True,
+    ),
     Operator(("aten::_to_sparse", "aten::_to_sparse.sparse_dim"), without_metadata=_LAYOUT),
     # -- aliases: no kernel runs (TensorShape.cpp)
     Operator(("aten::detach",), body=(), role=Role.DETACH),
@@ -134,7 +161,7 @@ OPERATORS = (
         branch=Branch(_tensor_split, "native/TensorShape.cpp: the indices must be on the CPU"),
     ),
     Operator(
-        ("aten::cat",),
+        ("aten::cat", "aten::stack", "aten::_stack"),
         device_texts=(
             DeviceText(_cat_text, Span(since=_V2_0, until=_V2_12)),
             DeviceText(always(PASSED_CPU), Span(since=_V2_12)),

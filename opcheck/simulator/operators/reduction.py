@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.versions import Version
+from opcheck.simulator.operators.device_texts import one_device
 from opcheck.simulator.operators.operator import (
     Branch,
     Given,
@@ -16,6 +17,7 @@ from opcheck.simulator.operators.operator import (
     followed,
     like,
 )
+from opcheck.simulator.tensor import is_on_mps
 from opcheck.simulator.tensor_meta import contiguous
 from opcheck.simulator.unbacked_values import MOST_DIFFERENT, Guess
 
@@ -39,7 +41,19 @@ _QUANTILES = (
     aten.quantile.scalar,
     aten.nanquantile.default,
     aten.nanquantile.scalar,
+    aten.quantile.out,
+    aten.quantile.scalar_out,
+    aten.nanquantile.out,
+    aten.nanquantile.scalar_out,
 )
+
+
+def _quantile_text(x: Tensor, q: Any, *_: Any, out: Any = None, **__: Any) -> str | None:
+    # Sorting.cpp, ``quantile_checks`` and ``quantile_out_impl``
+    for name, tensor in (("q", q), ("out", out)):
+        if isinstance(tensor, torch.Tensor) and is_on_mps(tensor) is not is_on_mps(x):
+            return f"quantile() {name} tensor must be on the same device as the input tensor"
+    return None
 
 
 def _guess_unique(given: Given, _keep: int) -> Guess:
@@ -122,7 +136,7 @@ OPERATORS = (
         Operator(
             (op.name(),),
             branch=Branch(
-                followed(op, hidden=_CHECKS_OF_QUANTILES),
+                one_device(op, _quantile_text, followed(op, hidden=_CHECKS_OF_QUANTILES)),
                 "native/Sorting.cpp: no check of q, and the ranks in the input's dtype (installed 2.15)",
             ),
         )

@@ -34,3 +34,13 @@ with required("telling which forward call a call of backward belongs to"):
     """The code of its frame: a call below it, with no line of the program between, is autograd's
     own. Required.
     """
+
+    SINGLE_LEVEL_FUNCTION: Any = torch.autograd.function._SingleLevelFunction
+    """The base of custom Functions, whose ``apply`` calls C++. Required; extended, to learn which
+    devices the tensors of a Function are on.
+    """
+
+    BACKWARD_APPLY = place(torch.autograd.function.BackwardCFunction, "apply")
+    """What the engine calls for the node of a custom Function. Required; replaced, to check its
+    results.
+    """

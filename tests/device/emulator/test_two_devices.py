@@ -111,3 +111,176 @@ def test_an_audit_refuses_indices_on_mps() -> None:
     (group,) = [group for group in report.groups if group.verdict.status == "unsupported"]
     assert group.op == "aten::index.Tensor"
     assert "indices should be either on cpu" in group.verdict.prints
+
+
+def mps_number() -> torch.Tensor:
+    return torch.tensor(3.0, device="mps")
+
+
+def number() -> torch.Tensor:
+    return torch.tensor(2.0)
+
+
+def leaf() -> torch.Tensor:
+    return there().requires_grad_()
+
+
+class OnTheCpu(torch.autograd.Function):
+    """Its backward returns a gradient on the CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:  # noqa: ARG004 - autograd passes it
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # noqa: ARG004
+        return gradient.cpu() * 3.0, None
+
+
+def hooked() -> None:
+    x = leaf()
+    x.register_hook(lambda gradient: gradient.cpu())
+    x.sum().backward()
+
+
+#: structured kernels: ATen/RegisterMPS.cpp, resize_out
+OUT = "Expected out tensor to have device mps:0, but got cpu instead"
+#: ATen/TensorIterator.cpp, compute_types
+TOO_MANY = "Trying to pass too many CPU scalars to non-CPU kernel!"
+LONG = {"dtype": torch.int64}
+
+NUMBERS_REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
+    "a sum on the CPU": (PLAIN, lambda: number().add_(mps_number())),
+    "stack": ("Passed CPU tensor to MPS op", lambda: torch.stack([mps_number(), number()])),
+    "stack, the CPU's first": (
+        "Passed CPU tensor to MPS op",
+        lambda: torch.stack([number(), mps_number()]),
+    ),
+    "an index of gather": (PLAIN, lambda: there()[0].gather(0, torch.tensor(1))),
+    "an index of embedding": (
+        "Placeholder storage has not been allocated",
+        lambda: F.embedding(torch.tensor(1), there()),
+    ),
+    "a class": (PLAIN, lambda: F.cross_entropy(there()[0], torch.tensor(1))),
+    "a mask": (
+        "expected self and mask to be on the same device",
+        lambda: there().masked_fill(torch.tensor(True), 0),
+    ),
+    "the first matrix": (
+        "Tensor for argument #1 'self' is on CPU",
+        lambda: torch.addmm(number(), there()[:, :2], there()),
+    ),
+    "two numbers": (TOO_MANY, lambda: torch.addcmul(there(), number(), number())),
+    "two numbers, out on mps": (TOO_MANY, lambda: torch.add(number(), number(), out=mps_number())),
+    "sum, out": (OUT, lambda: torch.sum(there(), 1, out=torch.empty(2))),
+    "mean, out": (OUT, lambda: torch.mean(there(), 1, out=torch.empty(2))),
+    "amax, out": (OUT, lambda: torch.amax(there(), 1, out=torch.empty(2))),
+    "argmax, out": (OUT, lambda: torch.argmax(there(), 1, out=torch.empty(2, **LONG))),
+    "a number, out": (OUT, lambda: torch.sum(there(), (0, 1), out=torch.tensor(0.0))),
+    "add, out": (PLAIN, lambda: torch.add(there(), there(), out=here())),
+    "nonzero, out": (
+        "expected self and out to be on the same device, but got out on cpu and self on mps:0",
+        lambda: torch.nonzero(there(), out=torch.empty(0, **LONG)),
+    ),
+    "quantile, out": (
+        r"quantile\(\) out tensor must be on the same device",
+        lambda: torch.quantile(there(), 0.5, 1, out=torch.empty(2)),
+    ),
+    "out on mps": (
+        "Expected out tensor to have device cpu, but got mps:0 instead",
+        lambda: torch.sum(here(), 1, out=torch.empty(2, device="mps")),
+    ),
+    "out on mps, device on the CPU": (
+        r"device type cpu does not match device type of out parameter \(mps\)",
+        lambda: torch.randn(2, 3, out=there(), device="cpu"),
+    ),
+    "meshgrid": (
+        "meshgrid expects all tensors to have the same device",
+        lambda: torch.meshgrid(there()[0], here()[0], indexing="ij"),
+    ),
+    "a custom Function": (
+        "Function OnTheCpuBackward returned an invalid gradient at index 0 - expected device mps:0 "
+        "but got cpu",
+        lambda: OnTheCpu.apply(leaf(), 2.0).sum().backward(),
+    ),
+    "a hook": (
+        r"has changed the type of value \(was MPSFloatType got torch.FloatTensor\)",
+        hooked,
+    ),
+    "a first gradient": (
+        "invalid gradient at index 0 - expected device mps:0 but got cpu",
+        lambda: (leaf() * 2).backward(torch.ones(2, 3)),
+    ),
+}
+
+
+def _function_of_a_number() -> torch.Tensor:
+    x = mps_number().requires_grad_()
+    OnTheCpu.apply(x, 2.0).backward()
+    assert x.grad is not None
+    assert x.grad.is_mps
+    return x.grad
+
+
+def _learned_number() -> torch.Tensor:
+    scale = number().requires_grad_()
+    optimizer = torch.optim.SGD([scale], lr=0.1)
+    (there() * scale).sum().backward()
+    assert scale.grad is not None
+    assert scale.grad.is_cpu
+    optimizer.step()
+    return scale
+
+
+NUMBERS_TAKEN: dict[str, Callable[[], Any]] = {
+    "in place": lambda: there().mul_(number()),
+    "beside a number": lambda: number() + mps_number(),
+    "compared": lambda: there() < number(),
+    "where, twice": lambda: torch.where(there() > 1, number(), number()),
+    "masked_fill": lambda: there().masked_fill(there() > 1, number()),
+    "index_fill": lambda: there().index_fill(0, index("mps"), number()),
+    "lerp": lambda: torch.lerp(there(), there(), number()),
+    "a loss of numbers": lambda: F.mse_loss(mps_number(), number()),
+    "a range": lambda: torch.linspace(number(), number(), 3, device="mps"),
+    "the slice of another": lambda: there().slice_scatter(here()[:1], 0, 0, 1),
+    "out on mps": lambda: torch.zeros(2, 3, out=there(), device="mps"),
+    "a gradient without dimensions": _function_of_a_number,
+    "a parameter without dimensions": _learned_number,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS_REFUSED)
+def test_a_number_or_a_result_of_the_cpu_is_refused(name: str) -> None:
+    text, run = NUMBERS_REFUSED[name]
+    with pytest.raises(RuntimeError, match=text):
+        run()
+
+
+@pytest.mark.parametrize("name", NUMBERS_TAKEN)
+def test_a_number_of_the_cpu_is_taken(name: str) -> None:
+    assert NUMBERS_TAKEN[name]().numel() > 0
+
+
+class Stacked(nn.Module):
+    """Joins a number of the CPU with one of its input's device."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x.sum(), torch.tensor(1.0)])
+
+
+class Accumulated(nn.Module):
+    """Adds a number of its input's device to one on the CPU."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.tensor(0.0)
+        total += x.sum()
+        return total
+
+
+@pytest.mark.parametrize(
+    ("model", "op"), [(Stacked(), "aten::stack"), (Accumulated(), "aten::add_.Tensor")]
+)
+def test_an_audit_refuses_a_number_of_the_cpu(model: nn.Module, op: str) -> None:
+    report = opcheck.audit(model, (torch.ones(3),), torch="2.13", macos="15")
+    refused = [group.op for group in report.groups if group.verdict.status == "unsupported"]
+    assert refused == [op]
