@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.common.replacing import replaced
-from opcheck.simulator import optimizers, python_visible_target
+from opcheck.simulator import optimizers, python_visible_target, random_numbers
 from opcheck.simulator.events import AnyEvent
 from opcheck.simulator.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
 from opcheck.tracing.torch_private import backend as places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Self
 
     from opcheck.common.versions import Target
 
@@ -67,52 +66,6 @@ def _mps(*_args: Any, **_kwargs: Any) -> torch.device:
     return torch.device("mps")
 
 
-# The simulated device draws from the CPU's generator.  Functions of our own: torch._dynamo refuses one object under
-# two names (torch/_dynamo/trace_rules.py, get_torch_obj_rule_map).
-def _rng_state(*_args: Any) -> torch.Tensor:
-    return torch.get_rng_state()
-
-
-def _set_rng_state(state: torch.Tensor, *_args: Any) -> None:
-    torch.set_rng_state(state)
-
-
-def generator_state(state: torch.Tensor) -> torch.Tensor:
-    """Return the generator's state, a CPU tensor on every device (ATen/Context.h, ``check_rng_state``).
-
-    Raises:
-        TypeError: it is not, as after ``torch.load(..., map_location="mps")``.
-    """
-    if state.device.type != "cpu":
-        raise TypeError("RNG state must be a torch.ByteTensor")
-    return state
-
-
-class _Generator(torch.Generator):
-    """A generator that draws from the CPU and reports the device that the program asked for."""
-
-    _place: torch.device
-
-    def __new__(cls, device: Any = "cpu") -> Self:
-        """Return a new generator of the CPU."""
-        place = torch.device(device)
-        # Of a device that no Mac has C++ refuses to make one.
-        base = "cpu" if place.type == "mps" else place
-        made = super().__new__(cls, base)  # type: ignore[call-arg]  # the stub has __init__
-        made._place = place
-        return made
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
-        """The device that the program asked for."""
-        return self._place
-
-    def set_state(self, new_state: torch.Tensor) -> Self:
-        """Set the state that ``get_state`` returned."""
-        super().set_state(generator_state(new_state))
-        return self
-
-
 _group_by_cpp_device = places.GROUP_TENSORS.value()
 
 
@@ -139,7 +92,7 @@ _ALWAYS = (
     _Replacement(torch.backends.mps, "is_built", _yes),
     _Replacement(*places.MPS_IS_AVAILABLE, _yes),
     _Replacement(*places.HAS_MPS, value=True),
-    _Replacement(torch, "Generator", _Generator),
+    *(_Replacement(*each) for each in random_numbers.REPLACEMENTS),
     _Replacement(torch, "Event", AnyEvent),
     _Replacement(*places.GROUP_TENSORS, _group),
     _Replacement(torch.version, "cuda", None),
@@ -152,10 +105,6 @@ _ALWAYS = (
     _Replacement(torch.mps, "device_count", _return_1),
     _Replacement(torch.mps, "synchronize", _nothing),
     _Replacement(torch.mps, "empty_cache", _nothing),
-    _Replacement(torch.mps, "manual_seed", _nothing),
-    _Replacement(torch.mps, "seed", _nothing),
-    _Replacement(torch.mps, "get_rng_state", _rng_state),
-    _Replacement(torch.mps, "set_rng_state", _set_rng_state),
     _Replacement(torch.mps, "current_allocated_memory", _zero),
     _Replacement(torch.mps, "driver_allocated_memory", _zero),
     _Replacement(torch.accelerator, "is_available", _yes),

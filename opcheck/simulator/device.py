@@ -12,6 +12,7 @@ from opcheck.simulator import indexing, methods, optimizers, sparse
 from opcheck.simulator.dispatch_context import DispatchContext
 from opcheck.simulator.gradient_devices import keep_on_cpu, register_hook
 from opcheck.simulator.methods import as_device
+from opcheck.simulator.random_numbers import Generator
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps
 from opcheck.tracing.torch_private.backend import constructors, default_device
 from opcheck.tracing.torch_private.dispatch import functorch_level
@@ -60,16 +61,7 @@ class DeviceMode(TorchFunctionMode):
         if device is not None and func is not _TO:
             # A string without an index is a device that C++ would initialize.
             kwargs = {**kwargs, "device": as_device(device)}
-        out = kwargs.get("out")
-        if device is not None and isinstance(out, torch.Tensor):
-            # torch/csrc/autograd/generated/python_torch_functions.cpp, check_out_type_matches
-            wanted = torch.device(kwargs.pop("device")).type
-            if wanted != out.device.type:
-                raise RuntimeError(
-                    f"device type {wanted} does not match device type of out parameter "
-                    f"({out.device.type})"
-                )
-            device = None
+            device = _device_beside_out(kwargs)
         if func is _PIN:
             # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
             return args[0]
@@ -83,18 +75,8 @@ class DeviceMode(TorchFunctionMode):
         nodes = keep_on_cpu(args) if context.on_mps else []
         context.in_engine = False
         context.detaches = func in _DETACH
-        generator = kwargs.get("generator")
-        if generator is not None:
-            context.draws_on_cpu = generator.device.type == "cpu"
-            if (
-                not context.draws_on_cpu
-                and not context.on_mps
-                and as_device(device) is not MPS_DEVICE
-            ):
-                # ATen/core/Generator.h, check_generator, in a kernel of the CPU
-                context.on_mps, context.detaches, context.in_engine = before
-                raise RuntimeError("Expected a 'cpu' device type for generator but found 'mps'")
         try:
+            self._prepare(kwargs.get("generator"), device)
             result = _REPLACED.get(func, func)(*args, **kwargs)
         finally:
             context.on_mps, context.detaches, context.in_engine = before
@@ -103,6 +85,19 @@ class DeviceMode(TorchFunctionMode):
         if self._on_cpu is not None and type(result) is torch.Tensor and not is_on_mps(result):
             self._on_cpu(func, args, kwargs, result)
         return result
+
+    def _prepare(self, generator: Any, device: Any) -> None:
+        if generator is None:
+            return
+        context = self._context
+        context.draws_on_cpu = generator.device.type == "cpu"
+        if context.draws_on_cpu:
+            return
+        if not context.on_mps and as_device(device) is not MPS_DEVICE:
+            # ATen/core/Generator.h, check_generator, in a kernel of the CPU
+            raise RuntimeError("Expected a 'cpu' device type for generator but found 'mps'")
+        if isinstance(generator, Generator):
+            generator.begin_call()
 
     def _handed_on(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Let a subclass's own hook process the call first, as torch does; calls inside the hook return here."""
@@ -114,6 +109,23 @@ class DeviceMode(TorchFunctionMode):
         names = [kind.__name__ for kind in types]
         message = f"no implementation found for '{func}' on types that implement __torch_function__: {names}"
         raise TypeError(message)
+
+
+def _device_beside_out(kwargs: dict[str, Any]) -> Any:
+    """Return the device of a call; None, and no argument, where ``out=`` decides.
+
+    Raises:
+        RuntimeError: they differ (python_torch_functions.cpp, ``check_out_type_matches``).
+    """
+    out, device = kwargs.get("out"), kwargs["device"]
+    if not isinstance(out, torch.Tensor) or device is None:
+        return device
+    wanted = torch.device(kwargs.pop("device")).type
+    if wanted != out.device.type:
+        raise RuntimeError(
+            f"device type {wanted} does not match device type of out parameter ({out.device.type})"
+        )
+    return None
 
 
 def _makes(func: Any) -> bool:

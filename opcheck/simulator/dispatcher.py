@@ -5,6 +5,7 @@ Records nothing itself: every leaf call is handed to a sink, with its key (simul
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ from opcheck.simulator.nodes import Nodes
 from opcheck.simulator.operators import branches_of, legacy_body
 from opcheck.simulator.operators.device_texts import mismatch, row_of
 from opcheck.simulator.operators.operator import Role, overload_named
+from opcheck.simulator.random_numbers import drawn_on_mps, kept
 from opcheck.simulator.routes import Kind, Route, make_route, named, unwrapped
 from opcheck.simulator.target_queries import TargetQueries
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
@@ -349,7 +351,7 @@ class Simulator(dispatch.DispatchMode):
         try:
             with (
                 torch.no_grad(),
-                torch.random.fork_rng(devices=()),
+                kept(),
                 dispatch.below_autograd(),
                 self,
                 self.context.set(on_mps=True),
@@ -462,7 +464,8 @@ class Simulator(dispatch.DispatchMode):
         return made[0] if len(made) == 1 else tuple(made)
 
     def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
-        outputs = self._execute(route, unwrapped(route, _payloads(args)), _payloads(kwargs))
+        with drawn_on_mps(kwargs.get("generator")) if route.draws else contextlib.nullcontext():
+            outputs = self._execute(route, unwrapped(route, _payloads(args)), _payloads(kwargs))
         if route.operator.uninitialized:
             outputs.zero_()
         elif route.operator.role is Role.ZERO_TENSOR:

@@ -15,7 +15,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from opcheck.simulator.operators.device_texts import type_name
 from opcheck.tracing.torch_private.autograd import BACKWARD_APPLY, SINGLE_LEVEL_FUNCTION
-from opcheck.tracing.torch_private.dispatch import is_functorch_wrapper
+from opcheck.tracing.torch_private.dispatch import is_batched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
         """Return the place of a tensor, unknown for a wrapper of torch.func's; None for other values."""
         if not isinstance(value, torch.Tensor):
             return None
-        return cls(None if is_functorch_wrapper(value) else value.device)
+        return cls(None if is_batched(value) else value.device)
 
 
 def validated(gradients: Sequence[Any], tensors: Sequence[Any], text: str) -> tuple[Any, ...]:
@@ -51,9 +51,9 @@ def validated(gradients: Sequence[Any], tensors: Sequence[Any], text: str) -> tu
     moved = []
     for index, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
         pair = (gradient, tensor)
-        # Inside torch.func's transforms C++ compares wrappers, whose device is that of their parts.
+        # Inside of transforms C++ compares wrappers, whose device is that of their parts.
         compared = isinstance(gradient, torch.Tensor) and not any(
-            isinstance(each, torch.Tensor) and is_functorch_wrapper(each) for each in pair
+            isinstance(each, torch.Tensor) and is_batched(each) for each in pair
         )
         device = getattr(tensor, "device", None)
         if not compared or device is None or gradient.device == device:
@@ -99,7 +99,7 @@ def keep_on_cpu(args: Any) -> list[Any]:
         if isinstance(value, torch.Tensor)
         and value.requires_grad
         and not value.dim()
-        and not is_functorch_wrapper(value)
+        and not is_batched(value)
         and value.device.type == "cpu"
     ]
     for node in nodes:

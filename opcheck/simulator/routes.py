@@ -94,6 +94,8 @@ class Route:
     #: (``nonzero``)
     reads_data: bool
     reads_shape: bool
+    #: draws random numbers
+    draws: bool
     factory: bool
     has_device: bool
     #: the composite kernel below autograd, for overloads that the target has no kernel for
@@ -206,6 +208,8 @@ def make_route(
         ),
         reads_data=torch.Tag.data_dependent_output in func.tags,
         reads_shape=torch.Tag.dynamic_output_shape in func.tags,
+        # mps/operations/RnnOps.mm: dropout between the layers
+        draws=torch.Tag.nondeterministic_seeded in func.tags or name == "aten::_lstm_mps",
         factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
         has_device=any(argument.name == "device" for argument in schema.arguments),
         composite=composite,

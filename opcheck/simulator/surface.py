@@ -10,7 +10,6 @@ import torch
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator import python_visible_target
-from opcheck.simulator.backend import generator_state
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.events import MacEvent
 from opcheck.simulator.storage import to_mps
@@ -126,16 +125,6 @@ def _no_metal(*_: Any, **__: Any) -> Any:
     raise NotSimulatedError(message)
 
 
-def _seed_all(seed: int) -> None:
-    # The emulated device draws from the CPU's generator, so that a run draws what the same run on
-    # the CPU draws.
-    torch.default_generator.manual_seed(seed)
-
-
-def _new_seed() -> None:
-    torch.default_generator.seed()
-
-
 def _nothing() -> Callable[..., None]:
     """Make a function that does nothing.
 
@@ -154,17 +143,13 @@ def _no_profile(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
-def _rng_state(*_: Any) -> torch.Tensor:
-    return torch.default_generator.get_state()
-
-
-def _set_rng_state(new_state: torch.Tensor, *_: Any) -> None:
-    torch.default_generator.set_state(generator_state(new_state))
-
-
-def _set_cpu_rng_state(new_state: torch.Tensor) -> None:
-    # A function of its own, as in _nothing.
-    torch.default_generator.set_state(generator_state(new_state))
+def _set_memory_fraction(fraction: Any) -> None:
+    # torch/mps/__init__.py, ``set_per_process_memory_fraction`` (1.13 to 2.15)
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if fraction < 0 or fraction > 2:
+        message = f"Invalid fraction value: {fraction}. Allowed range: 0~2"
+        raise ValueError(message)
 
 
 @contextlib.contextmanager
@@ -184,15 +169,9 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         return stream
 
     changes: list[tuple[Any, str, Any]] = [
-        (torch.mps, "manual_seed", _seed_all),
-        (torch.mps, "seed", _new_seed),
-        (torch.mps, "get_rng_state", _rng_state),
-        (torch.mps, "set_rng_state", _set_rng_state),
-        (torch, "set_rng_state", _set_cpu_rng_state),
-        (torch.random, "set_rng_state", _set_cpu_rng_state),
         (torch.mps, "current_allocated_memory", bytes_now),
         (torch.mps, "driver_allocated_memory", bytes_now),
-        (torch.mps, "set_per_process_memory_fraction", _nothing()),
+        (torch.mps, "set_per_process_memory_fraction", _set_memory_fraction),
         (torch.mps, "compile_shader", _no_metal),
         (torch.mps, "load_metallib", _no_metal),
         (torch.mps, "Event", MacEvent),

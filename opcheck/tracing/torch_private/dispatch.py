@@ -177,6 +177,11 @@ with required("dispatching operators as a Mac does"):
     is_functorch_wrapper = torch._C._functorch.is_functorch_wrapped_tensor
     """Whether ``torch.func`` wraps the tensor in one of its own. Required."""
 
+    def is_batched(tensor: torch.Tensor) -> bool:
+        """Return whether a transform of torch.func, or the vmap of torch.autograd.grad, wraps a tensor. Required."""
+        keys = torch._C._dispatch_keys(tensor)
+        return is_functorch_wrapper(tensor) or keys.has(torch._C._parse_dispatch_key("Batched"))
+
     functorch_inner = torch._C._functorch.get_unwrapped
     """The tensor that ``torch.func`` wrapped. Required."""
 

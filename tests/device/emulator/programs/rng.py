@@ -1,5 +1,5 @@
 # source: torch/random.py, torch/mps/__init__.py (2.13.0): manual_seed seeds the generator of mps, too
-# torch: 2.3 2.13
+# torch: 2.5 2.13
 # expect: exit 0
 import torch
 
