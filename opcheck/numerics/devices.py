@@ -78,8 +78,13 @@ def _is_there(name: str) -> bool:
 
 
 def _works(device: torch.device) -> bool:
-    """Return whether a tensor can be made there: "meta" can, and computes nothing."""
+    """Return whether a tensor can be made there: "meta" can, and computes nothing.
+
+    torch takes any index of the CPU, and may take one of MPS, for the only device that there is.
+    """
     if device.type == "meta" or not (device.type == "cpu" or _is_there(device.type)):
+        return False
+    if device.type in {"cpu", "mps"} and device.index:
         return False
     try:
         torch.zeros(1, device=device)
