@@ -61,6 +61,15 @@ class _Recent:
 _RECENT = _Recent()
 
 
+def holds_but_for_words(
+    statement: Statement, call: OpCall, arguments: Arguments | None = None
+) -> bool:
+    """Return whether dtypes and condition of the statement hold for the call, whatever ``when`` says."""
+    return bool(
+        _matches_dtype(statement, call) and _matches_condition(statement, call, arguments or {})
+    )
+
+
 def matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
     """Return whether the statement holds for the call on any target; None: undecided."""
     parts = [_matches_dtype(statement, call), _matches_condition(statement, call, arguments or {})]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import torch
 
 from opcheck.capture.recording.graph import op_call
 from opcheck.capture.recording.tensor_log import RecordedCall, Ref
 from opcheck.common.vocabulary import Side
+from opcheck.data.matching import holds_but_for_words
+from opcheck.device.emulator import value_conditions
 from opcheck.device.emulator.errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
     from opcheck.data.registrations import OpLists
+    from opcheck.data.statement_model import Statement
     from opcheck.model.records import OpCall
     from opcheck.simulator.calls import Call
 
@@ -38,6 +42,8 @@ class Judged(NamedTuple):
     warning: str
     dtypes: tuple[str, ...]
     call: OpCall
+    #: statements whose words the values of a call decide
+    open: tuple[Statement, ...] = ()
 
 
 class Verdicts:
@@ -50,6 +56,8 @@ class Verdicts:
         self._by_kind: dict[Any, Judged] = {}
         self._details: dict[str, bool] = {}
         self._same: dict[Verdict, Verdict] = {}
+        #: which statements the values of the call in progress decide, read before it writes to its arguments
+        self._decided: dict[str, bool] = {}
 
     def retarget(self, target: Target) -> None:
         """Judge for another target from here on."""
@@ -64,10 +72,9 @@ class Verdicts:
             OpListError: the lists are damaged.
         """
         known = self._by_key.get(_key(call))
-        if known is not None:
-            return known
-        judged = self._judge(call)
-        return judged if judged.error is not None else None
+        judged = known or self._judge(call)
+        self._decided = _decided(judged, call) if judged.open else {}
+        return known if judged.error is None else judged
 
     def after(self, call: Call) -> Judged:
         """Return the verdict of a call that has its results.
@@ -83,7 +90,20 @@ class Verdicts:
             if len(self._by_key) >= _KEPT:
                 self._by_key.clear()
             known = self._by_key[key] = self._judge(call)
-        return known
+        return self._with_values(known) if known.open else known
+
+    def _with_values(self, judged: Judged) -> Judged:
+        """Return the verdict with the statements that the values decide: certain, or left out."""
+        verdict = judged.verdict
+        held = [each for each in judged.open if self._decided.get(each.id)]
+        out = {each.id for each in judged.open if self._decided.get(each.id) is False}
+        verdict = msgspec.structs.replace(
+            verdict,
+            advisories=tuple(name for name in verdict.advisories if name not in out),
+            limitations=tuple(name for name in verdict.limitations if name not in out),
+            evidence=(*verdict.evidence, *matching_statements.evidence(held)),
+        )
+        return judged._replace(verdict=self._same.setdefault(verdict, verdict))
 
     def _not_computed(self, call: Call) -> Judged:
         """Return an unknown verdict in place of a native one: the program never got this result."""
@@ -125,7 +145,31 @@ class Verdicts:
             warning_of(verdict, call.route.name, self._lists),
             tuple(sorted({spec.dtype for spec in specs})),
             record,
+            self._open(verdict, record),
         )
+
+    def _open(self, verdict: Verdict, call: OpCall) -> tuple[Statement, ...]:
+        """Return the statements that hold but for their words, which the values of the call decide."""
+        statements = self._lists.statements
+        arguments = statements.arguments.get(call.op)
+        named = (statements.by_id.get(name) for name in (*verdict.advisories, *verdict.limitations))
+        return tuple(
+            each
+            for each in named
+            if each is not None
+            and not each.decides
+            and each.when in value_conditions.CONDITIONS
+            and holds_but_for_words(each, call, arguments)
+        )
+
+
+def _decided(judged: Judged, call: Call) -> dict[str, bool]:
+    """Return whether the words of each open statement hold for the values of a call, where that is known."""
+    given: dict[str, Any] = dict(judged.call.arguments)
+    for spec, tensor in zip(judged.call.inputs, call.inputs, strict=False):
+        given[spec.argument] = tensor._mps.payload if is_on_mps(tensor) else tensor
+    answers = ((each.id, value_conditions.holds(each.when, given)) for each in judged.open)
+    return {name: answer for name, answer in answers if answer is not None}
 
 
 def _key(call: Call) -> tuple[Any, ...]:

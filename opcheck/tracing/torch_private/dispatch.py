@@ -179,8 +179,8 @@ with required("dispatching operators as a Mac does"):
 
     def is_batched(tensor: torch.Tensor) -> bool:
         """Return whether a transform of torch.func, or the vmap of torch.autograd.grad, wraps a tensor. Required."""
-        keys = torch._C._dispatch_keys(tensor)
-        return is_functorch_wrapper(tensor) or keys.has(torch._C._parse_dispatch_key("Batched"))
+        keys, batched = torch._C._dispatch_keys(tensor), torch._C._parse_dispatch_key("Batched")
+        return is_functorch_wrapper(tensor) or (batched is not None and keys.has(batched))
 
     functorch_inner = torch._C._functorch.get_unwrapped
     """The tensor that ``torch.func`` wrapped. Required."""

@@ -147,7 +147,6 @@ def hooked() -> None:
 OUT = "Expected out tensor to have device mps:0, but got cpu instead"
 #: ATen/TensorIterator.cpp, compute_types
 TOO_MANY = "Trying to pass too many CPU scalars to non-CPU kernel!"
-LONG = {"dtype": torch.int64}
 
 NUMBERS_REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
     "a sum on the CPU": (PLAIN, lambda: number().add_(mps_number())),
@@ -175,12 +174,12 @@ NUMBERS_REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
     "sum, out": (OUT, lambda: torch.sum(there(), 1, out=torch.empty(2))),
     "mean, out": (OUT, lambda: torch.mean(there(), 1, out=torch.empty(2))),
     "amax, out": (OUT, lambda: torch.amax(there(), 1, out=torch.empty(2))),
-    "argmax, out": (OUT, lambda: torch.argmax(there(), 1, out=torch.empty(2, **LONG))),
+    "argmax, out": (OUT, lambda: torch.argmax(there(), 1, out=torch.empty(2, dtype=torch.int64))),
     "a number, out": (OUT, lambda: torch.sum(there(), (0, 1), out=torch.tensor(0.0))),
     "add, out": (PLAIN, lambda: torch.add(there(), there(), out=here())),
     "nonzero, out": (
         "expected self and out to be on the same device, but got out on cpu and self on mps:0",
-        lambda: torch.nonzero(there(), out=torch.empty(0, **LONG)),
+        lambda: torch.nonzero(there(), out=torch.empty(0, dtype=torch.int64)),
     ),
     "quantile, out": (
         r"quantile\(\) out tensor must be on the same device",
