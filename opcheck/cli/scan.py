@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
     from opcheck.model.ignores import Entry
+    from opcheck.model.records import Finding
     from opcheck.source.fixing import Change, Fixed
 
 
@@ -83,9 +84,14 @@ def command(
     )
     if diff:
         return _show(chosen, output, unsafe=unsafe_fixes)
-    is_whole = _write(chosen, unsafe=unsafe_fixes) if fix else True
+    is_whole, silenced = _write(chosen, unsafe=unsafe_fixes) if fix else (True, ())
     report = scan(
-        list(paths), chosen.target, exclude=exclude, select=select, ignores=chosen.ignores
+        list(paths),
+        chosen.target,
+        exclude=exclude,
+        select=select,
+        ignores=chosen.ignores,
+        silenced=silenced,
     )
     if update_baseline:
         write_text(Path(baseline), known.text(report))
@@ -166,8 +172,11 @@ def _show(chosen: _Chosen, output: OutputOptions, *, unsafe: bool) -> int:
     return COULD_NOT_TELL if fixed.problems else 0
 
 
-def _write(chosen: _Chosen, *, unsafe: bool) -> bool:
-    """Write the changed files, each as a whole or not at all; return whether all could be fixed.
+def _write(chosen: _Chosen, *, unsafe: bool) -> tuple[bool, Sequence[Finding]]:
+    """Write the changed files, each as a whole or not at all.
+
+    Returns:
+        Whether all could be fixed, and the findings that only the changes of other lines silence.
 
     Raises:
         UsageError: a new file, from which changed files import, cannot be written; nothing was changed.
@@ -180,7 +189,7 @@ def _write(chosen: _Chosen, *, unsafe: bool) -> bool:
     _tell(fixed, "fixed", written)
     for failure in filter(None, failures):
         streams.note(failure)
-    return not fixed.problems and not any(failures)
+    return not fixed.problems and not any(failures), fixed.silenced
 
 
 def _rewritten(change: Change) -> str:

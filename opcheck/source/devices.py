@@ -1,9 +1,8 @@
-"""The ways in which a program chooses between CUDA and the CPU, and whether it knows MPS."""
+"""The ways in which a program chooses between CUDA and the CPU."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from opcheck.source import tables
@@ -100,41 +99,6 @@ def holds_on_cuda(test: ast.expr, scanned: Scanned) -> bool | None:
     if truth is None or not about_cuda(test, scanned):
         return None
     return not truth
-
-
-def knows_mps(node: ast.AST, scanned: Scanned) -> bool:
-    """Return whether the function around a node, or the module's own code, mentions MPS."""
-    scopes = scanned.once(("scopes with mps",), _scopes_with_mps, scanned)
-    return scanned.program.scope(node) in scopes or node in scopes
-
-
-def _scopes_with_mps(scanned: Scanned) -> set[ast.AST]:
-    scopes: set[ast.AST] = set()
-    if scanned.lines and not any(
-        "mps" in line.lower() or "accelerator" in line for line in scanned.lines
-    ):
-        return scopes
-    for node in scanned.program.nodes:
-        if any(_says_mps(word) for word in _words(node)):
-            scopes.add(scanned.program.scope(node))
-    return scopes
-
-
-def _words(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Constant):
-        if isinstance(node.value, str) and len(node.value) < 200:  # a longer text is documentation
-            yield node.value
-    elif isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
-
-
-def _says_mps(word: str) -> bool:
-    word = word.lower()
-    return word in {"mps", "current_accelerator"} or (
-        "mps" in word and ("mps" in word.replace("-", "_").replace(":", "_").split("_"))
-    )
 
 
 def flag_value(name: ast.expr, scanned: Scanned) -> ast.expr | None:

@@ -61,6 +61,8 @@ class Proposal(NamedTuple):
     content: bytes
     #: in a notebook: the (cell, line) of each line
     places: Sequence[tuple[str, int]] = ()
+    #: the line that the finding is about
+    text: str = ""
 
 
 def scan(
@@ -71,6 +73,7 @@ def scan(
     select: Sequence[str] = (),
     ignores: Sequence[Entry] = (),
     today: date | None = None,
+    silenced: Sequence[Finding] = (),
 ) -> ScanReport:
     """Scan the files below the paths.
 
@@ -81,6 +84,7 @@ def scan(
         select: codes of rules, or their beginnings (``OC21``); none selects all rules.
         ignores: entries of the configuration; those of the selected rules count.
         today: the day against which expiry dates are compared; None means today.
+        silenced: findings to add, which a fix of another line has silenced.
 
     Raises:
         UsageError: a path does not exist, there is nothing to read, or no rule has such a code.
@@ -94,6 +98,10 @@ def scan(
             hint="give files or directories that hold .py, .ipynb, requirements*.txt, "
             "pyproject.toml",
         )
+    order = {file.path.as_posix(): number for number, file in enumerate(reader.files)}
+    if silenced:
+        reader.findings += silenced
+        reader.findings.sort(key=lambda finding: _place(finding, order))
     findings = tuple(fingerprinted(reader.findings))
     by_severity = Counter(finding.severity for finding in findings)
     by_rule = Counter(finding.rule for finding in findings)
@@ -114,6 +122,12 @@ def scan(
     )
 
 
+def _place(finding: Finding, order: Mapping[str, int]) -> tuple[int, int]:
+    where = finding.locations[0].location if finding.locations else None
+    # A finding in a cell of a notebook has no file of this name, and keeps its place behind the others.
+    return (order.get(where.file, len(order)), where.line) if where else (len(order), 0)
+
+
 def read_proposals(
     paths: list[str],
     target: Target,
@@ -124,8 +138,8 @@ def read_proposals(
     today: date | None = None,
     contents: Mapping[Path, bytes] | None = None,
     only: Collection[Path] | None = None,
-) -> tuple[tuple[FoundFile, ...], list[Proposal]]:
-    """Find the files below the paths, and what the rules propose to change in them.
+) -> tuple[tuple[FoundFile, ...], list[Proposal], list[Finding]]:
+    """Find the files below the paths, what the rules propose to change in them, and the findings.
 
     Args:
         paths: files and directories; so all further ones as in ``scan``.
@@ -142,7 +156,7 @@ def read_proposals(
         OpListError: as ``scan``.
     """
     reader = _read(paths, target, exclude, select, ignores, today, contents or {}, only)
-    return reader.files, reader.proposals
+    return reader.files, reader.proposals, reader.findings
 
 
 def _read(
@@ -375,7 +389,9 @@ class _Reader:
             )
             pairs.append((line, finding))
             if hit.fix is not None:
-                self.proposals.append(Proposal(file, rule.id, hit.fix, content, places))
+                self.proposals.append(
+                    Proposal(file, rule.id, hit.fix, content, places, quoted(line))
+                )
         for number, comment in enumerate(comments):
             for finding in self._about(comment, silencers.unused(number)):
                 located = msgspec.structs.replace(finding, locations=(place(comment.line),))

@@ -16,6 +16,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from opcheck.common import documents
 from opcheck.common.line_diff import unified_diff
 from opcheck.common.notebooks import without_magics
@@ -23,7 +25,7 @@ from opcheck.common.python_source import encoding, lines_with_endings, split_lin
 from opcheck.common.sanitize import patch_name
 from opcheck.common.versions import Target
 from opcheck.model.ignores import Entry
-from opcheck.model.records import Problem
+from opcheck.model.records import Finding, GroupLocation, Problem
 from opcheck.source import helper as helpers
 from opcheck.source import source
 from opcheck.source.edits import Edit, Fix, apply
@@ -34,6 +36,8 @@ from opcheck.source.source import FoundFile
 
 #: A fix may uncover another one; so many rounds are enough, and end where fixes undo each other.
 _ROUNDS = 5
+#: The rules whose findings depend on whether the code around a line handles MPS.
+_BY_BRANCH = {"OC202", "OC204", "OC207", "OC222", "OC223"}
 
 
 class Change(NamedTuple):
@@ -80,6 +84,8 @@ class Fixed(NamedTuple):
     #: how many more unsafe fixes would correct
     unsafe: int
     problems: tuple[Problem, ...]
+    #: the findings that no fix corrects, and that the changes of other lines silence
+    silenced: tuple[Finding, ...] = ()
 
 
 def fix(
@@ -108,8 +114,11 @@ def fix(
     plan: helpers.Plan | None = None
     only: set[Path] | None = None
     named = set(map(Path, paths))
+    #: the findings of each file, read first and last
+    read: list[dict[Path | None, list[Finding]]] = [{}, {}]
+    corrected: dict[Path, Counter[tuple[str, str]]] = {}
     for number in range(_ROUNDS):
-        files, proposals = read_proposals(
+        files, proposals, findings = read_proposals(
             paths,
             target,
             exclude=exclude,
@@ -119,10 +128,10 @@ def fix(
             contents=contents,
             only=only,
         )
-        if not number:
-            left_unsafe = sum(each.fix.applicability == "unsafe" for each in proposals) * (
-                not unsafe
-            )
+        read[number > 0].update({path: [] for path in only or ()})
+        read[number > 0].update(_findings_by_file(findings))
+        if not number and not unsafe:
+            left_unsafe = sum(each.fix.applicability == "unsafe" for each in proposals)
         usable = [each for each in proposals if unsafe or each.fix.applicability == "safe"]
         plan = plan or helpers.plan(usable, files, contents)
         only = set()
@@ -142,6 +151,7 @@ def fix(
             counts[path] += count.total()
             only.add(path)
             fixed.update(count)
+            corrected.setdefault(path, Counter()).update(_corrected(of_file))
         if not only:
             break
     for path, (before, name) in texts.items():
@@ -149,6 +159,17 @@ def fix(
             after = contents[path].decode(name)
             others = (_decoded(each.path, contents) for each in files if each.path != path)
             contents[path] = without_orphans(before, after, path.stem, others).encode(name)
+    silenced = [
+        finding
+        for path, after in read[1].items()
+        if path is not None
+        for finding in _silenced(
+            read[0].get(path, []),
+            after,
+            corrected.get(path, Counter()),
+            _decoded(path, contents).splitlines(),
+        )
+    ]
     # Two links may lead to one file.
     by_target = {
         _target(path): Change(
@@ -160,7 +181,57 @@ def fix(
     used = {change.path for change in changes if plan and plan.uses_new(change.path, change.after)}
     new = plan.new if plan else ()
     changes += [Change(each.path, "", helpers.TEXT) for each in new if used & each.users]
-    return Fixed(tuple(sorted(changes)), dict(sorted(fixed.items())), left_unsafe, tuple(problems))
+    return Fixed(
+        tuple(sorted(changes)),
+        dict(sorted(fixed.items())),
+        left_unsafe,
+        tuple(problems),
+        tuple(silenced),
+    )
+
+
+def _findings_by_file(findings: Iterable[Finding]) -> dict[Path | None, list[Finding]]:
+    by_file: dict[Path | None, list[Finding]] = {}
+    for finding in findings:
+        where = finding.locations[0].location if finding.locations else None
+        by_file.setdefault(Path(where.file) if where else None, []).append(finding)
+    return by_file
+
+
+def _corrected(proposals: Iterable[Proposal]) -> Iterator[tuple[str, str]]:
+    return ((each.rule, each.text) for each in proposals)
+
+
+def _silenced(
+    before: Iterable[Finding],
+    after: Iterable[Finding],
+    corrected: Counter[tuple[str, str]],
+    lines: Sequence[str],
+) -> Iterator[Finding]:
+    """The findings of a file that are gone although their lines are as they were and no fix corrects them."""
+    gone = Counter(map(_rule_and_text, before)) - Counter(map(_rule_and_text, after)) - corrected
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        numbers.setdefault(line.strip()[:200], number)
+    for finding in before:
+        key = _rule_and_text(finding)
+        if finding.rule not in _BY_BRANCH or gone[key] <= 0 or key[1] not in numbers:
+            continue
+        gone[key] -= 1
+        place = finding.locations[0]
+        where = place.location
+        if where is not None:
+            moved = msgspec.structs.replace(where, line=numbers[key[1]])
+            yield msgspec.structs.replace(
+                finding,
+                message=f"{finding.message}; a fix of another line hides this",
+                locations=(GroupLocation.at(moved, module="", count=place.count),),
+            )
+
+
+def _rule_and_text(finding: Finding) -> tuple[str, str]:
+    where = finding.locations[0].location if finding.locations else None
+    return finding.rule, where.text if where else ""
 
 
 def _decoded(path: Path, contents: Mapping[Path, bytes]) -> str:

@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from opcheck.source.devices import flag_value, knows_mps, write_choice, written
+from opcheck.source.devices import flag_value, write_choice, written
 from opcheck.source.edits import Fix, replace
+from opcheck.source.handled import handles_mps
 from opcheck.source.program import Program
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
 from opcheck.source.words import is_cuda, last, leaves, quoted
@@ -46,7 +47,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     if name.partition(".")[0] in _OTHERS or called in _OWN_RULES or _is_elsewhere(node, scanned):
         return
     corrected = value is not None and _is_corrected(node, name, scanned)
-    if value is not None and not (corrected and knows_mps(node, scanned)):
+    if value is not None and not (corrected and handles_mps(node, scanned)):
         yield Hit(
             node=value.origin,
             severity="warning" if corrected else None,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.source.devices import knows_mps, torch_name
+from opcheck.source.devices import torch_name
 from opcheck.source.edits import Fix, insert_after
+from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.words import caught, last, tells_failure
@@ -47,7 +48,7 @@ def _may_refuse(node: ast.If, scanned: Scanned) -> bool:
         isinstance(getattr(node.test, "op", None), ast.And)
         and _ends(node.body[-1], scanned)
         and scanned.mac.truth(node.test) is None
-        and not knows_mps(node, scanned)
+        and not handles_mps(node, scanned)
         and any(scanned.mac.truth(part) is True and _is_about_cuda(part) for part in parts)
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.source.devices import torch_name
+from opcheck.source.devices import about_cuda, torch_name
 from opcheck.source.edits import Applicability, Edit, Fix, replace
+from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument
 from opcheck.source.words import last
 
@@ -61,7 +62,10 @@ def _called(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if enabled is None and name.startswith("torch.cuda.amp.") and ending == "autocast":
         enabled = argument(node, 0)
     is_off = enabled is not None and scanned.mac.truth(enabled) is False
-    if is_off and (ending == "GradScaler" or not isinstance(enabled, ast.Constant)):
+    if is_off and not isinstance(enabled, ast.Constant) and enabled is not None:
+        yield from _on_for_cuda(node, enabled, ending, scanned)
+        return
+    if is_off and ending == "GradScaler":
         return
     if name.startswith("torch.cuda.amp."):
         what = f"torch.cuda.amp.{ending}"
@@ -83,6 +87,18 @@ def _called(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         hint=f'torch.amp.{ending}("mps"), or with the type of the device that was chosen',
         fix=_fix(node, name, scanned, is_off=is_off) if ending == "autocast" else None,
     )
+
+
+def _on_for_cuda(node: ast.Call, enabled: ast.expr, ending: str, scanned: Scanned) -> Iterator[Hit]:
+    """``enabled=torch.cuda.is_available()``; OC223 names comparisons, and OC222 the flag that a name stands for."""
+    asks = isinstance(enabled, (ast.Call, ast.BoolOp)) and about_cuda(enabled, scanned)
+    compared = any(isinstance(part, ast.Compare) for part in ast.walk(enabled))
+    if asks and not compared and not handles_mps(enabled, scanned):
+        yield Hit(
+            node=node,
+            message=f"{ending} is on for CUDA alone: on a Mac nothing is cast or scaled",
+            hint='where MPS can take it, too: enabled=device.type != "cpu"',
+        )
 
 
 def _name(node: ast.Call, scanned: Scanned) -> str:

@@ -12,12 +12,12 @@ from opcheck.source.devices import (
     asks_mps,
     chosen,
     holds_on_cuda,
-    knows_mps,
     offered,
     torch_name,
     written,
 )
 from opcheck.source.edits import Edit, Fix, insert_before, insert_line, replace
+from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, method
 from opcheck.source.tables import IDLE, INSTEAD, ON_MPS
@@ -52,7 +52,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     ):
         hits = _flag(node.value, node.value, scanned)
     # Most files choose no device, so whether a function knows MPS is asked last.
-    yield from (hit for hit in hits if not knows_mps(node, scanned))
+    yield from (hit for hit in hits if not handles_mps(node, scanned))
 
 
 def _hit(node: ast.AST, fix: Fix | None = None, message: str = _CHOICE, hint: str = _HINT) -> Hit:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.source.devices import about_cuda, knows_mps
+from opcheck.source.devices import about_cuda
+from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, ScanRule, method
 from opcheck.source.words import is_cuda, last
 
@@ -46,7 +47,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _asks(node: ast.AST, scanned: Scanned) -> bool:
-    if knows_mps(node, scanned):
+    if handles_mps(node, scanned):
         return False
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
@@ -120,7 +121,7 @@ def _is_needed(node: ast.If, scanned: Scanned) -> bool:
 def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
     """A branch for CUDA that chooses half precision, where the other chooses another dtype."""
     if (
-        knows_mps(node, scanned)
+        handles_mps(node, scanned)
         or not about_cuda(node.test, scanned)
         or scanned.mac.truth(node.test) is None
     ):
