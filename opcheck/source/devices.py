@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+from opcheck.common.versions import Version
 from opcheck.source import tables
 from opcheck.source.edits import Fix, replace
 from opcheck.source.program import walk
@@ -175,7 +176,7 @@ def guarded_for_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
         f"{indent}elif {torch}.backends.mps.is_available():",
         f"{deeper}{torch}.mps.{name}()",
     ]
-    return Fix((replace(statement, "\n".join(lines)),))
+    return Fix((replace(statement, "\n".join(lines)),), since=Version(2, 0))
 
 
 def asks_mps(test: ast.expr, scanned: Scanned) -> str:

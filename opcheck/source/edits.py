@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from opcheck.common.versions import Version
+
 #: safe: the program does the same on CUDA and on a machine without a GPU; unsafe: it may not.
 Applicability = Literal["safe", "unsafe"]
 
@@ -32,6 +34,12 @@ class Fix(NamedTuple):
     applicability: Applicability = "safe"
     #: the edits that call a helper function instead; {helper} stands for its call, which returns a text
     helper_edits: tuple[Edit, ...] = ()
+    #: the first release of torch that has what the edits write
+    since: Version = Version(1, 12)
+    #: what came with that release, in words
+    needs: str = ""
+    #: whether the program goes on at a place where it failed clearly before
+    gate: bool = False
 
 
 def replace(node: ast.AST, text: str) -> Edit:

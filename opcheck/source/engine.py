@@ -29,6 +29,7 @@ from opcheck.source.edits import Fix
 from opcheck.source.intent import between_processes, for_cuda
 from opcheck.source.keeping import keeper
 from opcheck.source.mac import Mac
+from opcheck.source.permits import permitted
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
 from opcheck.source.records import ScanReport
@@ -246,7 +247,7 @@ class _Reader:
     def read_all(self, files: Sequence[FoundFile], only: Collection[Path] | None) -> None:
         """Read the files; a name that one imports from another is followed."""
         self.files = tuple(files)
-        self.project = Project((file.path for file in files), self._module)
+        self.project = Project((file.path for file in files), self._module, self._content_or_none)
         for file in files:
             if only is None or file.path in only:
                 self.read(file)
@@ -257,6 +258,12 @@ class _Reader:
             if path in self.contents
             else source.read_bytes(path, path.as_posix())
         )
+
+    def _content_or_none(self, path: Path) -> bytes:
+        try:
+            return self._content(path)
+        except UnreadableError:
+            return b""
 
     @functools.lru_cache(maxsize=_KEPT)  # noqa: B019  (a reader lives as long as its scan)
     def _module(self, path: Path) -> Module | None:
@@ -335,10 +342,11 @@ class _Reader:
         text = "\n".join(parsed.lines) + "\n"
         comments = of_python(text, shown)
         kept = keeper(scanned)
-        hits = [
+        found = [
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
             for rule, hit in _hits(scanned, _Dispatch(_rules_for(text, self.target)))
         ]
+        hits = list(permitted(found, scanned))
         self._add(hits, comments, parsed.lines, parsed.places, program, file, content)
 
     def _add(

@@ -30,8 +30,15 @@ class Module(NamedTuple):
 class Project:
     """The Python files of a scan, by the names under which others import them."""
 
-    def __init__(self, files: Iterable[Path], load: Callable[[Path], Module | None]) -> None:
+    def __init__(
+        self,
+        files: Iterable[Path],
+        load: Callable[[Path], Module | None],
+        content: Callable[[Path], bytes] = lambda _path: b"",
+    ) -> None:
         paths = tuple(files)
+        self._content = content
+        self._words: dict[bytes, bool] = {}
         self._files = {path.as_posix() for path in paths}
         #: the names of files and folders: what begins with another name is a library
         self._names = {name for path in paths for name in (path.stem, *path.parent.parts)}
@@ -52,6 +59,12 @@ class Project:
             and (not first or first in self._names)
             and dotted.rpartition(".")[2] not in self._names
         )
+
+    def has_word(self, word: bytes) -> bool:
+        """Return whether a file of the project has a word."""
+        if word not in self._words:
+            self._words[word] = any(word in self._content(Path(file)) for file in self._files)
+        return self._words[word]
 
     def constants(self, dotted: str, importer: Path) -> tuple[object, ...]:
         """Return the values that a module-level name of another file may have on a Mac; empty if unknown."""

@@ -77,6 +77,8 @@ class Hit:
     prints: str = ""
     #: the change that corrects it, if a tool can make one
     fix: Fix | None = None
+    #: why a tool cannot correct it; empty: the reason of the rule
+    no_fix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,10 +47,11 @@ def _fix(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
         return guarded_for_mps(node, name, scanned)
     torch = torch_name(scanned)
     timed = not node.args and all(keyword.arg == "enable_timing" for keyword in node.keywords)
-    if not torch or not timed or scanned.target.torch < Version(2, 1):
+    if not torch or not timed:
         return None
     available = f"{torch}.backends.mps.is_available()"
-    return Fix((replace(node.func, f"({torch}.mps if {available} else {torch}.cuda).Event"),))
+    event = replace(node.func, f"({torch}.mps if {available} else {torch}.cuda).Event")
+    return Fix((event,), since=Version(2, 1))
 
 
 RULE = ScanRule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.common.versions import Version
 from opcheck.source.devices import about_cuda, torch_name
 from opcheck.source.edits import Applicability, Edit, Fix, replace
 from opcheck.source.handled import handles_mps
@@ -20,6 +21,9 @@ _OF_CUDA = {
     "torch.cuda.amp.custom_fwd": 'torch.amp.custom_fwd(device_type="mps")',
     "torch.cuda.amp.custom_bwd": 'torch.amp.custom_bwd(device_type="mps")',
 }
+#: The first release with kernels of GradScaler for MPS (op_lists/registrations, _amp_foreach_non_finite_check...).
+_SCALES_SINCE = Version(2, 8)
+_BY_HAND = "the file imports no torch by its name, or calls this through a name of its own"
 _DECORATORS = {"torch.amp.custom_fwd", "torch.amp.custom_bwd"}
 #: The last parts of these names.
 _NAMES = {name.rpartition(".")[2] for name in (*_AUTOCAST, *_SCALER, *_OF_CUDA)}
@@ -85,7 +89,10 @@ def _called(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         node=node,
         message=message,
         hint=f'torch.amp.{ending}("mps"), or with the type of the device that was chosen',
-        fix=_fix(node, name, scanned, is_off=is_off) if ending == "autocast" else None,
+        fix=_fix(node, name, scanned, is_off=is_off)
+        if ending == "autocast"
+        else _scaler_fix(node, name, scanned),
+        no_fix=_BY_HAND,
     )
 
 
@@ -156,12 +163,20 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
     scales = scanned.once(("scales",), _scales, scanned)
     alone = is_off and not scanned.once(("casts",), _casts, scanned)
     applicability: Applicability = "safe" if in_with and (alone or not scales) else "unsafe"
+    since, needs = Version(2, 5), 'torch.autocast("mps")'
+    scalers: tuple[Edit, ...] = ()
+    # In bfloat16 no gradient is lost without a scaler.
+    dtype = argument(node, None, "dtype")
+    is_half = dtype is None or not scanned.dotted(dtype).endswith("bfloat16")
+    if scales and is_half and not alone:
+        since, needs = _SCALES_SINCE, "GradScaler on MPS"
+        scalers = scanned.once(("edits of scalers",), _scaler_edits, scanned)
     given = argument(node, 0, "device_type")
     if name in _AUTOCAST:
         is_text = isinstance(given, ast.Constant) and given.value == "cuda"
-        return (
-            Fix((replace(given, device),), applicability) if is_text and given is not None else None
-        )
+        if not is_text or given is None:
+            return None
+        return Fix((replace(given, device), *scalers), applicability, since=since, needs=needs)
     if any(isinstance(part, ast.Starred) for part in node.args) or len(node.args) > len(
         _PARAMETERS
     ):
@@ -177,13 +192,50 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
         edits.append(
             Edit(given.lineno, given.col_offset, given.lineno, given.col_offset, f"{parameter}=")
         )
-    return Fix(tuple(_joined(edits)), applicability)
+    return Fix((*_joined(edits), *scalers), applicability, since=since, needs=needs)
+
+
+def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
+    """A scaler of MPS where there is MPS; its kernels came with 2.8 (op_lists/registrations)."""
+    torch = torch_name(scanned)
+    if not torch or not scanned.dotted(node.func):
+        return None
+    device = f'"mps" if {torch}.backends.mps.is_available() else "cuda"'
+    given = argument(node, 0, "device") if name in _SCALER else None
+    if given is not None:
+        edits: tuple[Edit, ...] = (replace(given, device),)
+    else:
+        line, column = node.func.end_lineno or node.lineno, node.func.end_col_offset or 0
+        if not scanned.lines[line - 1].encode()[column:].startswith(b"("):
+            return None
+        device += ", " * bool(node.args or node.keywords)
+        edits = (
+            replace(node.func, f"{torch}.amp.GradScaler"),
+            Edit(line, column + 1, line, column + 1, device),
+        )
+    return Fix(edits, "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
+
+
+def _scaler_edits(scanned: Scanned) -> tuple[Edit, ...]:
+    """The edits of all scalers of CUDA in the file: float16 on MPS is to be scaled there."""
+    edits: list[Edit] = []
+    for node in scanned.program.nodes:
+        name = _name(node, scanned) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or name.rpartition(".")[2] != "GradScaler":
+            continue
+        is_cuda = name.startswith("torch.cuda.") or _scales_cuda(node, scanned)
+        fix = _scaler_fix(node, name, scanned) if is_cuda else None
+        edits += fix.edits if fix else ()
+    return tuple(edits)
 
 
 def _scales(scanned: Scanned) -> bool:
-    """Return whether the file scales gradients, also by a scaler of its own project: ``loss_scaler``."""
+    """Return whether the project scales gradients, also by a scaler of its own: ``loss_scaler``."""
     names = (*scanned.program.uses, *scanned.program.imports.values())
-    return any("scaler" in name.lower() for name in names)
+    project = scanned.project
+    return any("scaler" in name.lower() for name in names) or (
+        project is not None and project.has_word(b"GradScaler")
+    )
 
 
 def _casts(scanned: Scanned) -> bool:

@@ -29,7 +29,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """``.double()``, ``.to(torch.float64)``, ``dtype=torch.float64`` and the like."""
     if not isinstance(node, ast.Call):
         return
-    dtype = _asked(node, scanned)
+    dtype = asked_dtype(node, scanned)
     if not dtype or _on_cpu(node, scanned):
         return
     name = scanned.dotted(node.func)
@@ -50,7 +50,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     )
 
 
-def _asked(node: ast.Call, scanned: Scanned) -> str:
+def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
     """The dtype that a call asks for, where it is one of the two; else empty."""
     name, last = scanned.dotted(node.func), method(node)
     if name == "torch.DoubleTensor":

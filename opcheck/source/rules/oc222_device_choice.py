@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from opcheck.common.versions import Version
 from opcheck.source.devices import (
     Device,
     asks_mps,
@@ -572,7 +573,8 @@ def _memory_fix(node: ast.If, called: list[str], scanned: Scanned) -> Fix | None
     asked = asks_mps(node.test, scanned)
     torch = torch_name(scanned)
     body = [f"{torch}.mps.{name}()" for name in called if name in ON_MPS]
-    return _elif(node, asked, body, scanned) if asked and not node.orelse else None
+    branch = _elif(node, asked, body, scanned) if asked and not node.orelse else None
+    return branch._replace(since=Version(2, 0)) if branch else None
 
 
 # -- use_cuda = not args.no_cuda and torch.cuda.is_available() ---------------------------------------

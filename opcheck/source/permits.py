@@ -1,0 +1,131 @@
+"""Which of the proposed fixes may be made: by the releases of torch, by float64, and by what follows a refusal."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from opcheck.common.versions import Version
+from opcheck.source import pins
+from opcheck.source.edits import Fix
+from opcheck.source.program import walk
+from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method
+from opcheck.source.rules.oc210_float64_written import asked_dtype
+
+#: Rules whose fixes let a program go on where it refused before.
+_REFUSALS = {"OC204"}
+#: What a program fails by after a check for CUDA that no longer stops it.
+_LATER = {"OC205", "OC208", "OC209"}
+#: Rules whose fixes put a value on MPS.
+_MOVES = {"OC201", "OC202", "OC203", "OC222"}
+_NARROW = {"bfloat16", "float", "half"}
+#: A chain of names is followed so far.
+_DEEPEST = 3
+
+
+def permitted(
+    hits: Sequence[tuple[ScanRule, Hit]], scanned: Scanned
+) -> Iterator[tuple[ScanRule, Hit]]:
+    """Yield the hits, without the fixes that would raise on a Mac, or would hide why a program cannot run there."""
+    later = [
+        (rule, hit)
+        for rule, hit in hits
+        if rule.id in _LATER and hit.fix is None and (hit.severity or rule.severity) != "note"
+    ]
+    for rule, hit in hits:
+        if hit.fix is None:
+            yield rule, hit
+            continue
+        is_gate = rule.id in _REFUSALS or hit.fix.gate
+        failing = next((each for _, each in later if each is not hit), None) if is_gate else None
+        if failing is not None:
+            line = getattr(failing.node, "lineno", 1)
+            reason = f"line {line} fails without CUDA all the same, and less clearly than this"
+            yield rule, replace(hit, fix=None, no_fix=reason)
+        elif rule.id in _MOVES and (line := _float64_line(hit, scanned)):
+            reason = f"line {line} has float64 or complex128 on this device, which MPS has not"
+            yield rule, replace(hit, fix=None, no_fix=reason)
+        else:
+            yield rule, _by_release(hit, hit.fix, scanned)
+
+
+def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
+    if not any("mps" in edit.text or "{helper}" in edit.text for edit in fix.edits):
+        return hit
+    target = scanned.target.torch
+    pinned = _allowed(scanned.path.parent) if scanned.path is not None else None
+    oldest, newest = pinned or (target, target)
+    if min(target, newest) < fix.since:
+        where = (
+            f"torch {target}" if target < fix.since else f"the project's torch, at most {newest},"
+        )
+        reason = f"{where} has not what it needs: {fix.needs or 'MPS'} came with torch {fix.since}"
+        return replace(hit, fix=None, no_fix=reason)
+    is_safe = oldest >= fix.since
+    return hit if is_safe else replace(hit, fix=fix._replace(applicability="unsafe"))
+
+
+@functools.lru_cache(maxsize=256)
+def _allowed(folder: Path) -> tuple[Version, Version] | None:
+    return pins.allowed(folder)
+
+
+# -- float64 -----------------------------------------------------------------------------------------
+
+
+def _float64_line(hit: Hit, scanned: Scanned) -> int:
+    """The line that puts float64 on the device that a fix changes; 0 for none."""
+    lines = scanned.once(("float64 devices",), _float64_devices, scanned)
+    if not lines:
+        return 0
+    parent = scanned.program.parent(hit.node)
+    whole = parent if isinstance(parent, ast.If) and parent.test is hit.node else hit.node
+    parts = [part for part in walk(whole) if id(part) in lines]
+    return lines[id(parts[0])] if parts else 0
+
+
+def _float64_devices(scanned: Scanned) -> dict[int, int]:
+    """By the id of a node, the line of a call that makes float64 with it as its device."""
+    lines: dict[int, int] = {}
+    words = ("float64", "ouble", "complex128")
+    if not any(word in line for line in scanned.lines for word in words):
+        return lines
+    for node in scanned.program.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        device = argument(node, None, "device")
+        if device is None and method(node) == "to" and not scanned.dotted(node.func):
+            device = argument(node, 0)
+        is_cuda = method(node) == "cuda"
+        if (device is None and not is_cuda) or not _is_float64(node, scanned):
+            continue
+        if is_cuda:
+            lines.setdefault(id(node), node.lineno)
+        for part in _sources(device, scanned) if device is not None else ():
+            lines.setdefault(id(part), node.lineno)
+    return lines
+
+
+def _is_float64(node: ast.Call, scanned: Scanned) -> bool:
+    """Return whether the last dtype in a chain of calls is float64 or complex128."""
+    for call in chain(node):
+        if asked_dtype(call, scanned):
+            return True
+        if method(call) in _NARROW or argument(call, None, "dtype") is not None:
+            return False
+    return False
+
+
+def _sources(node: ast.expr, scanned: Scanned) -> Iterator[ast.AST]:
+    """The expressions that a value comes from, through names that the file binds."""
+    waiting = [(node, _DEEPEST)]
+    while waiting:
+        part, depth = waiting.pop()
+        for each in walk(part):
+            yield each
+            if isinstance(each, (ast.Name, ast.Attribute)) and depth:
+                values = (binding.value for binding in scanned.program.bindings(each))
+                waiting += [(value, depth - 1) for value in values if value is not None]
