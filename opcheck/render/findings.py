@@ -24,6 +24,7 @@ from opcheck.common.sanitize import cell, flat, one_line, shown
 from opcheck.common.tool import HOMEPAGE
 from opcheck.model.records import CallGroup, Finding, GroupLocation
 from opcheck.render import summary
+from opcheck.source.records import ScanFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 FINDING_SCHEMA = "opcheck-finding/1"
@@ -136,6 +137,11 @@ def _model_file(model: str) -> str:
     return relative(match["file"]) if match else ""
 
 
+def fix_of(finding: Finding) -> str:
+    """Return whether ``scan --fix`` corrects a finding, or why not; empty for a finding of another verb."""
+    return finding.fix if isinstance(finding, ScanFinding) else ""
+
+
 def details(finding: Finding) -> Iterator[tuple[str, str]]:
     """Name the further texts of a finding that it has, in the order in which they are read."""
     for name, text in (
@@ -143,6 +149,7 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
         ("prints", finding.prints),
         ("help", finding.hint),
         ("try", finding.remedy),
+        ("fix", fix_of(finding)),
     ):
         if text:
             yield name, text
@@ -221,6 +228,7 @@ def _sarif_result(
         finding.message,
         f"Help: {finding.hint}" if finding.hint else "",
         f"Try: {finding.remedy}" if finding.remedy else "",
+        f"Fix: {fix_of(finding)}" if fix_of(finding) else "",
         f"For: {occurrence.scope}" if occurrence.scope else "",
     )
     location = _sarif_location(occurrence)
@@ -367,7 +375,8 @@ def _gitlab_failure(model: str, message: str) -> dict[str, object]:
 def _gitlab_finding(occurrence: Occurrence) -> dict[str, object]:
     finding = occurrence.finding
     ignored = f"Ignored: {finding.ignored}" if finding.ignored else ""
-    parts = filter(None, (finding.message, finding.hint, ignored, occurrence.notes))
+    fix = f"Fix: {fix_of(finding)}" if fix_of(finding) else ""
+    parts = filter(None, (finding.message, finding.hint, fix, ignored, occurrence.notes))
     allowed = finding.ignored or occurrence.state not in {"", "new"}
     return _gitlab_entry(
         ". ".join(parts),

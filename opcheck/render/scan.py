@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opcheck.source.records import ScanReport
 
 #: The columns of CSV.
-COLUMNS = ("rule", "severity", "file", "line", "message", "hint", "text")
+COLUMNS = ("rule", "severity", "file", "line", "message", "hint", "text", "fix")
 _KINDS = {"python": "Python file", "notebook": "notebook", "requirements": "requirement file"}
 
 
@@ -45,6 +45,7 @@ def document(report: ScanReport) -> Iterator[Block]:
         cells = ((_where(f)[1], f.severity, f.rule, _message(f)) for f in in_file)
         yield Table(("line", "severity", "rule", "what"), tuple(cells), code=(2,))
     yield from section("Ways out", Bullets(tuple(_hints(report))))
+    yield from section("Not fixable by a tool", Bullets(tuple(_not_fixable(report))))
     left = (f"left out: {count} {what}" for what, count in report.skipped.items())
     yield from section("Not read", Bullets((*map(_problem, report.problems), *left)))
     yield from section("Not checked", Bullets(report.not_checked))
@@ -76,6 +77,14 @@ def _hints(report: ScanReport) -> Iterator[str]:
                 yield f"{rule}: {hint}"
     if hints:
         yield "opcheck explain CODE says what each means"
+
+
+def _not_fixable(report: ScanReport) -> Iterator[str]:
+    """Write a line for each rule and reason why --fix leaves findings as they are."""
+    reasons = {(finding.rule, findings.fix_of(finding)) for finding in report.findings}
+    for rule, fix in sorted(reasons):
+        if fix.startswith("none: "):
+            yield f"{rule}: {fix.removeprefix('none: ')}"
 
 
 def _problem(problem: Problem) -> str:
@@ -128,7 +137,8 @@ def rows(report: ScanReport) -> Iterator[tuple[str, ...]]:
     """Make a row of COLUMNS for each finding."""
     for finding in report.findings:
         file, line, text = _where(finding)
-        yield finding.rule, finding.severity, file, line, finding.message, finding.hint, text
+        fix = findings.fix_of(finding)
+        yield finding.rule, finding.severity, file, line, finding.message, finding.hint, text, fix
 
 
 def lines(report: ScanReport) -> Iterator[dict[str, object]]:

@@ -32,10 +32,11 @@ from opcheck.source.mac import Mac
 from opcheck.source.permits import permitted
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
-from opcheck.source.records import ScanReport
+from opcheck.source.records import ScanFinding, ScanReport
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules import BY_ID, RULES
 from opcheck.source.source import FoundFile, Source, UnreadableError
+from opcheck.source.tables import NO_FIX
 from opcheck.source.words import last
 
 NOT_CHECKED = (
@@ -386,7 +387,9 @@ class _Reader:
                 continue
             function = program.function(hit.node) if program else ""
             uses_elsewhere = sorted(set(_lines_of(uses, line)))[:_MOST_USES]
-            finding = Finding(
+            reason = hit.no_fix or NO_FIX.get(rule.id, "")
+            finding = ScanFinding(
+                fix=hit.fix.applicability if hit.fix else f"none: {reason}",
                 rule=rule.id,
                 severity=hit.severity or rule.severity,
                 message=hit.message,
@@ -415,7 +418,8 @@ class _Reader:
             if not code.startswith("OC1") and (code in self.chosen or code not in BY_ID)
         ]
         if "OC221" in self.chosen and (unused or not comment.codes):
-            yield Finding(
+            yield ScanFinding(
+                fix=f"none: {NO_FIX['OC221']}",
                 rule="OC221",
                 severity=BY_ID["OC221"].severity,
                 message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this "
@@ -423,7 +427,8 @@ class _Reader:
                 hint="remove it, or correct the code",
             )
         if "OC220" in self.chosen and not comment.reason:
-            yield Finding(
+            yield ScanFinding(
+                fix=f"none: {NO_FIX['OC220']}",
                 rule="OC220",
                 severity=BY_ID["OC220"].severity,
                 message=f"ignores {', '.join(comment.codes) or 'nothing'} without a reason",

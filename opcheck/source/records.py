@@ -5,6 +5,13 @@ from __future__ import annotations
 from opcheck.model.records import Finding, Problem, Record
 
 
+class ScanFinding(Finding, frozen=True, kw_only=True):
+    """A finding of the scan."""
+
+    #: ``safe``, ``unsafe``, or ``none`` and why a tool cannot correct it: ``none: a person must choose``
+    fix: str = ""
+
+
 class ScanReport(Record, frozen=True, kw_only=True):
     """The findings of a scan, and what was not read."""
 

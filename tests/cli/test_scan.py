@@ -243,3 +243,18 @@ def test_a_file_that_cannot_be_fixed_stays_and_the_others_are_fixed(
     assert (tmp_path / "a.py").read_text(encoding="utf-8") == CHOICE
     assert "mps" in (tmp_path / "b.py").read_text(encoding="utf-8")
     assert {path.name for path in tmp_path.iterdir()} == {"a.py", "b.py"}
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["text", "markdown", "json", "yaml", "jsonl", "csv", "sarif", "github", "gitlab", "junit"],
+)
+def test_every_format_says_why_a_finding_has_no_fix(
+    opcheck: CommandLine, tmp_path: Path, form: str
+) -> None:
+    program = tmp_path / "a.py"
+    program.write_text("import torch\nx.double()\n", encoding="utf-8")
+    out = opcheck("scan", str(program), "-f", form).out
+    assert "a narrower dtype changes the numbers" in out
+    program.write_text("import torch\ntorch.load('f')\n", encoding="utf-8")
+    assert "a narrower dtype" not in opcheck("scan", str(program), "-f", form).out
