@@ -154,29 +154,38 @@ def _is_plain(test: ast.expr, scanned: Scanned) -> bool:
     return isinstance(test, ast.Call) and scanned.dotted(test.func) == "torch.cuda.is_available"
 
 
-def guarded_for_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
-    """``torch.cuda.empty_cache()`` in two guarded branches, for CUDA and for MPS."""
-    statement, torch = scanned.program.parent(call), torch_name(scanned)
-    line = scanned.lines[getattr(call, "lineno", 1) - 1] if scanned.lines else ""
-    indent = line[: len(line) - len(line.lstrip())]
-    alone = (
-        isinstance(statement, ast.Expr)
+def called_on_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
+    """``torch.cuda.empty_cache()`` as the function of torch.mps where there is MPS, on the same line."""
+    torch = torch_name(scanned)
+    if not (
+        isinstance(scanned.program.parent(call), ast.Expr)
         and isinstance(call, ast.Call)
-        and not call.args
-        and not call.keywords
-    )
-    starts = statement is not None and getattr(statement, "col_offset", -1) == len(indent)
-    is_line = starts and line.strip().partition("#")[0].rstrip().endswith(")") and ";" not in line
-    if not (alone and is_line and torch and name in tables.ON_MPS) or statement is None:
+        and isinstance(call.func, ast.Attribute)
+        and not (call.args or call.keywords)
+        and torch
+        and name in tables.ON_MPS
+    ):
         return None
-    deeper = f"{indent}\t" if "\t" in indent else f"{indent}    "
-    lines = [
-        f"if {torch}.cuda.is_available():",
-        f"{deeper}{scanned.text(call)}",
-        f"{indent}elif {torch}.backends.mps.is_available():",
-        f"{deeper}{torch}.mps.{name}()",
-    ]
-    return Fix((replace(statement, "\n".join(lines)),), since=Version(2, 0))
+    chosen_module = f"({torch}.mps if {torch}.backends.mps.is_available() else {torch}.cuda)"
+    return Fix((replace(call.func, f"{chosen_module}.{name}"),), since=Version(2, 0))
+
+
+def device_name(node: ast.AST, scanned: Scanned) -> str:
+    """Return the name of a device that the function has above a node, as a parameter or a value; empty for none.
+
+    It may be the CPU on a machine with CUDA: only ``cuda_name`` is certain.
+    """
+    line = getattr(node, "lineno", 0)
+    for name in ("device", "DEVICE", "dev"):
+        bindings = scanned.program.bound_in(scanned.program.scope(node), name)
+        is_above = bool(bindings) and all(
+            getattr(binding.node, "end_lineno", line) < line or isinstance(binding.node, ast.arg)
+            for binding in bindings
+        )
+        texts = [written(binding.value, scanned) for binding in bindings]
+        if is_above and not any(text is not None and not is_cuda(text.text) for text in texts):
+            return name
+    return ""
 
 
 def asks_mps(test: ast.expr, scanned: Scanned) -> str:

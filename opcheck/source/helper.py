@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from opcheck.source.source import FoundFile
 
 #: In so many places a helper is shorter than the choice itself.
 _ENOUGH = 3
+#: A reviewer would not merge a longer line.
+_LONGEST_LINE = 100
 _NAMES = ("get_device", "choose_device")
 _FUNCTION = '''def get_device() -> str:
     """Return the first that the machine has of "cuda", "mps" and "cpu"."""
@@ -83,11 +86,7 @@ def plan(
     proposals: Iterable[Proposal], files: Sequence[FoundFile], contents: Mapping[Path, bytes]
 ) -> Plan:
     """Decide for each file whether its choices call a helper, and where that stands."""
-    lines: dict[Path, list[int]] = {}
-    for proposal in proposals:
-        if proposal.fix.helper_edits and proposal.file.kind == "python":
-            lines.setdefault(proposal.file.path, []).append(proposal.fix.helper_edits[0].line)
-    places = {path: len(of_file) for path, of_file in lines.items()}
+    lines, places = _places(proposals)
     known = {file.path for file in files}
     programs = {
         path: program for path in places if (program := _program(path, contents)) is not None
@@ -124,6 +123,32 @@ def plan(
     return Plan(by_file, new)
 
 
+def _places(proposals: Iterable[Proposal]) -> tuple[dict[Path, list[int]], dict[Path, int]]:
+    """By file, the lines that may call a helper, and how many they count; a line that is too long counts as enough."""
+    lines: dict[Path, list[int]] = {}
+    places: Counter[Path] = Counter()
+    for proposal in proposals:
+        if proposal.fix.helper_edits and proposal.file.kind == "python":
+            path = proposal.file.path
+            lines.setdefault(path, []).append(proposal.fix.helper_edits[0].line)
+            places[path] += _ENOUGH if _longest(proposal) > _LONGEST_LINE else 1
+    return lines, places
+
+
+def _longest(proposal: Proposal) -> int:
+    """The length of the longest line that a fix would write without a helper."""
+    lines = proposal.content.splitlines()
+    longest = 0
+    for edit in proposal.fix.edits:
+        first, *further = edit.text.encode().split(b"\n")
+        before = lines[edit.line - 1][: edit.column] if edit.line <= len(lines) else b""
+        after = lines[edit.end_line - 1][edit.end_column :] if edit.end_line <= len(lines) else b""
+        written = [before + first, *further]
+        written[-1] += after if not edit.text.endswith("\n") else b""
+        longest = max(longest, *map(len, written))
+    return longest
+
+
 def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
     try:
         content = contents[path] if path in contents else documents.read(path)
@@ -149,7 +174,11 @@ def _own(path: Path, program: Program, line: int) -> Helper | None:
 def _local(program: Program) -> Helper | None:
     """A helper that a script defines itself; None where the names are taken or torch has another one."""
     taken = {*program.uses, *program.imports}
-    if _NAMES[0] in taken or program.imports.get("torch") != "torch":
+    if (
+        _NAMES[0] in taken
+        or program.module_bindings(_NAMES[0])
+        or program.imports.get("torch") != "torch"
+    ):
         return None
     return Helper(_called(_NAMES[0], made=False), f"\n\n{_FUNCTION.rstrip()}")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from opcheck.source import helper
 from opcheck.source.edits import Edit, apply
 from opcheck.source.fixing import Change, Fixed, fix
 from tests.source.reading import TARGET
@@ -32,6 +33,12 @@ def fixed(folder: Path, files: dict[str, str], *, unsafe: bool = False) -> dict[
 def _write(result: Fixed) -> None:
     for change in result.changes:
         change.path.write_bytes(change.contents()[1])
+
+
+@pytest.fixture(autouse=True)
+def _long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of any length: what a fix writes without a helper is tested here, its length below."""
+    monkeypatch.setattr(helper, "_LONGEST_LINE", 1000)
 
 
 MPS = "torch.backends.mps.is_available()"
@@ -76,7 +83,7 @@ SAFE = {
     ),
     "memory": (
         "for i in x:\n    torch.cuda.empty_cache()  # now",
-        f"for i in x:\n    if {CUDA}:\n        torch.cuda.empty_cache()\n    elif {MPS}:\n        torch.mps.empty_cache()  # now",
+        f"for i in x:\n    (torch.mps if {MPS} else torch.cuda).empty_cache()  # now",
     ),
     "guarded memory": (
         f"if {CUDA}:\n    torch.cuda.synchronize()",
@@ -654,3 +661,58 @@ def test_the_work_grows_as_the_fixes_of_a_line_do() -> None:
 
 def test_the_program_of_this_file_is_a_program() -> None:
     compile(textwrap.dedent(PROGRAM), "program", "exec")
+
+
+# -- what a reviewer would merge ----------------------------------------------------------------------
+
+MERGED = {
+    "a parameter": ("def f(x, device):\n    return x.cuda()", "x.to(device)"),
+    "a value": ("device = g()\nx.to('cuda')", "x.to(device)"),
+    "a keyword": ("device = g()\ny = torch.zeros(2, device='cuda')", "device=device)"),
+    "a GPU by its index": ("x.cuda(gpu)", f'x.to("mps" if {MPS} else gpu)'),
+    "a device": ("x.cuda(device, non_blocking=True)", "x.to(device, non_blocking=True)"),
+    "a device alone": ("x.cuda(my_device)", "x.to(my_device)"),
+    "a file": (
+        "torch.load('f', map_location=f'cuda:{rank}')",
+        f"map_location=\"mps\" if {MPS} else f'cuda:{{rank}}')",
+    ),
+    "the current GPU": ("torch.cuda.set_device(i)", f"if {CUDA}:\n    torch.cuda.set_device(i)"),
+    "a type": (
+        "device = g()\nx.type(torch.cuda.LongTensor)",
+        "x.to(device, torch.int64)",
+    ),
+    "a type of float64": ("x.type(torch.cuda.DoubleTensor)", None),
+    "a constructor": ("torch.cuda.FloatTensor(3, 4)", None),
+    "memory": ("torch.cuda.empty_cache()", f"(torch.mps if {MPS} else torch.cuda).empty_cache()"),
+}
+
+
+@pytest.mark.parametrize(("text", "part"), MERGED.values(), ids=MERGED)
+def test_a_fix_uses_what_stands_there_in_few_short_lines(
+    tmp_path: Path, text: str, part: str | None
+) -> None:
+    after = fixed(tmp_path, {"a.py": f"import torch\n{text}\n"}, unsafe=True).get("a.py")
+    assert (after is None) if part is None else (after is not None and part in after)
+
+
+def test_the_current_gpu_is_not_guarded_where_nccl_fails_later(tmp_path: Path) -> None:
+    text = "import torch\ntorch.cuda.set_device(i)\ntorch.distributed.init_process_group('nccl')\n"
+    assert fixed(tmp_path, {"a.py": text}, unsafe=True) == {}
+
+
+@pytest.mark.parametrize("place", ["device", "a_name_that_is_long"])
+def test_a_choice_that_makes_a_line_too_long_becomes_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(helper, "_LONGEST_LINE", 100)
+    after = fixed(tmp_path, {"a.py": f"import torch\n{place} = {TERNARY}\n"})["a.py"]
+    assert f"{place} = get_device()" in after
+    assert max(map(len, after.splitlines())) <= 100
+
+
+def test_a_function_of_the_name_of_the_helper_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "_LONGEST_LINE", 100)
+    text = f"import torch\ndef get_device():\n    return {TERNARY}\n"
+    assert "return get_device()" not in fixed(tmp_path, {"a.py": text})["a.py"]

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
-from opcheck.source.devices import cuda_name, write_choice
+from opcheck.source.devices import cuda_name, device_name, torch_name, write_choice
 from opcheck.source.edits import Fix, replace_method
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
 from opcheck.source.tables import NOT_COMPILED
+from opcheck.source.words import last
 
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
@@ -49,14 +50,17 @@ def _fix(node: ast.Call, scanned: Scanned) -> Fix | None:
     first_gpu = (
         len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
     )
-    if (node.args and not first_gpu) or any(
-        keyword.arg != "non_blocking" for keyword in node.keywords
-    ):
+    if any(keyword.arg not in {"device", "non_blocking"} for keyword in node.keywords):
         return None
+    index = argument(node, 0, "device")
+    if index is not None and not first_gpu:
+        return _indexed(node, index, scanned)
     further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in node.keywords)
     device = "" if first_gpu else cuda_name(node, scanned)
     if device:
         return Fix((replace_method(node, "cuda", f"to({device}{further})"),))
+    if name := device_name(node, scanned):
+        return Fix((replace_method(node, "cuda", f"to({name}{further})"),), "unsafe")
     choice = write_choice('"cuda:0"' if first_gpu else '"cuda"', scanned)
     if not choice:
         return None
@@ -65,6 +69,21 @@ def _fix(node: ast.Call, scanned: Scanned) -> Fix | None:
     )
     # The helper returns no index, and the current GPU may be another than the first.
     return Fix(inline, "unsafe", () if first_gpu else helper)
+
+
+def _indexed(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix | None:
+    """``x.cuda(gpu)``: to the device in sight, or to MPS where there is MPS, and to that GPU everywhere else."""
+    torch, text = torch_name(scanned), scanned.text(index)
+    if not torch or "\n" in text or len(node.args) > 1:
+        return None
+    is_device = isinstance(index, (ast.Name, ast.Attribute)) and "device" in last(index).lower()
+    if not isinstance(index, (ast.Name, ast.Attribute, ast.Constant, ast.Subscript)):
+        return None
+    device = text if is_device else device_name(node, scanned)
+    device = device or f'"mps" if {torch}.backends.mps.is_available() else {text}'
+    words = (word for word in node.keywords if word.arg == "non_blocking")
+    further = "".join(f", non_blocking={scanned.text(word.value)}" for word in words)
+    return Fix((replace_method(node, "cuda", f"to({device}{further})"),), "unsafe")
 
 
 RULE = ScanRule(

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from opcheck.source.devices import flag_value, write_choice, written
-from opcheck.source.edits import Fix, replace
+from opcheck.source.devices import device_name, flag_value, torch_name, write_choice, written
+from opcheck.source.edits import Fix, replace, replace_method
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import Program
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
@@ -64,6 +64,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             node=node,
             message=f"{typed} is a type of CUDA tensors, which a Mac does not have",
             hint="give dtype= and device= instead of a tensor type",
+            fix=_cast(node, typed, scanned),
+            no_fix="the arguments of a constructor mean data or sizes: a person must tell them apart",
         )
 
 
@@ -92,11 +94,15 @@ def _fix(origin: ast.AST, scanned: Scanned) -> Fix | None:
     Not in a default, which is evaluated when the file is imported, and not beside other devices: there the text means
     CUDA and nothing else.
     """
+    if isinstance(origin, (ast.JoinedStr, ast.BinOp, ast.Call)):
+        return _indexed(origin, scanned)
     plain = isinstance(origin, ast.Constant) and origin.value in {"cuda", "cuda:0"}
     if not plain or not isinstance(origin, ast.Constant) or _in_default(origin, scanned):
         return None
     if _one_of_several(origin, scanned):
         return None
+    if origin.value == "cuda" and (name := _device_in_scope(origin, scanned)):
+        return Fix((replace(origin, name),), "unsafe")
     choice = write_choice(scanned.text(origin), scanned)
     if not choice or scanned.text(origin)[:1] not in {"'", '"'}:
         return None
@@ -104,6 +110,53 @@ def _fix(origin: ast.AST, scanned: Scanned) -> Fix | None:
         choice = f"({choice})"
     helper = (replace(origin, "{helper}"),) if origin.value == "cuda" else ()
     return Fix((replace(origin, choice),), "unsafe", helper)
+
+
+def _device_in_scope(origin: ast.expr, scanned: Scanned) -> str:
+    """The name of a device that the function has already, for an argument that takes a device."""
+    parent = scanned.program.parent(origin)
+    call = scanned.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+    takes = isinstance(call, ast.Call) and (
+        (isinstance(parent, ast.keyword) and parent.arg in {"device", "map_location"})
+        or (method(call) == "to" and not scanned.dotted(call.func))
+    )
+    return device_name(origin, scanned) if takes else ""
+
+
+def _indexed(origin: ast.expr, scanned: Scanned) -> Fix | None:
+    """``f"cuda:{rank}"``: a device in sight, or MPS where there is MPS, and that GPU everywhere else."""
+    torch, text, parent = torch_name(scanned), scanned.text(origin), scanned.program.parent(origin)
+    if not torch or "\n" in text or _in_default(origin, scanned):
+        return None
+    if name := _device_in_scope(origin, scanned):
+        return Fix((replace(origin, name),), "unsafe")
+    choice = f'"mps" if {torch}.backends.mps.is_available() else {text}'
+    if not isinstance(parent, (ast.Assign, ast.Call, ast.keyword)):
+        choice = f"({choice})"
+    return Fix((replace(origin, choice),), "unsafe")
+
+
+#: The dtypes of the types of tensors; float64 is not among them, because MPS has none.
+_DTYPES = {
+    "BFloat16": "bfloat16", "Bool": "bool", "Byte": "uint8", "Char": "int8", "Float": "float32", "Half": "float16",
+    "Int": "int32", "Long": "int64", "Short": "int16",
+}  # fmt: skip
+
+
+def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:
+    """``x.type(torch.cuda.LongTensor)`` is a move and a cast."""
+    torch = torch_name(scanned)
+    dtype = _DTYPES.get(typed.removeprefix("torch.cuda.").removesuffix("Tensor"))
+    if method(node) != "type" or dtype is None or not torch or len(node.args) != 1:
+        return None
+    cast = f"{torch}.{dtype}"
+    if name := device_name(node, scanned):
+        return Fix((replace_method(node, "type", f"to({name}, {cast})"),), "unsafe")
+    inline, helper = (
+        (replace_method(node, "type", f"to({device}, {cast})"),)
+        for device in (write_choice('"cuda"', scanned), "{helper}")
+    )
+    return Fix(inline, "unsafe", helper)
 
 
 def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
-from opcheck.source.devices import guarded_for_mps, torch_name
+from opcheck.source.devices import called_on_mps, torch_name
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.tables import INSTEAD, RAISES, printed
@@ -43,8 +43,10 @@ def _fix(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
 
     torch.mps.Event came with 2.1 (torch/mps/event.py of the wheels) and takes enable_timing alone.
     """
+    if name == "set_device":
+        return _guarded(node, scanned)
     if name != "Event" or not isinstance(node, ast.Call):
-        return guarded_for_mps(node, name, scanned)
+        return called_on_mps(node, name, scanned)
     torch = torch_name(scanned)
     timed = not node.args and all(keyword.arg == "enable_timing" for keyword in node.keywords)
     if not torch or not timed:
@@ -52,6 +54,20 @@ def _fix(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
     available = f"{torch}.backends.mps.is_available()"
     event = replace(node.func, f"({torch}.mps if {available} else {torch}.cuda).Event")
     return Fix((event,), since=Version(2, 1))
+
+
+def _guarded(node: ast.AST, scanned: Scanned) -> Fix | None:
+    """``set_device`` behind the question for CUDA; the program goes on where it failed, so that it is unsafe."""
+    statement, torch = scanned.program.parent(node), torch_name(scanned)
+    line = scanned.lines[getattr(node, "lineno", 1) - 1]
+    indent = line[: len(line) - len(line.lstrip())]
+    is_first = getattr(statement, "col_offset", -1) == len(indent.encode()) and ";" not in line
+    text = scanned.text(node)
+    if not isinstance(statement, ast.Expr) or not torch or not is_first or "\n" in text:
+        return None
+    deeper = f"{indent}\t" if "\t" in indent else f"{indent}    "
+    guarded = f"if {torch}.cuda.is_available():\n{deeper}{text}"
+    return Fix((replace(statement, guarded),), "unsafe", gate=True)
 
 
 RULE = ScanRule(

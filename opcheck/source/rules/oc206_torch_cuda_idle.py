@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.source.devices import guarded_for_mps
+from opcheck.source.devices import called_on_mps
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules.oc205_torch_cuda_raises import torch_cuda
 from opcheck.source.tables import IDLE
@@ -18,7 +18,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         instead = IDLE[name]
         yield Hit(
             node=node,
-            fix=guarded_for_mps(node, name, scanned),
+            fix=called_on_mps(node, name, scanned),
             message=f"torch.cuda.{name} does nothing for MPS",
             hint=f"on MPS: {instead}" if instead else "it may stay",
         )
