@@ -404,8 +404,8 @@ class _Reader:
                     Proposal(file, rule.id, hit.fix, content, places, quoted(line))
                 )
         for number, comment in enumerate(comments):
-            for finding in self._about(comment, silencers.unused(number)):
-                located = msgspec.structs.replace(finding, locations=(place(comment.line),))
+            for about in self._about(comment, silencers.unused(number)):
+                located = msgspec.structs.replace(about, locations=(place(comment.line),))
                 pairs.append((comment.line, located))
         self.findings += [finding for _, finding in sorted(pairs, key=lambda pair: pair[0])]
 
