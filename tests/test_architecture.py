@@ -55,7 +55,6 @@ TORCH_FREE = {
     "kernels/intrinsics.py",
     "kernels/library.py",
     "kernels/lowering.py",
-    "kernels/machine.py",
     "kernels/names.py",
     "kernels/parent.py",
     "kernels/records.py",

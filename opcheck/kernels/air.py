@@ -24,6 +24,7 @@ _LOCATION, _SPACE, _SIZE = "air.location_index", "air.address_space", "air.arg_t
 _FIELDS = "air.struct_type_info"
 _INDIRECT = "air.indirect_argument"
 _BUFFERS = ("air.buffer", "air.indirect_buffer")
+_FLUSHED = '!"air.compile.denorms_disable"'
 #: The address space of threadgroup memory.
 THREADGROUP = 3
 
@@ -98,6 +99,15 @@ def arguments(text: str) -> tuple[Argument, ...]:
     nodes = {match[1]: match[2] for match in _NODE.finditer(text)}
     _, _, listed, *_ = _operands(nodes[kernel[1]])
     return tuple(_argument(nodes[str(number)], nodes) for number in _operands(nodes[str(listed)]))
+
+
+def is_flushed(text: str) -> bool:
+    """Return True if a module was compiled so that denormal numbers of float32 may become zero.
+
+    Args:
+        text: the module in LLVM's assembly; ``!air.compile_options`` lists the option.
+    """
+    return _FLUSHED in text
 
 
 def _operands(node: str) -> list[str | int]:

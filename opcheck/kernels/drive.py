@@ -5,12 +5,18 @@ from __future__ import annotations
 from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import drivers, names, pointwise
 from opcheck.kernels.judging import Judged
-from opcheck.kernels.machine import KernelError, Machine
+from opcheck.kernels.machine import Kernel, KernelError, Machine
 from opcheck.kernels.pointwise import Unfit
 from opcheck.kernels.records import Outcome, Task, Verdict
 
 #: Units in the last place up to which a result is called right.
 _RIGHT = 1.0
+_FUSED = "right only where a multiplication and an addition are rounded one by one"
+_SEPARATE = "right only where a multiplication and an addition are fused"
+_FLUSHED = "right only where denormal numbers are kept, which Metal does not promise"
+_RACE = (
+    "a race: another order of the threads gives other results, and those shown are this runner's"
+)
 
 
 class Drivers:
@@ -25,8 +31,26 @@ class Drivers:
         verdict: Verdict = "not run"
         judged, reason = Judged(compared=0, wrong=0, ulps=0.0), ""
         try:
-            judged = self._judged(machine, function, named)
+            kernel = self._kernel(machine, function, named)
+            judged = self._judged(kernel, named)
             verdict = "wrong" if judged.wrong else "right" if judged.ulps <= _RIGHT else "within"
+            if kernel.fusible:
+                kernel.fuse(fused=False)
+                separate = self._judged(kernel, named)
+                kernel.fuse(fused=True)
+                if bool(separate.wrong) != bool(judged.wrong):
+                    verdict = "depends on fusing"
+                    reason = _FUSED if judged.wrong else _SEPARATE
+                    judged = judged if judged.wrong else separate
+            if verdict == "wrong" and kernel.flushed:
+                kernel.flushed = False
+                if not self._judged(kernel, named).wrong:
+                    verdict, reason = "depends on flushing", _FLUSHED
+                kernel.flushed = True
+            if verdict == "wrong" and kernel.together:
+                kernel.backwards = True
+                if self._judged(kernel, named) != judged:
+                    reason = _RACE
         except (KernelError, Unfit) as error:
             reason = str(error)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
@@ -42,15 +66,19 @@ class Drivers:
             wrong=judged.wrong,
             ulps=round(judged.ulps, 2),
             smallest=judged.smallest,
+            worst=judged.worst,
+            ranges=judged.ranges,
+            usual=judged.usual,
             reason=reason,
         )
 
-    def _judged(self, machine: Machine, function: Function, named: names.Named) -> Judged:
+    def _kernel(self, machine: Machine, function: Function, named: names.Named) -> Kernel:
         """Compile only what can be called."""
-        family_known = drivers.is_driven(function.name)
-        if not family_known and not named.form:
+        if not drivers.is_driven(function.name) and not named.form:
             raise Unfit("its family is not driven")
-        kernel = machine.kernel(machine.compiled(function))
-        if family_known:
-            return drivers.judge(function.name, kernel)
+        return machine.kernel(machine.compiled(function))
+
+    def _judged(self, kernel: Kernel, named: names.Named) -> Judged:
+        if drivers.is_driven(kernel.name):
+            return drivers.judge(kernel.name, kernel)
         return self._pointwise.judge(named, kernel)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import torch
 from torch import Tensor
@@ -14,6 +16,8 @@ _MOVED = 4.0
 _DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8, torch.float8_e4m3fn: 4}
 #: A relative error that is no matter of digits.
 _GROSS = 1e-2
+#: Wrong inputs that are looked at for the simplest one.
+_TRIED = 4000
 _PARTS = {torch.complex64: torch.float32, torch.complex32: torch.float16}
 
 
@@ -24,19 +28,26 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int
     ulps: float
     smallest: Sample | None = None
+    worst: Sample | None = None
+    #: for each operand, from which to which of its values results are wrong
+    ranges: tuple[str, ...] = ()
+    #: the share that is wrong of random inputs of a usual size
+    usual: float | None = None
 
 
 class Expected(msgspec.Struct, frozen=True):
     """The reference of a set of inputs: in double or integers, and by how much it may be off.
 
-    ``left_out`` is True where nothing is defined; ``own`` is what the CPU gives in float32.
+    ``left_out`` is True where nothing is defined; ``flushed`` is the reference of the inputs without denormals.
     """
 
     inputs: tuple[Tensor, ...]
     value: Tensor
     slack: Tensor | None = None
     left_out: Tensor | None = None
-    own: Tensor | None = None
+    flushed: Tensor | None = None
+    #: what plain arithmetic in the kernel's own precision gives: the CPU's, without vector extensions
+    plain: Tensor | None = None
 
 
 def slack(value: Tensor, moved: tuple[Tensor, ...]) -> Tensor:
@@ -54,8 +65,8 @@ def nudged(operand: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def is_denormal(operand: Tensor) -> Tensor:
-    """Return where an operand is smaller than every normal number, and not zero: Metal may flush those."""
-    if not operand.dtype.is_floating_point or operand.itemsize == 1:  # a float8 is converted first
+    """Return where a float32 or bfloat16 is smaller than every normal number, and not zero: a GPU flushes those."""
+    if operand.dtype not in {torch.float32, torch.bfloat16}:  # a float16 keeps them
         return torch.zeros(operand.shape, dtype=torch.bool)
     return (operand != 0) & (operand.abs() < torch.finfo(operand.dtype).smallest_normal)
 
@@ -68,16 +79,12 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
         got: the results, in the order of the inputs.
         allowed: units in the last place by which a float may differ.
     """
-    if got.dtype.is_complex:
-        bad, ulps = _complex(expected, got, allowed)
-    elif got.dtype.is_floating_point:
-        bad, ulps = _floats(expected.value, expected.slack, got, allowed)
-        if expected.own is not None:
-            also, _ = _floats(expected.own, expected.slack, got, allowed)
+    bad, ulps = _compared(expected, expected.value, got, allowed)
+    for other in (expected.flushed, expected.plain):
+        if other is not None:
+            also, _ = _compared(expected, other, got, allowed)
+            also |= other.isnan() & ~got.isnan()
             bad = bad & also
-    else:
-        bad = _wrapped(expected.value, got.dtype).long() != got.long()
-        ulps = torch.zeros(got.shape, dtype=torch.float64)
     if expected.left_out is not None:
         bad = bad & ~expected.left_out
         ulps = torch.where(expected.left_out, 0.0, ulps)
@@ -87,8 +94,20 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
         compared=got.numel(),
         wrong=wrong,
         ulps=worst,
-        smallest=_smallest(expected, got, bad) if wrong else None,
+        **_samples(expected, got, bad) if wrong else {},
     )
+
+
+def _compared(
+    expected: Expected, value: Tensor, got: Tensor, allowed: float
+) -> tuple[Tensor, Tensor]:
+    """Return which results are wrong, and the units by which each differs."""
+    if got.dtype.is_complex:
+        return _complex(value, expected.slack, got, allowed)
+    if got.dtype.is_floating_point:
+        return _floats(value, expected.slack, got, allowed)
+    bad = _wrapped(value, got.dtype).long() != got.long()
+    return bad, torch.zeros(got.shape, dtype=torch.float64)
 
 
 def _wrapped(value: Tensor, dtype: torch.dtype) -> Tensor:
@@ -126,24 +145,27 @@ def _floats(
     # Beyond the largest number of the dtype infinity is right, and near it the largest number.
     over = value.abs() + bound >= info.max
     fine |= over & result.isinf() & (result.sign() == value.sign())
-    # Results below the smallest normal number may be flushed to zero.
-    fine |= (value.abs() < info.smallest_normal) & (result.abs() <= info.smallest_normal)
+    # Results below the smallest normal number may be flushed to zero; a function of bits has none of its own.
+    if allowed:
+        fine |= (value.abs() < info.smallest_normal) & (result.abs() <= info.smallest_normal)
     counted = torch.where(
         value.isfinite() & result.isfinite() & (value.abs() >= info.smallest_normal), ulps, 0.0
     )
     return ~fine, torch.nan_to_num(counted, 0.0, 0.0, 0.0)
 
 
-def _complex(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
+def _complex(
+    value: Tensor, moves: Tensor | None, got: Tensor, allowed: float
+) -> tuple[Tensor, Tensor]:
     """Judge complex results: each may be off by so much of its modulus, each part by as much as a float."""
     part = _PARTS[got.dtype]
-    value = expected.value.to(torch.complex128)
+    value = value.to(torch.complex128)
     result = got.to(torch.complex128)
     info = torch.finfo(part)
     size = torch.nan_to_num(value.abs(), 0.0, info.max, info.max)
     unit = _unit(size, part)
     difference = (result - value).abs()
-    bound = allowed * unit + (0.0 if expected.slack is None else expected.slack)
+    bound = allowed * unit + (0.0 if moves is None else moves)
     both = torch.view_as_real(value)
     fine = difference <= bound
     # What overflows, or has a part that is not a number, is not judged.
@@ -152,10 +174,15 @@ def _complex(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, T
     return ~fine, torch.nan_to_num(torch.where(fine, difference / unit, 0.0), 0.0, 0.0, 0.0)
 
 
-def _smallest(expected: Expected, got: Tensor, bad: Tensor) -> Sample:
-    """Return the wrong result of the simplest inputs, of those that are furthest off by class."""
+def _samples(expected: Expected, got: Tensor, bad: Tensor) -> dict[str, Any]:
+    """Return the wrong results of the simplest inputs and furthest off, and the ranges of wrong inputs.
+
+    The simplest are those of the results that are off by more than digits, if there are any.
+    """
     places = bad.nonzero().flatten()
+    ranges = tuple(_range(operand[places]) for operand in expected.inputs)
     off = _relative(expected.value[places], got[places])
+    worst = int(places[off.argmax()])
     gross = off >= _GROSS
     if bool(gross.any()):
         places, off = places[gross], off[gross]
@@ -164,14 +191,40 @@ def _smallest(expected: Expected, got: Tensor, bad: Tensor) -> Sample:
         weights = [_weight(operand[at]) for operand in expected.inputs]
         return sum(digits for digits, _ in weights), sum(size for _, size in weights), at
 
-    place = min(places[:2000].tolist(), key=weight)
-    value = expected.value[place]
-    return Sample(
-        inputs=tuple(text(operand[place]) for operand in expected.inputs),
-        result=text(got[place]),
-        expected=text(value if got.dtype == torch.complex32 else value.to(got.dtype)),
-        gross=bool(gross.any()),
-    )
+    def sample(place: int) -> Sample:
+        value = expected.value[place]
+        return Sample(
+            inputs=tuple(text(operand[place]) for operand in expected.inputs),
+            result=text(got[place]),
+            expected=text(value if got.dtype == torch.complex32 else value.to(got.dtype)),
+            gross=bool(gross.any()),
+        )
+
+    distances = sum(_distance(operand[places]) for operand in expected.inputs)
+    few = places[torch.as_tensor(distances).argsort(stable=True)[:_TRIED].sort().values]
+    return {
+        "smallest": sample(min(few.tolist(), key=weight)),
+        "worst": sample(worst),
+        "ranges": ranges,
+    }
+
+
+def _distance(operand: Tensor) -> Tensor:
+    """Return by how many powers of two operands are larger or smaller than 1; none for 0."""
+    wide = operand.to(torch.complex128 if operand.is_complex() else torch.float64).abs()
+    return torch.where(wide == 0, 0.0, wide.clamp(1e-40, 1e40).log2().abs().nan_to_num(1000.0))
+
+
+def _range(operand: Tensor) -> str:
+    """Return the smallest and the largest of some inputs, without infinities unless there is nothing else."""
+    if operand.is_complex():
+        real, imaginary = torch.view_as_real(operand.to(torch.complex64)).unbind(-1)
+        return f"{_range(real)}, {_range(imaginary)} i"
+    numbers = operand.double()
+    finite = numbers[numbers.isfinite()]
+    numbers = finite if finite.numel() else numbers
+    low, high = _float(float(numbers.min())), _float(float(numbers.max()))
+    return low if low == high else f"{low} to {high}"
 
 
 def _relative(value: Tensor, got: Tensor) -> Tensor:

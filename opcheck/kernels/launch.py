@@ -86,7 +86,7 @@ def judge(name: str, kernel: Kernel) -> Judged:
 
 def _judged(kernel: Kernel, launches: Iterator[Launch]) -> Judged:
     compared = wrong = 0
-    ulps, smallest = 0.0, None
+    ulps, smallest, worst = 0.0, None, None
     for launch in launches:
         bound = dict(launch.bound)
         for argument in kernel.buffers:
@@ -107,7 +107,8 @@ def _judged(kernel: Kernel, launches: Iterator[Launch]) -> Judged:
             judged = judging.judge(expected, got, _allowed(got.dtype))
             compared, wrong = compared + judged.compared, wrong + judged.wrong
             ulps, smallest = max(ulps, judged.ulps), smallest or judged.smallest
-    return Judged(compared=compared, wrong=wrong, ulps=ulps, smallest=smallest)
+            worst = worst or judged.worst
+    return Judged(compared=compared, wrong=wrong, ulps=ulps, smallest=smallest, worst=worst)
 
 
 def _allowed(dtype: torch.dtype) -> float:

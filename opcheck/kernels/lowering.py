@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from opcheck.kernels import intrinsics
-from opcheck.kernels.air import THREADGROUP, Argument
+from opcheck.kernels.air import THREADGROUP, Argument, is_flushed
 
 #: Places of the array of pointers: 31 buffers of device memory, then 31 of threadgroup memory.
 PLACES, THREADGROUP_PLACE = 64, 32
@@ -42,6 +42,8 @@ _REWRITES = (
     (re.compile(r", ![a-zA-Z._]+ !\d+"), ""),
     (re.compile(r" (?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast|fastcc)\b"), ""),
     (re.compile(r"\baddrspacecast\b"), "bitcast"),
+    # LLVM 22 ends the process where the sign of a bfloat's bits is taken on x86-64.
+    (re.compile(r"= bitcast bfloat (%[\w.]+) to i16"), r"= call i16 @opcheck.bits(bfloat \1)"),
 )
 #: Kernels load vectors from rows that begin anywhere, which instructions of x86 for aligned data refuse.
 _ALIGNED = re.compile(r"\balign \d+")
@@ -51,6 +53,10 @@ _MEMORY = re.compile(r"@llvm\.(mem\w+)((?:\.p\d)+)\.")
 _DROPPED = ("!", "target ", "source_filename", "; ")
 #: Functions of LLVM that do nothing.
 _IDLE = re.compile(r"@llvm\.(?:lifetime|experimental\.noalias|assume|dbg)\b")
+#: A bfloat that was computed, or comes from several places: not one that is loaded or made of bits, and stored.
+_STORED = re.compile(r"^  store bfloat (?P<value>%[\w.]+), (?P<place>ptr .*)")
+_COMPUTED = r"^  {} = (?:phi|select|f[a-z]+|(?:tail )?call) "
+_FUSIBLE = "llvm.fmuladd."
 _DECLARED = re.compile(r"declare (?P<result>.+?) @(?P<name>[\w.]+)\((?P<parameters>.*)\)")
 _DIVISION = re.compile(
     r"= (?P<name>[su]div|[su]rem)(?: exact)? (?P<kind>i\d+|<\d+ x i\d+>) (?P<first>[^,]+), "
@@ -76,6 +82,8 @@ class Lowered(NamedTuple):
     missing: tuple[str, ...]
     #: whether its threads need each other: barriers, simdgroups.
     together: bool
+    #: whether it has a multiplication and an addition that a compiler may fuse.
+    fusible: bool = False
 
 
 def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
@@ -83,7 +91,8 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
 
     ``opcheck.body(buffers, numbers)`` runs one thread, ``opcheck.grid(buffers, numbers)`` all of a
     grid, for threads that do not need each other, and ``opcheck.poison()`` fills the memory of a
-    threadgroup with ones, which are NaN: it is not initialized on a GPU.
+    threadgroup with ones, which are NaN: it is not initialized on a GPU.  While the byte
+    ``opcheck.separate`` is not zero, ``llvm.fmuladd`` rounds twice instead of once: a compiler may do both.
 
     Args:
         text: AIR in LLVM's assembly.
@@ -91,12 +100,17 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
         arguments: of the kernel.
     """
     lines, declared = _rewritten(_stepped(text) if _IN_STEP.match(name) else text)
+    if is_flushed(text):
+        lines = _flushed("\n".join(lines))
     definitions, missing = [], []
     kept = {}
     for function, (result, parameters) in declared.items():
-        if function.startswith("llvm."):
+        if function.startswith(_FUSIBLE):
+            definitions += _fused(function, kind(result))
+        elif function.startswith("llvm."):
             marked = [f"{kind(p)} immarg" if "immarg" in p else kind(p) for p in parameters]
             kept[function] = f"declare {kind(result)} @{function}({', '.join(marked)})"
+        if function.startswith("llvm."):
             continue
         kinds = tuple(kind(parameter) for parameter in parameters)
         definition = intrinsics.define(function, kind(result), kinds)
@@ -106,7 +120,10 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
             definitions.append(definition)
     if missing:
         return Lowered("", tuple(missing), together=False)
-    text, divisions = _guarded("\n".join(lines))
+    fusible = any(function.startswith(_FUSIBLE) for function in declared)
+    if fusible:
+        definitions.append("@opcheck.separate = global i8 0\n")
+    text, divisions = _guarded("\n".join(lines).replace(f"@{_FUSIBLE}", "@opcheck.fmuladd."))
     text = "\n".join([text, *_unique(definitions), _body(text, name, arguments), _poison(text)])
     text += divisions + intrinsics.HELPERS["opcheck.grid"]
     text += intrinsics.helpers(text)
@@ -114,7 +131,27 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
         known = _FUNCTION.search(line) if line.startswith("declare") else None
         kept.setdefault(known[1] if known else line, line)
     together = bool(_TOGETHER.search(text))
-    return Lowered("\n".join([text, *kept.values(), ""]), (), together)
+    return Lowered("\n".join([text, *kept.values(), ""]), (), together, fusible)
+
+
+def _fused(function: str, whole: str) -> list[str]:
+    """Define a multiplication and an addition that is fused, or not, by ``opcheck.separate``."""
+    suffix = function.removeprefix(_FUSIBLE)
+    fused = intrinsics.define(f"air.fma.{suffix}", whole, (whole,) * 3) or ""
+    choice = f"""define internal {whole} @opcheck.fmuladd.{suffix}({whole} %a, {whole} %b, {whole} %c) nounwind {{
+  %flag = load i8, ptr @opcheck.separate
+  %two = icmp ne i8 %flag, 0
+  br i1 %two, label %separate, label %fused
+separate:
+  %m = fmul {whole} %a, %b
+  %s = fadd {whole} %m, %c
+  ret {whole} %s
+fused:
+  %f = call {whole} @air.fma.{suffix}({whole} %a, {whole} %b, {whole} %c)
+  ret {whole} %f
+}}
+"""
+    return [fused, choice]
 
 
 def _stepped(text: str) -> str:
@@ -123,6 +160,24 @@ def _stepped(text: str) -> str:
         f"  call void @opcheck_step()\n{line}" if _SHARED_STORE.match(line) else line
         for line in text.splitlines(keepends=True)
     )
+
+
+def _flushed(text: str) -> list[str]:
+    """Let a bfloat that is stored lose its denormals, but one that was loaded, or is made of bits.
+
+    Apple's GPUs hold a bfloat16 as a float32 and flush it where they convert it back: pytorch/pytorch#193897
+    measured it for every value, and #195206 found it where one of two ways to a result is arithmetic.
+    """
+    lines = []
+    for number, line in enumerate(text.splitlines()):
+        stored = _STORED.match(line)
+        if stored and re.search(_COMPUTED.format(re.escape(stored["value"])), text, re.MULTILINE):
+            lines.append(
+                f"  %flushed{number} = call bfloat @opcheck.flushed(bfloat {stored['value']})"
+            )
+            line = f"  store bfloat %flushed{number}, {stored['place']}"  # noqa: PLW2901
+        lines.append(line)
+    return lines
 
 
 def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:

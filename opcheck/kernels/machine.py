@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 
 from opcheck.common import documents
 from opcheck.data.wheels.metallib import Function
@@ -42,6 +43,9 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     together: bool
     missing: tuple[str, ...] = ()
     object: bytes = b""
+    #: whether denormal numbers become zero, and whether an operation may be fused or not.
+    flushed: bool = False
+    fusible: bool = False
 
 
 class Machine:
@@ -134,6 +138,8 @@ class Machine:
             together=lowered.together,
             missing=lowered.missing,
             object=emitted,
+            flushed=air.is_flushed(text),
+            fusible=lowered.fusible,
         )
 
     def kernel(self, compiled: Compiled) -> Kernel:
@@ -172,6 +178,9 @@ class Kernel:
 
     def __init__(self, compiled: Compiled, engine: Any, dispatch: Any) -> None:
         self.name, self.arguments = compiled.name, compiled.arguments
+        self.fusible, self.together = compiled.fusible, dispatch is not None
+        #: Whether denormal numbers are flushed, and whether the threads of a group run from the last to the first.
+        self.flushed, self.backwards = compiled.flushed, False
         self._engine, self._dispatch = engine, dispatch
         self._places = {
             argument.name: _place(argument) for argument in compiled.arguments if argument.is_buffer
@@ -185,6 +194,11 @@ class Kernel:
     def buffers(self) -> tuple[air.Argument, ...]:
         """The arguments that are memory."""
         return tuple(argument for argument in self.arguments if argument.is_buffer)
+
+    def fuse(self, *, fused: bool) -> None:
+        """Choose whether a multiplication and an addition that may be fused are."""
+        place = self._engine.get_global_value_address("opcheck.separate")
+        ctypes.c_byte.from_address(place).value = not fused
 
     def run(
         self,
@@ -202,6 +216,20 @@ class Kernel:
         Raises:
             KernelError: a buffer lacks an address, or the threads do not all reach a barrier.
         """
+        # Flushing is a mode of a thread of this processor; half's numbers keep their denormals in it.
+        if self.flushed and not torch.set_flush_denormal(True):
+            raise KernelError("this processor cannot flush denormal numbers")
+        try:
+            self._run(buffers, threads, group)
+        finally:
+            torch.set_flush_denormal(False)
+
+    def _run(
+        self,
+        buffers: Mapping[str, int] | Sequence[int],
+        threads: Sequence[int],
+        group: Sequence[int],
+    ) -> None:
         if not isinstance(buffers, Mapping):
             buffers = dict(zip(self._places, buffers, strict=False))
         lacking = [name for name in self._places if not buffers.get(name)]
@@ -223,7 +251,7 @@ class Kernel:
             (ctypes.c_uint * 3)(*extents),
             (ctypes.c_uint * 3)(*sizes),
             1,
-            0,
+            int(self.backwards),
         )
         if problem:
             raise KernelError(problem.decode())

@@ -65,6 +65,8 @@ _EACH = 4
 _INNER = 16
 _BLOCK = 2 * _INNER
 _PAIR = 2
+#: Functions whose reference is not moved: comparisons, and lerp, whose weight 1 has to give the end.
+_UNMOVED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "lerp", "lerp_alpha", "nextafter"])
 #: What stands behind a result in memory, and must stand there afterwards.
 _GUARD, _GUARDED = 0xA5, 64
 _PACKED = {
@@ -152,6 +154,12 @@ class Case:
                 operation, tuple(values.drawn(d, 10 + place) for place, d in enumerate(dtypes))
             )
             operands = tuple(torch.cat(pair) for pair in zip(crossed, drawn, strict=True))
+        #: Where the values of a usual size begin.
+        self.usual = len(operands[0])
+        usual = tuple(values.usual(d, 50 + place) for place, d in enumerate(dtypes))
+        operands = tuple(
+            torch.cat(pair) for pair in zip(operands, harmless(operation, usual), strict=True)
+        )
         # An odd number: the last thread of those that compute four has less.
         odd = len(operands[0]) - 1 + len(operands[0]) % 2
         self.operands = tuple(operand[:odd].clone() for operand in operands)
@@ -209,23 +217,22 @@ def expected(
 ) -> Expected:
     """Return the reference of an operation, and by how much it may be off."""
     out = reference.excluded(operation, operands)
-    if any(operand.dtype.is_floating_point for operand in operands):
-        denormal = torch.stack([judging.is_denormal(operand) for operand in operands]).any(0)
-        out = denormal if out is None else out | denormal
     # Where nothing is defined the reference is not asked: it may trap or loop.
     used = harmless(operation, operands)
     floating = any(o.dtype.is_floating_point or o.dtype.is_complex for o in operands)
-    comparing = operation.startswith(
-        ("logical", "is", "eq", "ne", "lt", "le", "gt", "ge", "bitwise")
-    )
-    wide = [o.to(reference.wide(o.dtype)) if o.dtype != torch.bool else o for o in used]
-    value = reference.evaluate(operation, tuple(wide), parameters)
-    if value.dtype == torch.float32:
-        # Integers whose function is a float's: exact in double.
-        wide = [o.double() for o in wide]
-        value = reference.evaluate(operation, tuple(wide), parameters)
-    if operation == "nextafter":
-        value = reference.evaluate(operation, used, ()).double()
+    comparing = operation in _UNMOVED or operation.startswith(("logical", "is", "bitwise"))
+    value, wide = _evaluated(operation, used, parameters)
+    denormal = [judging.is_denormal(operand) for operand in used]
+    flushed = None
+    if bool(torch.stack(denormal).any()):
+        zeros = [
+            torch.copysign(torch.zeros_like(o), o) if bool(d.any()) else o
+            for o, d in zip(used, denormal, strict=True)
+        ]
+        kept = tuple(
+            torch.where(d, zero, o) for d, zero, o in zip(denormal, zeros, used, strict=True)
+        )
+        flushed, _ = _evaluated(operation, kept, parameters)
     moves = None
     if (floating or value.dtype.is_floating_point) and not comparing and value.dtype != torch.bool:
         real = [o if o.is_complex() else o.double() for o in wide]
@@ -235,8 +242,24 @@ def expected(
             for moved_operand in judging.nudged(real[at])
         ]
         if operation != "nextafter":
-            moves = judging.slack(value, tuple(moved))
-    return Expected(operands, value, moves, out)
+            moves = judging.slack(value, tuple(moved)) + reference.cancelled(operation, real)
+    return Expected(operands, value, moves, out, flushed)
+
+
+def _evaluated(
+    operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
+) -> tuple[Tensor, list[Tensor]]:
+    """Return an operation's reference, and the operands in the precision in which it was computed."""
+    if operation == "nextafter":
+        # Of bits: it has no wider precision.
+        return reference.evaluate(operation, operands, ()).double(), [o.double() for o in operands]
+    wide = [o.to(reference.wide(o.dtype)) if o.dtype != torch.bool else o for o in operands]
+    value = reference.evaluate(operation, tuple(wide), parameters)
+    if value.dtype == torch.float32:
+        # Integers whose function is a float's: exact in double.
+        wide = [o.double() for o in wide]
+        value = reference.evaluate(operation, tuple(wide), parameters)
+    return value, wide
 
 
 def dtypes_of(
@@ -290,7 +313,7 @@ class Driver:
             wanted = case.expected
         except (RuntimeError, TypeError, NotImplementedError, KeyError) as error:
             raise Unfit(f"no reference: {str(error).splitlines()[0][:80]}") from error
-        judged = []
+        judged: list[Judged] = []
         for call in self._calls(named, kernel, case, result):
             got = run(named, kernel, call, case.parameters)
             selected = _selected(wanted, call.part)
@@ -301,26 +324,20 @@ class Driver:
                 raise Unfit("a real result of a complex function")
             if result is None:
                 got = _before_cast(got, selected.value, sources[0])
-            judgement = judging.judge(selected, got, reference.allowed(named.operation, got.dtype))
+            allowed = reference.allowed(named.operation, got.dtype)
+            judgement = judging.judge(selected, got, allowed)
             if judgement.wrong:
-                selected = self._as_the_cpu(selected, case, got.dtype)
-                judgement = judging.judge(
-                    selected, got, reference.allowed(named.operation, got.dtype)
+                selected = _with_plain(selected, case, got.dtype)
+                judgement = judging.judge(selected, got, allowed)
+            usual = call.part >= case.usual
+            if judgement.wrong and bool(usual.any()):
+                among = judging.judge(
+                    _selected(selected, usual.nonzero().flatten()), got[usual], allowed
                 )
+                share = among.wrong / among.compared
+                judgement = msgspec.structs.replace(judgement, usual=share)
             judged.append(judgement)
         return _together(judged)
-
-    def _as_the_cpu(self, wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
-        """Add the CPU's result in the kernel's own precision, which is right as well."""
-        if not dtype.is_floating_point or any(o.is_complex() for o in wanted.inputs):
-            return wanted
-        try:
-            own = reference.evaluate(
-                case.operation, tuple(o.float() for o in wanted.inputs), case.parameters
-            )
-        except (RuntimeError, NotImplementedError):
-            return wanted
-        return msgspec.structs.replace(wanted, own=own.to(dtype).double())
 
     def _calls(
         self, named: names.Named, kernel: Kernel, case: Case, result: torch.dtype | None
@@ -359,12 +376,26 @@ def _cast_to(case: Case) -> torch.dtype:
     return torch.float32 if value.is_floating_point else torch.int64
 
 
+def _with_plain(wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
+    """Add what plain arithmetic gives in the kernel's precision, which is no defect either: float32 for halves."""
+    inexact = dtype.is_floating_point or dtype.is_complex
+    if not inexact or any(o.is_complex() != dtype.is_complex for o in wanted.inputs):
+        return wanted
+    operands = [o if dtype.is_complex else o.float() for o in wanted.inputs]
+    plain = reference.plain(case.operation, tuple(operands), case.parameters)
+    if plain is None:
+        return wanted
+    return msgspec.structs.replace(wanted, plain=plain.to(dtype).to(wanted.value.dtype))
+
+
 def _selected(whole: Expected, part: Tensor) -> Expected:
     return Expected(
         tuple(operand[part] for operand in whole.inputs),
         whole.value[part],
         None if whole.slack is None else whole.slack[part],
         None if whole.left_out is None else whole.left_out[part],
+        None if whole.flushed is None else whole.flushed[part],
+        None if whole.plain is None else whole.plain[part],
     )
 
 
@@ -379,11 +410,12 @@ def _before_cast(got: Tensor, value: Tensor, source: torch.dtype) -> Tensor:
 
 
 def _together(judged: Sequence[Judged]) -> Judged:
-    return Judged(
+    first = next((j for j in judged if j.wrong), judged[0])
+    return msgspec.structs.replace(
+        first,
         compared=sum(j.compared for j in judged),
         wrong=sum(j.wrong for j in judged),
-        ulps=max((j.ulps for j in judged), default=0.0),
-        smallest=next((j.smallest for j in judged if j.smallest), None),
+        ulps=max(j.ulps for j in judged),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 #: `right`: every result is the reference rounded, or its neighbour.  `within`: some differ by no
-#: more than is allowed to the functions in it.  `wrong`: some differ by more.  `not run`: why is said.
-Verdict = Literal["right", "within", "wrong", "not run"]
-VERDICTS: tuple[Verdict, ...] = ("right", "within", "wrong", "not run")
+#: more than is allowed to the functions in it.  `wrong`: some differ by more.  `depends on fusing`: some differ by
+#: more where a multiplication and an addition are fused, or where they are not.  `depends on flushing`: some differ by
+#: more where denormal numbers become zero, and none where they are kept.  `not run`: why is said.
+Verdict = Literal["right", "within", "wrong", "depends on fusing", "depends on flushing", "not run"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ulps: float = 0.0
     #: the simplest input with a wrong result.
     smallest: Sample | None = None
+    #: that whose result is furthest off, and for each operand the range of its values where results are wrong.
+    worst: Sample | None = None
+    ranges: tuple[str, ...] = ()
+    #: the share that is wrong of random inputs of a usual size, 1e-3 to 1e3; None where none were tried.
+    usual: float | None = None
+    #: the first release whose kernel of this name is wrong, of those that were looked at.
+    since: str = ""
     #: why it was not run, or what else is to be known.
     reason: str = ""
     #: of this machine's processor.

@@ -6,7 +6,7 @@ is the operator's name but for the table below.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -138,8 +138,10 @@ _HARD = (
 #: that is one call, and a few such calls to the others.
 _ULPS = {
     **dict.fromkeys(("add", "sub", "mul", "neg", "abs", "sqrt", "reciprocal", "div_true"), 1.0),
-    **dict.fromkeys(("ceil", "floor", "trunc", "round", "copysign", "nextafter", "sqr"), 1.0),
-    **dict.fromkeys(("copy_identity", "copy_neg", "copy_conj", "maximum", "minimum"), 0.0),
+    **dict.fromkeys(("ceil", "floor", "trunc", "round", "copysign", "sqr"), 1.0),
+    **dict.fromkeys(
+        ("copy_identity", "copy_neg", "copy_conj", "maximum", "minimum", "nextafter"), 0.0
+    ),
 }
 #: Larger operands are left out.  A fused multiplication and addition does not overflow where two
 #: operations do, and both are allowed; zeta steps from a large argument to the next one, for ever.
@@ -149,6 +151,16 @@ _LARGEST = {
 }
 #: Of NaN the CPU makes one thing in vectors and another in what remains (PyTorch 2.13).
 _UNAGREED = frozenset(["elu_backward", "shrink_backward", "logit_backward"])
+#: The largest term of a sum that cancels, of the operands: any formula in float32 rounds it.
+_CANCELLED: dict[str, Callable[..., Tensor]] = {
+    "gelu": torch.abs,
+    "gelu_tanh": torch.abs,
+    "gelu_backward": lambda g, x: g.abs() * (1 + x.abs()),
+    "gelu_tanh_backward": lambda g, x: g.abs() * (1 + x.abs()),
+}
+_ROUNDED = 8 * 2.0**-23
+#: The CPU's scalar code has another formula than its vectors, which any Mac uses (aten/native/cpu/Elu.h, 2.13).
+_VECTORS_ALONE = frozenset(["elu"])
 _USUAL, _LOOSE, _SHORT = 16.0, 512.0, 3.0
 
 
@@ -168,7 +180,8 @@ def function(operation: str) -> Function | None:
 def allowed(operation: str, dtype: torch.dtype) -> float:
     """Return the units in the last place by which a result may differ before it is wrong."""
     if dtype in (torch.float16, torch.bfloat16, torch.complex32):
-        return min(_ULPS.get(operation, _SHORT) + 1, _SHORT)
+        units = _ULPS.get(operation, _SHORT)
+        return min(units + 1, _SHORT) if units else 0.0
     if dtype == torch.complex64:
         return 2 * _USUAL
     return _ULPS.get(operation, _LOOSE if operation.startswith(_HARD) else _USUAL)
@@ -225,6 +238,25 @@ def _outside(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
     if operation == "polar":
         return (first.double() < 0) | ~rest[0].double().isfinite() | ~first.double().isfinite()
     return None
+
+
+def cancelled(operation: str, operands: Sequence[Tensor]) -> Tensor | float:
+    """Return by how much the rounding of terms that cancel moves the results of an operation in float32."""
+    if operation not in _CANCELLED:
+        return 0.0
+    return torch.nan_to_num(_CANCELLED[operation](*operands) * _ROUNDED, 0.0, 0.0)
+
+
+def plain(
+    operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
+) -> Tensor | None:
+    """Return what the CPU's plain arithmetic gives in the operands' precision; None where it has none."""
+    if operation in _VECTORS_ALONE:
+        return None
+    try:
+        return evaluate(operation, operands, parameters)
+    except (RuntimeError, NotImplementedError):
+        return None
 
 
 def evaluate(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]) -> Tensor:

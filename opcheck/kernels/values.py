@@ -11,9 +11,11 @@ from torch import Tensor
 #: Of the random values; a run is the same wherever it is done.
 SEED = 20240
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_HALVES = (torch.float16, torch.bfloat16)
 COMPLEX = (torch.complex64, torch.complex32)
 _FLOAT8 = torch.float8_e4m3fn
 _RANDOM = 400
+_USUAL = 4095
 
 
 def generator(salt: int) -> torch.Generator:
@@ -30,6 +32,8 @@ def single(dtype: torch.dtype) -> Tensor:
         return _complex(dtype, _PARTS)
     if dtype == _FLOAT8:
         return _float8()
+    if dtype in _HALVES:
+        return torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
     if dtype not in FLOATS:
         # PyTorch's CPU knows few functions of uint16, uint32 and uint64.
         wide = torch.cat([_integers(dtype).long(), _random_integers(dtype, 0).long()])
@@ -80,14 +84,31 @@ def _special(dtype: torch.dtype) -> Tensor:
     numbers = [0.0, 1.0, 0.5, 2.0, 1.5, 2.5, 3.0, 7.0, 0.1, 0.3, 10.0, 33.0, 100.0, 1.0 + eps]
     numbers += [1.0 - eps / 2, eps, math.pi, math.pi / 2, 1e-3, 1.3667163e-5, 1e-4, 63.0, 4.25]
     numbers += [info.max, info.smallest_normal, info.smallest_normal / 4, 16777217.0, 1e10, 1e20]
-    numbers += [1e-20, 12.0, 88.0, 256.0, math.inf]
+    numbers += [1e-20, 12.0, 88.0, 256.0, math.inf, 3.5, 300.0, 2049.0, 1e9]
+    numbers += [info.smallest_normal * eps, info.smallest_normal * 0.75]
     both = torch.tensor([v * s for v in numbers for s in (1, -1)] + [math.nan], dtype=torch.float64)
     return _distinct(both.to(dtype))
 
 
 #: Parts of the complex values: finite, because what infinities do is not agreed on.
-_PARTS = (0.0, 1.0, 0.5, 2.0, 0.1, 3.0, 10.0, 100.0, 1e-3, 1e-20, 1e20)
-_FEW_PARTS = (0.0, 1.0, 0.5, 2.0, 1e-20, 1e20)
+_PARTS = (
+    0.0,
+    1.0,
+    0.5,
+    2.0,
+    0.1,
+    3.0,
+    10.0,
+    100.0,
+    1e-3,
+    1e-20,
+    1e20,
+    256.0,
+    300.0,
+    1000.0,
+    30000.0,
+)
+_FEW_PARTS = (0.0, 1.0, 0.5, 2.0, 300.0, 1e-20, 1e20)
 
 
 def _complex(dtype: torch.dtype, parts: tuple[float, ...]) -> Tensor:
@@ -140,6 +161,30 @@ def few(dtype: torch.dtype) -> Tensor:
     if dtype == _FLOAT8:
         return _float8()[[*range(0, 256, 5), 0x80, 0x7E, 0xFE]]  # -0 and the largest of both signs
     return _special(dtype) if dtype in FLOATS else _integers(dtype)
+
+
+@functools.cache
+def usual(dtype: torch.dtype, salt: int) -> Tensor:
+    """Return random values of a usual size, from 1e-3 to 1e3 with both signs; a quarter of complex ones is real.
+
+    Of integers they are -1000 to 1000, or what the type has of that.
+    """
+    made = generator(salt)
+    if dtype in COMPLEX or dtype in FLOATS:
+        sizes = torch.rand(_USUAL, 2, generator=made, dtype=torch.float64) * 6 - 3
+        signs = torch.randint(0, 2, (_USUAL, 2), generator=made) * 2 - 1
+        parts = 10**sizes * signs
+        if dtype in FLOATS:
+            return parts[:, 0].to(dtype)
+        parts[::4, 1] = 0
+        return torch.view_as_complex(
+            parts.to(torch.float32 if dtype == torch.complex64 else torch.float16)
+        )
+    if dtype in {torch.bool, _FLOAT8}:
+        return drawn(dtype, salt)
+    info = torch.iinfo(dtype)
+    low, high = max(info.min, -1000), min(info.max, 1000)
+    return torch.randint(low, high + 1, (_USUAL,), generator=made).to(dtype)
 
 
 @functools.cache

@@ -11,7 +11,9 @@ import llvmlite.binding as llvm
 #: A kernel of one operation a thread: out[i] = the body's %r of %x = in[i].
 UNARY = """
 declare float @air.exp.f32(float) #0
+declare float @air.fabs.f32(float) #0
 declare float @air.fma.f32(float, float, float) #0
+declare float @llvm.fmuladd.f32(float, float, float)
 define weak_odr void @{name}(ptr addrspace(1) noundef "air-buffer-no-alias" %out, ptr addrspace(2) noundef %in, i32 noundef %i) #1 {{
   %w = zext i32 %i to i64
   %p = getelementptr inbounds {type}, ptr addrspace(2) %in, i64 %w
@@ -77,23 +79,25 @@ LANES = tuple(
 )
 
 
-def air(text: str, name: str, arguments: Sequence[str]) -> str:
-    """The module of a kernel, with the metadata of its arguments."""
+def air(text: str, name: str, arguments: Sequence[str], denormals: str = "denorms_disable") -> str:
+    """The module of a kernel, with the metadata of its arguments, and what was compiled in."""
     nodes = [f"!{number + 3} = !{{i32 {number}, {node}}}" for number, node in enumerate(arguments)]
     listed = ", ".join(f"!{number + 3}" for number in range(len(arguments)))
     head = [
         "!air.kernel = !{!0}",
         f"!0 = !{{ptr @{name}, !1, !2}}",
         "!1 = !{}",
+        "!air.compile_options = !{!99}",
+        f'!99 = !{{!"air.compile.{denormals}"}}',
         f"!2 = !{{{listed}}}",
     ]
     return "\n".join([text, *head, *nodes, ""])
 
 
-def unary(name: str, body: str, kind: str = "float") -> str:
+def unary(name: str, body: str, kind: str = "float", denormals: str = "denorms_disable") -> str:
     """A kernel that gives %r for %x."""
     text = UNARY.format(name=name, body=body, type=kind)
-    return air(text, name, [*BUFFERS, THREAD])
+    return air(text, name, [*BUFFERS, THREAD], denormals)
 
 
 def group(name: str, barrier: str = BARRIER) -> str:

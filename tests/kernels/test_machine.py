@@ -96,13 +96,68 @@ def test_nextafter_of_bits(machine: Machine) -> None:
 
 
 def test_floats_become_bfloat_by_rounding_and_keep_small_numbers(machine: Machine) -> None:
-    text = made.unary("k", "  %b = fptrunc float %x to bfloat\n  %r = fpext bfloat %b to float")
+    body = "  %b = fptrunc float %x to bfloat\n  %r = fpext bfloat %b to float"
+    text = made.unary("k", body, denormals="denorms_enable")
     values = np.array([1.00390625, 1.01171875, 1e-39, math.nan, 3.4e38], np.float32)
     got = ran(machine, text, "k", values, 5)
     assert got[:2].tolist() == [1.0, 1.015625]
     assert got[2] == pytest.approx(1e-39, rel=0.02)
     assert math.isnan(got[3])
     assert got[4] == struct.unpack("<f", struct.pack("<I", 0x7F80_0000))[0]
+
+
+_TINY = float(np.finfo(np.float32).smallest_normal) / 4
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "kept", "flushed"),
+    [
+        pytest.param("  %r = fmul float %x, 2.0", _TINY, 2 * _TINY, 0.0, id="an input and a result"),
+        pytest.param("  %r = fmul float %x, 0x3FD0000000000000", 4 * _TINY, _TINY, 0.0, id="a result"),
+        pytest.param("  %r = fneg float %x", _TINY, -_TINY, -_TINY, id="only a sign"),
+        pytest.param("  %c = fcmp oeq float %x, 0.0\n  %r = select i1 %c, float 1.0, float 2.0",
+                     _TINY, 2.0, 1.0, id="a comparison"),
+        pytest.param("  %b = fptrunc float %x to bfloat\n  %r = fpext bfloat %b to float",
+                     2**-130, 2**-130, 0.0, id="a bfloat"),
+        pytest.param("  %h = fptrunc float %x to half\n  %d = fadd half %h, %h\n  %r = fpext half %d to float",
+                     2**-20, 2**-19, 2**-19, id="a half keeps them"),
+    ],
+)  # fmt: skip
+def test_denormals_are_flushed_where_the_metadata_says_so(
+    machine: Machine, body: str, given: float, kept: float, flushed: float
+) -> None:
+    for option, expected in (("denorms_enable", kept), ("denorms_disable", flushed)):
+        text = made.unary("k", body, denormals=option)
+        (got,) = ran(machine, text, "k", np.array([given], np.float32), 1)
+        assert (got, math.copysign(1, got)) == (expected, math.copysign(1, expected)), option
+    assert np.float32(_TINY) * 2 > 0, "the mode ends with the kernel"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("select i1 %c, bfloat %x, bfloat 1.0", 0), ("bitcast i16 1 to bfloat", 1), ("", 1)],
+)
+def test_a_bfloat_that_was_computed_is_flushed_where_it_is_stored(
+    machine: Machine, value: str, expected: int
+) -> None:
+    body = f"  %c = icmp eq i32 %i, 0\n  %r = {value}" if value else ""
+    text = made.unary("k", body, "bfloat")
+    text = text if value else text.replace("store bfloat %r", "store bfloat %x")
+    assert ran(machine, text, "k", np.array([1], np.uint16), 1).tolist() == [expected]
+
+
+def test_a_multiplication_and_an_addition_are_fused_or_not(machine: Machine) -> None:
+    body = "  %r = call float @llvm.fmuladd.f32(float %x, float %x, float -1.0)"
+    text = made.unary("k", body)
+    value = np.array([1 + 2**-12], np.float32)
+    kernel = machine.kernel(machine.compile(text, "k"))
+    results = []
+    for fused in (True, False, True):
+        out = np.zeros(1, np.float32)
+        kernel.fuse(fused=fused)
+        kernel.run([out.ctypes.data, value.ctypes.data], [1])
+        results.append(float(out[0]))
+    assert results == [2**-11 + 2**-24, 2**-11, 2**-11 + 2**-24]
 
 
 def test_threads_of_a_group_share_memory_and_lanes_add_up(machine: Machine) -> None:

@@ -66,6 +66,19 @@ def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) ->
     assert result["unheardof_float"].reason == "its family is not driven"
 
 
+def test_a_result_that_hangs_on_fusing_is_neither_right_nor_wrong(tmp_path: Path) -> None:
+    body = (
+        "  %m = fmul float %x, %x\n  %n = fneg float %m\n"
+        "  %e = call float @llvm.fmuladd.f32(float %x, float %x, float %n)\n"
+        "  %z = fcmp ueq float %e, 0.0\n  %r = select i1 %z, float %m, float 0.0"
+    )
+    result = ran(tmp_path, {"sqr_dense_float_float": body, "sqr_dense_scalar_float_float": _SQUARE})
+    assert result["sqr_dense_float_float"].verdict == "depends on fusing"
+    reason = result["sqr_dense_float_float"].reason
+    assert reason == "right only where a multiplication and an addition are rounded one by one"
+    assert result["sqr_dense_scalar_float_float"].verdict == "right"
+
+
 #: Changes that a mistake in a kernel could make, each of one instruction of a right square or exponential.
 @pytest.mark.parametrize(
     ("operation", "body"),
@@ -181,3 +194,70 @@ def test_dtypes_without_a_reference_of_their_own(
     assert verdicts[0].wrong == 0
     assert verdicts[0].compared > 0
     assert verdicts[1].wrong > 0
+
+
+def test_a_result_that_hangs_on_flushing_is_told_from_a_wrong_one(tmp_path: Path) -> None:
+    # Zero for what is not, where 2**-126 times a number below 1 is flushed.
+    body = (
+        "  %s = fmul float %x, 0x3810000000000000\n  %z = fcmp oeq float %s, 0.0\n"
+        "  %a = call float @air.fabs.f32(float %x) #0\n  %c = fcmp ogt float %a, 0.25\n"
+        "  %f = and i1 %z, %c\n  %m = fmul float %x, %x\n  %r = select i1 %f, float 0.0, float %m"
+    )
+    result = ran(
+        tmp_path,
+        {
+            "sqr_dense_float_float": body,
+            "sqr_dense_scalar_float_float": "  %r = fadd float %x, %x",
+        },
+    )
+    assert result["sqr_dense_float_float"].verdict == "depends on flushing"
+    assert result["sqr_dense_scalar_float_float"].verdict == "wrong"
+
+
+def test_plain_arithmetic_of_the_cpu_is_no_defect_and_needs_no_vectors() -> None:
+    value = torch.tensor([2.0], dtype=torch.float64)
+    plain = torch.tensor([3.0], dtype=torch.float64)
+    for got, wrong in ((3.0, 0), (2.0, 0), (4.0, 1)):
+        result = judging.judge(Expected((value,), value, plain=plain), torch.tensor([got]), 1.0)
+        assert result.wrong == wrong
+    # A result that is no number is no excuse for another wrong one.
+    nothing = Expected((value,), value, plain=torch.tensor([float("nan")], dtype=torch.float64))
+    assert judging.judge(nothing, torch.tensor([4.0]), 1.0).wrong == 1
+    assert judging.judge(nothing, torch.tensor([float("nan")]), 1.0).wrong == 0
+
+
+def test_either_reading_of_a_denormal_input_is_right_and_a_third_is_wrong() -> None:
+    tiny = torch.tensor([1e-40])
+    case = pointwise.expected("exp2", (tiny * 0 + tiny,), ())
+    assert judging.judge(case, torch.tensor([1.0]), 1.0).wrong == 0
+    logarithm = pointwise.expected("log2", (tiny,), ())
+    for got, wrong in ((float(tiny.double().log2()), 0), (float("-inf"), 0), (-100.0, 1)):
+        assert judging.judge(logarithm, torch.tensor([got]), 1.0).wrong == wrong
+
+
+def test_the_whole_of_a_half_type_is_tried_and_a_half_keeps_its_denormals() -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        tried = values.single(dtype).view(torch.int16)
+        assert len(tried.unique()) == 1 << 16
+    assert judging.is_denormal(torch.tensor([1e-7], dtype=torch.float16)).tolist() == [False]
+    assert judging.is_denormal(torch.tensor([1e-40], dtype=torch.bfloat16)).tolist() == [True]
+
+
+def test_the_worst_and_the_range_of_wrong_inputs_are_kept() -> None:
+    value = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    got = torch.tensor([1.0, 2.1, 300.0, 4.0])
+    result = judging.judge(Expected((value,), value), got, 1.0)
+    assert result.worst is not None
+    assert (result.worst.inputs, result.ranges) == (("3",), ("2 to 3",))
+
+
+def test_the_share_of_usual_inputs_is_told(machine: Machine) -> None:
+    body = (
+        "  %m = fmul float %x, %x\n  %c = fcmp olt float %x, 0.0\n"
+        "  %r = select i1 %c, float 0.0, float %m"
+    )
+    name = "sqr_dense_float_float"
+    kernel = machine.kernel(machine.compile(made.unary(name, body), name))
+    usual = pointwise.Driver().judge(names.parse(name), kernel).usual
+    assert usual is not None
+    assert 0.45 < usual < 0.55

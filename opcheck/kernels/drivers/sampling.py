@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ _WEYL = 0x9E3779B9, 0xBB67AE85
 #: c10/metal/random.h runs one round less than its argument, 10, says.
 _ROUNDS = 9
 _SEED, _OFFSET = 1234, 77
+#: Offsets at which the first thread draws the word 2, and the largest one as its second and its first: as a float32
+#: 1 minus the one is 1, and the others are 1.
+_OFFSETS = (_OFFSET, 76468891, 65309257, 123095792)
 #: A random word becomes a float below 1.
 _SCALE = 4.6566127342e-10
 #: Results of a launch: more than a multiple of four.
@@ -56,9 +59,9 @@ def _philox(seed: int, index: int) -> tuple[int, int, int, int]:
     return counter
 
 
-def _words(count: int) -> Tensor:
+def _words(count: int, offset: int = _OFFSET) -> Tensor:
     """Return what the threads draw: (threads, 4), in int64."""
-    return torch.tensor([_philox(_SEED, _OFFSET + thread) for thread in range(count)])
+    return torch.tensor([_philox(_SEED, offset + thread) for thread in range(count)])
 
 
 def _uniform(words: Tensor) -> Tensor:
@@ -74,9 +77,9 @@ def _pairs(words: Tensor) -> Tensor:
     return torch.stack([length * angle.cos(), length * angle.sin()], -1).flatten(-2)
 
 
-def _bound(**more: Tensor) -> dict[str, Tensor]:
+def _bound(offset: int = _OFFSET, **more: Tensor) -> dict[str, Tensor]:
     return {
-        "seed_base_offset": numbers(_SEED, _OFFSET, size=8),
+        "seed_base_offset": numbers(_SEED, offset, size=8),
         "numel": numbers(_COUNT),
         **more,
     }
@@ -123,33 +126,49 @@ def _drawn(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
 def _distributions(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call with four samples a thread."""
     dtype = dtype_named(match["a"])
-    words = _words(-(-_COUNT // _EACH))
-    value, slack = (part.flatten()[:_COUNT] for part in _drawn(match["op"], words))
-    if match["op"] == "uniform_dist":
-        # What rounds to the upper limit becomes the lower one: the interval excludes it.
-        low, high = _PARAMETERS["uniform_dist"]
-        value = torch.where(value.to(dtype) == high, low, value)
-    bound = _bound(
-        output=untouched((_COUNT,), dtype), params=torch.tensor(_PARAMETERS[match["op"]])
-    )
-    yield Launch(
-        bound_to(kernel, bound), (len(words),), (32,), {"output": (words[:, 0], value, slack)}
-    )
+    for offset in _OFFSETS:
+        words = _words(-(-_COUNT // _EACH), offset)
+        value, slack = (part.flatten()[:_COUNT] for part in _drawn(match["op"], words))
+        if match["op"] == "uniform_dist":
+            # What rounds to the upper limit becomes the lower one: the interval excludes it.
+            low, high = _PARAMETERS["uniform_dist"]
+            value = torch.where(value.to(dtype) == high, low, value)
+        bound = _bound(
+            offset,
+            output=untouched((_COUNT,), dtype),
+            params=torch.tensor(_PARAMETERS[match["op"]]),
+        )
+        expected: dict[str, tuple[Tensor, Tensor, Tensor | float]] = {}
+        made: dict[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
+        if match["op"] == "exponential":
+            # A sample of 0 lets multinomial choose what has no probability (pytorch/pytorch#192577).
+            expected["positive"] = (words[:, 0], torch.ones(_COUNT, dtype=torch.long), 0.0)
+            made["positive"] = lambda bound: bound["output"] > 0
+        expected["output"] = (words[:, 0], value, slack)
+        yield Launch(bound_to(kernel, bound), (len(words),), (32,), expected, made=made)
 
 
 @family(r"bernoulli_(?P<how>scalar|tensor)_(?P<a>[a-z0-9]+)")
 def _bernoulli(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype = dtype_named(match["a"])
-    words = _words(-(-_COUNT // _EACH))
-    chances = torch.linspace(0, 1, _COUNT) if match["how"] == "tensor" else torch.tensor(0.3)
-    value = (_uniform(words).flatten()[:_COUNT] < chances).double()
-    bound = _bound(
-        output=untouched((_COUNT,), dtype), params=torch.tensor([0.3, 0.0]), probs=chances
-    )
-    value = value.to(torch.complex128) if dtype.is_complex else value
-    yield Launch(
-        bound_to(kernel, bound), (len(words),), (32,), {"output": (words[:, 0], value, 0.0)}
-    )
+    for offset in _OFFSETS:
+        words = _words(-(-_COUNT // _EACH), offset)
+        # The first results are sure, which the largest word must not change.
+        chances = torch.linspace(1, 0, _COUNT) if match["how"] == "tensor" else torch.tensor([0.3])
+        if match["how"] == "tensor":
+            chances[:4] = 1.0
+        sure = chances.expand(_COUNT) == 1
+        value = ((_uniform(words).flatten()[:_COUNT] < chances) | sure).double()
+        bound = _bound(
+            offset,
+            output=untouched((_COUNT,), dtype),
+            params=torch.tensor([0.3, 0.0]),
+            probs=chances,
+        )
+        value = value.to(torch.complex128) if dtype.is_complex else value
+        yield Launch(
+            bound_to(kernel, bound), (len(words),), (32,), {"output": (words[:, 0], value, 0.0)}
+        )
 
 
 @family(r"random_int_(?P<a>[a-z]+)")
