@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import msgspec
 
+from opcheck.capture.request import seconds
 from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, Take, but, jobs, only, verb
@@ -110,6 +111,7 @@ def run_kernels(
     ] = (),
     pointwise: Annotated[bool, Option("Only the unary, binary and ternary families.")] = False,
     jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None,
+    timeout: Annotated[float | None, seconds("End the run after so many seconds.", 600)] = None,
     output: Annotated[
         OutputOptions,
         but(path="Write the report there; a name that ends in .parquet gets one row a kernel."),
@@ -131,12 +133,24 @@ def run_kernels(
         of_families=(*of_families, *(families.POINTWISE if pointwise else ())),
         pattern=pattern,
         jobs=jobs or os.cpu_count() or 1,
+        timeout=timeout,
     )
     if output.path.endswith(".parquet"):
         _write_table(kernel_runs.rows(tested), output.path)
         output = msgspec.structs.replace(output, path="")
     output.deliver(tested, kernel_runs.document)
+    if tested.ended:
+        return _end(tested)
     return 1 if any(outcome.verdict == "wrong" for outcome in tested.outcomes) else 0
+
+
+def _end(tested: Run) -> int:
+    """Note that a run was ended, and return its exit code."""
+    streams.note(
+        f"{tested.ended} ended the run: {tested.lacking:,} kernels were not run; the same command goes on from there"
+    )
+    codes = {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}
+    return codes.get(tested.ended, 3)
 
 
 @verb(
@@ -159,6 +173,8 @@ def issue(
     from opcheck.kernels import issue as issues
 
     tested = _run(target.torch, progress, dtype, operation, operations=(operation,), jobs=1)
+    if tested.ended:
+        return _end(tested)
     text = issues.text(tested, operation)
     if not text:
         streams.note(
@@ -191,7 +207,7 @@ def _run(
         tested = parent.run(
             library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen
         )
-    if not tested.outcomes:
+    if not tested.outcomes and not tested.ended:
         raise UsageError(
             f"torch {tested.torch} has no such kernel",
             context=request,

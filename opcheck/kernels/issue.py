@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from opcheck.common.tool import TOOL
+from opcheck.common.versions import Version
 from opcheck.kernels import judging
-from opcheck.kernels.records import Outcome, Run, Sample
+from opcheck.kernels.records import Outcome, Run, Sample, extent
 from opcheck.kernels.reference import FUNCTIONS, PARAMETERS
 
 #: Calls of operations whose functor is not called as the function in torch; {} stands for the operands.
@@ -44,6 +45,10 @@ CALLS = {
 }
 
 
+_COLUMNS = (
+    *("dtype", "simplest input", "result", "in float64", "on the CPU", "kernels"),
+    *("wrong inputs", "of inputs from 1e-3 to 1e3", "worst"),
+)
 _BEFORE_SENDING = (
     "<!-- run the program on a Mac before this is sent, then replace these lines, and the sentence that it was not "
     "observed, by what it prints and by `python -m torch.utils.collect_env` -->"
@@ -149,15 +154,18 @@ def _body(run: Run, operation: str, kinds: Sequence[_Kind]) -> Iterator[str]:
     if expression:
         yield from ("", "```python", *_program(expression, sample, dtype), "```")
     count = sum(len(kind.outcomes) for kind in kinds)
-    yield from ("", f"Wrong in {count} {'kernel' if count == 1 else 'kernels'}:", "")
+    since = sorted({o.since for kind in kinds for o in kind.outcomes if o.since}, key=Version.parse)
+    began = f", in releases since {since[0]} or before" if since else ""
+    yield from ("", f"Wrong in {count} {'kernel' if count == 1 else 'kernels'}{began}:", "")
     yield from (
-        "| dtype | simplest input | result | in float64 | on the CPU | kernels |",
-        "| --- | --- | --- | --- | --- | --- |",
+        f"| {' | '.join(_COLUMNS)} |",
+        f"|{' --- |' * len(_COLUMNS)}",
     )
     for kind in kinds:
         inputs = ", ".join(kind.sample.inputs)
         cells = (kind.dtype, inputs, kind.sample.result, kind.sample.expected, kind.cpu or "-")
-        yield f"| {' | '.join(cells)} | {len(kind.outcomes)} |"
+        told = (cell or "-" for cell in extent(kind.outcomes))
+        yield f"| {' | '.join((*cells, str(len(kind.outcomes)), *told))} |"
     names = (outcome for kind in kinds for outcome in kind.outcomes)
     yield from (
         "",

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import hashlib
+import os
 import queue
+import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from opcheck.common.errors import OpcheckError
+from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import families, names
-from opcheck.kernels.library import Library
+from opcheck.kernels.library import Library, read
 from opcheck.kernels.records import Outcome, Run, Source, Task, Trial
+from opcheck.worker.platform import SignalledError, signal_name
 from opcheck.worker.worker import Worker, WorkerError
 
 #: Seconds that a kernel may take: the slowest that ends takes a few.
@@ -24,6 +30,10 @@ _PATIENCE = 30.0
 _LATE = f"it took more than {_PATIENCE:.0f} seconds"
 #: Seconds until a child has imported torch and read the library.
 _START = 120.0
+#: What ends a run that has one.
+TIME_LIMIT = "the time limit"
+_CODE = {".py", ".ll", ".cpp"}
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
 
 
 def run(
@@ -34,10 +44,11 @@ def run(
     dtype: str = "",
     pattern: str = "",
     jobs: int = 2,
+    timeout: float | None = None,
     cache: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Run:
-    """Run kernels of a release, and judge them.
+    """Run kernels of a release, and judge them; a run that is ended is continued by the next one of its kind.
 
     Args:
         library: the release's.
@@ -46,6 +57,7 @@ def run(
         dtype: only kernels with this dtype in their name.
         pattern: only kernels whose names it matches.
         jobs: processes at once.
+        timeout: seconds after which the run is ended.
         cache: where wheels are kept, and beside them the compiled kernels.
         progress: is called with a line now and then.
     """
@@ -59,62 +71,168 @@ def run(
         if (not operations or task.operation in operations)
         and (not of_families or task.family in of_families)
     ]
-    # The longest first, so that no process is left with one at the end.
-    tasks.sort(key=lambda task: -len(task.kernels))
     wheels = cache or archive.default_cache()
+    request = (
+        library.torch,
+        library.section,
+        dtype,
+        pattern,
+        *sorted(operations),
+        "",
+        *sorted(of_families),
+    )
+    kept = _kept_file(wheels.parent / "kernels", request)
+    finished = _read_kept(kept)
+    ended = _run_all(
+        library, wheels, _without(tasks, finished), jobs, timeout, kept, finished, progress
+    )
+    if not ended:
+        kept.unlink(missing_ok=True)
+        finished = _with_first_releases(library, wheels, finished, jobs)
+    return Run(
+        torch=library.torch,
+        section=library.section,
+        seed=0,
+        seconds=round(time.monotonic() - started, 1),
+        outcomes=tuple(sorted(finished.values(), key=lambda outcome: outcome.kernel)),
+        ended=ended,
+        lacking=0 if not ended else sum(len(task.kernels) for task in _without(tasks, finished)),
+    )
+
+
+def _kept_file(cache: Path, request: Sequence[str]) -> Path:
+    """Return the file of the outcomes of a run that was ended: one for each request and version of this code."""
+    folder = Path(__file__).parent
+    code = [path.read_bytes() for path in sorted(folder.rglob("*")) if path.suffix in _CODE]
+    digest = hashlib.sha256(b"".join([repr(request).encode(), *code])).hexdigest()[:16]
+    return cache / "unfinished" / f"{digest}.jsonl"
+
+
+def _read_kept(path: Path) -> dict[str, Outcome]:
+    """Return the outcomes of a run that was ended, by kernel; a line that was not written to its end is left out."""
+    outcomes = {}
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        with contextlib.suppress(msgspec.MsgspecError):
+            outcome = msgspec.json.decode(line, type=Outcome)
+            outcomes[outcome.kernel] = outcome
+    return outcomes
+
+
+def _without(tasks: Iterable[Task], finished: Collection[str]) -> list[Task]:
+    """Return what is left of tasks, the longest first, so that no process is left with one at the end."""
+    left = [
+        msgspec.structs.replace(
+            task, kernels=tuple(name for name in task.kernels if name not in finished)
+        )
+        for task in tasks
+    ]
+    return sorted((task for task in left if task.kernels), key=lambda task: -len(task.kernels))
+
+
+def _run_all(
+    library: Library,
+    wheels: Path,
+    tasks: list[Task],
+    jobs: int,
+    timeout: float | None,
+    kept: Path,
+    finished: dict[str, Outcome],
+    progress: Callable[[str], None] | None,
+) -> str:
+    """Add the outcomes of tasks to the finished ones; return what ended the run early, if anything."""
     source = Source(
         release=library.torch,
         section=library.section,
         wheels=str(wheels),
         cache=str(wheels.parent / "kernels"),
     )
-    outcomes = list(_all(source, tasks, max(1, min(jobs, len(tasks))), progress))
-    return Run(
-        torch=library.torch,
-        section=library.section,
-        seed=0,
-        seconds=round(time.monotonic() - started, 1),
-        outcomes=tuple(sorted(outcomes, key=lambda outcome: outcome.kernel)),
-    )
-
-
-def _all(
-    source: Source, tasks: list[Task], jobs: int, progress: Callable[[str], None] | None
-) -> Iterator[Outcome]:
     waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
         waiting.put(task)
-    done, lock = [0], threading.Lock()
-    every = sum(len(task.kernels) for task in tasks)
-
-    stopped = threading.Event()
+    every = len(finished) + sum(len(task.kernels) for task in tasks)
+    lock, stopped = threading.Lock(), threading.Event()
+    jobs = max(1, min(jobs, len(tasks)))
     runners = [_Runner(source, stopped) for _ in range(jobs)]
+    kept.parent.mkdir(parents=True, exist_ok=True)
 
-    def work(runner: _Runner) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        with contextlib.closing(runner):
+    def work(runner: _Runner) -> None:
+        with contextlib.closing(runner), contextlib.suppress(queue.Empty):
             while not stopped.is_set():
-                try:
-                    task = waiting.get_nowait()
-                except queue.Empty:
-                    return outcomes
-                outcomes += runner.outcomes(task)
-                with lock:
-                    done[0] += len(task.kernels)
-                    if progress:
-                        progress(f"{done[0]:,} of {every:,} kernels: {task.operation}")
-        return outcomes
+                task = waiting.get_nowait()
+                for outcome in runner.outcomes(task):
+                    with lock:
+                        finished[outcome.kernel] = outcome
+                        file.write(msgspec.json.encode(outcome) + b"\n")
+                if progress:
+                    progress(f"{len(finished):,} of {every:,} kernels: {task.operation}")
 
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+    with kept.open("ab", buffering=0) as file, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         try:
-            for future in [pool.submit(work, runner) for runner in runners]:
-                yield from future.result()
-        except BaseException:
-            # Ctrl-C comes to this thread alone: the others wait for their processes.
+            futures = [pool.submit(work, runner) for runner in runners]
+            for future in concurrent.futures.as_completed(futures, timeout):
+                future.result()
+        except (KeyboardInterrupt, SignalledError, TimeoutError) as error:
+            return _reason(error)
+        finally:
+            # The signal comes to this thread alone: the others wait for their processes.
             stopped.set()
             for runner in runners:
                 runner.close()
-            raise
+    return ""
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, SignalledError):
+        return signal_name(error.number)
+    return TIME_LIMIT if isinstance(error, TimeoutError) else "Ctrl-C"
+
+
+def _with_first_releases(
+    library: Library, wheels: Path, outcomes: Mapping[str, Outcome], jobs: int
+) -> dict[str, Outcome]:
+    """Add the first release whose kernel is wrong, by operation and dtype, of those whose library is kept here."""
+    groups: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes.values():
+        if outcome.verdict == "wrong":
+            groups[outcome.operation, outcome.dtypes[-1] if outcome.dtypes else ""].append(outcome)
+    first = dict.fromkeys(groups, library.torch)
+    searched = {key: group[0].kernel for key, group in groups.items()}
+    later = library
+    for older in older_libraries(library, wheels) if groups else ():
+        searched = {key: name for key, name in searched.items() if name in older.functions}
+        changed = [
+            name
+            for name in searched.values()
+            if older.functions[name].digest != later.functions[name].digest
+        ]
+        tried: dict[str, Outcome] = {}
+        _run_all(
+            older, wheels, list(families.tasks(changed)), jobs, None, Path(os.devnull), tried, None
+        )
+        searched = {
+            key: name
+            for key, name in searched.items()
+            if name not in changed or tried[name].verdict == "wrong"
+        }
+        first.update(dict.fromkeys(searched, older.torch))
+        later = older
+    since = {outcome.kernel: first[key] for key, group in groups.items() for outcome in group}
+    return {
+        name: msgspec.structs.replace(outcome, since=since.get(name, ""))
+        for name, outcome in outcomes.items()
+    }
+
+
+def older_libraries(later: Library, wheels: Path) -> Iterator[Library]:
+    """Yield the libraries of older releases that are kept here, the newest first."""
+    kept = (wheels.parent / "kernels" / "libraries").glob(f"{later.section}-*.metallib")
+    releases = [path.stem.removeprefix(f"{later.section}-") for path in kept]
+    versions = sorted(
+        (Version.parse(release), release) for release in releases if _RELEASE.fullmatch(release)
+    )
+    for version, release in reversed(versions):
+        if version < Version.parse(later.torch):
+            yield read(release, wheels, later.section)
 
 
 def _not_run(task: Task, name: str, reason: str) -> Outcome:
@@ -159,5 +277,7 @@ class _Runner:
             except OpcheckError as error:
                 yield _not_run(task, name, f"its process failed: {error.message}")
             except WorkerError as error:
+                if self._stopped.is_set():
+                    return  # the run was ended, not the kernel
                 looped = name if error.kind == "late" else ""
                 yield _not_run(task, name, _LATE if looped else f"its process {error}")

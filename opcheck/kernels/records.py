@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -51,6 +52,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+def extent(group: Sequence[Outcome]) -> tuple[str, str, str]:
+    """Return for wrong kernels of an operation the range of inputs, the share of usual ones, and the worst result."""
+    ranges = next((outcome.ranges for outcome in group if outcome.ranges), ())
+    usual = max((outcome.usual for outcome in group if outcome.usual is not None), default=None)
+    worst = next((outcome.worst for outcome in group if outcome.worst), None)
+    told = (
+        f"{', '.join(worst.inputs)} gives {worst.result}, right {worst.expected}" if worst else ""
+    )
+    return "; ".join(ranges), "" if usual is None else f"{usual:.2%}", told
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Kernels that share inputs and references: those of one operation."""
 
@@ -67,6 +79,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     seconds: float
     outcomes: tuple[Outcome, ...]
+    #: what ended the run before all kernels had run, and how many had not.
+    ended: str = ""
+    lacking: int = 0
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -261,3 +264,57 @@ def test_the_share_of_usual_inputs_is_told(machine: Machine) -> None:
     usual = pointwise.Driver().judge(names.parse(name), kernel).usual
     assert usual is not None
     assert 0.45 < usual < 0.55
+
+
+def kept_library(folder: Path, release: str, bodies: dict[str, str]) -> library.Library:
+    """A library of unary kernels, kept as a release's."""
+    kept = folder / "kernels" / "libraries"
+    kept.mkdir(parents=True, exist_ok=True)
+    data = made.metallib({name: made.unary(name, body) for name, body in bodies.items()})
+    (kept / f"metal_basic-{release}.metallib").write_bytes(data)
+    return library.read(release, folder / "wheels")
+
+
+def test_a_run_that_is_ended_keeps_what_it_has_and_goes_on_from_there(tmp_path: Path) -> None:
+    chosen = kept_library(
+        tmp_path,
+        "2.99.0",
+        {"neg_dense_float_float": "  %r = fneg float %x", "sqr_dense_float_float": _SQUARE},
+    )
+    wheels, lines = tmp_path / "wheels", list[str]()
+
+    def interrupt(line: str) -> None:
+        lines.append(line)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(2)
+
+    first = parent.run(chosen, jobs=1, cache=wheels, progress=interrupt)
+    assert (first.ended, first.lacking, len(first.outcomes)) == ("Ctrl-C", 1, 1)
+    (kept,) = (tmp_path / "kernels" / "unfinished").iterdir()
+    with kept.open("ab") as file:
+        file.write(b'{"kernel": "half a line')
+    told: list[str] = []
+    second = parent.run(chosen, jobs=1, cache=wheels, progress=told.append)
+    assert (second.ended, second.lacking, len(second.outcomes), len(told)) == ("", 0, 2, 1)
+    assert first.outcomes[0] in second.outcomes
+    assert not kept.exists()
+
+
+def test_a_run_ends_at_its_time_limit(tmp_path: Path) -> None:
+    chosen = kept_library(tmp_path, "2.99.0", {"sqr_dense_float_float": _SQUARE})
+    result = parent.run(chosen, jobs=1, timeout=0.01, cache=tmp_path / "wheels")
+    assert (result.ended, result.lacking, result.outcomes) == (parent.TIME_LIMIT, 1, ())
+
+
+def test_the_first_release_with_the_wrong_kernel_is_told(tmp_path: Path) -> None:
+    wrong, other = "  %r = fadd float %x, %x", "  %r = fsub float %x, %x"
+    for release, body in (("2.96.0", wrong), ("2.97.0", _SQUARE), ("2.98.0", other)):
+        kept_library(tmp_path, release, {"sqr_dense_float_float": body})
+    newest = kept_library(
+        tmp_path, "2.99.0", {"sqr_dense_float_float": wrong, "neg_dense_float_float": wrong}
+    )
+    result = parent.run(newest, jobs=1, cache=tmp_path / "wheels")
+    assert {outcome.kernel: outcome.since for outcome in result.outcomes} == {
+        "sqr_dense_float_float": "2.98.0",
+        "neg_dense_float_float": "2.99.0",
+    }

@@ -7,9 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from opcheck.common.text import plural
-from opcheck.kernels.records import VERDICTS, Outcome, Run
+from opcheck.kernels.records import VERDICTS, Outcome, Run, Verdict, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 
+#: The verdicts that hang on what Metal leaves open.
+DEPENDING: tuple[Verdict, ...] = ("depends on fusing", "depends on flushing")
+WRONG_COLUMNS = (
+    *("operation", "dtype", "kernels", "smallest input", "result", "expected", "off by"),
+    *("wrong inputs", "of usual inputs", "worst", "since"),
+)
 _NOTE = (
     "The kernels ran on this CPU: mathematical functions are this machine's, evaluated in double. "
     "What is wrong here is wrong by the kernel's own code; what is right may still differ on a GPU."
@@ -25,6 +31,11 @@ def document(run: Run) -> Document:
         Lines(
             (
                 f"{plural(len(run.outcomes), 'kernel')}: {verdicts}; {run.seconds:,.0f} seconds",
+                *(
+                    [f"{run.ended} ended the run: {run.lacking:,} kernels were not run"]
+                    if run.ended
+                    else []
+                ),
                 _NOTE,
             )
         ),
@@ -35,16 +46,23 @@ def document(run: Run) -> Document:
             (0,),
         ),
     ]
-    wrong = [outcome for outcome in run.outcomes if outcome.verdict == "wrong"]
-    if wrong:
-        blocks += [
-            Heading("Wrong results"),
-            Table(
-                ("operation", "dtype", "kernels", "smallest input", "result", "expected", "off by"),
-                tuple(_wrong(wrong)),
-                (0, 1),
-            ),
-        ]
+    for verdict, title in (
+        ("wrong", "Wrong results"),
+        *((v, f"Results whose verdict {v}") for v in DEPENDING),
+    ):
+        wrong = [outcome for outcome in run.outcomes if outcome.verdict == verdict]
+        blocks += (
+            [
+                Heading(title),
+                Table(
+                    WRONG_COLUMNS,
+                    tuple(_wrong(wrong)),
+                    (0, 1),
+                ),
+            ]
+            if wrong
+            else []
+        )
     reasons = Counter(
         (outcome.family, outcome.reason) for outcome in run.outcomes if outcome.verdict == "not run"
     )
@@ -80,6 +98,8 @@ def _wrong(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, ...]]:
         yield (
             *(operation, source, str(len(group)), ", ".join(sample.inputs)),
             *(sample.result, sample.expected, "all of it" if sample.gross else "digits"),
+            *extent(group),
+            next((outcome.since for outcome in group if outcome.since), ""),
         )
 
 
