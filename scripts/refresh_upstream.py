@@ -1,0 +1,154 @@
+"""Write reports/upstream.md: changes of the newest release's kernels that are worth sending to PyTorch, each run here.
+
+Usage: python scripts/refresh_upstream.py [RELEASE]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+
+#: The reference is the same on every processor: no vector extensions.
+os.environ["ATEN_CPU_CAPABILITY"] = "default"
+
+import msgspec
+import torch
+
+from opcheck.data.wheels.archive import default_cache
+from opcheck.kernels import air, drivers, judging, library, names, pointwise, reference
+from opcheck.kernels.judging import Judged
+from opcheck.kernels.machine import Machine
+from opcheck.render.document import Document, Heading, Lines, Table
+from opcheck.render.markdown import as_markdown
+
+CHANGES = Path(__file__).with_name("upstream_changes.yaml")
+REPORT = Path(__file__).parent.parent / "reports" / "upstream.md"
+_HEAD = (
+    "Defects of the released Metal kernels that are worth sending to PyTorch, each with a small change.",
+    "opcheck applied the change to the kernel of the wheel, as AIR, and ran it before and after on a CPU;",
+    "nothing was observed on a Mac. opcheck kernels issue OPERATION writes the text of each issue.",
+    "Made by scripts/refresh_upstream.py; do not edit.",
+)
+
+
+class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A pattern of a kernel's code, and what replaces each match."""
+
+    pattern: str
+    by: str
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of a kernel, in words and as code."""
+
+    title: str
+    operation: str
+    kernel: str
+    source: str
+    inputs: tuple[tuple[str, ...], ...]
+    statements: tuple[str, ...]
+    change: str
+    code: tuple[Replacement, ...]
+    declared: tuple[str, ...] = ()
+
+
+def changes() -> list[Change]:
+    """Read the changes."""
+    return msgspec.yaml.decode(CHANGES.read_bytes(), type=list[Change])
+
+
+def apply(change: Change, text: str) -> str:
+    """Return a kernel's code with the change.
+
+    Raises:
+        ValueError: a pattern does not match the code.
+    """
+    for replacement in change.code:
+        text, count = re.subn(replacement.pattern, replacement.by, text)
+        if not count:
+            raise ValueError(f"{change.kernel} has no {replacement.pattern}")
+    lacking = [f"declare {line}" for line in change.declared if f"declare {line}" not in text]
+    return "\n".join([text, *lacking, ""])
+
+
+def judge(machine: Machine, change: Change, text: str) -> Judged:
+    """Run a kernel over the inputs of its family, and compare."""
+    kernel = machine.kernel(machine.compile(text, change.kernel))
+    if drivers.is_driven(change.kernel):
+        return drivers.judge(change.kernel, kernel)
+    return pointwise.Driver().judge(names.parse(change.kernel), kernel)
+
+
+def results(machine: Machine, change: Change, text: str) -> list[str]:
+    """Return what a kernel gives for the inputs of the change."""
+    named = names.parse(change.kernel)
+    kernel = machine.kernel(machine.compile(text, change.kernel))
+    dtype = pointwise.DTYPES[named.types[0]]
+    given = []
+    for inputs in change.inputs:
+        operands = tuple(torch.tensor([_number(text)], dtype=dtype) for text in inputs)
+        call = pointwise.Call(dtype, operands, torch.arange(1))
+        parameters = reference.parameters(named.operation, dtype)
+        given.append(judging.text(pointwise.run(named, kernel, call, parameters)[0]))
+    return given
+
+
+def _number(text: str) -> complex | float:
+    return complex(text) if text.endswith("j") else float(text)
+
+
+def _expected(change: Change) -> list[str]:
+    dtype = pointwise.DTYPES[names.parse(change.kernel).types[0]]
+    told = []
+    for inputs in change.inputs:
+        operands = tuple(torch.tensor([_number(text)], dtype=dtype) for text in inputs)
+        value = pointwise.expected(change.operation, operands, ()).value[0]
+        told.append(judging.text(value if dtype == torch.complex32 else value.to(dtype)))
+    return told
+
+
+def document(release: str, machine: Machine) -> Document:
+    """The changes, with what each kernel gives before and after."""
+    chosen = library.read(release)
+    blocks = [Heading("Changes worth sending to PyTorch", 1), Lines((*_HEAD, f"torch {release}."))]
+    for change in changes():
+        stated = ", ".join(change.statements)
+        text = str(air.parse(chosen.functions[change.kernel].bitcode))
+        changed = apply(change, text)
+        before, after = judge(machine, change, text), judge(machine, change, changed)
+        blocks += [
+            Heading(change.title),
+            Lines(
+                (
+                    f"Kernel {change.kernel}, source {change.source}; stated by {stated}.",
+                    change.change,
+                    f"Of {before.compared:,} results {before.wrong:,} are wrong before the change, "
+                    f"{after.wrong:,} after it.",
+                )
+            ),
+        ]
+        if change.inputs:
+            rows = zip(
+                (", ".join(inputs) for inputs in change.inputs),
+                results(machine, change, text),
+                results(machine, change, changed),
+                _expected(change),
+                strict=True,
+            )
+            blocks.append(Table(("input", "before", "after", "right"), tuple(rows), (0,)))
+    return tuple(blocks)
+
+
+def main() -> None:
+    """Run the kernels, and write the report."""
+    warnings.filterwarnings("ignore", message="ComplexHalf")
+    machine = Machine(default_cache().parent / "kernels")
+    release = sys.argv[1] if len(sys.argv) > 1 else "2.15.0"
+    REPORT.write_text(as_markdown(document(release, machine)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
