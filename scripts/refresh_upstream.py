@@ -125,8 +125,7 @@ def document(release: str, machine: Machine) -> Document:
                 (
                     f"Kernel {change.kernel}, source {change.source}; stated by {stated}.",
                     change.change,
-                    f"Of {before.compared:,} results {before.wrong:,} are wrong before the change, "
-                    f"{after.wrong:,} after it.",
+                    _count(before, after),
                 )
             ),
         ]
@@ -140,6 +139,13 @@ def document(release: str, machine: Machine) -> Document:
             )
             blocks.append(Table(("input", "before", "after", "right"), tuple(rows), (0,)))
     return tuple(blocks)
+
+
+def _count(before: Judged, after: Judged) -> str:
+    return (
+        f"Of {before.compared:,} results {before.wrong:,} are wrong before the change, "
+        f"{after.wrong:,} after it."
+    )
 
 
 def main() -> None:
