@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 #: The reference is the same on every processor: no vector extensions.
 os.environ["ATEN_CPU_CAPABILITY"] = "default"
@@ -113,7 +114,10 @@ def _expected(change: Change) -> list[str]:
 def document(release: str, machine: Machine) -> Document:
     """The changes, with what each kernel gives before and after."""
     chosen = library.read(release)
-    blocks = [Heading("Changes worth sending to PyTorch", 1), Lines((*_HEAD, f"torch {release}."))]
+    blocks: list[Any] = [
+        Heading("Changes worth sending to PyTorch", 1),
+        Lines((*_HEAD, f"torch {release}.")),
+    ]
     for change in changes():
         stated = ", ".join(change.statements)
         text = str(air.parse(chosen.functions[change.kernel].bitcode))

@@ -196,7 +196,11 @@ def _with_first_releases(
         if outcome.verdict == "wrong":
             groups[outcome.operation, outcome.dtypes[-1] if outcome.dtypes else ""].append(outcome)
     first = dict.fromkeys(groups, library.torch)
-    searched = {key: group[0].kernel for key, group in groups.items()}
+    # The forms that cast are younger than the others.
+    searched = {
+        key: min((o.kernel for o in group), key=lambda name: ("cast" in name, len(name), name))
+        for key, group in groups.items()
+    }
     later = library
     for older in older_libraries(library, wheels) if groups else ():
         searched = {key: name for key, name in searched.items() if name in older.functions}

@@ -153,7 +153,10 @@ class Case:
             drawn = harmless(
                 operation, tuple(values.drawn(d, 10 + place) for place, d in enumerate(dtypes))
             )
-            operands = tuple(torch.cat(pair) for pair in zip(crossed, drawn, strict=True))
+            # Of three operands each pair meets 1, too, the weight and the factor at which a mistake shows.
+            plain = [*crossed[:2], *(torch.ones_like(third) for third in crossed[2:])]
+            more = (drawn, plain) if len(dtypes) > _PAIR else (drawn,)
+            operands = tuple(torch.cat(parts) for parts in zip(crossed, *more, strict=True))
         #: Where the values of a usual size begin.
         self.usual = len(operands[0])
         usual = tuple(values.usual(d, 50 + place) for place, d in enumerate(dtypes))

@@ -241,7 +241,7 @@ def test_either_reading_of_a_denormal_input_is_right_and_a_third_is_wrong() -> N
 def test_the_whole_of_a_half_type_is_tried_and_a_half_keeps_its_denormals() -> None:
     for dtype in (torch.float16, torch.bfloat16):
         tried = values.single(dtype).view(torch.int16)
-        assert len(tried.unique()) == 1 << 16
+        assert len({*tried.tolist()}) == 1 << 16
     assert judging.is_denormal(torch.tensor([1e-7], dtype=torch.float16)).tolist() == [False]
     assert judging.is_denormal(torch.tensor([1e-40], dtype=torch.bfloat16)).tolist() == [True]
 
