@@ -58,15 +58,24 @@ def stub_table(image: Image) -> dict[str, bool]:
 
 
 def _with_mps(image: Image) -> set[str]:
-    texts: set[str] = set()
+    return {
+        match["name"]
+        for at in mps_kernels(image)
+        for name in image.names_at(at)
+        if (match := _OBJECT.fullmatch(name))
+    }
+
+
+def mps_kernels(image: Image) -> dict[int, int]:
+    """Return the function that a static initialiser stores into the MPS pointer of each stub, by the stub's address."""
+    kernels: dict[int, int] = {}
     for address, _ in image.matching("__GLOBAL__sub_I_"):
         for event in run(image.code(address), address):
             if isinstance(event, Store) and event.address and image.in_text(event.value):
                 owner = image.owner(event.address)
-                match = owner and owner[1] == _MPS_POINTER and _OBJECT.fullmatch(owner[0])
-                if match:
-                    texts.add(match["name"])
-    return texts
+                if owner and owner[1] == _MPS_POINTER and _OBJECT.fullmatch(owner[0]):
+                    kernels[event.address - _MPS_POINTER] = event.value
+    return kernels
 
 
 def check_unconditional(image: Image) -> None:

@@ -1,0 +1,119 @@
+"""Write op_lists/routes.json: what computes each overload with an MPS kernel, release by release, read from the wheels.
+
+    python -m scripts.read_routes [RELEASE ...] [--check] [--cache DIR]
+
+Reads each release of op_lists/releases.yaml, or those that are named, and prints which overloads of an older release
+changed.  A kernel whose code cannot be followed is ``unknown``.  With --check nothing is written, and the exit code is
+1 where the file would change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from opcheck.common.errors import OpcheckError
+from opcheck.common.files import write_text
+from opcheck.data.files import read_releases
+from opcheck.data.history import SCHEMA, Entry, History, dump, expand, with_column
+from opcheck.data.registrations import OpLists, data_directory, load
+from opcheck.data.routes import CALLS, FILE, KINDS, UNKNOWN, VIEW, read_routes
+from opcheck.data.wheels.archive import default_cache, obtain, read_archive
+from opcheck.data.wheels.image import Image
+from scripts.wheels import routes
+
+LIBRARY = "torch/lib/libtorch_cpu.dylib"
+
+
+def column(image: Image, line: str, lists: OpLists) -> dict[str, str]:
+    """Return the value of each overload that has an MPS kernel in a release.
+
+    Raises:
+        OpListError: the registrations of the library cannot be read.
+    """
+    reached = routes.read_routes(image, lists.operators(line))
+    native = {op for op, value in lists.operators(line).items() if value == "kernel"}
+    return {op: value(reached.get(op)) for op in sorted(native)}
+
+
+def value(reached: routes.Reached | None) -> str:
+    """Return what the data file says of a kernel: its marks, else the overloads that it calls."""
+    if reached is None:
+        return UNKNOWN
+    marks = [kind for kind in KINDS if kind in reached.marks]
+    # Any kernel may copy an argument first; a copy counts where the kernel does nothing else.
+    if computing := [mark for mark in marks if mark != "copy"] or marks:
+        return "+".join(computing)
+    return f"{CALLS}:{' '.join(sorted(reached.calls))}" if reached.calls else VIEW
+
+
+def build(release: str, line: str, cache: Path, lists: OpLists) -> dict[str, str]:
+    """Return the column of a release, read from its wheel.
+
+    Raises:
+        OpListError: the wheel cannot be had, or is damaged.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        read_archive(obtain(release, cache)).unpack(Path(folder))
+        return column(Image.parse(Path(folder, LIBRARY)), line, lists)
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return a line for each overload whose value in a release differs from that of the last reading."""
+    names = sorted({*before, *after})
+    return [
+        f"  {name}: {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def main() -> int:
+    """Read the releases; 1 where --check finds a difference, 2 or 3 where a wheel cannot be read."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("releases", nargs="*", help="such as 2.15.0; left out: all")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are")
+    options = parser.parse_args()
+    lists, path = load(), data_directory() / FILE
+    lines = tuple(release.line for release in lists.releases)
+    operators: Mapping[str, Sequence[Entry]] = (
+        read_routes(path, lines).operators if path.is_file() else {}
+    )
+    stale = False
+    try:
+        releases, _ = read_releases(data_directory() / "releases.yaml")
+        for release in releases:
+            if options.releases and release.torch not in options.releases:
+                continue
+            start = time.monotonic()
+            now = build(release.torch, release.line, options.cache, lists)
+            before = {
+                name: values[release.line]
+                for name, history in operators.items()
+                if release.line in (values := expand(history, lines))
+            }
+            counts = Counter(text.partition(":")[0] for text in now.values())
+            shown = ", ".join(f"{kind} {count}" for kind, count in counts.most_common())
+            print(f"torch {release.torch}: {shown}; {time.monotonic() - start:.0f} s", flush=True)
+            if before and (different := changes(before, now)):
+                print("\n".join(different))
+            stale = stale or before != now
+            merged = with_column(operators, lines, release.line, now)
+            operators = merged
+            if not options.check:
+                history = History(schema=SCHEMA, namespace="aten", key="routes", operators=merged)
+                write_text(path, dump(history))
+    except OpcheckError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return int(options.check and stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

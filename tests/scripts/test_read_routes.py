@@ -1,0 +1,155 @@
+"""What computes an operator is read from the code: a graph, a Metal kernel, other operators, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("lief")
+
+from opcheck.data.registrations import data_directory, load
+from opcheck.data.routes import FILE, KINDS, read_routes, route_of
+from scripts.read_routes import changes, value
+from scripts.wheels import routes
+from tests.data.test_wheel_library import MPS_BLOCK, STUB, adr, bl, implement, made_library
+
+RETURN = 0xD65F03C0
+ENTRY, KERNEL, HELPER, COLD, GRAPH, METAL, ADD, PLACEHOLDER = range(0x400, 0x600, 0x40)
+
+GRAPH_NAME = "__ZN2at6native3mps11runMPSGraphEPNS_3mps9MPSStreamEP8MPSGraph"
+METAL_NAME = "__ZN2at6native3mps18MetalShaderLibrary23getLibraryPipelineStateEv"
+
+
+def reached(kernel: list[int]) -> routes.Reached | None:
+    """Read a library whose only kernel has this code."""
+    library = made_library(
+        {
+            MPS_BLOCK: (0x200, implement(ENTRY, 0x1000, 0x200)),
+            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (
+                ENTRY,
+                [bl(KERNEL, ENTRY), RETURN],
+            ),
+            "__ZN2at6native8made_mpsERKNS_6TensorE": (KERNEL, kernel),
+            "__ZN2at6nativeL4helpERKNS_6TensorE": (HELPER, [bl(METAL, HELPER), RETURN]),
+            "__ZN2at6native3mps9mps_copy_ERNS_6TensorERKS2_b.cold.1": (
+                COLD,
+                [bl(GRAPH, COLD), RETURN],
+            ),
+            GRAPH_NAME: (GRAPH, [RETURN]),
+            METAL_NAME: (METAL, [RETURN]),
+            "__ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_": (ADD, [bl(METAL, ADD), RETURN]),
+            "__ZN2at6native3mps11PlaceholderC1EP14MPSGraphTensor": (
+                PLACEHOLDER,
+                [bl(METAL, PLACEHOLDER), RETURN],
+            ),
+        }
+    )
+    (result,) = routes.read_routes(library, ["aten::add.Tensor"]).values()
+    return result
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        ([bl(GRAPH, KERNEL), RETURN], "graph"),
+        ([bl(HELPER, KERNEL), RETURN], "metal"),
+        ([bl(HELPER, KERNEL), bl(GRAPH, KERNEL + 4), RETURN], "graph+metal"),
+        ([bl(ADD, KERNEL), RETURN], "calls:aten::add.Tensor"),
+        ([bl(ADD, KERNEL), bl(GRAPH, KERNEL + 4), RETURN], "graph"),
+        ([bl(COLD, KERNEL), RETURN], "view"),
+        ([bl(PLACEHOLDER, KERNEL), bl(GRAPH, KERNEL + 4), RETURN], "graph"),
+    ],
+    ids=["graph", "helper", "both", "calls", "graph-and-calls", "error-path", "shared-helper"],
+)
+def test_a_kernel_has_the_marks_that_it_reaches(kernel: list[int], text: str) -> None:
+    assert value(reached(kernel)) == text
+
+
+def test_a_dispatch_stub_stands_for_the_kernel_that_a_file_stores_into_it() -> None:
+    store = [
+        adr(8, STUB, 0x300),
+        adr(9, HELPER, 0x304),
+        0xF9000C00 | 8 << 5 | 9,
+    ]  # str x9, [x8, #0x18]
+    library = made_library(
+        {
+            MPS_BLOCK: (0x200, implement(ENTRY, 0x1000, 0x200)),
+            "__GLOBAL__sub_I_Made.mm": (0x300, store),
+            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (
+                ENTRY,
+                [adr(0, STUB, ENTRY), RETURN],
+            ),
+            "__ZN2at6nativeL4helpERKNS_6TensorE": (HELPER, [bl(METAL, HELPER), RETURN]),
+            METAL_NAME: (METAL, [RETURN]),
+        },
+        __ZN2at6native9made_stubE=STUB,
+    )
+    assert [value(each) for each in routes.read_routes(library, ()).values()] == ["metal"]
+
+
+def test_a_kernel_without_a_function_that_can_be_followed_is_unknown() -> None:
+    library = made_library({MPS_BLOCK: (0x200, implement(KERNEL, 0x1000, 0x200))})
+    assert [value(each) for each in routes.read_routes(library, ()).values()] == ["unknown"]
+
+
+def test_a_rebuild_shows_what_changed() -> None:
+    before, after = (
+        {"aten::a": "graph", "aten::b": "metal"},
+        {"aten::a": "metal", "aten::b": "metal"},
+    )
+    assert changes(before, after) == ["  aten::a: graph -> metal"]
+
+
+#: Read in PyTorch's sources at the tags of these releases: aten/src/ATen/native/mps/operations.
+SOURCES = {
+    ("aten::native_layer_norm", "2.15"): "metal",  # Normalization.mm, layer_norm_mps
+    ("aten::gelu", "2.15"): "metal",  # ActivationKernel.mm, gelu_kernel
+    ("aten::exp", "2.15"): "metal",  # UnaryKernel.mm
+    ("aten::native_batch_norm", "2.15"): "graph",  # Normalization.mm, batch_norm_mps_out
+    ("aten::mm", "2.15"): "either",  # LinearAlgebra.mm, mm_out_mps_impl
+    ("aten::as_strided", "2.15"): "view",  # View.mm
+    ("aten::_softmax", "2.12"): "graph",  # SoftMax.mm, softmax_mps_out
+}
+
+
+@pytest.mark.parametrize(("op", "line"), SOURCES)
+def test_routes_are_those_of_the_sources(op: str, line: str) -> None:
+    assert route_of(op, line, load()).kind == SOURCES[op, line]
+
+
+def test_a_kernel_that_calls_operators_has_their_route() -> None:
+    hardtanh = route_of("aten::hardtanh", "2.15", load())
+    assert (hardtanh.kind, hardtanh.calls) == ("metal", ("aten::hardtanh.out",))
+
+
+def test_an_operator_without_data_is_unknown() -> None:
+    assert route_of("aten::no_such_operator", "2.15", load()).kind == "unknown"
+
+
+def test_each_kernel_of_the_lists_has_a_row() -> None:
+    lists = load()
+    lines = tuple(release.line for release in lists.releases)
+    rows = read_routes(data_directory() / FILE, lines).operators
+    for release in lists.releases:
+        native = {op for op, text in lists.operators(release.line).items() if text == "kernel"}
+        missing = sorted(native - rows.keys())
+        assert not missing, (release.line, missing)
+
+
+def test_a_damaged_wheel_leaves_the_old_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scripts import read_routes as script
+
+    wheel = tmp_path / "torch-2.15.0-cp311-cp311-macosx_14_0_arm64.whl"
+    wheel.write_bytes(b"no archive")
+    before = (data_directory() / FILE).read_bytes()
+    monkeypatch.setattr("sys.argv", ["read_routes", "2.15.0", "--cache", str(tmp_path)])
+    assert script.main() != 0
+    assert (data_directory() / FILE).read_bytes() == before
+
+
+def test_the_kinds_are_those_of_the_reader() -> None:
+    assert set(routes.MARKS) == set(KINDS)
