@@ -208,8 +208,7 @@ def make_route(
         ),
         reads_data=torch.Tag.data_dependent_output in func.tags,
         reads_shape=torch.Tag.dynamic_output_shape in func.tags,
-        # mps/operations/RnnOps.mm: dropout between the layers
-        draws=torch.Tag.nondeterministic_seeded in func.tags or name == "aten::_lstm_mps",
+        draws=torch.Tag.nondeterministic_seeded in func.tags or operator.draws,
         factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
         has_device=any(argument.name == "device" for argument in schema.arguments),
         composite=composite,

@@ -98,6 +98,9 @@ class Operator:
     legacy_bodies: tuple[LegacyBody, ...] = ()
     role: Role | None = None
 
+    #: its kernel on MPS draws random numbers although no tag of the operator says so
+    draws: bool = False
+
     # -- metadata and values of its results
     #: where torch has no meta kernel of it, or another device's
     metadata: MetadataRule | None = None

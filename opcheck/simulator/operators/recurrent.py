@@ -409,6 +409,7 @@ OPERATORS = (
         refuses_devices=_refuses_lengths,
     ),
     Operator(("aten::_pack_padded_sequence_backward",), mixes_devices=True),
-    Operator(("aten::_lstm_mps",), metadata=_metadata, emulate=_emulate),
+    # RnnOps.mm: dropout between the layers
+    Operator(("aten::_lstm_mps",), draws=True, metadata=_metadata, emulate=_emulate),
     Operator(("aten::lstm_mps_backward",), metadata=_backward_metadata, emulate=_emulate_backward),
 )

@@ -75,6 +75,7 @@ def edited(tmp_path: Path, script: str, old: str, new: str) -> tuple[Path, int]:
     return copy, text[: text.index(old)].count("\n") + 1
 
 
+@pytest.mark.usefixtures("one_stream")
 def test_digits_have_the_cpus_losses() -> None:
     threads = torch.get_num_threads()
     on_cpu = printed("digits.py", "--epochs=1", "--no-mps")
@@ -93,6 +94,7 @@ def test_digits_have_the_cpus_losses() -> None:
     }
 
 
+@pytest.mark.usefixtures("one_stream")
 @pytest.mark.parametrize("checkpointing", [(), ("--checkpointing",)])
 def test_a_gpt_has_the_cpus_losses(checkpointing: tuple[str, ...]) -> None:
     # In training a Mac computes attention by its formula, and the CPU by a kernel of its own unless told otherwise.
@@ -217,7 +219,8 @@ def test_arguments_streams_and_exit_codes_are_the_programs(tmp_path: Path) -> No
     (tmp_path / "helper.py").write_text("NAME = 'beside it'\n")
     ended = run(tmp_path, "program.py", "--torch", "x", flags=("--fail-on=never",), report=False)
     assert ended.out == "['--torch', 'x'] __main__ beside it 1.0\n"
-    assert ended.err.startswith("no\n")
+    assert ended.err.startswith("--torch behind the program went to the program")
+    assert "\nno\n" in ended.err
     assert "the program itself ended with exit code 1" in ended.err
     # The program's stdout is its own.
     assert "not checked  nothing was observed on a Mac" in ended.err

@@ -70,6 +70,7 @@ def numbers(make: Callable[[], nn.Module], shape: tuple[int, ...], device: str) 
     return [tensor.detach().cpu() for tensor in [out, *grads] if tensor is not None]
 
 
+@pytest.mark.usefixtures("one_stream")
 @pytest.mark.parametrize("name", MODELS)
 def test_the_gradients_are_the_cpus(name: str) -> None:
     on_cpu, on_mps = (numbers(*MODELS[name], device) for device in ("cpu", "mps"))
@@ -77,6 +78,7 @@ def test_the_gradients_are_the_cpus(name: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(on_cpu, on_mps, strict=True))
 
 
+@pytest.mark.usefixtures("one_stream")
 @pytest.mark.parametrize(
     "options",
     [
