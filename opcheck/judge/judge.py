@@ -207,6 +207,7 @@ _REFUSALS = {
     "device_mismatch": "its tensors are on two devices, and a Mac refuses that whatever is registered",
     "flex_attention_device": "flex_attention takes no tensors on mps before torch 2.13",
     "generator_device": "a CPU generator cannot draw on mps",
+    "index_out_of_range": "an index is out of range",
     "indices_on_mps": "its indices or lengths must be on the CPU, and they are on mps",
     "numpy": "a tensor on mps is not taken to NumPy: a Mac wants it moved to the CPU first",
 }

@@ -89,6 +89,8 @@ class Simulator(dispatch.DispatchMode):
         self.keep = keep
         #: is given each leaf call before it is computed; it may raise what the Mac raises
         self.before_call: Callable[[Call], None] | None = None
+        #: why the results of the call in progress are not a Mac's; empty where they are
+        self.not_computed = ""
         #: how many calls had nothing to do with MPS
         self.elsewhere = 0
         self.context = DispatchContext(TargetQueries(target), self.refuse)
@@ -180,7 +182,8 @@ class Simulator(dispatch.DispatchMode):
             if kwargs.get("layout") in (None, torch.strided):
                 self.sink.record(Call(route, key, tuple(inputs), (), body, refusal, str(error)))
             raise
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError) as error:
+            refusal = getattr(error, "refusal", refusal)  # of a RefusedError
             # A dtype that no backend computes, or two devices: the check of a meta kernel.
             failed = Call(route, key, tuple(inputs), (), body, refusal)
             if refusal is not None or failed.in_refused_dtype:
@@ -196,7 +199,8 @@ class Simulator(dispatch.DispatchMode):
         flat = _tensors(outputs)
         if route.operator.passes and body.names is not None:
             body = self._passed(route, body.names, args, kwargs, flat)
-        self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal))
+        because, self.not_computed = self.not_computed, ""
+        self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal, because))
         self._last_is_check = route.operator.is_check
         return outputs
 

@@ -7,6 +7,15 @@ class NotSimulatedError(RuntimeError):
     """The simulation does not know what a Mac does here, or cannot do it."""
 
 
+class RefusedError(RuntimeError):
+    """The text with which a Mac refuses the values of a call."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        #: the id of the refusal and its text, as a Call has them
+        self.refusal = (kind, text)
+
+
 class DataDependentError(RuntimeError):
     """The program needs values that a run on shapes does not have."""
 

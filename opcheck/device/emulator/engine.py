@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.device.emulator.errors import CpuRefusesError, mac_error
+from opcheck.device.emulator import index_checks
+from opcheck.device.emulator.errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.dispatcher import Simulator
-from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError, RefusedError
+from opcheck.simulator.routes import named
 from opcheck.simulator.tensor import MPSTensor
 from opcheck.tracing.torch_private.dispatch import without_function_modes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from opcheck.common.versions import Target, Version
     from opcheck.simulator.routes import Route
 
@@ -46,14 +50,20 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         try:
             with without_function_modes():
                 return function(*args, **kwargs)
-        except RuntimeError as error:
+        except (RuntimeError, IndexError) as error:
+            release = python_visible_target.now(_release)
+            inside = self._in_range(error, route, named(route, args, kwargs), release)
+            if inside is not None:
+                return function(
+                    *(inside[name] for name in route.arguments[: len(args)]),
+                    **{name: inside[name] for name in kwargs},
+                )
             if route.operator.not_emulated and isinstance(error, NotImplementedError):
                 message = (
                     f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
                 )
                 raise NotSimulatedError(message) from error
             arguments = (*args, *kwargs.values())
-            release = python_visible_target.now(_release)
             shown = mac_error(error, route.name, arguments, self._registrations, release)
             if shown is error:
                 raise
@@ -61,6 +71,28 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
                 return wider.function(*args, **kwargs)
             raise shown from None
+
+    def _in_range(
+        self, error: Exception, route: Route, given: dict[str, Any], release: Version
+    ) -> Mapping[str, Any] | None:
+        """Return the arguments of a call whose indices the CPU refuses and a Mac does not check.
+
+        Raises:
+            RefusedError: a Mac checks them, too.
+        """
+        if is_run_by_the_cpu(route.name, self._registrations):
+            return None
+        try:
+            inside = index_checks.in_range(error, route.name, given, release)
+        except index_checks.OutOfRangeError as refused:
+            raise RefusedError("index_out_of_range", str(refused)) from None
+        except (KeyError, IndexError, AttributeError):
+            return None
+        if inside is not None:
+            self.not_computed = (
+                "an index is out of range, which a Mac does not check: its result is not known"
+            )
+        return inside
 
 
 def _release(target: Target) -> Version:

@@ -37,9 +37,12 @@ _TYPES: dict[str, type[Exception]] = {
     for kind in (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError)
 }
 
-#: The types of refusals that the simulation finds (torch/csrc/utils/tensor_numpy.cpp); others are
+#: The types of refusals that the simulation finds (torch/csrc/utils/tensor_numpy.cpp, MPSStream.mm); others are
 #: RuntimeErrors.
-_REFUSALS: dict[str, type[Exception]] = {"numpy": TypeError}
+_REFUSALS: dict[str, type[Exception]] = {
+    "numpy": TypeError,
+    "index_out_of_range": torch.AcceleratorError,
+}
 
 
 class ProcessAbortedError(BaseException):
@@ -191,6 +194,11 @@ _FLOAT32_ALONE = re.compile(r"aten::(?:histogram\.bin_ct|_histogramdd_from_bin_c
 _FLOAT32_ALONE_SINCE = Version.parse("2.12")
 
 
+def is_run_by_the_cpu(operator: str, registrations: Mapping[str, str]) -> bool:
+    """Return whether a Mac computes an overload on the CPU, or by what all devices share."""
+    return end_of(registrations.get(operator), registrations) in _RUN_BY_THE_CPU
+
+
 def mac_error(
     error: Exception,
     operator: str,
@@ -208,8 +216,7 @@ def mac_error(
         release: the target's torch.
     """
     text = str(error)
-    value = registrations.get(operator)
-    if end_of(value, registrations) in _RUN_BY_THE_CPU or not isinstance(error, RuntimeError):
+    if is_run_by_the_cpu(operator, registrations) or not isinstance(error, RuntimeError):
         return error
     refused = _NOT_IMPLEMENTED.match(text)
     if refused is None and not _OF_THE_CPU.search(text):

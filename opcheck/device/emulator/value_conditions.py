@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from opcheck.device.emulator.index_checks import indices
+
 #: the arguments of a call by their names: tensors of the CPU with the call's values, other arguments as they are
 Given = Mapping[str, Any]
 
@@ -42,14 +44,20 @@ def _varies_little(given: Given) -> bool:
 
 
 def _is_out_of_range(given: Given) -> bool:
-    index, size = given["index"], _first(given).shape[given["dim"]]
-    return bool(((index < -size) | (index >= size)).any())
+    return any(bool(each.outside().any()) for each in indices(given))
 
 
-def _misses_a_class(given: Given) -> bool:
-    target = given["target"][given["target"] != given.get("ignore_index", -100)]
-    classes = _first(given).shape[-1]
-    return bool(((target < 0) | (target >= classes)).any())
+def _is_number_of_rows(given: Given) -> bool:
+    return any(bool((each.tensor == each.size).any()) for each in indices(given))
+
+
+def _repeats(index: torch.Tensor) -> bool:
+    return len(set(index.flatten().tolist())) < index.numel()
+
+
+def _passes(given: Given, limit: float) -> bool:
+    # In float64: abs() of the lowest integer is negative.
+    return any(bool((tensor.double().abs() > limit).any()) for tensor in _tensors(given))
 
 
 def _passes_its_range(given: Given) -> bool:
@@ -73,7 +81,26 @@ CONDITIONS: Mapping[str, Callable[[Given], bool]] = {
     ),
     "a row's variance is below 1e-6": _varies_little,
     "an index is out of range": _is_out_of_range,
-    "a target is out of range": _misses_a_class,
+    "a target is out of range": _is_out_of_range,
+    "an index is the number of rows": _is_number_of_rows,
+    "an index occurs more than once": lambda given: _repeats(given["indices"]),
+    "the index holds duplicates": lambda given: _repeats(given["index"]),
+    "the last offset is not the number of indices": lambda given: (
+        int(given["offsets"][-1]) != given["indices"].numel()
+    ),
+    "a number beyond 2**24": lambda given: _passes(given, 2**24),
+    "the input of silu is 16777216 or more": lambda given: bool((given["self"] >= 2**24).any()),
+    "a number is infinite": lambda given: any(bool(x.isinf().any()) for x in _tensors(given)),
+    "the number is infinite": lambda given: bool(_first(given).isinf().any()),
+    "the divisor is infinite": lambda given: bool(given["other"].isinf().any()),
+    "the number is 0+0j": lambda given: bool((_first(given) == 0).any()),
+    "an element of the base is 0": lambda given: bool((_first(given) == 0).any()),
+    "query or key holds a NaN": lambda given: _has_nan(given["query"]) or _has_nan(given["key"]),
+    "the mask of a row is torch.finfo(dtype).min throughout, as transformers makes it for padded rows": (
+        lambda given: bool(
+            (given["attn_mask"] == torch.finfo(given["attn_mask"].dtype).min).all(-1).any()
+        )
+    ),
     "the sum passes the range of the narrow type": _passes_its_range,
     "an operand is a conjugated view, such as x.conj() or x.mH": lambda given: any(
         tensor.is_conj() for tensor in _tensors(given)

@@ -82,7 +82,7 @@ class Verdicts:
         Raises:
             OpListError: the lists are damaged.
         """
-        if call.not_computed:
+        if call.not_computed and not any(self._decided.values()):
             return self._not_computed(call)
         key = _key(call)
         known = self._by_key.get(key)
@@ -159,6 +159,8 @@ class Verdicts:
             if each is not None
             and not each.decides
             and each.when in value_conditions.CONDITIONS
+            # The values of another operator that a composite calls are not those of its arguments.
+            and any(_base(op) == _base(call.op) for op in each.ops)
             and holds_but_for_words(each, call, arguments)
         )
 
@@ -170,6 +172,11 @@ def _decided(judged: Judged, call: Call) -> dict[str, bool]:
         given[spec.argument] = tensor._mps.payload if is_on_mps(tensor) else tensor
     answers = ((each.id, value_conditions.holds(each.when, given)) for each in judged.open)
     return {name: answer for name, answer in answers if answer is not None}
+
+
+def _base(op: str) -> str:
+    """Return the overload's name without its ending and the sign of a call in place."""
+    return op.partition(".")[0].rstrip("_")
 
 
 def _key(call: Call) -> tuple[Any, ...]:
