@@ -158,6 +158,7 @@ def capture_many(
             progress=progress,
             show_output=show_output,
         )
+        _require_each_once(captures, len(asked), request.model)
         for shared in captures.shared:
             made = dict(of_each(shared, asked))
             failed = [n for n, each in made.items() if isinstance(each, LibraryLoadError)]
@@ -192,8 +193,25 @@ def _as_installed(
         )
     except OpcheckError:
         return [error] * len(targets)
+    _require_each_once(captures, len(targets), request.model)
     made = {n: each for shared in captures.shared for n, each in of_each(shared, targets)}
     return [made.get(n, error) for n in range(len(targets))]
+
+
+def _require_each_once(captures: Captures, targets: int, model: str) -> None:
+    """Refuse an answer that does not serve each target once, and some at all: user code runs where it is made."""
+    served = [n for shared in captures.shared for n in shared.targets]
+    complete = all(
+        len(shared.targets) == len(shared.differences) == len(shared.differing_libraries)
+        for shared in captures.shared
+        if shared.trace is not None
+    )
+    if not served or not complete or sorted([*served, *captures.left]) != list(range(targets)):
+        raise CaptureError(
+            "the model's process wrote an answer that does not fit the targets",
+            context=model,
+            hint="the model changes opcheck's own records or writes into its pipe: leave that out",
+        )
 
 
 def of_each(
@@ -268,7 +286,7 @@ def ask(
                 limit + GRACE,
                 subject=capture.model,
                 limits=Limits(seconds=limit, memory=memory),
-                more=(2 + runs) * (limit + _MORE),
+                more=(1 + runs) * (limit + _MORE),
                 notes=Notes(path=capture.notes, known=known) if capture.notes else None,
                 progress=progress,
             )

@@ -125,7 +125,11 @@ def main(args: Sequence[str] | None = None) -> None:
 
     streams.open_streams()
     platform.handle_signals()
-    sys.exit(invoke(sys.argv[1:] if args is None else args))
+    try:
+        code = invoke(sys.argv[1:] if args is None else args)
+    finally:
+        process.end_all()
+    sys.exit(code)
 
 
 def invoke(args: Sequence[str]) -> int:

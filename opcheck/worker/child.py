@@ -23,7 +23,7 @@ import msgspec
 
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.worker import dependency_tracking, installed, platform
-from opcheck.worker.protocol import Answered, Failure, Message, Order, Stage, failure_of
+from opcheck.worker.protocol import Answered, Failure, Message, Order, Stage, failure_of, sealed
 
 
 def main(arguments: list[str]) -> None:
@@ -38,10 +38,11 @@ def main(arguments: list[str]) -> None:
     orders, answers = _take_streams()
     process = os.getpid()
     for line in orders:
-        message = _answered(name, line, answers, torch=flag == "--torch")
+        order = msgspec.json.decode(line, type=Order)
+        message = _answered(name, order, answers, torch=flag == "--torch")
         _flush()
         if os.getpid() == process:  # and not a fork of it that user code let run on
-            _send(answers, message)
+            _send(answers, message, order)
         else:
             break
     # Threads and atexit handlers of user code must not keep the process alive.
@@ -58,14 +59,13 @@ def _take_streams() -> tuple[BinaryIO, BinaryIO]:
     return orders, answers
 
 
-def _answered(name: str, line: bytes, answers: BinaryIO, *, torch: bool) -> Message:
+def _answered(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Message:
     process = os.getpid()
 
     def say(text: str, *, seconds: float = 0.0) -> None:
         if os.getpid() == process:
-            _send(answers, Stage(text=text, seconds=seconds))
+            _send(answers, Stage(text=text, seconds=seconds), order)
 
-    order = msgspec.json.decode(line, type=Order)
     try:
         if order.notes is not None:
             dependency_tracking.note_down(order.notes)
@@ -103,9 +103,11 @@ def _resolved(name: str) -> Any:
     return pkgutil.resolve_name(name)
 
 
-def _send(answers: BinaryIO, message: Message) -> None:
-    answers.write(msgspec.json.encode(message) + b"\n")
-    answers.flush()
+def _send(answers: BinaryIO, message: Message, order: Order) -> None:
+    # User code may have closed the pipe, or the parent has ended this process's work.
+    with contextlib.suppress(OSError):
+        answers.write(sealed(message, order.secret))
+        answers.flush()
 
 
 def _flush() -> None:

@@ -52,6 +52,8 @@ OVER_MEMORY = 137
 
 #: Searches for processes that a child left behind: each may start more while the search runs.
 _ROUNDS = 6
+#: Seconds that a killed process gets to be gone: one that waits for a disk stays longer.
+_ORPHAN = 1.0
 #: linux/prctl.h
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: Seconds after which a program that caught the end of its time is interrupted again.
@@ -191,17 +193,20 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def end_orphans(keep: Container[int]) -> None:
+def end_orphans(keep: Container[int] = ()) -> None:
     """Kill the children of this process, adopted ones included, but for those to keep."""
     import psutil
 
     for _ in range(_ROUNDS):
         processes = [each for each in psutil.Process().children() if each.pid not in keep]
+        ended = 0
         for process in processes:
             with contextlib.suppress(psutil.Error):
-                process.kill()
-                process.wait()
-        if not processes:
+                if _may_be_killed(process):
+                    process.kill()
+                    process.wait(_ORPHAN)
+                    ended += 1
+        if not ended:
             return
 
 

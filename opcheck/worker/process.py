@@ -108,6 +108,12 @@ def household() -> Iterator[None]:
             os.environ[MARK] = before
 
 
+def end_all() -> None:
+    """Kill what is left of all that the command line started: a program may clear the environment that marks it."""
+    if Child.any_started:
+        platform.end_orphans()
+
+
 class Child:
     """A child process, together with all that it starts.
 
@@ -117,6 +123,9 @@ class Child:
         group: it leads a session of its own; else the terminal's Ctrl-C reaches it, too.
         streams: stdin, stdout and stderr, as subprocess.Popen takes them.
     """
+
+    #: Whether this process, which is the command line's or a child of it, adopts what its children leave behind.
+    any_started = False
 
     def __init__(
         self,
@@ -128,6 +137,9 @@ class Child:
     ) -> None:
         self._group = group
         self._token = _token()
+        if MARK in os.environ:  # else a program that imports opcheck has children of its own
+            Child.any_started = True
+            platform.adopt_orphans()
         mark = f"{os.environ.get(MARK, '')}/{self._token}"
         self.process = subprocess.Popen(
             command,

@@ -2,11 +2,16 @@
 
 The parent writes an ``Order``.  The child writes a ``Stage`` whenever it begins the next step,
 and then exactly one ``Answered`` or ``Failure``.
+
+User code runs in the child and can write to every descriptor there.  A line of the child therefore begins with a
+secret that the order brought: what a program writes by accident, or to look like an answer, ends the work as garbled.
+A program that searches opcheck's own frames for the secret is not kept from it: it has the same process.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import secrets
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -14,6 +19,7 @@ from opcheck.common import errors
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.text import error_text
 from opcheck.model.records import Record
+from opcheck.worker.process import GarbledError
 
 
 class Limits(Record, frozen=True, kw_only=True):
@@ -38,6 +44,8 @@ class Order(Record, frozen=True, kw_only=True):
     """A piece of work for the child."""
 
     request: msgspec.Raw
+    #: What each line of the answer begins with.
+    secret: str
     #: The class of the request, as ``module:name``.
     type: str
     #: The subject of the request, such as the model's name: the context of errors.
@@ -52,7 +60,7 @@ class Stage(Record, frozen=True, kw_only=True, tag="stage"):
 
     text: str
     #: Seconds that the step may take, even if less of the time limit is left; 0: no extension.
-    seconds: float = 0.0
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
 class Failure(Record, frozen=True, kw_only=True, tag="failure"):
@@ -71,6 +79,41 @@ class Answered(Record, frozen=True, kw_only=True, tag="answered"):
 
 
 Message = Stage | Failure | Answered
+
+
+def new_secret() -> str:
+    """Return what authenticates the lines of one answer: nobody guesses it."""
+    return secrets.token_hex(16)
+
+
+def sealed(message: Any, secret: str) -> bytes:
+    """Return the line of a message."""
+    return secret.encode() + msgspec.json.encode(message) + b"\n"
+
+
+def unsealed(line: bytes, secret: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Return the message of a line without its end.
+
+    Raises:
+        GarbledError: it lacks the secret, or is no such message.
+    """
+    content = line.removeprefix(secret.encode())
+    if len(content) == len(line):
+        raise GarbledError(_quoted(line))
+    return decoded(content, decoder)
+
+
+def decoded(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Return what the JSON holds; a GarbledError is raised where it is of another type."""
+    try:
+        return decoder.decode(content)
+    except (ValueError, RecursionError) as error:  # those of msgspec and of Unicode are ValueErrors
+        message = f"{_quoted(content)} ({error})"
+        raise GarbledError(message) from error
+
+
+def _quoted(content: bytes | msgspec.Raw) -> str:
+    return repr(bytes(content)[:80].decode(errors="replace"))
 
 
 class Say(Protocol):

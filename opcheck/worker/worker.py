@@ -17,11 +17,12 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -36,7 +37,19 @@ from opcheck.worker.process import (
     last_line,
     python,
 )
-from opcheck.worker.protocol import Answered, Failure, Limits, Message, Notes, Order, error_of
+from opcheck.worker.protocol import (
+    Answered,
+    Failure,
+    Limits,
+    Message,
+    Notes,
+    Order,
+    decoded,
+    error_of,
+    new_secret,
+    sealed,
+    unsealed,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -161,6 +174,7 @@ class Worker(Generic[Request, Answer]):
         kind = type(request)
         order = Order(
             request=msgspec.Raw(msgspec.json.encode(request)),
+            secret=new_secret(),
             type=f"{kind.__module__}:{kind.__qualname__}",
             subject=subject,
             limits=limits or Limits(),
@@ -171,14 +185,14 @@ class Worker(Generic[Request, Answer]):
         deadline = time.monotonic() + seconds
         latest = deadline + more
         assert child.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            child.process.stdin.write(msgspec.json.encode(order) + b"\n")
-            child.process.stdin.flush()
+        # In a thread: a process that a program has stopped reads nothing, and a pipe holds 64 KiB.
+        arguments = (child.process.stdin, msgspec.json.encode(order) + b"\n")
+        threading.Thread(target=_write, args=arguments, daemon=True).start()
         try:
             while (line := lines.next(deadline)) is not None:
-                message = _decoded(line, _MESSAGES)
+                message = unsealed(line, order.secret, _MESSAGES)
                 if isinstance(message, Answered):
-                    answer: Answer = _decoded(message.content, msgspec.json.Decoder(self._answer))
+                    answer: Answer = decoded(message.content, msgspec.json.Decoder(self._answer))
                     return answer
                 if isinstance(message, Failure):
                     raise error_of(message)
@@ -233,13 +247,10 @@ class Worker(Generic[Request, Answer]):
         return code
 
 
-def _decoded(line: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
-    try:
-        return decoder.decode(line)
-    except (ValueError, RecursionError) as error:  # those of msgspec and of Unicode are ValueErrors
-        text = bytes(line)[:80].decode(errors="replace")
-        message = f"{text!r} ({error})"
-        raise GarbledError(message) from error
+def _write(stream: IO[bytes], content: bytes) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the process has ended, and its pipe is closed
+        stream.write(content)
+        stream.flush()
 
 
 def run_program(
@@ -309,6 +320,7 @@ def forked(
         WorkerError: it took longer than ``seconds``, wrote what is no answer, or ended without one.
     """
     reading, writing = os.pipe()
+    secret = new_secret()
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
@@ -316,8 +328,11 @@ def forked(
             if printed is not None:
                 os.dup2(printed.fileno(), 1)
                 os.dup2(printed.fileno(), 2)
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(msgspec.json.encode(work()) + b"\n")
+            process = os.getpid()
+            line = sealed(work(), secret)
+            if os.getpid() == process:  # and not a fork of it that user code let run on
+                with os.fdopen(writing, "wb") as pipe:
+                    pipe.write(line)
             return 0
 
         fork = Fork(live, group=group)
@@ -327,7 +342,7 @@ def forked(
         try:
             line = Lines(reading, lambda: fork.alive).next(time.monotonic() + seconds)
             if line is not None:
-                made: Answer = _decoded(line, msgspec.json.Decoder(answer))
+                made: Answer = unsealed(line, secret, msgspec.json.Decoder(answer))
                 return made
         except LateError:
             kind, text = "late", f"was not done after {seconds:g} s"

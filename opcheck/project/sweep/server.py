@@ -42,9 +42,9 @@ def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
         model, seconds = request.task.model, request.task.seconds
         newest = max(request.task.targets, key=lambda target: (target.torch, target.macos))
     _import_for(model.library, model.spec.partition(":")[2], newest)
+    # The worker ends this process when this time is over: a model may have stopped it, and the fork's limit with it.
+    say("running the model", seconds=seconds + _GRACE)
     if not platform.CAN_FORK:
-        # The worker ends this process after each model, and when this time is over.
-        say("running the model", seconds=seconds + _GRACE)
         return _reply(request)
     others = {*platform.children_of_this_process()}
     try:

@@ -40,6 +40,8 @@ from opcheck.worker.worker import Worker, WorkerError
 
 #: seconds for what the server does itself: importing torch, a library, or the module of a class.
 _IMPORTS = 300.0
+#: seconds beside the limit of a model, after which its server is taken to be stopped
+_GRACE = 30.0
 
 #: Packages whose versions decide a result, beside opcheck's own.
 PACKAGES = ("torch", "numpy", *LIBRARIES)
@@ -141,12 +143,13 @@ def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
     if not server.alive:
         _prepare(server)
     try:
-        # The server enforces the limits of its fork; this limit is for the server's own work.
-        return server.ask(request, _IMPORTS + seconds)
+        # The limit is for the server's own work; it announces the time of the model, whose fork it limits.
+        return server.ask(request, _IMPORTS, more=seconds + _GRACE)
     except WorkerError as error:
-        if not CAN_FORK:
-            return Ended(problem="hung" if error.kind == "late" else "died", how=str(error))
-        return Ended(problem="died", how="was ended together with the one that started it")
+        if error.kind == "late":
+            return Ended(problem="hung", how=str(error))
+        how = "was ended together with the one that started it" if CAN_FORK else str(error)
+        return Ended(problem="died", how=how)
     finally:
         if not CAN_FORK:
             server.end()
