@@ -25,7 +25,7 @@ import sysconfig
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -70,6 +70,8 @@ _FOLDERS = frozenset({"os.listdir", "os.scandir"})
 _OBSERVED = frozenset({*_UNOBSERVABLE, *_FOLDERS, "open", "ctypes.dlopen", "import"})
 _WRITES = os.O_WRONLY | os.O_RDWR
 _ANEW = os.O_TRUNC | os.O_EXCL
+#: A line of the notes: its kind, and what it is about.
+_LINE = msgspec.json.Decoder(Annotated[list[str | int | None], msgspec.Meta(min_length=1)])
 _MODULES = tuple(importlib.machinery.all_suffixes())
 
 
@@ -150,21 +152,26 @@ def unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
 def collect(notes: Path, files: Iterable[str]) -> Dependencies:
     """Return the dependencies that processes recorded in ``notes``, together with ``files``."""
     try:
-        lines = [msgspec.json.decode(line) for line in documents.read(notes).splitlines()]
-    except (OSError, msgspec.MsgspecError):
+        lines = [_LINE.decode(line) for line in documents.read(notes).splitlines()]
+    except (OSError, RecursionError, msgspec.MsgspecError):
         lines = []
     problems = [] if ["start"] in lines else ["the capture did not say what it reads"]
-    problems += [line[1] for line in lines if line[0] == "unknowable"]
+    problems += [str(line[-1]) for line in lines if line[0] == "unknowable"]
     lines += [["file", str(Path(file).absolute())] for file in files]
     seen: dict[tuple[str, str], str | None] = {}
     for kind, *about in lines:
-        if kind in _NOW:
+        if kind not in _NOW:
+            continue
+        try:
             name, *was = about
+            file = Path(name).name  # a TypeError for what is no text
             value, same = (
                 _file_seen(name, was) if kind == "file" and was != [None] else (*was, True)
             )
             if not same or seen.setdefault((kind, name), value) != value:
-                problems.append(f"{Path(name).name} was changed meanwhile")
+                problems.append(f"{file} was changed meanwhile")
+        except (TypeError, ValueError):  # user code can write to the file
+            problems.append("what it reads was not noted by opcheck alone")
     return Dependencies(
         seen=tuple((kind, name, value) for (kind, name), value in sorted(seen.items())),
         unknowable=next(iter(problems), ""),

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from opcheck.worker.dependency_tracking import collect
+
 START = (
     "from opcheck.worker import dependency_tracking\n"
     "from opcheck.worker.protocol import Notes\n"
@@ -138,3 +140,19 @@ def test_safetensors_opens_files_without_python_and_is_noted(folder: Path) -> No
         "with safe_open('w.safetensors', 'np') as opened:\n    opened.keys()\n"
     )
     assert "w.safetensors" in files(result)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("5", "[]", "{}", "[[]]", '["unknowable"]', '["file"]', '["file", 5, 1, 2]', "x"),
+        *('["file", "a\\u0000b", 1, 2]', '["folder", "a"]', '["folder", "a", "b", "c"]', "null"),
+        *('["environment", null, null]', '["file", "a", 1, 2, 3]', "[" * 50_000),
+    ],
+)
+def test_notes_that_a_program_wrote_to_make_a_result_that_is_not_kept(
+    tmp_path: Path, line: str
+) -> None:
+    notes = tmp_path / "notes"
+    notes.write_text(f'["start"]\n{line}\n')
+    assert collect(notes, ()).unknowable

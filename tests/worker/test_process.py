@@ -164,3 +164,33 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     )
     assert subprocess.run(python("-c", starts), check=False).returncode == -signal.SIGKILL
     assert gone(int(file.read_text()))
+
+
+#: The command line with one verb, which starts a program that leaves a process without its variables.
+CLEARED = f"""
+import os, subprocess, sys
+from opcheck import cli
+from opcheck.worker import process
+
+def invoke(args):
+    code = "import os, subprocess, sys; subprocess.Popen(" + repr(
+        [sys.executable, "-c", {DAEMON!r}, *args]
+    ) + ", env={{}}, start_new_session=True).wait()"
+    with process.household():
+        child = process.Child([sys.executable, "-c", code], os.environ)
+        child.wait()
+        return child.end()
+
+cli.invoke = invoke
+cli.main(sys.argv[1:])
+"""
+
+
+@ON_LINUX
+def test_a_process_without_the_variable_that_marks_it_does_not_outlive_the_command_line(
+    daemon: Path,
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(python("-c", CLEARED, str(daemon)), env=environment, check=False)
+    assert done.returncode == 0
+    assert not is_there(int(daemon.read_text()))
