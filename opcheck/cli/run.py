@@ -14,7 +14,8 @@ import msgspec
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, ProgressOptions, ReportOptions, but, flag, only, verb
-from opcheck.common.documents import DocumentError, read_text
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
 from opcheck.data.registrations import load
@@ -138,7 +139,7 @@ def _flags_behind(script: str, arguments: Sequence[str]) -> str:
     text = ""
     if flags and script:
         with contextlib.suppress(DocumentError):
-            text = read_text(script)
+            text = documents.read_text(script)
     flags = {flag for flag in flags if not re.search(rf"{flag}\b", text)}
     if not flags:
         return ""

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -117,12 +116,15 @@ def step_summary(record: msgspec.Struct, format_name: str) -> None:
         return
     from opcheck.render import step_summary as render
 
+    # Opening a pipe without a reader would wait for one, and so would a write that nobody reads.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+    text = f"{render(record)}\n".encode("utf-8", "backslashreplace")
     try:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"{render(record)}\n")
-    except OSError as error:
+        with os.fdopen(os.open(path, flags, 0o666), "ab") as file:
+            file.write(text)
+    except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
         raise UsageError(
-            f"cannot write the step's summary: {error.strerror}",
+            f"cannot write the step's summary: {getattr(error, 'strerror', None) or error}",
             context=f"GITHUB_STEP_SUMMARY={path}",
             hint="unset the variable outside of GitHub Actions",
         ) from error

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpcheckError
+from opcheck.common.files import is_file
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import families, names
@@ -103,7 +105,7 @@ def run(
 def _kept_file(cache: Path, request: Sequence[str]) -> Path:
     """Return the file of the outcomes of a run that was ended: one for each request and version of this code."""
     folder = Path(__file__).parent
-    code = [path.read_bytes() for path in sorted(folder.rglob("*")) if path.suffix in _CODE]
+    code = [documents.read(path) for path in sorted(folder.rglob("*")) if path.suffix in _CODE]
     digest = hashlib.sha256(b"".join([repr(request).encode(), *code])).hexdigest()[:16]
     return cache / "unfinished" / f"{digest}.jsonl"
 
@@ -111,7 +113,7 @@ def _kept_file(cache: Path, request: Sequence[str]) -> Path:
 def _read_kept(path: Path) -> dict[str, Outcome]:
     """Return the outcomes of a run that was ended, by kernel; a line that was not written to its end is left out."""
     outcomes = {}
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    for line in documents.read(path).splitlines() if is_file(path) else ():
         with contextlib.suppress(msgspec.MsgspecError):
             outcome = msgspec.json.decode(line, type=Outcome)
             outcomes[outcome.kernel] = outcome

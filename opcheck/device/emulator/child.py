@@ -119,7 +119,7 @@ def spawned(request: str, report: str, **handles: Any) -> None:
     from opcheck.capture import endings
 
     file = Path(report)
-    run = _emulation(msgspec.json.decode(Path(request).read_bytes(), type=RunRequest))
+    run = _emulation(msgspec.json.decode(documents.read(request), type=RunRequest))
     run.read_variables()
     processes = Processes(Path(request))
     run.follow(processes, is_main=False)
