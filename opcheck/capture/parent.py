@@ -12,6 +12,7 @@ from opcheck.capture.protocol import Captures, Done, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, LibraryLoadError, OpcheckError, UsageError
 from opcheck.common.files import write_text
 from opcheck.data.registrations import data_directory
+from opcheck.model.records import Trace
 from opcheck.worker import platform
 from opcheck.worker.protocol import Failure, Limits, Notes, error_of
 from opcheck.worker.worker import GRACE, Worker, WorkerError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from opcheck.capture.request import CaptureRequest
     from opcheck.common.versions import Target
-    from opcheck.model.records import Trace
 
 Answer = TypeVar("Answer")
 
@@ -88,6 +88,12 @@ def capture(
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written to the requested place.
     """
+
+    def again(first: Trace | OpcheckError) -> Trace | OpcheckError:
+        if request.save_graph:
+            return first
+        return _as_installed(request, [request.target], [first], progress, show_output)[0]
+
     try:
         done: Done = ask(
             "opcheck.capture.run:answer",
@@ -98,14 +104,16 @@ def capture(
             show_output=show_output,
         )
     except LibraryLoadError as error:
-        if request.save_graph:
-            raise
-        (trace,) = _as_installed(request, [request.target], error, progress, show_output)
+        trace = again(error)
         if isinstance(trace, OpcheckError):
             raise trace from None
         return trace
     given = environment(cpu_fallback=request.cpu_fallback)
     trace = msgspec.structs.replace(done.trace, environment=given)
+    if done.doubtful:
+        second = again(trace)
+        assert isinstance(second, Trace)
+        return second
     if request.save_graph:
         _save(request.save_graph, trace, done.code)
     return trace
@@ -161,12 +169,11 @@ def capture_many(
         _require_each_once(captures, len(asked), request.model)
         for shared in captures.shared:
             made = dict(of_each(shared, asked))
-            failed = [n for n, each in made.items() if isinstance(each, LibraryLoadError)]
-            if failed:
+            if shared.doubtful:
                 again = _as_installed(
-                    capture, [asked[n] for n in failed], made[failed[0]], progress, show_output
+                    capture, [asked[n] for n in made], [*made.values()], progress, show_output
                 )
-                made.update(zip(failed, again, strict=True))
+                made = dict(zip(made, again, strict=True))
             results.update((left[n], each) for n, each in made.items())
         left = [*(left[n] for n in captures.left), *rest]
     return tuple(results[n] for n in range(len(targets)))
@@ -175,11 +182,11 @@ def capture_many(
 def _as_installed(
     request: CaptureRequest,
     targets: Sequence[Target],
-    error: Any,
+    first: Sequence[Trace | OpcheckError],
     progress: Callable[[str], None] | None,
     show_output: bool,  # noqa: FBT001 - internal, as its callers have it
 ) -> list[Trace | OpcheckError]:
-    """Capture with libraries that see the installed torch; where that fails, too, return the first error."""
+    """Capture with libraries that see the installed torch; where that raises, too, return the first result."""
     many = ManyTargets(capture=request, targets=tuple(targets), as_installed=True)
     try:
         captures: Captures = ask(
@@ -192,10 +199,14 @@ def _as_installed(
             show_output=show_output,
         )
     except OpcheckError:
-        return [error] * len(targets)
+        return [*first]
     _require_each_once(captures, len(targets), request.model)
-    made = {n: each for shared in captures.shared for n, each in of_each(shared, targets)}
-    return [made.get(n, error) for n in range(len(targets))]
+    results = [*first]
+    for shared in captures.shared:
+        for n, each in of_each(shared, targets):
+            if isinstance(each, Trace) and (each.complete or isinstance(first[n], OpcheckError)):
+                results[n] = each
+    return results
 
 
 def _require_each_once(captures: Captures, targets: int, model: str) -> None:

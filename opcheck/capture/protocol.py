@@ -13,6 +13,8 @@ class Done(Record, frozen=True, kw_only=True, tag="done"):
 
     trace: Trace
     code: str = ""
+    #: the run raised after a library saw another release than the installed one, which may be why
+    doubtful: bool = False
 
 
 class ManyTargets(Record, frozen=True, kw_only=True):
@@ -35,6 +37,8 @@ class Shared(Record, frozen=True, kw_only=True):
     differing_libraries: tuple[tuple[str, ...], ...] = ()
     #: why there is no trace
     failure: Failure | None = None
+    #: as in Done; a failure to load, too
+    doubtful: bool = False
 
 
 class Captures(Record, frozen=True, kw_only=True, tag="captures"):

@@ -91,6 +91,9 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 #: Kinds of problems after which nothing further is run.
 _ENDS_ALL = frozenset({"memory", "timeout", "too_many_calls"})
 
+#: Kinds of problems that a library may cause that sees another release than the installed one.
+_RAISED = frozenset({"model_raised", "training_raised"})
+
 #: Of the phases that are not the model's own: who raised.
 _RAISERS = {"backward": "backward", "optimizer": "the optimizer"}
 
@@ -102,6 +105,8 @@ class Captured(NamedTuple):
     code: str
     #: what saw the run, and knows what it asked of its target; None: the model could not be built
     mac: Simulator | None
+    #: the program raised after a library saw another release than the installed one
+    doubtful: bool = False
 
 
 class Prepared(NamedTuple):
@@ -130,7 +135,7 @@ class Prepared(NamedTuple):
 def answer(request: CaptureRequest, say: Say) -> Done:
     """Return the outcome of ``run`` to the parent of this process."""
     captured = run(request, say)
-    return Done(trace=captured.trace, code=captured.code)
+    return Done(trace=captured.trace, code=captured.code, doubtful=captured.doubtful)
 
 
 def run(request: CaptureRequest, say: Say) -> Captured:
@@ -317,7 +322,9 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         complete=not broken,
         packages=packages,
     )
-    return Captured(trace, code(graph) if request.save_graph else "", mac)
+    raised = any(problem and problem.kind in _RAISED for _, problem, *_ in ended)
+    doubtful = raised and bool(differ_from_installed(target))
+    return Captured(trace, code(graph) if request.save_graph else "", mac, doubtful)
 
 
 @contextlib.contextmanager

@@ -126,7 +126,8 @@ def _in_a_fork(
             if failure.error != LibraryLoadError.__name__:
                 return failure
             left = tuple(n for n in order if n not in served)
-            return Captures(shared=(Shared(targets=tuple(served), failure=failure),), left=left)
+            failed = Shared(targets=tuple(served), failure=failure, doubtful=True)
+            return Captures(shared=(failed,), left=left)
 
     try:
         made = forked(work, Captures | Failure, _limit(request, len(order)), group=False)
@@ -155,7 +156,8 @@ def _loaded_and_run(
             raise
         served = [n for n in order if python_visible_target.fits(targets[n])]
         left = tuple(n for n in order if n not in served)
-        return Captures(shared=(_served(targets, served, trace),), left=left)
+        shared = _served(targets, served, trace, doubtful=False)
+        return Captures(shared=(shared,), left=left)
     finally:
         platform.stop_time_limit()
     here = [n for n in order if python_visible_target.fits(targets[n])]
@@ -173,7 +175,9 @@ def _loaded_and_run(
     return Captures(shared=tuple(shared), left=left)
 
 
-def _served(targets: Sequence[Target], served: Sequence[int], trace: Trace) -> Shared:
+def _served(
+    targets: Sequence[Target], served: Sequence[int], trace: Trace, *, doubtful: bool
+) -> Shared:
     """Return the capture with what each target that it serves differs in."""
     differences = [run.differences(targets[n]) for n in served]
     return Shared(
@@ -181,6 +185,7 @@ def _served(targets: Sequence[Target], served: Sequence[int], trace: Trace) -> S
         trace=trace,
         differences=tuple(each["differences"] for each in differences),
         differing_libraries=tuple(each["differing_libraries"] for each in differences),
+        doubtful=doubtful,
     )
 
 
@@ -225,4 +230,4 @@ def _run(
     served = [
         n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
     ]
-    return _served(targets, served, captured.trace)
+    return _served(targets, served, captured.trace, doubtful=captured.doubtful)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from opcheck.capture.parent import capture_many
+from opcheck.capture.parent import capture_many, of_each
 from opcheck.capture.protocol import Shared
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.shared import captures
@@ -40,7 +40,7 @@ from opcheck.project.sweep.records import (
 from opcheck.project.sweep.shrink import small
 from opcheck.simulator import python_visible_target
 from opcheck.worker import platform
-from opcheck.worker.protocol import Failure, error_of, silent
+from opcheck.worker.protocol import silent
 
 _FAILS = HEADLINES[0]
 _STAGES: dict[type[OpcheckError], str] = {
@@ -121,10 +121,10 @@ class _Work:
             left = [task.targets[n] for n in captured.left]
             for shared in captured.shared:
                 targets = [task.targets[n] for n in shared.targets]
-                if shared.failure and shared.failure.error == LibraryLoadError.__name__:
+                if shared.doubtful:
                     left += targets
                 else:
-                    self._take(shared, targets)
+                    self._take(shared, task.targets)
             if left:
                 self._elsewhere(request, left)
         finally:
@@ -144,11 +144,15 @@ class _Work:
                 self._judge(trace, [target])
 
     def _take(self, shared: Shared, targets: Sequence[Target]) -> None:
-        if shared.trace is None:
-            failure = shared.failure or Failure(error="CaptureError", message="there is no trace")
-            self.fail(targets, error_of(failure))
-        else:
-            self._judge(shared.trace, targets)
+        by_libraries: dict[tuple[str, ...], list[tuple[Trace, Target]]] = {}
+        for n, trace in of_each(shared, targets):
+            if isinstance(trace, OpcheckError):
+                self.fail([targets[n]], trace)
+            else:
+                alike = by_libraries.setdefault(trace.differing_libraries, [])
+                alike.append((trace, targets[n]))
+        for alike in by_libraries.values():
+            self._judge(alike[0][0], [target for _, target in alike])
 
     def _judge(self, trace: Trace, targets: Sequence[Target]) -> None:
         self.packages = trace.packages
