@@ -183,6 +183,26 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     return tuple(verdicts)
 
 
+def certain(verdict: Verdict, library: str, target: Target) -> Verdict:
+    """Return the verdict, or unknown in place of unsupported: with the target's torch the library may not call it.
+
+    Args:
+        verdict: the verdict of a call.
+        library: the library that makes the call and did not get the target's answers about torch; empty: none.
+        target: the target.
+    """
+    if not library or verdict.status != "unsupported":
+        return verdict
+    because = f"{library} did not see torch {target.torch} and may call it elsewhere only (OC123); "
+    # Without its limitations, which the rules report as errors.
+    return Verdict(
+        status="unknown",
+        because=because + verdict.because,
+        named=verdict.named,
+        evidence=tuple(each for each in verdict.evidence if each.kind != "limitation"),
+    )
+
+
 def likeness(call: OpCall, *, details: bool) -> Hashable:
     """Return a key; calls with equal keys have the same verdict.
 

@@ -26,7 +26,7 @@ from opcheck.data.statement_model import about
 from opcheck.judge import dtype_flow
 from opcheck.judge.callgraph import graph_calls
 from opcheck.judge.examples import example_of
-from opcheck.judge.judge import OUTCOMES, judge_all, outcome
+from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
 from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.memory.macs import runs_out
 from opcheck.judge.partition import partition
@@ -154,7 +154,10 @@ def report(
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
     """
-    judged = judge_all(trace.calls, target, lists)
+    judged = tuple(
+        certain(verdict, trace.differing_library(call.location), target)
+        for call, verdict in zip(trace.calls, judge_all(trace.calls, target, lists), strict=True)
+    )
     calls, verdicts = _reportable(trace.calls, judged)
     groups = _groups(calls, verdicts)
     parts, graph = partition(calls, verdicts)
@@ -351,7 +354,10 @@ def headline(
     """
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
     statuses = {status for status, _ in outcomes}
-    raised = any(problem.kind in RAISED_ON_A_MAC for problem in trace.problems)
+    raised = any(
+        problem.kind in RAISED_ON_A_MAC and not trace.differing_library(problem.location)
+        for problem in trace.problems
+    )
     of_weights = quantized_headline(trace)
     if "unsupported" in statuses or raised or runs_out(memory) or of_weights == fails:
         return fails

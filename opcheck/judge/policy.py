@@ -270,6 +270,8 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield "no call was recorded"
     elif report.headline == "could not tell" and _has_unjudged_kernels(report):
         yield "a method of quantization, or a kernel of the hub, was not judged"
+    elif report.headline == "could not tell" and _has_differing_libraries(report):
+        yield "a library did not see the target's torch (OC123)"
     elif policy.expect and report.headline != policy.expect:
         yield f"{policy.expect!r} was expected, {report.headline!r} was found"
     elif policy.strict and report.totals["unknown"]:
@@ -278,6 +280,11 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
 
 def _has_unjudged_kernels(report: Report) -> bool:
     return any(problem.kind in ("hub_kernel", "quantized") for problem in report.problems)
+
+
+def _has_differing_libraries(report: Report) -> bool:
+    """Return whether libraries that did not see the target's torch make calls."""
+    return any(each.rule == "OC123" and each.severity == "warning" for each in report.findings)
 
 
 def _code(report: Report, policy: Policy, *, failed: bool) -> int:

@@ -13,7 +13,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FallbackKind, Headline, Status
 from opcheck.data.matching import depends_on_more_than_dtypes
 from opcheck.data.registrations import OpLists
-from opcheck.judge.judge import OUTCOMES, judge, likeness, sparse_key
+from opcheck.judge.judge import OUTCOMES, certain, judge, likeness, sparse_key
 from opcheck.judge.memory.estimate import estimate, may_run_out
 from opcheck.judge.pipeline import headline, totals
 from opcheck.model.records import OpCall, Record, Trace
@@ -37,9 +37,10 @@ def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[
     """
     ways = _Ways(targets, lists)
     columns: list[Counter[tuple[str, Status, FallbackKind | None]]] = [Counter() for _ in targets]
-    for call, count in _distinct(trace.calls, ways):
+    for call, library, count in _distinct(trace, ways):
         for places in ways.alike(call):
-            verdict = judge(call, targets[places[0]], lists)
+            target = targets[places[0]]
+            verdict = certain(judge(call, target, lists), library, target)
             # Moves that succeed are not reported: a model has one for each tensor.
             if call.phase != "move" or verdict.status != "native":
                 for place in places:
@@ -63,13 +64,14 @@ def _summary(
     )
 
 
-def _distinct(calls: Sequence[OpCall], ways: _Ways) -> list[tuple[OpCall, int]]:
-    """Return one call for each set of calls that no target tells apart, and the size of the set."""
-    alike_calls: dict[Hashable, list[OpCall]] = {}
-    for call in calls:
-        key = (call.phase == "move", likeness(call, details=ways.details(call)))
+def _distinct(trace: Trace, ways: _Ways) -> list[tuple[OpCall, str, int]]:
+    """Return one call for each set of calls that no target tells apart, its differing library, and the set's size."""
+    alike_calls: dict[tuple[Hashable, str, bool], list[OpCall]] = {}
+    for call in trace.calls:
+        library = trace.differing_library(call.location)
+        key = likeness(call, details=ways.details(call)), library, call.phase == "move"
         alike_calls.setdefault(key, []).append(call)
-    return [(alike[0], len(alike)) for alike in alike_calls.values()]
+    return [(alike[0], library, len(alike)) for (_, library, _), alike in alike_calls.items()]
 
 
 class _Ways:

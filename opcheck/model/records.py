@@ -225,6 +225,11 @@ class Trace(Record, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     packages: dict[str, str] = {}
 
+    def differing_library(self, location: SourceLocation | None) -> str:
+        """Return the differing library that the line belongs to; empty if it belongs to none."""
+        package = location.file.partition("/")[0].removesuffix(".py") if location else ""
+        return package if package in self.differing_libraries else ""
+
 
 class Evidence(Record, frozen=True, kw_only=True):
     """Why a statement is believed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from opcheck.capture.parent import capture
@@ -11,10 +12,11 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.judge.pipeline import report
+from opcheck.judge.policy import Policy, judged
 from opcheck.judge.target_summary import summaries
-from opcheck.model.records import Trace
+from opcheck.model.records import SourceLocation, Trace
 from tests.judge.audit_targets import models
-from tests.made import call, make_trace
+from tests.made import call, make_trace, spec
 
 
 def _targets(lists: OpLists) -> list[Target]:
@@ -54,3 +56,20 @@ def test_what_is_unknown_or_broke_off_or_empty(lists: OpLists) -> None:
     _agree(make_trace(call("aten::mm"), complete=False), lists)
     _agree(make_trace(), lists)
     assert summaries(make_trace(), (), lists) == ()
+
+
+def test_what_a_library_may_not_call_on_the_target_is_unknown(lists: OpLists) -> None:
+    there = call(
+        "aten::_to_copy",
+        outputs=(msgspec.structs.replace(spec(2), dtype="float64"),),
+        location=SourceLocation(file="some_library/a.py", line=3),
+    )
+    here = call("aten::mm", location=SourceLocation(file="model.py", line=3))
+    for library, headline in (("some_library", "could not tell"), ("another", "fails")):
+        trace = make_trace(there, here, differing_libraries=(library,), differences=("it differs",))
+        _agree(trace, lists)
+        made = report(trace, Target(torch=Version(2, 6), macos=Version(15)), lists)
+        assert made.headline == headline
+        errors = [finding for finding in made.findings if finding.severity == "error"]
+        assert bool(errors) is (headline == "fails")
+        assert judged(made, Policy()).code == (1 if headline == "fails" else 3)

@@ -19,6 +19,8 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 def _hint(audited: Audited, group: CallGroup) -> str:
     op = group.verdict.named or group.op
+    if any(audited.trace.differing_library(place.location) for place in group.locations):
+        return f"install torch {audited.target.torch} here and audit again"
     if group.verdict.because.startswith("an input is "):
         # That a release has a kernel for dense tensors promises nothing for its layout.
         return (

@@ -27,12 +27,12 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 def _libraries_with_calls(audited: Audited) -> list[str]:
     """Return the libraries that did not get the target's answers, and whose lines make calls."""
-    folders = {
-        location.line.partition(":")[0].partition("/")[0].removesuffix(".py")
+    with_calls = {
+        audited.trace.differing_library(place.location)
         for group in audited.groups
-        for location in group.locations
+        for place in group.locations
     }
-    return [name for name in audited.trace.differing_libraries if name in folders]
+    return [name for name in audited.trace.differing_libraries if name in with_calls]
 
 
 RULE = AuditRule(
