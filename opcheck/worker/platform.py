@@ -335,7 +335,8 @@ class Fork:
     """A copy of this process that runs one function and exits.
 
     Args:
-        work: the function; its result is the exit code of the fork, an exception is code 70.
+        work: the function; its result is the exit code of the fork, an exception is code 70.  None: the fork, which is
+            a copy of another fork, goes on where it was made, and ends as that one does.
         group: the fork leads a session of its own, which ends together with it; else it stays in that of this process.
     """
 
@@ -344,7 +345,7 @@ class Fork:
     _group: bool
     _number: int
 
-    def __init__(self, work: Callable[[], int], *, group: bool = True) -> None:
+    def __init__(self, work: Callable[[], int] | None, *, group: bool = True) -> None:
         if sys.platform == "win32" or not CAN_FORK:
             raise UsageError(
                 "a copy of this process is needed, and this system makes none that could compute",
@@ -357,14 +358,17 @@ class Fork:
             # Python 3.12 and later warn of threads: the fork takes no lock that a thread of opcheck could hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._number = os.fork()
-        if not self._number:
+        self.is_copy = not self._number
+        if self.is_copy and work is None:
+            end_with_parent()
+        elif self.is_copy:
             code = self.FAILED
             try:
                 if group:
                     os.setsid()
                 end_with_parent()
                 stop_time_limit()
-                code = work()
+                code = work()  # type: ignore[misc]  # None is the case before
             except BaseException:  # noqa: BLE001  (the fork ends with it)
                 with contextlib.suppress(Exception):  # user code may have closed stderr
                     traceback.print_exc()

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
+
+#: Of a fork: the descriptor for its answer, the secret that the answer begins with, and the process that writes it.
+_answers_to, _answer_secret, _answering = -1, "", -1
 Progress = Callable[[str], None]
 
 #: Seconds that a process gets beyond its limit, or after it has closed its pipe, to end by itself.
@@ -324,35 +327,69 @@ def forked(
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
+            global _answers_to, _answer_secret, _answering  # noqa: PLW0603 - this process is the fork
+            _answers_to, _answer_secret, _answering = writing, secret, os.getpid()
             os.close(reading)
             if printed is not None:
                 os.dup2(printed.fileno(), 1)
                 os.dup2(printed.fileno(), 2)
-            process = os.getpid()
             line = sealed(work(), secret)
-            if os.getpid() == process:  # and not a fork of it that user code let run on
+            if os.getpid() == _answering:  # and not a fork of it that user code let run on
                 with os.fdopen(writing, "wb") as pipe:
                     pipe.write(line)
             return 0
 
         fork = Fork(live, group=group)
         os.close(writing)
-        kind: Literal["late", "garbled", "died"] = "died"
-        text = ""
-        try:
-            line = Lines(reading, lambda: fork.alive).next(time.monotonic() + seconds)
-            if line is not None:
-                made: Answer = unsealed(line, secret, msgspec.json.Decoder(answer))
-                return made
-        except LateError:
-            kind, text = "late", f"was not done after {seconds:g} s"
-        except GarbledError as error:
-            kind, text = "garbled", _GARBLED.format(error)
-        finally:
-            os.close(reading)
-            code = fork.end(0.0 if kind != "died" else _FORK_GRACE)
-        last = ""
-        if printed is not None:
-            printed.seek(max(printed.seek(0, os.SEEK_END) - _TAIL, 0))
-            last = last_line(printed.read().decode(errors="replace"))
-        raise WorkerError(kind, text or how_it_ended(code), code=code, printed=last)
+        made: Answer = _answer_of(fork, reading, answer, seconds, secret, printed)
+        return made
+
+
+def branched(answer: Any, seconds: float) -> Any:
+    """Copy a fork of ``forked`` in the midst of its work: return None in the copy, its answer in the original.
+
+    The copy goes on from here.  What the work returns there is its answer.
+
+    Raises:
+        WorkerError: as ``forked`` does.
+    """
+    global _answering  # noqa: PLW0603 - this process may be the copy
+    reading, writing = os.pipe()
+    fork = Fork(None, group=False)
+    if fork.is_copy:
+        os.close(reading)
+        os.dup2(writing, _answers_to)
+        os.close(writing)
+        _answering = os.getpid()
+        return None
+    os.close(writing)
+    return _answer_of(fork, reading, answer, seconds, _answer_secret)
+
+
+def _answer_of(
+    fork: Fork,
+    reading: int,
+    answer: Any,
+    seconds: float,
+    secret: str,
+    printed: IO[bytes] | None = None,
+) -> Any:
+    """Return what a fork writes, and end it."""
+    kind: Literal["late", "garbled", "died"] = "died"
+    text = ""
+    try:
+        line = Lines(reading, lambda: fork.alive).next(time.monotonic() + seconds)
+        if line is not None:
+            return unsealed(line, secret, msgspec.json.Decoder(answer))
+    except LateError:
+        kind, text = "late", f"was not done after {seconds:g} s"
+    except GarbledError as error:
+        kind, text = "garbled", _GARBLED.format(error)
+    finally:
+        os.close(reading)
+        code = fork.end(0.0 if kind != "died" else _FORK_GRACE)
+    last = ""
+    if printed is not None:
+        printed.seek(max(printed.seek(0, os.SEEK_END) - _TAIL, 0))
+        last = last_line(printed.read().decode(errors="replace"))
+    raise WorkerError(kind, text or how_it_ended(code), code=code, printed=last)

@@ -23,6 +23,7 @@ from opcheck.model.records import Trace
 from opcheck.simulator import python_visible_target
 from opcheck.worker.worker import forked
 from tests.judge.audit_targets import models, release_branches
+from tests.judge.audit_targets.test_release_branches import TINY
 
 FILE = str(Path(models.__file__))
 RELEASES = f"{Path(release_branches.__file__)}:branches"
@@ -70,6 +71,22 @@ SPREAD = tuple(
         ("2.9", 14, True),
         ("2.15", 26, False),
     )
+)
+
+
+#: models of libraries that ask for the release when they are imported, or in a call
+LIBRARIES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("transformers:LlamaModel", TINY),
+    (
+        "diffusers:Transformer2DModel",
+        {"num_attention_heads": 2, "attention_head_dim": 8, "in_channels": 8, "norm_num_groups": 4},
+    ),
+    ("timm:vit_tiny_patch16_224", {"depth": 2}),
+    ("torchvision:resnet18", {}),
+)
+BRANCHING = tuple(
+    Target(torch=Version.parse(release), macos=Version(15))
+    for release in ("2.4", "2.6", "2.7", "2.8", "2.12", "2.13")
 )
 
 
@@ -168,6 +185,31 @@ def test_so_it_is_on_all_targets(
     model: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _check(model, options, ALL, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "config"), LIBRARIES, ids=[name for name, _ in LIBRARIES])
+def test_a_library_answers_each_target_as_in_a_process_of_its_own(
+    model: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _check(model, {"config": config, "call": ("forward",)}, BRANCHING, monkeypatch)
+
+
+def test_a_load_copies_itself_where_a_question_has_several_answers(tmp_path: Path) -> None:
+    log, model = tmp_path / "log", tmp_path / "model.py"
+    model.write_text(
+        f"import os, torch\nopen({str(log)!r}, 'a').write('begins ')\n"
+        "number = sum(torch.__version__ >= version for version in ('2.5', '2.8', '2.11'))\n"
+        f"open({str(log)!r}, 'a').write(f'{{number}} ')\n"
+        "def branches():\n"
+        "    return (lambda x: x + number), (torch.randn(4),)\n"
+    )
+    targets = [target for target in ALL if target.macos == Version(15) and not target.cpu_fallback]
+    result = _shared(_request(f"{model}:branches"), targets)
+    classes = [[targets[n].torch for n in item.targets] for item in result.shared]
+    assert [max(served) for served in classes] == [Version(2, n) for n in (15, 10, 7, 4)]
+    assert sorted(n for item in result.shared for n in item.targets) == [*range(len(targets))]
+    assert sorted(log.read_text().split()) == ["0", "1", "2", "3", "begins"]
 
 
 def test_what_asks_nothing_is_captured_once() -> None:
