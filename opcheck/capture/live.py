@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +19,8 @@ from opcheck.capture.parent import environment
 from opcheck.capture.protocol import Done
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.model.records import Trace
-from opcheck.simulator import python_visible_target
+from opcheck.simulator import python_visible_target, requirements
+from opcheck.simulator.callers import Caller
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import uncompiled
 from opcheck.worker import installed, platform
@@ -91,6 +93,7 @@ def _captured(
         if platform.CAN_FORK:
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
             platform.limit_time(request.time_limit)
+        requirements.imported_before.update(_libraries(model))
         loaded = as_loaded(model, arguments, default_device=device)
         prepared = run.prepare(request, target, silent, loaded)
         return Done(trace=run.record(request, target, prepared, silent).trace)
@@ -100,11 +103,20 @@ def _captured(
         late = CaptureError(f"not done after {request.time_limit:g} s", context=request.model)
         return failure_of(late, request.model)
     finally:
+        requirements.imported_before.clear()
         if platform.CAN_FORK:
             platform.stop_time_limit()
         if device is not None:
             torch.set_default_device(device)
         _restore(before)
+
+
+def _libraries(model: Callable[..., Any]) -> set[str]:
+    """Return the installed libraries that the model's modules come from; torch's own do not count."""
+    parts = model.modules() if isinstance(model, torch.nn.Module) else (model,)
+    modules = {sys.modules.get(getattr(type(part), "__module__", "")) for part in parts}
+    files = {getattr(module, "__file__", None) or "" for module in modules}
+    return {Caller("library", file, 0).package for file in files} - {"", "torch"}
 
 
 def _restore(value: str | None) -> None:

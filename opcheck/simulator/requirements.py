@@ -81,6 +81,10 @@ def is_outdated(package: str) -> bool:
     return package in outdated or (_all_outdated and bool(package))
 
 
+#: libraries that were imported before the simulation: what they asked at import is unknown
+imported_before: set[str] = set()
+
+
 class Asked(NamedTuple):
     """The first time that a library asked a question, and the answer that it got."""
 
@@ -133,7 +137,13 @@ def differing_libraries(target: Target) -> dict[str, str]:
     for (package, decide, details), asked in list(_asked.items()):
         if package not in first and decide(target, *details) != asked.answer:
             first[package] = f"first at {asked.place} ({described(decide, details)})"
-    return {package: f"{_why(package, target)}, {where}" for package, where in first.items()}
+    texts = {package: f"{_why(package, target)}, {where}" for package, where in first.items()}
+    if target.torch != _INSTALLED_LINE:
+        for package in sorted(imported_before - texts.keys()):
+            texts[package] = (
+                f"{_described(package)} was imported before the audit: what it computed then saw torch {INSTALLED}"
+            )
+    return texts
 
 
 def differ_from_installed(target: Target) -> set[str]:

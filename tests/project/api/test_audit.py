@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,30 @@ def test_what_cannot_be_audited() -> None:
         opcheck.audit(nn.Linear(2, 2), torch.rand(2), torch="1.2")
     with pytest.raises(InputError):
         opcheck.audit(lambda first, second: first + second)
+
+
+LIBRARY = """
+import torch
+OLD = torch.__version__ < "2.8"
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return x if OLD else x.double()
+"""
+
+
+def test_a_library_that_was_imported_before_kept_what_it_computed_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "imported_before"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    model = importlib.import_module("imported_before").Layer()
+    for release, headline in (("2.13", "fails"), ("2.6", "could not tell")):
+        made = opcheck.audit(model, torch.randn(2), torch=release, macos="15")
+        assert made.headline == headline
+        differs = [each.message for each in made.findings if each.rule == "OC123"]
+        assert any("imported_before was imported before" in each for each in differs) is (
+            release == "2.6"
+        )
+    del sys.modules["imported_before"]
