@@ -18,11 +18,15 @@ from opcheck.cli.options import (
     only,
     verb,
 )
+from opcheck.common.errors import CaptureError
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.compiler.plan import AOTINDUCTOR, BACKENDS, DTYPES, RUNS
+from opcheck.compiler.records import Variant
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
+from opcheck.judge.policy import COULD_NOT_TELL
+from opcheck.worker.platform import ENDED
 
 
 @verb(
@@ -40,7 +44,7 @@ def command(
     backends: Annotated[
         tuple[str, ...],
         flag(
-            "Try this backend alone. Repeatable.",
+            "Try this backend alone; with --all, with every setting. Repeatable.",
             "backend",
             metavar="NAME",
             values=(*BACKENDS, AOTINDUCTOR),
@@ -87,15 +91,19 @@ def command(
     lists = load()
     mac = target.target(lists)
     chosen = modes or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
-    if backends:
-        variants = plan.named(backends, *chosen)
-    elif every:
+    # The CPU traces what a Mac would compile.
+    metal = device != "cuda"
+    if every:
         variants = plan.every(*chosen)
+        variants = tuple(each for each in variants if not backends or each.backend in backends)
+        tried = {variant.backend for variant in variants}
+        variants += plan.named([name for name in backends if name not in tried], *chosen)
+    elif backends:
+        variants = plan.named(backends, *chosen, metal=metal)
     else:
-        variants = plan.default(*chosen, metal=device != "cuda")
-    if device == "cuda":
-        # The CPU traces what a Mac would compile.
-        variants = tuple(variant for variant in variants if not variant.metal)
+        variants = plan.default(*chosen, metal=metal)
+    # What decides goes first: a run may be ended.
+    variants = tuple(sorted((v for v in variants if metal or not v.metal), key=_is_for_here))
     if check_metal:
         from opcheck.compiler.check import clang
 
@@ -121,9 +129,10 @@ def command(
             progress=say,
             show_output=progress.verbose,
         )
-        eager = audits(
-            request, eager_runs(each.variant for each in compiled.tried), lists, progress=say
-        )
+        runs = eager_runs(each.variant for each in compiled.tried)
+        eager = audits(request, () if compiled.ended else runs, lists, progress=say)
+    if compiled.ended:
+        eager = dict.fromkeys(runs, CaptureError(f"{compiled.ended} ended the run"))
     if check_metal:
         compiled = clang.checked(compiled, includes(own.folder))
     words = ["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}"]
@@ -139,4 +148,12 @@ def command(
 
         streams.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
     output.deliver(answer, functools.partial(page.document, times=progress.verbose))
+    if compiled.ended:
+        streams.note(f"{compiled.ended} ended the run: {compiled.lacking} variants were not tried")
+        return ENDED.get(compiled.ended, COULD_NOT_TELL)
     return exit_code(answer, each_dtype=bool(dtypes))
+
+
+def _is_for_here(variant: Variant) -> bool:
+    """Return whether a variant generates code for this machine, or none."""
+    return not variant.metal

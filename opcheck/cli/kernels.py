@@ -14,6 +14,7 @@ from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, Take, but
 from opcheck.common.errors import UsageError
 from opcheck.data.targets import TargetOptions, release_note, release_of
 from opcheck.model.options import Option
+from opcheck.worker.platform import ENDED
 
 if TYPE_CHECKING:
     from opcheck.kernels.library import Library
@@ -149,8 +150,7 @@ def _end(tested: Run) -> int:
     streams.note(
         f"{tested.ended} ended the run: {tested.lacking:,} kernels were not run; the same command goes on from there"
     )
-    codes = {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}
-    return codes.get(tested.ended, 3)
+    return ENDED.get(tested.ended, 3)
 
 
 @verb(

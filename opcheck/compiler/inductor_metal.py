@@ -191,6 +191,7 @@ def _metal(seen: _Seen) -> Iterator[None]:
     kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
     define, comment = kernel_step.value(), extern_step.value()
     masked_step, blocks = compilation.masked_block(), MaskedBlocks()
+    check_step = compilation.bounds_check()
 
     def define_kernel(self: Any, written: str, schedule: Any, kernel: Any) -> Any:
         source = plain(written)
@@ -211,6 +212,7 @@ def _metal(seen: _Seen) -> Iterator[None]:
         (*kernel_step, define_kernel),
         (*extern_step, codegen_comment),
         (*masked_step, staticmethod(blocks.following(masked_step.value()))),
+        (*check_step, blocks.checking(check_step.value())),
         (*compilation.compile_shader(), _Library),
         (torch.backends.mps, "get_core_count", lambda: CORES),
     ]

@@ -6,10 +6,15 @@ on.  Two mistakes of released versions come from how it names things:
 - Up to 2.14 the key by which it finds a block again leaves out the result, so that two bodies of the same text (none,
   where both values are loaded before) share one variable.
 - In 2.11 a block inside a block takes the same names again, which hide the outer ones.
+
+Up to 2.10 the body is computed for every thread, and so is the check of an index inside of it: where one side of the
+range is checked, a thread whose index lies outside ends and writes nothing (``MetalKernel.check_bounds``; a check of
+both sides holds never, because it joins them with ``&&``).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -68,6 +73,19 @@ class MaskedBlocks:
 
         return follow
 
+    def checking(self, check_bounds: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap ``MetalKernel.check_bounds`` so that an index that ends threads outside of its mask is noted."""
+
+        def check(kernel: Any, expr: Any, size: Any, lower: Any, upper: Any) -> Any:
+            if self._prefixes and bool(lower) != bool(upper):
+                end = _ends_a_thread(kernel, expr, size)
+                certainty = "leaves" if end else "may leave"
+                note = f"a masked index {certainty} its {size} elements outside of the mask: {end or expr}"
+                self._notes.setdefault(kernel, {})[plain(note)] = None
+            return check_bounds(kernel, expr, size, lower, upper)
+
+        return check
+
     def _keep(self, variable: Any, result: str) -> None:
         kernel = compilation.current_kernel()
         first = self._blocks.setdefault(kernel, {}).setdefault(
@@ -89,6 +107,22 @@ class MaskedBlocks:
             for name in _hidden(source)
         )
         return (*self._notes.get(kernel, {}), *dict.fromkeys(hidden))
+
+
+def _ends_a_thread(kernel: Any, expr: Any, size: Any) -> str:
+    """Return a corner of the kernel's loops at which an index is checked and lies outside, or empty.
+
+    An index that depends on a tensor's values, and one with symbolic sizes, cannot be computed.
+    """
+    ranges = compilation.loop_ranges(kernel)
+    symbols = sorted(expr.free_symbols, key=str)
+    if not ranges.keys() >= set(symbols):
+        return ""
+    for corner in itertools.product(*((0, ranges[symbol] - 1) for symbol in symbols)):
+        value = expr.subs(zip(symbols, corner, strict=True)).expand(identity=True)
+        if (value < 0) == True or (value > size) == True:  # noqa: E712 - a relation of sympy's may stay open
+            return f"{expr} is {value}"
+    return ""
 
 
 def plain(source: str) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from opcheck.capture.parent import ask
 from opcheck.capture.request import CaptureRequest
+from opcheck.common import documents
 from opcheck.common.errors import CaptureError
-from opcheck.compiler.plan import CompileRequest, Plan
+from opcheck.compiler.plan import TRIED, CompileRequest, Plan
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
-from opcheck.worker.platform import CAN_FORK
+from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
 
 #: seconds for importing, loading and reporting, besides the variants
 _REST = 120.0
@@ -26,7 +28,7 @@ def compile_variants(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> Compiled:
-    """Try the plan's variants on the request's model, in a child process.
+    """Try the plan's variants on the request's model, in a child process; of one that is ended, return what it has.
 
     Raises:
         ModelLoadError, InputError: as the child says.
@@ -50,9 +52,25 @@ def compile_variants(
                 show_output=show_output,
             )
 
-        if CAN_FORK or len(plan.variants) == 1:
+        if not CAN_FORK and len(plan.variants) > 1:
+            return _joined([_alone(tried, variant) for variant in plan.variants])
+        try:
             return tried(plan.variants)
-        return _joined([_alone(tried, variant) for variant in plan.variants])
+        except (KeyboardInterrupt, SignalledError, CaptureError) as error:
+            compiled = _tried_so_far(Path(scratch) / TRIED)
+            if compiled is None:
+                raise
+            ended = error.message if isinstance(error, CaptureError) else ended_by(error)
+            lacking = len(plan.variants) - len(compiled.tried)
+            return msgspec.structs.replace(compiled, ended=ended, lacking=lacking)
+
+
+def _tried_so_far(path: Path) -> Compiled | None:
+    """Return what a process that was ended had tried; None where it had not come so far."""
+    try:
+        return msgspec.json.decode(documents.read(path), type=Compiled)
+    except (documents.DocumentError, msgspec.MsgspecError):
+        return None
 
 
 def _alone(tried: Callable[[tuple[Variant, ...]], Compiled], variant: Variant) -> Compiled | Tried:

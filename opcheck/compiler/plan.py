@@ -42,6 +42,10 @@ AOTINDUCTOR = "aotinductor"
 _AHEAD = Variant(backend=AOTINDUCTOR, metal=True)
 
 
+#: The file in ``Plan.scratch`` with the outcomes so far.
+TRIED = "tried.json"
+
+
 class Plan(Record, frozen=True, kw_only=True):
     """The variants that the child process tries, and the limits of each."""
 
@@ -113,15 +117,23 @@ def _ahead(run: str) -> tuple[Variant, ...]:
 
 
 def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Return the variants, with the kernels of the Metal ones run on the CPU."""
-    return tuple(msgspec.structs.replace(variant, run_metal=variant.metal) for variant in variants)
+    """Return the variants, with the kernels of the Metal ones run on the CPU; AOTInductor's C++ needs a Mac."""
+    return tuple(
+        msgspec.structs.replace(v, run_metal=v.metal and v.backend != AOTINDUCTOR) for v in variants
+    )
 
 
 def named(
-    backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str]
+    backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True
 ) -> tuple[Variant, ...]:
-    """Return variants of the backends that the user names, without further settings; Inductor for Metal, too."""
-    of_name = {METAL.backend: (Variant(backend=METAL.backend), METAL)}
+    """Return variants of the backends that the user names, without further settings.
+
+    Args:
+        backends: the names.
+        runs: of ``RUNS``.
+        dtypes: the dtypes to try.
+        metal: Inductor generates Metal; else code for the device of this machine.
+    """
     return tuple(
         _with_run(variant, dtype, training=run == "train")
         for run in runs
@@ -130,7 +142,7 @@ def named(
         for variant in (
             _ahead(run)
             if backend == AOTINDUCTOR
-            else of_name.get(backend, (Variant(backend=backend),))
+            else (Variant(backend=backend, metal=metal and backend == METAL.backend),)
         )
     )
 

@@ -186,3 +186,7 @@ class Compiled(Record, frozen=True, kw_only=True):
     tried: tuple[Tried, ...] = ()
     #: what looking closer does not prove
     not_checked: tuple[str, ...] = ()
+    #: what ended the run before its last variant; empty where nothing did
+    ended: str = ""
+    #: variants that were not tried
+    lacking: int = 0

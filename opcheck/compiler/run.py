@@ -14,12 +14,13 @@ from opcheck.capture.loading.load import load
 from opcheck.capture.modes import fixed, refuse_fixed
 from opcheck.capture.run import AsModule
 from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchError
+from opcheck.common.files import write_text
 from opcheck.common.text import filesize
 from opcheck.common.versions import Version
 from opcheck.compiler import inductor_metal, variants
 from opcheck.compiler.device_names import mps_read_as
 from opcheck.compiler.execute import NOT_PROVEN, compiler
-from opcheck.compiler.plan import AOTINDUCTOR, PORTABLE, CompileRequest, Plan
+from opcheck.compiler.plan import AOTINDUCTOR, PORTABLE, TRIED, CompileRequest, Plan
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
 from opcheck.compiler.released import includes
 from opcheck.data.wheels.inductor import BACKEND
@@ -73,13 +74,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
     run_metal = any(variant.run_metal for variant in plan.variants)
     if run_metal:
         compiler.prepare(plan.scratch, includes(plan.backend))
-    tried = []
-    for number, variant in enumerate(plan.variants, 1):
-        how = "training" if variant.training else "inference"
-        say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
-        refused = _refused(variant, known, lacking)
-        tried.append(refused or _try(program, variant, plan))
-    return Compiled(
+    compiled = Compiled(
         model=request.model,
         installed_torch=str(torch.__version__),
         metal_backend="" if unusable else plan.backend_release,
@@ -87,9 +82,20 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
         inputs=inputs.specs,
         inputs_note=inputs.note,
         backends=known,
-        tried=tuple(tried),
         not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
     )
+    tried: list[Tried] = []
+    for number, variant in enumerate(plan.variants, 1):
+        how = "training" if variant.training else "inference"
+        say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
+        refused = _refused(variant, known, lacking)
+        tried.append(refused or _try(program, variant, plan))
+        compiled = msgspec.structs.replace(compiled, tried=tuple(tried))
+        if plan.scratch:
+            # The parent reads it where this process is ended.
+            text = msgspec.json.encode(compiled).decode()
+            write_text(Path(plan.scratch) / TRIED, text)
+    return compiled
 
 
 def _use_backend(plan: Plan) -> str:
@@ -166,7 +172,7 @@ def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
         return forked(lambda: variants.attempt(program, variant, plan.device), Tried, plan.seconds)
     except WorkerError as error:
         late = error.kind == "late"
-        more = " (--time-limit gives it more)" if late else ""
+        more = " (--timeout gives it more)" if late else ""
         failure = Failure(kind="timeout" if late else "died", message=f"the process {error}{more}")
         return Tried(variant=variant, outcome="too long" if late else "died", failure=failure)
 

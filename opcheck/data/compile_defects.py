@@ -15,8 +15,8 @@ from opcheck.data.written_span import WrittenSpan
 from opcheck.model.records import Record
 
 FILE = "compile.yaml"
-#: The effects that decide what becomes of a program: Inductor or Metal refuses it, or its results are wrong.
-DECIDING = ("raises", "wrong result")
+#: The effects that decide what becomes of a program: Inductor or Metal refuses it, or its results are (perhaps) wrong.
+DECIDING = ("raises", "wrong result", "perhaps wrong")
 #: Those that a report names beside: it may fail as a whole, memory outside of a tensor is read and the value dropped,
 #: or only infinities and the like come out wrong.
 EFFECTS = (*DECIDING, "fails", "reads out of bounds", "wrong for special values")

@@ -24,7 +24,7 @@ from opcheck.data.wheels import archive
 from opcheck.kernels import families, names
 from opcheck.kernels.library import Library, read
 from opcheck.kernels.records import Outcome, Run, Source, Task, Trial
-from opcheck.worker.platform import SignalledError, signal_name
+from opcheck.worker.platform import SignalledError, ended_by
 from opcheck.worker.worker import Worker, WorkerError
 
 #: Seconds that a kernel may take: the slowest that ends takes a few.
@@ -184,9 +184,7 @@ def _run_all(
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, SignalledError):
-        return signal_name(error.number)
-    return TIME_LIMIT if isinstance(error, TimeoutError) else "Ctrl-C"
+    return TIME_LIMIT if isinstance(error, TimeoutError) else ended_by(error)
 
 
 def _with_first_releases(

@@ -48,7 +48,10 @@ _NOT_CHECKED = (
 )
 
 
-_AHEAD = "that Apple's compiler takes the C++ of AOTInductor and links it: Inductor wrote it, and nothing compiled it"
+_AHEAD = (
+    "that Apple's compiler takes the C++ of AOTInductor and links it: Inductor wrote it, and nothing compiled it; "
+    "--run-metal does not run its kernels"
+)
 
 
 #: A run of the program without torch.compile: its dtype, and whether it is a training step.
@@ -114,6 +117,7 @@ def report(
         not_checked=(
             *_NOT_CHECKED,
             *([_AHEAD] if any(t.variant.backend == AOTINDUCTOR for t in tried) else ()),
+            *([f"{compiled.lacking} variants: {compiled.ended} ended the run"] if compiled.ended else ()),
             *compiled.not_checked,
             *_release_mismatch(compiled, target, unread),
         ),
@@ -346,13 +350,9 @@ def _outcome(tried: Tried, mended: Sequence[Defect]) -> str:
     first = [failure for graph in tried.side for failure in graph.failures]
     again = [failure for graph in tried.side_again for failure in graph.failures]
     standing = {failure.kind for failure in first if not (failure.ours or _mended(failure, mended))}
-    for kind, outcome in _LESSER:
-        if standing == {kind}:
-            return outcome
-    if standing - dict(_LESSER).keys():
-        return "fails"
     if standing:
-        return "wrong result"
+        lesser = (outcome for kind, outcome in _LESSER if kind in standing)
+        return "fails" if standing - dict(_LESSER).keys() else next(lesser)
     # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
         return "could not tell"
@@ -361,8 +361,12 @@ def _outcome(tried: Tried, mended: Sequence[Defect]) -> str:
     return "works"
 
 
-#: The kinds of failures that leave a program running, and what it then does.
-_LESSER = (("wrong result", "wrong result"), ("fallback", "needs fallback"))
+#: The kinds of failures that leave a program running, the worst first, and what it then does.
+_LESSER = (
+    ("wrong result", "wrong result"),
+    ("fallback", "needs fallback"),
+    ("perhaps wrong", "could not tell"),
+)
 
 
 def _mended(failure: Failure, mended: Sequence[Defect]) -> str:
@@ -560,6 +564,9 @@ def _without_inductor(
     if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
         return f"could not tell: the program raises {why or _why_not(tried, mended)}"
     backend, where = _portable(tried)
+    if backend and any(f.kind == "perhaps wrong" for each in metal for f in failures_of(each)):
+        head = f"could not tell whether inductor is right {_ways(metal)[1]}"
+        return f"{head}: {why}; backend={backend!r}{where} is not affected"
     if backend:
         return f"use backend={backend!r}{where}: {why or 'Inductor for Metal was not tried'}"
     portable = [attempt for attempt in tried if attempt.variant.backend in PORTABLE]

@@ -77,6 +77,15 @@ class SignalledError(BaseException):
         self.number = number
 
 
+#: The exit code of a command that was ended but keeps what it has, by what ended it.
+ENDED = {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}
+
+
+def ended_by(error: BaseException) -> str:
+    """Return what ended this process, as ``ENDED`` has it, from what it raised."""
+    return signal_name(error.number) if isinstance(error, SignalledError) else "Ctrl-C"
+
+
 class TimeLimitReached(BaseException):
     """The run took longer than its limit."""
 

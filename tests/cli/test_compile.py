@@ -103,6 +103,49 @@ def test_every_variant_is_more_than_the_usual(opcheck: CommandLine, child: Child
     assert len(child.plan.variants) > 2 * usual
 
 
+def test_metal_comes_first_and_inductor_for_this_machine_only_with_all(
+    opcheck: CommandLine, child: Child
+) -> None:
+    def inductors(*flags: str) -> list[bool]:
+        opcheck("compile", "a.py:f", "--dtype", "float32", "--mode", "inference", *flags)
+        return [variant.metal for variant in child.plan.variants if variant.backend == "inductor"]
+
+    assert set(inductors()) == {True}
+    assert child.plan.variants[0].metal
+    assert inductors("--backend", "eager", "--backend", "inductor") == [True]
+    assert child.plan.variants[0].metal
+    metal = inductors("--all", "--backend", "inductor")
+    assert set(metal) == {True, False}
+    assert metal == sorted(metal, reverse=True)
+    assert {variant.backend for variant in child.plan.variants} == {"inductor"}
+
+
+def test_the_kernels_of_aotinductor_are_not_run(opcheck: CommandLine, child: Child) -> None:
+    opcheck("compile", "a.py:f", "--run-metal", "--backend", "aotinductor", "--backend", "inductor")
+    assert {v.backend: v.run_metal for v in child.plan.variants} == {
+        "aotinductor": False,
+        "inductor": True,
+    }
+
+
+@pytest.mark.parametrize(("ended", "code"), [("SIGTERM", 143), ("Ctrl-C", 130), ("late", 3)])
+def test_a_run_that_is_ended_prints_what_it_has(
+    ended: str, code: int, opcheck: CommandLine, child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "opcheck.compiler.parent.compile_variants",
+        lambda *args, **options: msgspec.structs.replace(
+            child(*args, **options), ended=ended, lacking=2
+        ),
+    )
+    result = opcheck("compile", "a.py:f", "--backend", "inductor", "--backend", "aot_eager")
+    assert result.code == code
+    assert "inductor for Metal" in result.out
+    # Nothing was audited for them.
+    assert "could not tell" in result.out.partition("aot_eager")[2]
+    assert f"2 variants: {ended} ended the run" in result.out
+
+
 def test_nothing_is_compiled_for_metal_on_cuda(opcheck: CommandLine, child: Child) -> None:
     assert opcheck("compile", "a.py:f", "--device", "cuda").code == 0
     assert child.plan.variants

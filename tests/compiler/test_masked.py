@@ -74,3 +74,32 @@ def test_a_name_that_an_inner_block_declares_anew_is_noted_where_the_outer_one_i
 def test_an_initializer_that_reads_the_outer_name_is_noted() -> None:
     reads = HIDDEN.replace("= 3;", "= tmp_scoped_2;")
     assert MaskedBlocks().notes(Kernel(), reads)
+
+
+def indexed(step: int) -> object:
+    return lambda x, y: torch.cat([x[torch.arange(8) * step], y])
+
+
+def index_notes(program: object, *args: Tensor) -> list[str]:
+    assert callable(program)
+    return [note for graph in side(program, *args) for k in graph.kernels for note in k.notes]
+
+
+def test_an_index_that_ends_threads_outside_of_its_mask_is_noted_with_its_value() -> None:
+    (note,) = index_notes(indexed(2), torch.randn(16), torch.randn(24))
+    assert note.startswith("a masked index leaves its 16 elements outside of the mask: 2*")
+    assert note.endswith(" is 62")
+
+
+def test_an_index_that_stays_inside_is_not_noted_nor_one_without_a_mask() -> None:
+    assert index_notes(indexed(2), torch.randn(64), torch.randn(24)) == []
+    assert index_notes(lambda x, i: x[i % 16], torch.randn(16), torch.arange(40)) == []
+
+
+def test_an_index_of_a_dynamic_size_may_leave_its_tensor() -> None:
+    x = torch.randn(16)
+    torch._dynamo.mark_dynamic(x, 0)
+    (note,) = index_notes(
+        lambda x, y: torch.cat([x[torch.arange(x.shape[0] // 2) * 2], y]), x, torch.randn(24)
+    )
+    assert note.startswith("a masked index may leave its ")

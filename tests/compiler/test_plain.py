@@ -110,13 +110,14 @@ def test_every_plan_holds_the_usual_one() -> None:
     assert {item.mode for item in every} == {*plan.MODES}
 
 
-def test_named_backends_are_taken_as_they_are_and_inductor_for_metal_too() -> None:
+def test_named_backends_are_taken_as_they_are_and_inductor_for_metal() -> None:
     result = plan.named(("mps", "inductor"), ("inference",), ("float16",))
     assert result == (
         Variant(backend="mps", dtype="float16"),
-        Variant(backend="inductor", dtype="float16"),
         Variant(backend="inductor", dtype="float16", metal=True),
     )
+    (here,) = plan.named(("inductor",), ("inference",), ("float16",), metal=False)
+    assert here == Variant(backend="inductor", dtype="float16")
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,23 @@ def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
     assert "no such input" in judged.failures[0].message
 
 
+def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty(
+    lists: OpLists,
+) -> None:
+    def noted(note: str) -> Kernel:
+        return msgspec.structs.replace(kernel(), notes=(note,))
+
+    doubtful = noted("a masked index may leave its s0 elements outside of the mask: s0")
+    judged = judged_report(lists, AOT, metal(graph(doubtful)), torch="2.10")
+    assert outcomes(judged) == ["could not tell"]
+    assert exit_code(judged) == 3
+    assert judged.advice.startswith("could not tell whether inductor is right with float32: ")
+    assert judged.advice.endswith("on a Mac; backend='aot_eager' is not affected")
+    certain = noted("a masked index leaves its 16 elements outside of the mask: x0 is 62")
+    assert outcomes(judged_report(lists, metal(graph(certain)), torch="2.10")) == ["wrong result"]
+    assert outcomes(judged_report(lists, metal(graph(certain)), torch="2.11")) == ["works"]
+
+
 def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpLists) -> None:
     failing = metal(graph(failures=(SINH,)))
     compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(failing,))

@@ -276,6 +276,18 @@ def masked_block() -> Place:
     return Place(lazily(f"{backend}:MetalOverrides", _GENERATING), "masked")
 
 
+def bounds_check() -> Place:
+    """Return the step that writes the check of an index for Metal, to replace it. Required."""
+    backend = _METAL["scheduling"].partition(":")[0]
+    return Place(lazily(f"{backend}:MetalKernel", _GENERATING), "check_bounds")
+
+
+def loop_ranges(kernel: Any) -> dict[Any, Any]:
+    """Return the length of each loop of a kernel, by its symbol. Required."""
+    with required(_GENERATING):
+        return {symbol: entry.length for symbol, entry in kernel.range_tree_nodes.items()}
+
+
 def current_kernel() -> Any:
     """Return the kernel that is being written. Required."""
     # V.kernel stands for it, and is one object.
