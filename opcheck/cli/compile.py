@@ -83,6 +83,7 @@ def command(
 ) -> int:
     """Compile each variant, write what came of it; 1 where none works, 3 where that cannot be told."""
     from opcheck.compiler import plan
+    from opcheck.compiler.differing import differing
     from opcheck.compiler.parent import compile_variants
     from opcheck.compiler.released import Backend, backend, includes
     from opcheck.project.compiled import audits, eager_runs, exit_code, report
@@ -135,12 +136,15 @@ def command(
         eager = dict.fromkeys(runs, CaptureError(f"{compiled.ended} ended the run"))
     if check_metal:
         compiled = clang.checked(compiled, includes(own.folder))
+    graphs = (graph for each in compiled.tried for graph in each.side)
+    operators = (operator for graph in graphs for operator in graph.operators)
     words = ["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}"]
     words += [f"--mode={run}" for run in modes] + [f"--dtype={dtype}" for dtype in dtypes]
     answer = report(
         *(compiled, mac, lists, TOOL),
         eager=eager,
         unread=own.problem,
+        differing=differing(own.folder, operators),
         command=shlex.join(words),
     )
     if emit_metal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -171,10 +172,21 @@ def _argument_text(value: Any) -> str:
         shape = ", ".join(map(str, tensor.shape))
         if tensor.is_contiguous():
             return f"{dtype}[{shape}]"
-        return f"{dtype}[{shape}; {', '.join(map(str, tensor.stride()))}]"
+        permuted = " permuted" if _is_permuted(tensor) else ""
+        return f"{dtype}[{shape}; {', '.join(map(str, tensor.stride()))}{permuted}]"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_argument_text, value))}]"
     return str(value)
+
+
+def _is_permuted(tensor: Any) -> bool:
+    """Return whether the dimensions are in another order than in memory; a size that is not a number counts."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    strides = [stride for size, stride in pairs if str(size) != "1" and str(stride) != "0"]
+    try:
+        return any(bool(first < second) for first, second in itertools.pairwise(strides))
+    except Exception:  # noqa: BLE001 - a symbolic relation that cannot be decided
+        return True
 
 
 def _has_dtype(kernel: Any) -> bool:

@@ -157,12 +157,20 @@ def side_compile(
     return SideGraph(
         phase=phase,
         nodes=calls,
+        operators=tuple(sorted({*_operators(gm)})),
         kernels=tuple(seen.kernels),
         externs=seen.grouped(),
         failures=tuple(failures),
         notes=_notes(made),
         seconds=time.perf_counter() - start,
     )
+
+
+def _operators(gm: torch.fx.GraphModule) -> Iterator[str]:
+    for node in gm.graph.nodes:
+        for overload in (node.target, node.meta.get("original_aten")):
+            if getattr(overload, "namespace", "") == "aten":
+                yield overload.overloadpacket.__name__
 
 
 def _kept(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +209,9 @@ def _metal(seen: _Seen) -> Iterator[None]:
         if not known:
             made = kernel_of(str(name), source, schedule)
             notes = blocks.notes(kernel, written)
-            seen.kernels.append(msgspec.structs.replace(made, notes=notes))
+            # For AOTInductor the headers' content stands in the text, without their names.
+            headers = made.headers or tuple(sorted(getattr(kernel, "headers", ())))
+            seen.kernels.append(msgspec.structs.replace(made, notes=notes, headers=headers))
         return name
 
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:

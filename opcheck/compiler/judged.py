@@ -80,6 +80,8 @@ class CompileReport(Record, frozen=True, kw_only=True):
     advice: str
     #: the command that tries what this one did not, where nothing works; else empty
     next: str = ""
+    #: which of its operators the target decomposes or lowers otherwise than the torch that did it
+    differs: str = ""
     rows: tuple[Row, ...]
     failures: tuple[FailureGroup, ...]
     advisories: tuple[Advisory, ...]

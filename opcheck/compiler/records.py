@@ -55,7 +55,8 @@ class Extern(Record, frozen=True, kw_only=True):
     location: SourceLocation | None = None
     module: str = ""
     #: how it is called, with the dtypes and shapes of its tensors: ``aten.mm.default(float32[2, 3], float32[3, 4])``;
-    #: strides follow a ``;`` where a tensor is not contiguous, ``channels_last`` where Inductor gives one in that order
+    #: strides follow a ``;`` where a tensor is not contiguous, with ``permuted`` where its dimensions are in another
+    #: order, and ``channels_last`` where Inductor gives one in that order
     call: str = ""
     count: int = 1
 
@@ -66,6 +67,8 @@ class SideGraph(Record, frozen=True, kw_only=True):
     #: inference, forward, backward
     phase: str
     nodes: int
+    #: ATen's operators in it, and those that were decomposed into them, without overloads: ``gelu``
+    operators: tuple[str, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     externs: tuple[Extern, ...] = ()
     failures: tuple[Failure, ...] = ()

@@ -15,6 +15,7 @@ import msgspec
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
+from opcheck.common.text import and_more
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
 from opcheck.compiler.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
@@ -77,6 +78,7 @@ def report(
     *,
     eager: Mapping[Eager, Audit] | None = None,
     unread: str = "",
+    differing: Sequence[str] = (),
     command: str = "",
 ) -> CompileReport:
     """Judge what was compiled.
@@ -88,6 +90,7 @@ def report(
         tool: name and version of this program.
         eager: the audits of the program without torch.compile, by run.
         unread: why the target's own Metal backend could not be read.
+        differing: operators that the target decomposes or lowers otherwise than the installed torch.
         command: the command line that compiles this program, without its backends.
 
     Raises:
@@ -109,6 +112,7 @@ def report(
         target={"torch": str(target.torch), "macos": str(target.macos)},
         advice=_advice(tried, externs, target, mended),
         next=_next(tried, command),
+        differs=_differs(compiled, target, differing),
         rows=tuple(_rows(tried)),
         failures=tuple(_failures(tried, _present_in(target, defects), mended)),
         advisories=tuple(_advisories(tried, target, defects)),
@@ -117,9 +121,13 @@ def report(
         not_checked=(
             *_NOT_CHECKED,
             *([_AHEAD] if any(t.variant.backend == AOTINDUCTOR for t in tried) else ()),
-            *([f"{compiled.lacking} variants: {compiled.ended} ended the run"] if compiled.ended else ()),
+            *(
+                [f"{compiled.lacking} variants: {compiled.ended} ended the run"]
+                if compiled.ended
+                else ()
+            ),
             *compiled.not_checked,
-            *_release_mismatch(compiled, target, unread),
+            *_release_mismatch(compiled, target, unread, differing),
         ),
         compiled=msgspec.structs.replace(compiled, tried=tried),
     )
@@ -743,7 +751,19 @@ def _are(words: Sequence[str]) -> str:
     return "is" if len(words) == 1 else "are"
 
 
-def _release_mismatch(compiled: Compiled, target: Target, unread: str) -> Iterator[str]:
+def _differs(compiled: Compiled, target: Target, differing: Sequence[str]) -> str:
+    """Return which operators the target decomposes or lowers otherwise than the torch that did it, or empty."""
+    if not differing or Version.parse(compiled.installed_torch) == target.torch:
+        return ""
+    return (
+        f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} otherwise than torch "
+        f"{compiled.installed_torch}, which did it here: --exact asks the target's"
+    )
+
+
+def _release_mismatch(
+    compiled: Compiled, target: Target, unread: str, differing: Sequence[str]
+) -> Iterator[str]:
     installed = Version.parse(compiled.installed_torch)
     if installed == target.torch:
         return
@@ -751,7 +771,8 @@ def _release_mismatch(compiled: Compiled, target: Target, unread: str) -> Iterat
         yield (
             f"the decompositions, lowerings and fusion of torch {target.torch}: those of torch "
             f"{compiled.installed_torch}, which is installed here; Metal was written by the codegen/mps.py "
-            f"of torch {compiled.metal_backend} (--exact runs the whole target)"
+            f"of torch {compiled.metal_backend} (--exact runs the whole target); of this program's operators "
+            f"{and_more(differing, 20) if differing else 'none'} differ in their own rules"
         )
     else:
         why = f" ({unread})" if unread else ""

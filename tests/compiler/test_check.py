@@ -176,3 +176,15 @@ def test_without_libclang(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="libclang is not there") as raised:
         clang.available()
     assert "opcheck[metal]" in raised.value.hint
+
+
+def test_the_kernels_of_aotinductor_have_the_headers_that_it_writes_out() -> None:
+    side = SideCompiler(ahead=True)
+    torch.compiler.reset()
+    with torch.no_grad():
+        torch.compile(lambda x: torch.nn.functional.layer_norm(x, (64,)), backend=side)(
+            torch.randn(4, 64)
+        )
+    (result,) = side.graphs
+    assert {"utils", "reduction_utils"} <= {*result.kernels[0].headers}
+    assert clang.check(result) == ()

@@ -46,7 +46,10 @@ def test_a_run_that_is_ended_keeps_what_it_has(
 ) -> None:
     variant = Variant(backend="eager")
     so_far = Compiled(
-        model="m", installed_torch="", device="cpu", tried=(Tried(variant=variant, outcome="works"),)
+        model="m",
+        installed_torch="",
+        device="cpu",
+        tried=(Tried(variant=variant, outcome="works"),),
     )
 
     def is_ended(_function: str, _answer: Any, request: CompileRequest, *_: Any, **__: Any) -> Any:

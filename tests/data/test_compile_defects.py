@@ -82,8 +82,8 @@ EXTREME = PRODUCT.replace("threadgroup_prod", "threadgroup_max")
         ("where-is-no-function", "in_ptr0[Where(x0 < 1, 0, 1)]", "in_ptr0[x0 < 1 ? 0 : 1]"),
         (
             "bfloat16-argmax",
-            "threadgroup bfloat tmp_acc_0[19]; c10::metal::threadgroup_argmax(tmp_acc_0)",
-            "threadgroup float tmp_acc_0[19]; c10::metal::threadgroup_argmax(tmp_acc_0)",
+            "threadgroup bfloat tmp_acc_0[19]; c10::metal::threadgroup_argmax(tmp_acc_0, tmp_acc_1)",
+            "threadgroup float tmp_acc_0[19]; c10::metal::threadgroup_argmax(tmp_acc_0, tmp_acc_1)",
         ),
         (
             "where-casts-to-the-first",
@@ -155,9 +155,11 @@ def test_what_went_wrong_while_a_kernel_was_written_is_known(defect: str, note: 
 def test_an_argmax_over_all_dimensions_is_known_by_the_order_of_its_tensor() -> None:
     (when,) = [defect.when for defect in load_defects() if defect.id == "argmax-of-dimensions"]
     source = "c10::metal::threadgroup_argmax(tmp_acc_0)"
-    permuted = "aten.argmax.default(float32[40, 8, 30; 30, 1200, 1])"
+    permuted = "aten.argmax.default(float32[40, 8, 30; 30, 1200, 1 permuted])"
     assert when.holds_for(source, frozenset(), [permuted])
     assert not when.holds_for(source, frozenset(), ["aten.argmax.default(float32[40, 8, 30])"])
+    sliced = "aten.argmax.default(float32[6, 4; 8, 2])"
+    assert not when.holds_for(source, frozenset(), [sliced])
 
 
 def test_a_failure_is_known_by_its_message() -> None:

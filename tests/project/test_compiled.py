@@ -327,6 +327,24 @@ def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty
     assert outcomes(judged_report(lists, metal(graph(certain)), torch="2.11")) == ["works"]
 
 
+def test_operators_that_the_target_decomposes_otherwise_are_named_unless_it_did_it(
+    lists: OpLists,
+) -> None:
+    compiled = Compiled(
+        model="m",
+        installed_torch="2.13.0",
+        metal_backend="2.10.0",
+        device="cpu",
+        tried=(metal(graph(kernel())),),
+    )
+    target = Target(torch=Version(2, 10), macos=Version(15))
+    judged = report(compiled, target, lists, "", differing=["gelu", "mean"])
+    assert judged.differs.startswith("torch 2.10 decomposes or lowers gelu, mean otherwise than")
+    assert "gelu, mean differ in their own rules" in judged.not_checked[-1]
+    exact = msgspec.structs.replace(compiled, installed_torch="2.10.0")
+    assert report(exact, target, lists, "", differing=["gelu"]).differs == ""
+
+
 def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpLists) -> None:
     failing = metal(graph(failures=(SINH,)))
     compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(failing,))

@@ -24,9 +24,18 @@ BACKEND = "torch/_inductor/codegen/mps.py"
 #: What writes C++ around it for AOTInductor; it came with 2.8.
 WRAPPER = "torch/_inductor/codegen/cpp_wrapper_mps.py"
 HEADERS = "torch/include"
-_MEMBERS = re.compile(rf"{re.escape(BACKEND)}|{re.escape(WRAPPER)}|{HEADERS}/c10/metal/\w+\.h")
+#: How operators are decomposed and lowered, whatever the device.
+RULES = (
+    *("torch/_decomp/__init__.py", "torch/_decomp/decompositions.py"),
+    *("torch/_inductor/decomposition.py", "torch/_inductor/lowering.py"),
+    *("torch/_refs/__init__.py", "torch/_refs/nn/functional/__init__.py"),
+    *("torch/_refs/fft.py", "torch/_refs/linalg/__init__.py", "torch/_refs/special/__init__.py"),
+)
+_MEMBERS = re.compile(
+    "|".join([*map(re.escape, (BACKEND, WRAPPER, *RULES)), rf"{HEADERS}/c10/metal/\w+\.h"])
+)
 #: What a folder holds; another version of this program may have unpacked less.
-_CONTENT = "2"
+_CONTENT = "3"
 _HINT = "Inductor writes Metal in torch 2.7 and newer"
 
 

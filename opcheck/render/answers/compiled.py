@@ -32,6 +32,8 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{report.model} compiled for {target}", 1)
     yield Lines((f"{report.advice.rstrip('.')}.",))
+    if report.differs:
+        yield Lines((f"{report.differs}.",))
     if report.next:
         yield Facts((("next", Span(report.next)),))
     yield Heading("Variants")
