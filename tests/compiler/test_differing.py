@@ -14,7 +14,7 @@ def relu(x):
 
 register_pointwise(aten.exp, name="exp")
 make_fallback(torch.ops.aten.topk)
-DECOMPOSED = [aten.a, aten.b, aten.c, aten.d]
+DECOMPOSED = [aten.a, aten.b, aten.c, aten.d, aten.e]
 '''
 
 
