@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -89,8 +89,10 @@ def run(
         library, wheels, _without(tasks, finished), jobs, timeout, kept, finished, progress
     )
     if not ended:
+        left = None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
+        finished, ended = _with_first_releases(library, wheels, finished, jobs, left)
+    if not ended:
         kept.unlink(missing_ok=True)
-        finished = _with_first_releases(library, wheels, finished, jobs)
     return Run(
         torch=library.torch,
         section=library.section,
@@ -188,9 +190,17 @@ def _reason(error: BaseException) -> str:
 
 
 def _with_first_releases(
-    library: Library, wheels: Path, outcomes: Mapping[str, Outcome], jobs: int
-) -> dict[str, Outcome]:
-    """Add the first release whose kernel is wrong, by operation and dtype, of those whose library is kept here."""
+    library: Library,
+    wheels: Path,
+    outcomes: dict[str, Outcome],
+    jobs: int,
+    timeout: float | None,
+) -> tuple[dict[str, Outcome], str]:
+    """Add the first release whose kernel is wrong, by operation and dtype, of those whose library is kept here.
+
+    Nothing is added where the search is ended early; what ended it is returned, too.
+    """
+    until = time.monotonic() + (timeout or 0.0)
     groups: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
     for outcome in outcomes.values():
         if outcome.verdict == "wrong":
@@ -210,9 +220,10 @@ def _with_first_releases(
             if older.functions[name].digest != later.functions[name].digest
         ]
         tried: dict[str, Outcome] = {}
-        _run_all(
-            older, wheels, list(families.tasks(changed)), jobs, None, Path(os.devnull), tried, None
-        )
+        tasks = list(families.tasks(changed))
+        left = None if timeout is None else max(until - time.monotonic(), 0.0)
+        if ended := _run_all(older, wheels, tasks, jobs, left, Path(os.devnull), tried, None):
+            return outcomes, ended
         searched = {
             key: name
             for key, name in searched.items()
@@ -221,10 +232,11 @@ def _with_first_releases(
         first.update(dict.fromkeys(searched, older.torch))
         later = older
     since = {outcome.kernel: first[key] for key, group in groups.items() for outcome in group}
-    return {
+    added = {
         name: msgspec.structs.replace(outcome, since=since.get(name, ""))
         for name, outcome in outcomes.items()
     }
+    return added, ""
 
 
 def older_libraries(later: Library, wheels: Path) -> Iterator[Library]:
