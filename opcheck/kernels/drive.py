@@ -47,9 +47,13 @@ class Drivers:
                 if not self._judged(kernel, named).wrong:
                     verdict, reason = "depends on flushing", _FLUSHED
                 kernel.flushed = True
-            if verdict == "wrong" and kernel.together:
+            if kernel.together and not verdict.startswith("depends"):
+                # A missing barrier may show in one order of the threads alone.
                 kernel.backwards = True
-                if self._judged(kernel, named) != judged:
+                other = self._judged(kernel, named)
+                if other.wrong and not judged.wrong:
+                    verdict, reason, judged = "wrong", _RACE, other
+                elif judged.wrong and other != judged:
                     reason = _RACE
         except (KernelError, Unfit) as error:
             reason = str(error)

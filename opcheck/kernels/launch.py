@@ -30,6 +30,8 @@ _ERRORS = 32 << 10
 #: Extents that are tried: one, odd, around the simdgroup's width, more than a threadgroup.
 LENGTHS = (1, 7, 33, 100, 1025)
 EPS = 2.0**-23
+#: More than a result of moderate numbers moves where denormal ones among them become zero.
+_FLUSHED = 2.0**-116
 
 
 #: Bytes of the types that structs have arrays of.
@@ -103,6 +105,7 @@ def _judged(kernel: Kernel, launches: Iterator[Launch]) -> Judged:
             made = launch.made.get(name)
             got = (made(bound) if made else bound[name]).flatten()
             off = torch.as_tensor(slack, dtype=torch.float64).expand(value.shape).flatten()
+            off = off + _FLUSHED * kernel.flushed
             expected = Expected(_inputs(given, value.numel()), value.flatten(), off)
             judged = judging.judge(expected, got, _allowed(got.dtype))
             compared, wrong = compared + judged.compared, wrong + judged.wrong
@@ -160,14 +163,22 @@ def dtype_named(word: str) -> torch.dtype:
 
 
 def random(shape: Sequence[int], dtype: torch.dtype, salt: int = 0) -> Tensor:
-    """Return moderate random values, so that a reduction of them does not overflow."""
+    """Return moderate random values, so that a reduction of them does not overflow.
+
+    Among those of float32 and its halves are ties, zeros of both signs and denormal numbers.
+    """
     generator = values.generator(salt)
     if dtype.is_complex:
         real = torch.float32 if dtype == torch.complex64 else torch.float16
         drawn = torch.randn(*shape, 2, generator=generator, dtype=torch.float64)
         return torch.view_as_complex(drawn.to(real))
     if dtype.is_floating_point:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        if dtype in values.FLOATS:
+            flat = drawn.view(-1)
+            flat[3::5] = (flat[3::5] * 4).round() / 4
+            flat[7::13] = flat[7::13].sign() * torch.finfo(dtype).smallest_normal * 0.75
+        return drawn.to(dtype)
     if dtype == torch.bool:
         return torch.rand(*shape, generator=generator) < 0.5
     low = 0 if torch.iinfo(dtype).min == 0 else -9

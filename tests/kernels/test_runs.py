@@ -6,16 +6,28 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 pytest.importorskip("llvmlite")
 
-from opcheck.kernels import judging, library, names, parent, pointwise, reference, values
+from opcheck.kernels import (
+    drive,
+    judging,
+    launch,
+    library,
+    names,
+    parent,
+    pointwise,
+    reference,
+    values,
+)
 from opcheck.kernels.judging import Expected
 from opcheck.kernels.machine import Machine
-from opcheck.kernels.records import Outcome
+from opcheck.kernels.records import Outcome, Task
 from tests.kernels import made
 
 
@@ -266,6 +278,33 @@ def test_the_share_of_usual_inputs_is_told(machine: Machine) -> None:
     assert 0.45 < usual < 0.55
 
 
+def test_a_race_that_one_order_of_the_threads_shows_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = SimpleNamespace(fusible=False, flushed=False, together=True, backwards=False)
+    monkeypatch.setattr(drive.Drivers, "_kernel", lambda *_: kernel)
+    monkeypatch.setattr(
+        drive.Drivers,
+        "_judged",
+        lambda _, ran, __: judging.Judged(compared=4, wrong=int(ran.backwards), ulps=0.0),
+    )
+    function: Any = SimpleNamespace(name="sum_reduction_float_float")
+    task = Task(family="reductions", operation="sum_reduction", kernels=())
+    outcome = drive.Drivers().outcome(cast(Machine, None), function, task)
+    assert (outcome.verdict, outcome.wrong) == ("wrong", 1)
+    assert "another order of the threads" in outcome.reason
+
+
+@pytest.mark.parametrize("dtype", values.FLOATS)
+def test_what_the_drivers_draw_has_ties_zeros_and_denormals(dtype: torch.dtype) -> None:
+    drawn = launch.random((400,), dtype, 1)
+    zeros = drawn[drawn == 0]
+    assert zeros.signbit().any()
+    assert not zeros.signbit().all()
+    assert len(drawn.unique()) < len(drawn)
+    assert ((drawn != 0) & (drawn.abs() < torch.finfo(dtype).smallest_normal)).any()
+
+
 def kept_library(folder: Path, release: str, bodies: dict[str, str]) -> library.Library:
     """A library of unary kernels, kept as a release's."""
     kept = folder / "kernels" / "libraries"
@@ -282,6 +321,8 @@ def test_a_run_that_is_ended_keeps_what_it_has_and_goes_on_from_there(tmp_path: 
         {"neg_dense_float_float": "  %r = fneg float %x", "sqr_dense_float_float": _SQUARE},
     )
     wheels, lines = tmp_path / "wheels", list[str]()
+    # A shell's background jobs ignore it, and so would their children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt(line: str) -> None:
         lines.append(line)
@@ -303,7 +344,26 @@ def test_a_run_that_is_ended_keeps_what_it_has_and_goes_on_from_there(tmp_path: 
 def test_a_run_ends_at_its_time_limit(tmp_path: Path) -> None:
     chosen = kept_library(tmp_path, "2.99.0", {"sqr_dense_float_float": _SQUARE})
     result = parent.run(chosen, jobs=1, timeout=0.01, cache=tmp_path / "wheels")
-    assert (result.ended, result.lacking, result.outcomes) == (parent.TIME_LIMIT, 1, ())
+    # Its process may begin while the run is ended.
+    assert (result.ended, result.lacking + len(result.outcomes)) == (parent.TIME_LIMIT, 1)
+
+
+def test_a_search_for_the_first_release_that_is_ended_keeps_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_library(tmp_path, "2.98.0", {"sqr_dense_float_float": _SQUARE})
+    newest = kept_library(tmp_path, "2.99.0", {"sqr_dense_float_float": "  %r = fadd float %x, %x"})
+    run_all = parent._run_all
+
+    def in_no_time_where_older(release: library.Library, *given: Any) -> str:
+        timeout = 0.0 if release is not newest else given[3]
+        return run_all(release, *given[:3], timeout, *given[4:])
+
+    monkeypatch.setattr(parent, "_run_all", in_no_time_where_older)
+    result = parent.run(newest, jobs=1, cache=tmp_path / "wheels")
+    assert (result.ended, result.lacking, len(result.outcomes)) == (parent.TIME_LIMIT, 0, 1)
+    assert result.outcomes[0].since == ""
+    assert len(list((tmp_path / "kernels" / "unfinished").iterdir())) == 1
 
 
 def test_the_first_release_with_the_wrong_kernel_is_told(tmp_path: Path) -> None:

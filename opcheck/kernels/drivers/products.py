@@ -71,6 +71,8 @@ def _matmul(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     for m, k, n in ((19, 33, 17), (1, 5, 40)):
         left = random((k, m), dtype, 1).T
         right = random((k, n), torch.int8 if match["op"] == "int_mm" else dtype, 2)
+        if dtype.is_floating_point and m > 1:
+            left[0, 0], right[0] = torch.inf, 1.0  # which the zeros around a tile must not meet
         bias = random((m, n), dtype, 3)
         value = widened(left) @ widened(right)
         size = widened(left).abs().double() @ widened(right).abs().double()
@@ -96,6 +98,8 @@ def _batched(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype, summed = dtype_named(match["a"]), match["op"] == "addbmm"
     batch, m, k, n = 3, 19, 33, 17
     left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
+    if dtype.is_floating_point:
+        left[0, 0, 0], right[0, 0] = torch.inf, 1.0
     bias = random((m, n) if summed else (batch, m, n), dtype, 3)
     value = widened(left) @ widened(right)
     size = widened(left).abs().double() @ widened(right).abs().double()
@@ -129,6 +133,8 @@ def _vector_times_matrix(match: re.Match[str], kernel: Kernel) -> Iterator[Launc
     covered = 32 if match["how"] == "t2d" else 32 * vector
     for depth in (1, 37, 300):
         matrix, row = random((depth, columns, step), dtype, 1), random((depth, 2), dtype, 2)
+        if dtype.is_floating_point:
+            matrix[0, 0, 0] = torch.inf
         bias = random((columns,), dtype, 3)
         value = widened(row[:, 0]) @ widened(matrix[..., 0])
         size = widened(row[:, 0]).abs().double() @ widened(matrix[..., 0]).abs().double()

@@ -25,7 +25,8 @@ _NOTE = (
 def document(run: Run) -> Document:
     """Return the counts by family, the wrong ones by operation with the smallest input, and why not run."""
     counts = Counter(outcome.verdict for outcome in run.outcomes)
-    verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS)
+    shown = [verdict for verdict in VERDICTS if counts[verdict]]
+    verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in shown)
     blocks: list[Any] = [
         Heading(f"Metal kernels of torch {run.torch} ({run.section}), run on a CPU", 1),
         Lines(
@@ -41,8 +42,8 @@ def document(run: Run) -> Document:
         ),
         Heading("By family"),
         Table(
-            ("family", "run", *VERDICTS, "seconds"),
-            tuple(_family(name, group) for name, group in _grouped(run.outcomes, "family")),
+            ("family", "run", *shown, "seconds"),
+            tuple(_family(name, group, shown) for name, group in _grouped(run.outcomes, "family")),
             (0,),
         ),
     ]
@@ -79,11 +80,11 @@ def _grouped(outcomes: Iterable[Outcome], key: str) -> list[tuple[str, list[Outc
     return sorted(groups.items())
 
 
-def _family(name: str, group: Sequence[Outcome]) -> tuple[str, ...]:
+def _family(name: str, group: Sequence[Outcome], shown: Sequence[Verdict]) -> tuple[str, ...]:
     counts = Counter(outcome.verdict for outcome in group)
     run = len(group) - counts["not run"]
     seconds = sum(outcome.seconds for outcome in group)
-    return (name, str(run), *(str(counts[verdict]) for verdict in VERDICTS), f"{seconds:.1f}")
+    return (name, str(run), *(str(counts[verdict]) for verdict in shown), f"{seconds:.1f}")
 
 
 def _wrong(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, ...]]:
