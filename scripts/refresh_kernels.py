@@ -7,6 +7,7 @@ A run is what ``opcheck kernels test --torch 2.15 -o RUN.json`` wrote; the newes
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ import msgspec
 from opcheck.common.versions import Version
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_files import read_statements
+from opcheck.kernels.families import POINTWISE
+from opcheck.kernels.names import WORDS
 from opcheck.kernels.records import VERDICTS, Outcome, Run, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
@@ -32,7 +35,7 @@ _HEAD = (
     "half keeps them. A verdict that hangs on fusing or flushing is counted apart and is not wrong.",
     "Wrong counts defects alone; no defect is what any formula in the precision gives, with its reason below.",
     "The results of a race are those of this runner's order of threads.",
-    "Seconds are of the clock, with two processes on two cores and kernels that were compiled before.",
+    "Seconds are of the processor, those of compiling what was not compiled before among them.",
     "Made by scripts/refresh_kernels.py; do not edit.",
 )
 
@@ -76,7 +79,7 @@ def document(runs: list[Run]) -> Document:
     newest = runs[-1]
     return (
         Heading("Metal kernels by release", 1),
-        Lines(_HEAD),
+        Lines((*_HEAD[:-1], *_of_what(runs), _HEAD[-1])),
         Heading("By release"),
         Table(("torch", "kernels", *_COUNTED, "seconds"), tuple(map(_totals, runs)), (0,)),
         Heading("By release and family"),
@@ -161,7 +164,15 @@ def _hanging(run: Run) -> Iterable[tuple[str, ...]]:
 def _totals(run: Run) -> tuple[str, ...]:
     counts = _count(run.outcomes, no_defects())
     counted = (f"{counts[verdict]:,}" for verdict in _COUNTED)
-    return (run.torch, f"{counts.total():,}", *counted, f"{run.seconds:,.0f}")
+    seconds = sum(outcome.seconds for outcome in run.outcomes)
+    return (run.torch, f"{counts.total():,}", *counted, f"{seconds:,.0f}")
+
+
+def _of_what(runs: Iterable[Run]) -> Iterable[str]:
+    """Yield a line for each run that has the pointwise families alone."""
+    for run in runs:
+        if {outcome.family for outcome in run.outcomes} <= set(POINTWISE):
+            yield f"Of torch {run.torch} only the families {', '.join(POINTWISE)} were run."
 
 
 def _counts(runs: Iterable[Run]) -> Iterable[tuple[str, ...]]:
@@ -178,7 +189,13 @@ def _counts(runs: Iterable[Run]) -> Iterable[tuple[str, ...]]:
             )
 
 
+#: Names of attention's kernels, whose dtypes stand in their middle.
+_ATTENTION = re.compile(r"(prefill_attention|sdpa_vector(?:_2pass_[12])?)_([a-z]+\d*)_.*")
+
+
 def _key(outcome: Outcome) -> tuple[str, str]:
+    if match := _ATTENTION.fullmatch(outcome.kernel):
+        return match[1], WORDS[match[2]]
     return outcome.operation, outcome.dtypes[1 if len(outcome.dtypes) > 1 else 0]
 
 
