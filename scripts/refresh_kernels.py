@@ -169,8 +169,10 @@ def _totals(run: Run) -> tuple[str, ...]:
 
 
 def _of_what(runs: Iterable[Run]) -> Iterable[str]:
-    """Yield a line for each run that has the pointwise families alone."""
+    """Yield a line for each run that lacks kernels, or has the pointwise families alone."""
     for run in runs:
+        if run.lacking:
+            yield f"Of torch {run.torch} {run.lacking:,} kernels were not run: the run was ended."
         if {outcome.family for outcome in run.outcomes} <= set(POINTWISE):
             yield f"Of torch {run.torch} only the families {', '.join(POINTWISE)} were run."
 
@@ -196,7 +198,7 @@ _ATTENTION = re.compile(r"(prefill_attention|sdpa_vector(?:_2pass_[12])?)_([a-z]
 def _key(outcome: Outcome) -> tuple[str, str]:
     if match := _ATTENTION.fullmatch(outcome.kernel):
         return match[1], WORDS[match[2]]
-    return outcome.operation, outcome.dtypes[1 if len(outcome.dtypes) > 1 else 0]
+    return outcome.operation, next(iter((*outcome.dtypes[1:2], *outcome.dtypes)), "any")
 
 
 def _wrong(runs: list[Run]) -> Iterable[tuple[str, ...]]:
