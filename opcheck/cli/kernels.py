@@ -42,6 +42,7 @@ def command() -> None:
     parent=command,
     short_help="Show the kernels of a release.",
     help="Show the kernels of a release: operation, dtypes and arguments.\n\n"
+    "Up to torch 2.5 they are source text in the wheel, and no arguments are shown. "
     "PATTERN is a kernel's name, with * and ?; without it the operations are shown.",
 )
 @click.argument("pattern", default="")
@@ -71,6 +72,8 @@ def list_(*, pattern: str, target: _Release) -> int:
     parent=command,
     short_help="Show which kernels two releases do not share.",
     help="Show the kernels that are new in a release, gone, or of other code.\n\n"
+    "Up to torch 2.5 a kernel counts as of other code where the source text around it differs, and "
+    "against a compiled kernel always. "
     "PATTERN is a kernel's name, with * and ?.",
 )
 @click.argument("old", metavar="OLD")
@@ -203,6 +206,7 @@ def _run(
 
     air.binding()
     library = _library(torch)
+    library.check_compiled()
     with progress.shown() as say:
         tested = parent.run(
             library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen

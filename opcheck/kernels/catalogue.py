@@ -12,7 +12,7 @@ from opcheck.common.files import replaced
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import air, names
-from opcheck.kernels.library import Library
+from opcheck.kernels.library import SOURCE, Library
 
 #: Between two words of progress.
 _STEP = 1000
@@ -46,14 +46,14 @@ def entries(library: Library, pattern: str = "") -> tuple[Entry, ...]:
     entries = []
     for name in names.matching(library.functions, pattern):
         named = names.parse(name)
-        text = str(air.parse(library.functions[name].bitcode))
+        bitcode = library.functions[name].bitcode
         entries.append(
             Entry(
                 name=name,
                 operation=named.operation,
                 form=named.form,
                 dtypes=named.dtypes,
-                arguments=air.arguments(text),
+                arguments=air.arguments(str(air.parse(bitcode))) if bitcode else (),
             )
         )
     return tuple(entries)
@@ -98,7 +98,12 @@ def changes(
 def _digests(
     library: Library, wanted: Sequence[str], progress: Callable[[str], None] | None, cache: Path
 ) -> dict[str, str]:
-    """Return the digest of each kernel's code, by name; kept by the bitcode's own digest."""
+    """Return the digest of each kernel's code, by name; kept by the bitcode's own digest.
+
+    The digest of a kernel in source text is that of the text.
+    """
+    if library.section == SOURCE:
+        return {name: library.functions[name].digest for name in wanted}
     path = cache / f"code-{library.section}-{library.torch}.json"
     kept = msgspec.json.decode(documents.read(path), type=dict[str, str]) if path.is_file() else {}
     missing = [name for name in wanted if _key(library.functions[name]) not in kept]

@@ -10,22 +10,37 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.files import replaced
-from opcheck.data.wheels import archive, metallib
+from opcheck.data.wheels import archive, metal_source, metallib
 from opcheck.data.wheels.damage import opened
 
 #: The variant for every supported macOS; in 2.6 to 2.8 the one for macOS 14 and newer, which
 #: alone holds the bfloat16 kernels (aten/src/ATen/mps/MPSDevice.mm, 2.8.0).
 SECTIONS = ("metal_bfloat", "metal_basic")
+#: The name of the kernels that a wheel holds as source text alone: all of 1.13 to 2.5.
+SOURCE = "source text"
 _HINT = "kernels are compiled into the wheels of torch 2.6 and newer"
 _NAME = re.compile(r"torch-(?P<release>\d+\.\d+\.\d+)")
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
-    """The compiled kernels of one release, by name."""
+    """The kernels of one release, by name."""
 
     torch: str
     section: str
     functions: dict[str, metallib.Function]
+
+    def check_compiled(self) -> None:
+        """Refuse kernels that a wheel holds as source text.
+
+        Raises:
+            OpListError: there is no compiled code.
+        """
+        if self.section == SOURCE:
+            raise OpListError(
+                "the wheel holds kernels as source text, which only a Mac compiles",
+                context=f"torch {self.torch}",
+                hint=_HINT,
+            )
 
 
 def read(release: str, cache: Path | None = None, section: str = "") -> Library:
@@ -37,7 +52,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
         section: one of the wheel's sections; else the first of ``SECTIONS`` that it has.
 
     Raises:
-        OpListError: the wheel cannot be had or read, or it holds no such section.
+        OpListError: the wheel cannot be had or read, or it holds no such section and no source text.
     """
     cache = cache or archive.default_cache()
     kept = cache.parent / "kernels" / "libraries"
@@ -47,16 +62,20 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
             return _library(release, name, documents.read(path))
     wheel = archive.obtain(release, cache)
     with opened(wheel, _HINT) as members:
-        sections = metallib.sections(members.read(archive.LIBRARY))
+        dylib = members.read(archive.LIBRARY)
+    sections = metallib.sections(dylib)
+    match = _NAME.match(wheel.name)
+    release = match["release"] if match else release
     chosen = section or next((name for name in SECTIONS if name in sections), "")
+    if not chosen and (texts := metal_source.functions(dylib)):
+        functions = {function.name: function for function in texts}
+        return Library(torch=release, section=SOURCE, functions=functions)
     if chosen not in sections:
         raise OpListError(
             f"the wheel holds no compiled kernels{section and f' of {section}'}",
             context=wheel.name,
             hint=f"it has {', '.join(sorted(sections))}" if sections else _HINT,
         )
-    match = _NAME.match(wheel.name)
-    release = match["release"] if match else release
     kept.mkdir(parents=True, exist_ok=True)
     with replaced(kept / f"{chosen}-{release}.metallib") as file:
         file.write(sections[chosen])
