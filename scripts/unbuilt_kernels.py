@@ -1,0 +1,137 @@
+"""State the dtypes that a release's own Metal kernels were not built for.
+
+Usage: python -m scripts.unbuilt_kernels LINE [LINE ...]
+
+Where the code of an operator reaches compiled Metal kernels, and neither MPSGraph nor an operator that computes
+(scripts/wheels/kernel_routes.py), a dtype that stands in the name of none of these kernels cannot run: the library has
+no function of that name.  Left out is what other statements refuse, and what PyTorch's CI expects to pass.  The result
+is op_lists/limitations/from_kernels.yaml, for the neighbouring lines that are named: a span ends behind the last of
+them.  Releases before 2.6 compile their kernels on the Mac and cannot be read so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from opcheck.common.files import write_text
+from opcheck.data.registrations import data_directory, load
+from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
+from opcheck.data.wheels.image import Image
+from opcheck.kernels import library
+from opcheck.lookup.plain_call import OperatorLookup, target
+from scripts.cross_dtypes import expected
+from scripts.opinfo.compare import lists_without
+from scripts.propose_limitations import spans
+from scripts.schema_bodies import overload_of
+from scripts.wheels.kernel_routes import Route, bases, built, routes
+
+FILE = "limitations/from_kernels.yaml"
+PREFIX = "unbuilt-"
+DTYPES = (
+    *("bool", "uint8", "int8", "int16", "int32", "int64"),
+    *("float16", "bfloat16", "float32", "complex32", "complex64"),
+)
+NO_FUNCTION = "Failed to create function state object for: {kernel}"
+
+#: the overload, the text and the names of the kernels
+Key = tuple[str, str, tuple[str, ...]]
+
+
+def main() -> int:
+    """Write the file."""
+    lists = load()
+    named = sys.argv[1:]
+    known = [release.line for release in lists.releases]
+    if not named or not set(named) <= set(known):
+        print(f"name lines among {', '.join(known)}", file=sys.stderr)
+        return 2
+    lines = known[known.index(named[0]) : known.index(named[-1]) + 2]
+    cases: dict[tuple[Key, str], list[str]] = defaultdict(list)
+    for release in lists.releases:
+        if release.line in named:
+            for op, route, dtypes in refused(release.torch, release.line):
+                whole = [text for text in route.texts if text[0].isalpha()]
+                text = whole[0] if len(whole) == 1 else NO_FUNCTION
+                for dtype in dtypes:
+                    cases[(op, text, route.kernels), dtype].append(release.line)
+            print(f"{release.line}: {len(cases)} pairs", file=sys.stderr)
+    write_text(data_directory() / FILE, file_text(cases, lines))
+    return 0
+
+
+def refused(release: str, line: str) -> list[tuple[str, Route, list[str]]]:
+    """Return the operators of a release, the kernels that they reach, and the dtypes that these lack."""
+    names = library.read(release).functions
+    with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
+        read_archive(obtain(release, default_cache())).unpack(Path(folder))
+        found = routes(Image.parse(Path(folder) / LIBRARY), names)
+    lookup, aim = OperatorLookup(lists_without(PREFIX)), target(line, "15.0")
+    passing = {(op, dtype) for op, dtype, state, _ in expected(line) if state == "pass"}
+    of_names = bases(names)
+    rows = []
+    for op, route in sorted(found.items()):
+        there = built(route, of_names)
+        dtypes = [
+            dtype
+            for dtype in DTYPES
+            if dtype not in there
+            and (op, dtype) not in passing
+            and lookup.state(op, aim, dtype).status in ("native", "unknown")
+        ]
+        # Kernels without one of the usual dtypes are helpers: the operator's own kernel was not recognised.
+        if dtypes and there & {"float32", "int64"} and argument(op):
+            rows.append((op, route, dtypes))
+    return rows
+
+
+def argument(op: str) -> str:
+    """Return the argument whose dtype the kernel's name has: the first tensor, else the result; empty if unknown."""
+    try:
+        schema = overload_of(op)._schema  # noqa: SLF001 - its only description
+    except (AttributeError, RuntimeError):
+        return ""
+    tensors = (each.name for each in schema.arguments if "Tensor" in str(each.type))
+    return next(tensors, "result")
+
+
+def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
+    """Return the file: a statement for the dtypes of an overload that share a span."""
+    rows: dict[tuple[Key, str, str | None], list[str]] = defaultdict(list)
+    for (key, dtype), held in sorted(cases.items()):
+        for since, until in spans(held, lines):
+            rows[key, since, until].append(dtype)
+    texts, taken = [HEAD], defaultdict(int)
+    for ((op, text, kernels), since, until), dtypes in sorted(rows.items(), key=str):
+        name = PREFIX + re.sub(r"[^a-z0-9]+", "-", op.removeprefix("aten::").lower()).strip("-")
+        taken[name] += 1
+        number = f"-{taken[name]}" if taken[name] > 1 else ""
+        ordered = ", ".join(dtype for dtype in DTYPES if dtype in dtypes)
+        short = op.removeprefix("aten::").partition(".")[0]
+        detail = f"the operator reaches no other code that computes than the compiled kernels {', '.join(kernels)}"
+        texts.append(f"""  - id: {name}{number}
+    ops: [{json.dumps(op)}]
+    effect: raises
+    torch: {{since: "{since}", until: {json.dumps(until)}}}
+    dtypes: [{ordered}]
+    dtypes_of: [{argument(op)}]
+    error: {{type: RuntimeError, text: {json.dumps(text)}}}
+    summary: The Metal kernels of {short} were not built for {ordered}.
+    evidence:
+      - {{kind: binary, torch: "{since}", where: "torch/lib/libtorch_cpu.dylib", detail: {json.dumps(detail)}}}
+""")
+    return "\n".join(texts)
+
+
+HEAD = """\
+# Dtypes that no Metal kernel of a release was compiled for, where the operator has no other way to compute: written
+# by scripts/unbuilt_kernels.py, whose docstring says what counts.  An earlier check may raise with another text.
+schema: 1
+limitations:"""
+
+if __name__ == "__main__":
+    sys.exit(main())
