@@ -51,6 +51,10 @@ def statements(torch: str, op: str, *inputs: TensorSpec, **arguments: Any) -> se
         ("relu-empty", "2.3", "relu", [(0, 4)], {}, False),
         ("leaky-relu-empty", "2.3", "leaky_relu", [(0, 4)], {}, True),
         ("leaky-relu-empty", "2.3", "leaky_relu", [(1, 4)], {}, False),
+        ("threshold-empty", "2.11", "threshold", [(0,)], {"threshold": 0, "value": 0}, True),
+        ("threshold-empty", "2.11", "threshold", [(1,)], {"threshold": 0, "value": 0}, False),
+        ("flip-empty", "2.4", "flip", [(0,)], {"dims": [0]}, True),
+        ("flip-empty", "2.5", "flip", [(0,)], {"dims": [0]}, False),
         ("constant-pad-no-sizes", "2.8", "constant_pad_nd", [(2, 3)], {"pad": []}, True),
         ("constant-pad-no-sizes", "2.8", "constant_pad_nd", [(2, 3)], {"pad": [0, 0]}, False),
         (
