@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from opcheck.common.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 _PATTERN = re.compile(
     r"(?P<namespace>[A-Za-z_]\w*)::(?P<name>[A-Za-z_]\w*)(?:\.(?P<overload>[A-Za-z_]\w*))?"
@@ -170,11 +167,6 @@ DTYPE_ALIASES = {
 def cpp_name(dtype: str) -> str:
     """Return how C++ writes a dtype: ``Half`` for float16; the dtype itself where C++ has no other name."""
     return _CPP_NAMES.get(dtype, dtype)
-
-
-def with_dtype(text: str, dtypes: Collection[str]) -> str:
-    """Return what a Mac prints with the dtype in place of ``{dtype}``, if there is only one dtype."""
-    return text.replace("{dtype}", cpp_name(*dtypes)) if len(dtypes) == 1 else text
 
 
 def parse_dtype(text: str) -> str:

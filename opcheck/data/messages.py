@@ -8,12 +8,16 @@ macOS wheels.
 from __future__ import annotations
 
 import functools
+import math
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.common.names import cpp_name
 from opcheck.common.versions import Span, Version
 from opcheck.common.yaml_text import load_shipped
+from opcheck.model.records import OpCall
 
 _AS_A_FIX = (
     "As a temporary fix, you can set the environment variable `PYTORCH_ENABLE_MPS_FALLBACK=1` "
@@ -127,6 +131,35 @@ def _size(number: int, torch: Version) -> str:
     units = next(names for span, names in _UNITS if torch in span)
     power = min(max(number.bit_length() - 1, 0) // 10, 3)
     return f"{number / 1024**power:.2f}{units[power]}" if power else f"{number}{units[0]}"
+
+
+#: A field of a statement's text, for a value that PyTorch inserts.
+FIELD = re.compile(r"\{(\w+|\.\.\.)\}")
+#: The fields that a call fills; another field prints as ``...``, since the kernel alone knows its value.
+OF_CALLS = frozenset({"op", "operation", "dtype", "rank", "count", "numel"})
+
+
+def filled(text: str, call: OpCall | None = None, dtypes: Collection[str] = ()) -> str:
+    """Return a statement's text as a Mac prints it; ``...`` replaces what is not known.
+
+    Args:
+        text: the text of the statement.
+        call: the call that it is printed for; None: no particular one.
+        dtypes: those that the statement refuses; empty: any.
+    """
+    values: dict[str, str] = {}
+    if call is not None:
+        short = call.op.partition("::")[2].partition(".")[0]
+        # UnaryOps.mm passes "cumsum_out_mps" and the like as the name of the operation.
+        values = {"op": short, "operation": f"{short.removesuffix('_')}_out_mps"}
+        specs = [spec for spec in (*call.inputs, *call.outputs) if spec.device == "mps"]
+        if specs:
+            refused = next((spec for spec in specs if spec.dtype in dtypes), specs[0])
+            elements = str(max(math.prod(spec.shape) for spec in specs))
+            rank = str(max(len(spec.shape) for spec in specs))
+            values |= {"dtype": cpp_name(refused.dtype), "rank": rank, "count": elements}
+            values["numel"] = elements
+    return FIELD.sub(lambda match: values.get(match[1], "..."), text)
 
 
 @functools.cache

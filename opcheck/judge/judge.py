@@ -111,7 +111,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     # A tensor that cannot be made stops every call, whatever is registered.
     everywhere = matching_statements.matching(call, target, lists, everywhere=True)
     if everywhere.stops:
-        return matching_statements.apply(_NOTHING_RUNS, everywhere, case.where, _is_worse)
+        return matching_statements.apply(_NOTHING_RUNS, everywhere, call, case.where, _is_worse)
     layouts = _layouts(call)
     if layouts:
         return _sparse(case, layouts)
@@ -122,7 +122,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
         call, target, lists, everywhere=False, composite=case.resolution.status == "composite"
     )
     return matching_statements.apply(
-        verdict, matching_statements.both(everywhere, on_operator), case.where, _is_worse
+        verdict, matching_statements.both(everywhere, on_operator), call, case.where, _is_worse
     )
 
 

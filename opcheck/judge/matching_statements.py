@@ -10,6 +10,7 @@ import msgspec
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Effect, FallbackKind, Status
 from opcheck.data.matching import depends_on_more_than_dtypes, holds
+from opcheck.data.messages import filled
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import ErrorText, Statement
 from opcheck.data.statements import EVERY_OPERATOR
@@ -76,19 +77,20 @@ def both(first: Matches, second: Matches) -> Matches:
     return Matches(tuple(certain), tuple(perhaps))
 
 
-def apply(verdict: Verdict, matches: Matches, case: Where, worse: Worse) -> Verdict:
+def apply(verdict: Verdict, matches: Matches, call: OpCall, case: Where, worse: Worse) -> Verdict:
     """Return the verdict with the effect of its statements; a statement never makes a verdict better.
 
     Args:
         verdict: what the registrations say.
         matches: the statements that the call meets.
+        call: the call.
         case: the torch release and the macOS version, as they are called.
         worse: whether a status with its kind is worse than the verdict's.
     """
     if not matches.certain and not matches.perhaps:
         return verdict
     texts = (
-        statement.error.text
+        filled(statement.error.text, call, statement.dtypes)
         for statement in matches.certain
         if statement.error and not statement.decides
     )
@@ -109,7 +111,7 @@ def apply(verdict: Verdict, matches: Matches, case: Where, worse: Worse) -> Verd
         kind=kind,
         because=f"{decisive.summary.rstrip('.')} (torch {case.torch}, macOS {case.macos})",
         confidence=confidence(decisive),
-        prints=decisive.error.text if decisive.error else "",
+        prints=filled(decisive.error.text, call, decisive.dtypes) if decisive.error else "",
     )
 
 

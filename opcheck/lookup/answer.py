@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opcheck.common.errors import UnknownTargetError, located_at
-from opcheck.common.names import parse_dtype, with_dtype
+from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
 from opcheck.data.registrations import load
@@ -182,7 +182,7 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
         dtype=dtype,
         dtypes=lookup.states(op, aim, scope.dtypes),
         since=since(past, tuple(past)) if past else scope.line,
-        prints=with_dtype(verdict.prints, (dtype,)),
+        prints=verdict.prints,
         limitations=notes(about, "limitation", verdict, held, scope.dtype),
         advisories=notes(about, "advisory", verdict, held, scope.dtype),
         evidence=verdict.evidence,

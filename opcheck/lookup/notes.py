@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from opcheck.common.vocabulary import Effect, StatementSort
+from opcheck.data.messages import filled
 from opcheck.lookup.records import Note
 from opcheck.model.records import Evidence
 
@@ -123,7 +124,7 @@ def _note(statement: Statement, decides: bool) -> Note:  # noqa: FBT001  (a fiel
         dtypes_of=statement.dtypes_of,
         condition=statement.condition,
         when=statement.when,
-        prints=statement.error.text if statement.error else "",
+        prints=filled(statement.error.text) if statement.error else "",
         way_out=statement.way_out,
         fixed=statement.fixed,
         decides=decides,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opcheck.common.errors import UsageError
-from opcheck.common.names import DTYPES, OperatorName, parse_dtype, with_dtype
+from opcheck.common.names import DTYPES, OperatorName, parse_dtype
 
 _WORD = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 _NAMES = st.builds(
@@ -67,11 +67,3 @@ def test_an_unknown_dtype_names_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         parse_dtype("float33")
     assert "float32" in caught.value.hint
-
-
-def test_a_text_shows_the_dtype_as_cpp_writes_it() -> None:
-    assert with_dtype("Unsupported dtype {dtype}", ("float16",)) == "Unsupported dtype Half"
-    # Which of two dtypes a Mac names is not known.
-    assert (
-        with_dtype("Unsupported dtype {dtype}", ("float16", "int64")) == "Unsupported dtype {dtype}"
-    )

@@ -7,16 +7,15 @@ known.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.common.names import cpp_name
 from opcheck.common.versions import Span, Version
 from opcheck.data import messages
+from opcheck.data.messages import FIELD
 from opcheck.data.refused import nowhere, refused_by
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.routes import end_of
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from opcheck.model.records import OpCall, Verdict
 
 # -- errors and warnings of the target -------------------------------------------------------------
-
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 #: The exceptions by the name of the type that a statement has.
 _TYPES: dict[str, type[Exception]] = {
@@ -74,8 +71,7 @@ def error_of(
         return RuntimeError(
             f"{verdict.because} [the Mac's own text is not known; opcheck: {statement.id}]"
         )
-    text = _PLACEHOLDER.sub(lambda match: _value(match, call, statement), verdict.prints)
-    return _TYPES.get(statement.error.type, RuntimeError)(text)
+    return _TYPES.get(statement.error.type, RuntimeError)(verdict.prints)
 
 
 def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
@@ -87,10 +83,12 @@ def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
     by_id = lists.statements.by_id
     errors = [by_id[entry.detail].error for entry in verdict.evidence if entry.detail in by_id]
     warns = any(
-        error is not None and error.type == "UserWarning" and error.text == verdict.prints
+        error is not None
+        and error.type == "UserWarning"
+        and verdict.prints.startswith(FIELD.split(error.text)[0])
         for error in errors
     )
-    return verdict.prints.replace("{op}", _short(op)) if warns else ""
+    return verdict.prints if warns else ""
 
 
 def _decided(verdict: Verdict, lists: OpLists) -> Statement | None:
@@ -101,29 +99,6 @@ def _decided(verdict: Verdict, lists: OpLists) -> Statement | None:
         if entry.detail in by_id and by_id[entry.detail].effect in {"aborts", "raises"}
     ]
     return min(ends, key=lambda statement: statement.rank, default=None)
-
-
-def _short(op: str) -> str:
-    """``add`` of ``aten::add.Tensor``."""
-    return op.partition("::")[2].partition(".")[0]
-
-
-def _value(match: re.Match[str], call: OpCall, statement: Statement) -> str:
-    """What PyTorch inserts for a placeholder; one that only the kernel can fill stays as it is."""
-    specs = [spec for spec in (*call.inputs, *call.outputs) if spec.device == "mps"]
-    refused = [spec for spec in specs if spec.dtype in statement.dtypes] or specs
-    if not refused:
-        return match[0]
-    first = refused[0]
-    elements = str(max(math.prod(spec.shape) for spec in specs))
-    known = {
-        "op": _short(call.op),
-        "dtype": cpp_name(first.dtype),
-        "rank": str(max(len(spec.shape) for spec in specs)),
-        "count": elements,
-        "numel": elements,
-    }
-    return known.get(match[1], match[0])
 
 
 # -- errors of the CPU's kernels -------------------------------------------------------------------

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from opcheck.common.names import with_dtype
 from opcheck.judge.rules.rule import Audited, AuditRule, about_all
 from opcheck.model.records import CallGroup, Finding
 
@@ -23,12 +20,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         if name and name not in texts:
             refused.setdefault(name, []).append(group)
     for groups in refused.values():
-        finding = about_all(groups, "OC105", "error", hint=_hint(audited, groups))
-        statement = audited.decided_by(groups[0])
-        dtypes = {name for group in groups for name in group.dtypes}
-        if statement is not None and statement.dtypes:
-            dtypes &= set(statement.dtypes)
-        yield msgspec.structs.replace(finding, prints=with_dtype(finding.prints, dtypes))
+        yield about_all(groups, "OC105", "error", hint=_hint(audited, groups))
 
 
 def _limitations_with_origin(audited: Audited) -> frozenset[str]:

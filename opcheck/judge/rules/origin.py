@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from opcheck.common.text import plural
+from opcheck.data.messages import filled
 from opcheck.judge import dtype_flow, target_change
 from opcheck.judge.rules import dtype_origins
 from opcheck.judge.rules.remediation import WayOut, way_out
@@ -63,7 +64,7 @@ def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) 
     """Return the error text of a statement that may hold."""
     statements = audited.lists.statements.by_id
     possible = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
-    return next((statement.error.text for statement in possible if statement.error), "")
+    return next((filled(statement.error.text) for statement in possible if statement.error), "")
 
 
 def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from opcheck.common.catalogue import Rule
-from opcheck.common.names import with_dtype
 from opcheck.common.text import plural
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Severity, StatementSort
+from opcheck.data.messages import filled
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
@@ -108,7 +108,7 @@ def about(
         message=f"{group.op}: {verdict.because}",
         hint=hint,
         op=group.op,
-        prints=with_dtype(verdict.prints, group.dtypes),
+        prints=verdict.prints,
         locations=group.locations,
         count=group.count,
         remedy=remedy,
@@ -145,7 +145,7 @@ def statement_finding(
 ) -> Finding:
     """Return the finding that reports a statement for all groups that match it."""
     ops = sorted({group.op for group in groups})
-    text = statement.error.text if statement.error else ""
+    text = filled(statement.error.text) if statement.error else ""
     return Finding(
         rule=rule,
         severity=severity,

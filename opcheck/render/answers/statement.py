@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from opcheck.common.text import and_more
 from opcheck.common.versions import Span
+from opcheck.data.messages import filled
 from opcheck.data.programs import program_text
 from opcheck.data.statement_model import Statement
 
@@ -26,7 +27,7 @@ def _lines(statement: Statement) -> Iterator[str]:
         ("Dtypes", ", ".join(statement.dtypes)),
         ("Holds if", f"`{statement.condition}`" if statement.condition else ""),
         ("Depends on", f"{statement.when}; no run on shapes can tell" if statement.when else ""),
-        ("Prints", statement.error.text if statement.error else ""),
+        ("Prints", filled(statement.error.text) if statement.error else ""),
         ("Way out", statement.way_out),
     )
     yield from (f"**{name}.** {text}\n" for name, text in rows if text)
