@@ -80,8 +80,9 @@ def test_the_release_decides_about_variables(opcheck: CommandLine, tmp_path: Pat
     result = opcheck("scan", "a.py", "--fail-on", "note", "--torch", "2.3")
     assert result.code == 1
     assert "it came with 2.5" in result.out
-    # A release newer than the lists is read as the newest.
-    assert opcheck("scan", "a.py", "--torch", "99.0").code == 0
+    # A release newer than the lists is read as the newest, which is no answer unless the user lets it stand.
+    assert opcheck("scan", "a.py", "--torch", "99.0").code == 3
+    assert opcheck("scan", "a.py", "--torch", "99.0", "--newest-known").code == 0
 
 
 def test_torch_is_not_loaded(program: str, opcheck: CommandLine) -> None:
