@@ -1,11 +1,14 @@
-"""OC210: float64 or complex128 asked of a tensor."""
+"""OC210: float64 or complex128 asked of a tensor, or brought by an array of NumPy."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import flag_value
+from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method, torch_alias
+from opcheck.source.words import is_cuda
 
 _DTYPES = {
     "torch.float64": "float64",
@@ -14,6 +17,7 @@ _DTYPES = {
     "torch.complex128": "complex128",
     "torch.cdouble": "complex128",
 }
+_WIDE = {FLOAT64: "float64", COMPLEX128: "complex128"}
 _TEXTS = {"torch.DoubleTensor": "float64", "torch.FloatTensor": ""}
 _METHODS = {"double": "float64", "cdouble": "complex128"}
 #: These give a value on the CPU, and what follows them stays there.
@@ -30,7 +34,10 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     if not isinstance(node, ast.Call):
         return
     dtype = asked_dtype(node, scanned)
-    if not dtype or _on_cpu(node, scanned):
+    if not dtype:
+        yield from _from_numpy(node, scanned)
+        return
+    if _on_cpu(node, scanned):
         return
     name = scanned.dotted(node.func)
     made = name.startswith("torch.") and name.rpartition(".")[2] in _MAKES
@@ -48,6 +55,54 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         message=f"{dtype} is asked of a tensor; MPS has no {dtype}, and raises if it is there",
         hint="float32, or .cpu() before it; opcheck audit --precision says which parts need more",
     )
+
+
+def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``torch.from_numpy(np.random.rand(3)).to("mps")``: the tensor keeps the dtype of the array."""
+    name, called = scanned.dotted(node.func), method(node)
+    if "numpy" not in scanned.once(("modules",), _modules, scanned):
+        return
+    moved: ast.expr = node
+    if called in {"to", "cuda"} and not name and isinstance(node.func, ast.Attribute):
+        moved, device = node.func.value, argument(node, 0, "device")
+        if len(node.args) > 1 or any(word.arg in {"dtype", None} for word in node.keywords):
+            return
+    elif name in TENSORS:
+        device = argument(node, None, "device")
+    else:
+        return
+    is_mps = _is_mps(device, scanned) if device is not None else called == "cuda" or None
+    kind = scanned.once(("dtypes",), Dtypes, scanned).kind(moved) if is_mps is not None else None
+    if kind is not None and kind.family == "torch" and kind.dtype in _WIDE:
+        dtype = _WIDE[kind.dtype]
+        yield Hit(
+            node=node,
+            severity="error" if is_mps and called != "cuda" else "warning",
+            message=f"a {dtype} tensor, made of NumPy's {dtype}, moves to the device; MPS has none, and raises",
+            hint="cast it before it is moved, or with the move: .to(device, torch.float32)",
+        )
+
+
+def _modules(scanned: Scanned) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in scanned.program.imports.values())
+
+
+def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
+    """Return whether a device is MPS (True), or may be (False) by its name; None for another or an unclear value."""
+    value = flag_value(device, scanned)
+    for node in (device, value):
+        if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device" and node.args:
+            device = node.args[0]
+            break
+    else:
+        node = None
+    text = scanned.mac.constant(device)
+    if isinstance(text, str):
+        return text.startswith("mps") or (False if is_cuda(text) else None)
+    is_device = node is not None or (
+        not isinstance(device, (ast.Constant, ast.Call)) and may_be_device(device)
+    )
+    return False if is_device else None
 
 
 def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
@@ -102,6 +157,8 @@ RULE = ScanRule(
     id="OC210",
     severity="warning",
     nodes=(ast.Call,),
-    names={ast.Call: frozenset({*_METHODS, "DoubleTensor", "to", "type", "dtype"})},
+    names={
+        ast.Call: frozenset({*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"})
+    },
     check=check,
 )

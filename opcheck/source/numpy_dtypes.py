@@ -1,0 +1,452 @@
+"""Infers the dtypes of NumPy arrays, and of the tensors that are made of them, from source.
+
+The rules are those of NumPy 2 (``numpy.result_type``, NEP 50) and of ``torch.tensor``: a Python float becomes float64
+in an array and float32 in a tensor, and a NumPy value keeps its dtype.  What is not certain is None.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from opcheck.source.program import Binding, Function, walk
+from opcheck.source.rule import Scanned, argument
+from opcheck.source.words import last
+
+#: A dtype as its rank (bool, integer, float, complex) and its bits; a sign is of no consequence here.
+_Dtype = tuple[int, int]
+_BOOL, _INT64, FLOAT64, COMPLEX128 = (0, 8), (1, 64), (2, 64), (3, 128)
+_FLOAT32, _COMPLEX64 = (2, 32), (3, 64)
+#: The spellings of dtypes, the same in NumPy and in torch but for ``int``, ``float`` and ``complex``.
+_DTYPES: dict[str, _Dtype] = {
+    name: dtype
+    for dtype, names in {
+        _BOOL: "bool bool_",
+        (1, 8): "uint8 int8 byte ubyte u1 i1",
+        (1, 16): "int16 uint16 short i2 u2",
+        (1, 32): "int32 uint32 intc i4 u4",
+        _INT64: "int64 uint64 int_ long longlong intp i8 u8",
+        (2, 16): "float16 half bfloat16 f2 e",
+        _FLOAT32: "float32 single f4 f",
+        FLOAT64: "float64 double float_ f8 d",
+        _COMPLEX64: "complex64 csingle cfloat c8 F",
+        COMPLEX128: "complex128 cdouble complex_ c16 D",
+    }.items()
+    for name in names.split()
+}
+_BUILTINS = {"bool": _BOOL, "int": _INT64, "float": FLOAT64, "complex": COMPLEX128}
+_OF_TORCH = {"int": (1, 32), "float": _FLOAT32, "char": (1, 8)}
+#: The functions and methods of NumPy, by the dtype of their result.
+_RESULTS = {
+    name: rule
+    for rule, names in {
+        "float64": """zeros ones empty linspace logspace geomspace eye identity tri rand randn random uniform normal
+            standard_normal random_sample sample ranf beta gamma exponential lognormal laplace dirichlet loadtxt
+            multivariate_normal triangular hanning hamming blackman kaiser bartlett genfromtxt interp""",
+        "int64": "argmax argmin argsort randint integers searchsorted count_nonzero argwhere",
+        # of the first argument
+        "same": """array asarray ascontiguousarray asanyarray copy reshape ravel flatten transpose squeeze swapaxes
+            expand_dims flip fliplr flipud roll rot90 sort tile repeat pad concatenate stack vstack hstack dstack
+            column_stack clip abs absolute negative square max min amax amin take diff round around broadcast_to
+            atleast_1d atleast_2d zeros_like ones_like empty_like full_like delete permutation choice nan_to_num
+            nanmax nanmin tril triu diag cross kron meshgrid""",
+        # of all arguments
+        "joined": "arange maximum minimum add subtract multiply dot matmul append outer power mod fmod remainder",
+        # of the first argument, or of both, with floats for integers
+        "float": "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh degrees "
+        "radians deg2rad rad2deg",
+        "floats": "arctan2 hypot divide true_divide",
+        # with float64 for integers
+        "mean": "mean std var median average percentile quantile nanmean nanstd norm inv pinv solve cov corrcoef",
+        "sum": "sum cumsum prod cumprod nansum trace",
+        "complex": "fft ifft fft2 ifft2 fftn ifftn rfft rfft2",
+        "second": "full",
+        "rest": "einsum",
+        "choice": "where",
+    }.items()
+    for name in names.split()
+}
+#: Which arguments decide.
+_DECIDING = {
+    "joined": slice(3),
+    "floats": slice(2),
+    "second": slice(1, 2),
+    "rest": slice(1, None),
+    "choice": slice(1, 3),
+}
+_DTYPE_POSITION = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "asarray": 1, "full": 2}
+#: Without an axis they give a scalar.
+_REDUCES = frozenset({
+    "mean", "std", "var", "median", "average", "percentile", "quantile", "nanmean", "norm", "sum", "prod", "max",
+    "min", "amax", "amin",
+})  # fmt: skip
+_CONSTANTS = {
+    f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")
+}
+_GENERATORS = {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"}
+#: The functions of torch that keep the dtype of an array, those that join several, and those of float32.
+TENSORS = {"torch.tensor", "torch.as_tensor", "torch.asarray"}
+_MADE = {*TENSORS, "torch.from_numpy"} | {
+    f"torch.{name}" for name in ("stack", "cat", "concat", "hstack", "vstack")
+}
+_SINGLE = {
+    f"torch.{name}" for name in ("Tensor", "FloatTensor", "rand", "randn", "ones", "zeros", "eye")
+}
+#: The methods of a tensor that cast it, and those that keep its dtype.
+_CASTS = frozenset({
+    "float", "half", "bfloat16", "long", "int", "short", "byte", "bool", "double", "char",
+})  # fmt: skip
+_KEEPS = frozenset({
+    "unsqueeze", "squeeze", "view", "reshape", "permute", "transpose", "t", "contiguous", "flatten", "expand",
+    "repeat", "clone", "detach", "requires_grad_", "mean", "sum", "std", "var", "abs", "pin_memory", "cpu",
+    "movedim", "flip", "roll", "cumsum", "clamp", "narrow", "unfold", "neg", "sqrt", "exp", "log", "T", "mT",
+})  # fmt: skip
+#: A longer chain of values is not followed; each takes about six of Python's 1000 frames.
+_DEEPEST = 60
+#: Of a name with more values, none is certain.
+_MOST = 8
+
+
+class Kind(NamedTuple):
+    """What an expression is: ``python`` (numbers, and lists of them), ``numpy``, ``torch`` or a ``generator``."""
+
+    family: str
+    dtype: _Dtype = _BOOL
+    is_scalar: bool = False
+
+
+class Dtypes:
+    """The kinds of the expressions of a file; each is found once."""
+
+    def __init__(self, scanned: Scanned) -> None:
+        self._scanned = scanned
+        self._program = scanned.program
+        self._kinds: dict[ast.AST, Kind | None] = {}
+        self._positions: dict[int, list[tuple[int, int]]] = {}
+        self._depth = 0
+
+    def kind(self, node: ast.AST | None) -> Kind | None:
+        """Return the kind of an expression; None where it is not certain."""
+        if node is None or node in self._kinds or self._depth >= _DEEPEST:
+            return None if node is None else self._kinds.get(node)
+        self._kinds[node] = None  # of a value that depends on itself
+        self._depth += 1
+        self._kinds[node] = self._find(node)
+        self._depth -= 1
+        return self._kinds[node]
+
+    def _find(self, node: ast.AST) -> Kind | None:
+        kind: Kind | None = None
+        match node:
+            case ast.Constant(value=bool() | int() | float() | complex()):
+                kind = Kind("python", _BUILTINS[type(node.value).__name__], is_scalar=True)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                kind = _join(map(self.kind, parts), "list")
+            case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
+                kind = _join([self.kind(part)], "list")
+            case ast.UnaryOp(operand=operand, op=ast.USub() | ast.UAdd()):
+                kind = self.kind(operand)
+            case ast.BinOp(left=left, right=right):
+                kind = self._operation(left, right, divides=isinstance(node.op, ast.Div))
+            case ast.Compare(left=value):
+                kind = self._array(value)
+                kind = kind and kind._replace(dtype=_BOOL)
+            case ast.IfExp(body=first, orelse=second):
+                kind = _agreed([self.kind(first), self.kind(second)])
+            case _:
+                kind = self._named(node)
+        return kind
+
+    def _named(self, node: ast.AST) -> Kind | None:
+        kind: Kind | None = None
+        match node:
+            case ast.Name(id=name):
+                kind = self._name(node, name)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                held = self._name(node, name, node.target)
+                kind = None if held is None or held.family == "python" or held.is_scalar else held
+            case ast.Assign(targets=[ast.Tuple()], value=value):
+                kind = self._array(value)
+            case ast.Subscript(value=value, slice=index):
+                # With an index and not a slice it may be a scalar.
+                is_part = isinstance(index, (ast.Slice, ast.Tuple))
+                kind = self._array(value)
+                kind = kind and kind._replace(is_scalar=kind.is_scalar or not is_part)
+            case ast.Attribute():
+                kind = self._attribute(node)
+            case ast.Call():
+                kind = self._call(node)
+        return kind
+
+    def _array(self, node: ast.AST) -> Kind | None:
+        """The kind of an array or a tensor, without regard to its dimensions."""
+        kind = self.kind(node)
+        return (
+            kind._replace(is_scalar=False) if kind and kind.family in {"numpy", "torch"} else None
+        )
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def _name(self, node: ast.AST, name: str, target: ast.expr | None = None) -> Kind | None:
+        """The kind at the last binding above that the program passes for certain, if those between agree."""
+        program = self._program
+        bindings = program.bound_in(program.scope(node), name)
+        if not bindings or program.scope(bindings[0].node) is not program.scope(node):
+            return _agreed([self._bound(each, name) for each in bindings[: _MOST + 1]])
+        if id(bindings) not in self._positions:
+            self._positions[id(bindings)] = [
+                _position(program.parent(each.node) if _is_inside(each) else each.node)
+                for each in bindings
+            ]
+        end = bisect.bisect_left(self._positions[id(bindings)], _start(target or node))
+        blocks = {(place.parent, place.field) for _, place in program.ancestors(node)}
+        kinds: list[Kind | None] = []
+        for binding in reversed(bindings[max(0, end - _MOST) : end]):
+            place = program.place(binding.node)
+            kinds.append(self._bound(binding, name))
+            is_certain = (
+                place is None or (place.parent, place.field) in blocks or _is_inside(binding)
+            )
+            if is_certain or kinds[-1] is None:
+                break
+        return _agreed(kinds)
+
+    def _bound(self, binding: Binding, name: str) -> Kind | None:
+        match binding.node:
+            case (
+                ast.For(target=ast.Name(), iter=values)
+                | ast.comprehension(target=ast.Name(), iter=values)
+            ):
+                return self._array(values)
+            case ast.arg():
+                return self._parameter(binding.node, name)
+        return self.kind(binding.value or binding.node)
+
+    def _parameter(self, node: ast.arg, name: str) -> Kind | None:
+        """What all uses of a function of the file, each a call, give to a parameter."""
+        function = self._program.scope(node)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        uses = self._program.uses.get(function.name, [])
+        if name not in names or len(uses) > _MOST or function.decorator_list:
+            return None
+        kinds: list[Kind | None] = []
+        for use in uses:
+            call = self._program.parent(use)
+            is_called = (
+                isinstance(use, ast.Name) and isinstance(call, ast.Call) and call.func is use
+            )
+            kinds.append(self.kind(argument(call, names.index(name), name)) if is_called else None)  # type: ignore[arg-type]  # a Call
+        return _agreed(kinds)
+
+    def _returned(self, function: Function) -> Kind | None:
+        """The kind that all returns of a function have."""
+        parts = (ast.Return, ast.Yield, ast.YieldFrom)
+        own = [
+            part
+            for part in walk(function)
+            if isinstance(part, parts) and self._program.scope(part) is function
+        ]
+        is_plain = all(isinstance(part, ast.Return) for part in own) and not function.decorator_list
+        return _agreed([self.kind(part.value) for part in own[: _MOST + 1]]) if is_plain else None
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def _operation(self, left: ast.expr, right: ast.expr, *, divides: bool) -> Kind | None:
+        first, second = self.kind(left), self.kind(right)
+        if first and second:
+            joined = _join([first, second])
+            is_whole = joined is not None and joined.dtype[0] < FLOAT64[0]
+            # No division of NumPy's integers gives fewer bits than 64.
+            dtype = _FLOAT32 if joined and joined.family == "torch" else FLOAT64
+            return joined._replace(dtype=dtype) if joined and divides and is_whole else joined
+        # Beside another value, which may be complex, an array of float64 gets no narrower.
+        kind = first or second
+        is_wide = kind is not None and kind.family == "numpy" and kind.dtype == FLOAT64
+        return kind if is_wide and kind and not kind.is_scalar else None
+
+    def _attribute(self, node: ast.Attribute) -> Kind | None:
+        if full := self._scanned.dotted(node):
+            return Kind("python", FLOAT64, is_scalar=True) if full in _CONSTANTS else None
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            bindings = self._program.bindings(node)[: _MOST + 1]
+            return _agreed([self.kind(binding.value) for binding in bindings])
+        return self._array(node.value) if node.attr in {"T", "mT", "data"} else None
+
+    def _call(self, node: ast.Call) -> Kind | None:
+        name = self._scanned.dotted(node.func)
+        if name in _GENERATORS:
+            return Kind("generator")
+        if name.startswith("numpy."):
+            return self._numpy(node, name.rpartition(".")[2], node.args)
+        if name.startswith("torch."):
+            return self._torch(node, name)
+        match node.func:
+            case ast.Attribute(value=value, attr=method) if not name:
+                return self._method(node, value, method)
+            case ast.Name(id=called):
+                bindings = self._program.bindings(node.func)
+                if not bindings and called in {"float", "int"}:
+                    return Kind("python", _BUILTINS[called], is_scalar=True)
+                if not bindings and called in {"list", "range"} and node.args:
+                    return Kind("python", _INT64) if called == "range" else self.kind(node.args[0])
+                function = bindings[0].node if len(bindings) == 1 else None
+                return self._returned(function) if isinstance(function, ast.FunctionDef) else None
+        return None
+
+    def _numpy(self, node: ast.Call, name: str, values: list[ast.expr]) -> Kind | None:
+        """A function of NumPy, or a method with its object as the first value."""
+        asked = argument(node, _DTYPE_POSITION.get(name), "dtype")
+        rule = _RESULTS.get(name, "")
+        if asked is not None:
+            return self._cast("numpy", asked)
+        if rule in {"float64", "int64"}:
+            return Kind("numpy", _DTYPES[rule], is_scalar=not (node.args or node.keywords))
+        kind = _join([self.kind(value) for value in values[_DECIDING.get(rule, slice(1))]])
+        if kind is None or kind.family not in {"python", "numpy"} or not (rule or name in _DTYPES):
+            return None
+        dtype, whole = kind.dtype, kind.dtype[0] < FLOAT64[0]
+        if not rule:  # numpy.float32(x)
+            dtype = _DTYPES[name]
+        elif rule == "complex":
+            dtype = _COMPLEX64 if dtype == _FLOAT32 else COMPLEX128
+        elif whole and rule in {"sum", "mean"}:
+            dtype = _INT64 if rule == "sum" else FLOAT64
+        elif whole and rule in {"float", "floats"}:
+            dtype = (FLOAT64[0], min(64, 2 * kind.dtype[1]) if rule == "float" else 64)
+        is_method = values is not node.args
+        has_axis = len(node.args) + is_method > 1 or bool(node.keywords)
+        is_scalar = name in _REDUCES and not has_axis
+        # The elements of ``choice`` and the like are not told from arrays, which promote as they do.
+        return Kind(
+            "numpy",
+            dtype,
+            is_scalar=is_scalar or (kind.is_scalar and name not in {"full", "arange"}),
+        )
+
+    def _torch(self, node: ast.Call, name: str) -> Kind | None:
+        asked = argument(node, None, "dtype")
+        if asked is not None:
+            return self._cast("torch", asked)
+        kind = self.kind(node.args[0]) if node.args else None
+        if name in _SINGLE:
+            return Kind("torch", _FLOAT32)
+        if name in _MADE and kind is not None and kind.family != "generator":
+            narrow = {FLOAT64: _FLOAT32, COMPLEX128: _COMPLEX64} if kind.family == "python" else {}
+            return Kind("torch", narrow.get(kind.dtype, kind.dtype))
+        keeps = kind is not None and kind.family == "torch" and name.rpartition(".")[2] in _KEEPS
+        return kind if keeps else None
+
+    def _method(self, node: ast.Call, value: ast.expr, name: str) -> Kind | None:
+        kind = self.kind(value)
+        asked = argument(node, 0, "dtype")
+        if name == "astype" and asked is not None and (kind is None or kind.family == "numpy"):
+            return self._cast("numpy", asked)
+        if kind is None or kind.family == "python":
+            return None
+        if name in {"item", "tolist"}:
+            return Kind("python", kind.dtype, is_scalar=name == "item")
+        if kind.family == "torch":
+            return self._tensor(node, kind, name)
+        return self._numpy(node, name, node.args if kind.family == "generator" else [value])
+
+    def _tensor(self, node: ast.Call, kind: Kind, name: str) -> Kind | None:
+        """A method of a tensor."""
+        if name in _CASTS:
+            return Kind("torch", _OF_TORCH.get(name) or _DTYPES[name])
+        if name == "numpy":
+            return kind._replace(family="numpy")
+        if name in {"to", "type"}:
+            given = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
+            dtype = next((dtype for part in given if (dtype := self.dtype(part))), None)
+            if dtype:
+                return Kind("torch", dtype)
+            is_moved = name == "to" and len(given) <= len(node.args) <= 1
+            is_moved = is_moved and all(
+                may_be_device(each) and not self.kind(each) for each in given
+            )
+            return kind if is_moved else None
+        asks = any(word.arg == "dtype" for word in node.keywords)
+        return kind if name in _KEEPS and not asks else None
+
+    def _cast(self, family: str, asked: ast.expr) -> Kind | None:
+        dtype = self.dtype(asked)
+        return Kind(family, dtype) if dtype else None
+
+    def dtype(self, node: ast.expr) -> _Dtype | None:
+        """Return the dtype that an expression names; None where that is not certain."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.lstrip("<=|")
+            return _DTYPES.get(name) or _BUILTINS.get(name)
+        module, _, name = self._scanned.dotted(node).partition(".")
+        if module in {"numpy", "torch"}:
+            return (_OF_TORCH.get(name) if module == "torch" else None) or _DTYPES.get(name)
+        if isinstance(node, ast.Name):
+            bindings = self._program.bindings(node)
+            value = bindings[0].value if len(bindings) == 1 else None
+            if isinstance(value, (ast.Attribute, ast.Constant)):
+                return self.dtype(value)
+            return None if bindings else _BUILTINS.get(node.id)
+        return None
+
+
+def may_be_device(node: ast.expr) -> bool:
+    """Return whether an expression is a device by its form or its name, and not a dtype or a tensor."""
+    return isinstance(node, (ast.Constant, ast.Call)) or "dev" in last(node).lower()
+
+
+def _is_inside(binding: Binding) -> bool:
+    """Return whether the name is one of a comprehension, which is written behind its use."""
+    return isinstance(binding.node, ast.comprehension)
+
+
+def _start(node: ast.AST | None) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _position(node: ast.AST | None) -> tuple[int, int]:
+    """Where a binding takes effect: the names in an assigned value are bound above it."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return node.end_lineno or node.lineno, node.end_col_offset or 0
+    return _start(node)
+
+
+def _agreed(kinds: list[Kind | None]) -> Kind | None:
+    return kinds[0] if len(kinds) <= _MOST and len(set(kinds)) == 1 else None
+
+
+def _join(parts: Iterable[Kind | None], family: str = "") -> Kind | None:
+    """The kind of an operation of several values, or of a list of them."""
+    joined: Kind | None = None
+    for part in parts:
+        if part is None or part.family == "generator":
+            return None
+        joined = part if joined is None else _promoted(joined, part)
+    return joined._replace(is_scalar=False) if joined and family == "list" else joined
+
+
+def _promoted(first: Kind, second: Kind) -> Kind:
+    families = {first.family, second.family}
+    family = next(name for name in ("torch", "numpy", "python") if name in families)
+    # Python's numbers, and those of NumPy beside a tensor, change the rank of a dtype and not its bits.
+    weak = [
+        family != "python"
+        and (each.family == "python" or (each.is_scalar and each.family != family))
+        for each in (first, second)
+    ]
+    rank = max(first.dtype[0], second.dtype[0])
+    bits = 0
+    for each, is_weak in zip((first, second), weak, strict=True):
+        low, own = each.dtype
+        if low == rank:
+            bits = max(bits, 0 if is_weak else own)
+        elif family != "torch" and not is_weak:
+            # The floats that hold all integers of 16 bits have 32; a complex number is two floats.
+            own = min(64, 2 * own) if low < FLOAT64[0] < rank + 1 else own
+            bits = max(bits, 2 * own if rank == COMPLEX128[0] else own)
+    default = {0: 8, 1: 64, 2: 32 if family == "torch" else 64, 3: 64 if family == "torch" else 128}
+    scalar = first.is_scalar and second.is_scalar
+    return Kind(family, (rank, bits or default[rank]), is_scalar=scalar)
