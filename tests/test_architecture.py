@@ -182,6 +182,7 @@ READS_ITSELF = {
     "worker/child.py": "the pipes between the processes",
     "worker/dependency_tracking.py": "appends to the notes of its own process",
     "worker/platform.py": "/proc and /sys",
+    "worker/shares.py": "the pipes between the processes",
     "worker/worker.py": "the pipes between the processes",
 }
 

@@ -166,7 +166,8 @@ class Ignores:
         self._root = root
         self._files: dict[str, tuple[Comment, ...] | None] = {}
         self._used: set[tuple[str, str]] = set()
-        self._silenced: set[Entry] = set()
+        #: the entries that have silenced something
+        self.silenced: set[Entry] = set()
 
     def reason(
         self,
@@ -185,7 +186,7 @@ class Ignores:
                 return comment.reason or NO_REASON
         for entry in self._entries:
             if entry.fits(rule, op=op, file=file, model=model) and not self._is_over(entry):
-                self._silenced.add(entry)
+                self.silenced.add(entry)
                 return entry.reason
         return None
 
@@ -217,7 +218,7 @@ class Ignores:
             *(
                 f"the configuration ignores {entry}, which is not found"
                 for entry in self._entries
-                if entry not in self._silenced and not self._is_over(entry)
+                if entry not in self.silenced and not self._is_over(entry)
             ),
         )
 

@@ -6,9 +6,12 @@ import ast
 import contextlib
 import functools
 import gc
+import itertools
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -17,14 +20,14 @@ import msgspec
 
 from opcheck.common import globs
 from opcheck.common.errors import UsageError
-from opcheck.common.python_source import split_lines
+from opcheck.common.python_source import decode, split_lines
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
-from opcheck.source import requirements, source
+from opcheck.source import requirements, signs, source
 from opcheck.source.edits import Fix
 from opcheck.source.intent import between_processes, for_cuda
 from opcheck.source.keeping import keeper
@@ -38,6 +41,7 @@ from opcheck.source.rules import BY_ID, RULES
 from opcheck.source.source import FoundFile, Source, UnreadableError
 from opcheck.source.tables import NO_FIX
 from opcheck.source.words import last
+from opcheck.worker import shares
 
 NOT_CHECKED = (
     "Attributes of objects, names of libraries, and code that is made at run time were not followed.",
@@ -51,6 +55,28 @@ _ABOUT_CUDA = {"OC201", "OC202", "OC204", "OC205", "OC208", "OC226"}
 #: So many parsed files are kept for those that import from them.
 _KEPT = 64
 _EXCLUDED = "files that --exclude names"
+
+
+#: A scan of fewer bytes is over before a copy of the process has started.
+_SMALL = 4_000_000
+#: So many consecutive files, which import the same others, are one piece of work.
+_PIECE = 32
+
+
+@dataclass
+class _Outcome:
+    """What a file gave."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    ignored: int = 0
+    silenced: frozenset[Entry] = frozenset()
+    #: whether the file was not parsed, because it holds no word that a rule names
+    unparsed: bool = False
+    #: the names by which other files may get a device from it
+    carriers: frozenset[str] = frozenset()
 
 
 class Proposal(NamedTuple):
@@ -234,24 +260,88 @@ class _Reader:
     ) -> None:
         self.contents = contents
         self.files: tuple[FoundFile, ...] = ()
-        self.proposals: list[Proposal] = []
         self.target = target
         self.chosen = chosen
         self.ignores = ignores
-        self.counts: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
-        self.findings: list[Finding] = []
-        self.problems: list[Problem] = []
-        self.ignored = 0
+        self._take(_Outcome())
+        self._rules = [rule for rule in RULES if rule.nodes and rule.applies(target)]
+        self._carriers: frozenset[str] = frozenset()
         self.project = Project((), self._module)
 
     def read_all(self, files: Sequence[FoundFile], only: Collection[Path] | None) -> None:
         """Read the files; a name that one imports from another is followed."""
         self.files = tuple(files)
         self.project = Project((file.path for file in files), self._module, self._content_or_none)
-        for file in files:
-            if only is None or file.path in only:
-                self.read(file)
+        whole = self._outcome()
+        chosen = [file for file in files if only is None or file.path in only]
+        # Where every file is to be read, the rest of the project tells which names carry a device.
+        outcomes = self._share([(file, only is None) for file in chosen])
+        carriers: frozenset[str] = frozenset()
+        while only is None:
+            new = frozenset[str]().union(*(each.carriers for each in outcomes)) - carriers
+            carriers |= new
+            mention = signs.mention(new) if new else None
+            again = [
+                number
+                for number, each in enumerate(outcomes)
+                if mention is not None and each.unparsed and self._holds(chosen[number], mention)
+            ]
+            if not again:
+                break
+            self._carriers = carriers
+            parsed = self._share([(chosen[number], False) for number in again])
+            for number, outcome in zip(again, parsed, strict=True):
+                outcomes[number] = outcome
+        for each in outcomes:
+            for name in ("counts", "findings", "proposals", "problems"):
+                getattr(whole, name).__iadd__(getattr(each, name))
+            whole.ignored += each.ignored
+            self.ignores.silenced |= each.silenced
+        self._take(whole)
+
+    def _take(self, outcome: _Outcome) -> None:
+        """Collect what comes next in an outcome."""
+        self.counts, self.problems = outcome.counts, outcome.problems
+        self.findings, self.proposals = outcome.findings, outcome.proposals
+        self.ignored, self._unparsed, self._carried = outcome.ignored, False, frozenset[str]()
+
+    def _outcome(self) -> _Outcome:
+        """What was collected since the last one began."""
+        silenced, self.ignores.silenced = frozenset(self.ignores.silenced), set()
+        return _Outcome(
+            self.counts, self.findings, self.proposals, self.problems, self.ignored, silenced,
+            self._unparsed, self._carried,
+        )  # fmt: skip
+
+    def _share(self, files: Sequence[tuple[FoundFile, bool]]) -> list[_Outcome]:
+        """Read files, in several processes where there are many; a file may be left unparsed where that is said."""
+        sizes = (file.path.stat().st_size for file, _ in files if file.path.is_file())
+        count = shares.count_shares() if self._is_large(sizes) else 1
+
+        def read(share: int) -> list[tuple[int, _Outcome]]:
+            numbers = (n for n in range(len(files)) if n // _PIECE % count == share)
+            return [(number, self._read_one(*files[number])) for number in numbers]
+
+        found = dict(pair for part in shares.compute(read, count) for pair in part)
+        return [found[number] for number in range(len(files))]
+
+    def _is_large(self, sizes: Iterable[int]) -> bool:
+        return any(total > _SMALL for total in itertools.accumulate(sizes))
+
+    def _read_one(self, file: FoundFile, may_skip: bool) -> _Outcome:  # noqa: FBT001  (a part of what is shared)
+        self._take(_Outcome())
+        self.read(file, may_skip=may_skip)
+        return self._outcome()
+
+    def _holds(self, file: FoundFile, mention: re.Pattern[str]) -> bool:
+        try:
+            return (
+                mention.search(unicodedata.normalize("NFKC", decode(self._content(file.path))))
+                is not None
+            )
+        except (UnreadableError, ValueError):
+            return True
 
     def _content(self, path: Path) -> bytes:
         return (
@@ -286,7 +376,8 @@ class _Reader:
             lambda name: self.project.constants(name, path),
         )
 
-    def read(self, file: FoundFile) -> None:
+    def read(self, file: FoundFile, *, may_skip: bool = False) -> None:
+        """Read a file; where it may be skipped, one that no rule can name anything in is not parsed."""
         shown = file.path.as_posix()
         try:
             content = self._content(file.path)
@@ -296,7 +387,12 @@ class _Reader:
                 parsed = source.notebook(content, shown, self.problems)
                 self._program(parsed, file, shown, content)
             else:
-                self._program(source.python(content, shown), file, shown, content)
+                text = source.text(content, shown)
+                if may_skip and signs.is_silent(text, self._rules):
+                    self._unparsed = True
+                    self.counts["lines"] += len(split_lines(text))
+                else:
+                    self._program(source.python(content, shown), file, shown, content)
         except UnreadableError as error:
             self.problems.append(error.problem)
         except (RecursionError, MemoryError):  # an expression of thousands of terms
@@ -345,9 +441,10 @@ class _Reader:
         kept = keeper(scanned)
         found = [
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
-            for rule, hit in _hits(scanned, _Dispatch(_rules_for(text, self.target)))
+            for rule, hit in _hits(scanned, _Dispatch(signs.rules_for(text, self.target)))
         ]
         hits = list(permitted(found, scanned))
+        self._carried = frozenset(signs.carriers(program, scanned.mac, self._carriers))
         self._add(hits, comments, parsed.lines, parsed.places, program, file, content)
 
     def _add(
@@ -453,19 +550,6 @@ def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
 
 def _lines(text: str) -> Iterator[Hit]:
     return requirements.check_lines(text.splitlines())
-
-
-def _rules_for(text: str, target: Target) -> list[ScanRule]:
-    """Return the rules that may fire in a source."""
-    # Python reads letters beyond ASCII, such as bold ones, as the plain letters in a name (PEP
-    # 3131).
-    ascii_only = text.isascii()
-    return [
-        rule
-        for rule in RULES
-        if (not (rule.words and ascii_only) or any(word in text for word in rule.words))
-        and rule.applies(target)
-    ]
 
 
 class _Dispatch(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...]]):

@@ -235,6 +235,13 @@ class Program:
         """The places that bind a name at the top level of the file."""
         return self._bindings.get((self.tree, name), [])
 
+    def top_bindings(self) -> Iterator[tuple[str, str, Binding]]:
+        """The names bound at the top level and in classes there: the class, or empty, the name, and the binding."""
+        for (scope, name), bindings in self._bindings.items():
+            owner = scope.name if isinstance(scope, ast.ClassDef) else ""
+            if scope is self.tree or (owner and name == "__init__"):
+                yield from ((owner, name, binding) for binding in bindings)
+
     def module_names(self) -> frozenset[str]:
         """The names that the file binds at its top level."""
         return frozenset(name for scope, name in self._bindings if scope is self.tree)

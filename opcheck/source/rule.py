@@ -87,10 +87,12 @@ class ScanRule(Rule):
 
     #: the kinds of node that it checks; none if the engine itself makes its findings
     nodes: tuple[type[ast.AST], ...] = ()
-    #: The rule reads only sources that hold one of these names; none: it reads every source. Only
-    #: names that Python code must spell out (an attribute, an imported name, a keyword) may stand
-    #: here.
-    words: tuple[str, ...] = ()
+    #: The rule reads only sources that hold one of these words; none: it reads every source. A word is a regular
+    #: expression, or several with blanks between them, each to be found. Only what Python code must spell out (an
+    #: attribute, an imported name, a keyword, a text) may stand here.
+    words: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    #: whether constants of other files may stand for the words
+    carried: bool = False
     #: Of attributes and calls it checks only those in which one of these names stands: the name of
     #: the attribute; the last part of what is called, as the file writes it or of the full name of
     #: an imported object; a keyword of the call. Kinds that are missing here: it checks all of them.

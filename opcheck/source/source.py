@@ -169,12 +169,21 @@ def python(content: bytes, shown: str) -> Source:
     Raises:
         UnreadableError: it does not decode or parse.
     """
+    decoded = text(content, shown)
+    return Source(parse(decoded, shown), split_lines(decoded), [])
+
+
+def text(content: bytes, shown: str) -> str:
+    """Decode a Python file.
+
+    Raises:
+        UnreadableError: it does not decode.
+    """
     try:
-        text = decode(content)
+        return decode(content)
     except ValueError as error:
         message = f"cannot be decoded: {error}"
         raise UnreadableError(problem("undecodable", message, shown)) from error
-    return Source(parse(text, shown), split_lines(text), [])
 
 
 def parse(text: str, shown: str) -> ast.Module:

@@ -90,6 +90,7 @@ RULE = ScanRule(
     id="OC201",
     severity="error",
     fix="safe",
+    words=("cuda",),
     nodes=(ast.Call,),
     names={ast.Call: frozenset({"cuda"})},
     check=check,

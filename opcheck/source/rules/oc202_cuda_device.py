@@ -287,6 +287,8 @@ RULE = ScanRule(
     id="OC202",
     severity="error",
     fix="unsafe",
+    words=("cuda",),
+    carried=True,
     nodes=(ast.Call, ast.Dict),
     check=check,
 )

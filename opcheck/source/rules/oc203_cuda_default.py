@@ -155,6 +155,8 @@ RULE = ScanRule(
     id="OC203",
     severity="warning",
     fix="unsafe",
+    words=("cuda",),
+    carried=True,
     nodes=(ast.Call, ast.arguments, ast.AnnAssign),
     check=check,
 )

@@ -117,6 +117,7 @@ RULE = ScanRule(
     id="OC204",
     severity="error",
     fix="unsafe",
+    words=("cuda", "CUDA", "Cuda", "nccl", "NCCL", "Nccl"),
     nodes=(ast.Assert, ast.If),
     check=check,
 )

@@ -61,6 +61,8 @@ def _nccl_hits(
 RULE = ScanRule(
     id="OC208",
     severity="error",
+    words=("nccl", "NCCL", "Nccl"),
+    carried=True,
     nodes=(ast.Call, ast.arguments),
     names={ast.Call: frozenset({*_MAKES_GROUPS, *_OPTIONS, "process_group_backend"})},
     check=check,

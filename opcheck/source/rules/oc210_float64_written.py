@@ -156,6 +156,15 @@ def _is_cpu(node: ast.expr, scanned: Scanned) -> bool:
 RULE = ScanRule(
     id="OC210",
     severity="warning",
+    words=(
+        "float64",
+        r"double (?m)(?:\.[\\\s]*|\bimport\b.*\b|^\s*)double\b",
+        "DoubleTensor",
+        "complex128",
+        "cdouble",
+        r"numpy torch \b(from_numpy|as_tensor|asarray|tensor)\b",
+    ),
+    carried=True,
     nodes=(ast.Call,),
     names={
         ast.Call: frozenset({*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +100,13 @@ def _goes_on(node: ast.Try) -> bool:
     )
 
 
+@functools.cache
+def _modules() -> tuple[str, ...]:
+    """The names that an import of such a package begins with."""
+    names = {module.partition(".")[0] for module in packages().by_import}
+    return tuple(rf"{name} \b{name}\b" for name in sorted(names))
+
+
 def requirement(path: Path) -> bool:
     """Return whether a file lists requirements, one a line."""
     return path.suffix in {".txt", ".in"} and "requirements" in path.name.lower()
@@ -108,6 +116,7 @@ RULE = ScanRule(
     id="OC214",
     severity="error",
     fix="safe",
+    words=_modules,
     nodes=(ast.Import, ast.ImportFrom),
     check=check,
 )

@@ -33,7 +33,7 @@ RULE = ScanRule(
     id="OC217",
     severity="error",
     nodes=(ast.Call,),
-    words=("compile",),
+    words=(r"backend \bcompile\b",),
     names={ast.Call: frozenset({"compile"})},
     check=check,
 )

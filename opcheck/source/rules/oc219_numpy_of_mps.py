@@ -36,7 +36,8 @@ RULE = ScanRule(
     id="OC219",
     severity="error",
     nodes=(ast.Call,),
-    words=("numpy",),
+    words=("numpy mps",),
+    carried=True,
     names={ast.Call: frozenset({"numpy"})},
     check=check,
 )

@@ -175,6 +175,7 @@ RULE = ScanRule(
     severity="warning",
     nodes=tuple(_FORMS),
     fix="safe",
+    words=("cuda", "CUDA"),
     names={ast.Call: frozenset({*_OPTIONS, *_WIDGETS, "choices", "options", "values"})},
     check=check,
 )

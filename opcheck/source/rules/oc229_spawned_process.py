@@ -323,14 +323,6 @@ RULE = ScanRule(
     id="OC229",
     severity="error",
     nodes=(ast.Call, ast.For, ast.AsyncFor, *_COMPREHENSIONS),
-    words=(
-        "num_workers",
-        "Process",
-        "Pool",
-        "spawn",
-        "start_processes",
-        "Manager",
-        "ProcessPoolExecutor",
-    ),
+    words=("num_workers", "multiprocess", "ProcessPoolExecutor", "start_processes"),
     check=check,
 )

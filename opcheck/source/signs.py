@@ -1,0 +1,101 @@
+"""Looks into a text before it is parsed: most files hold none of the words that a rule could name."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import symtable
+import unicodedata
+import warnings
+from collections.abc import Collection, Iterable
+
+from opcheck.common.versions import Target
+from opcheck.source.mac import Mac
+from opcheck.source.program import Program
+from opcheck.source.rule import ScanRule
+from opcheck.source.rules import BY_ID, RULES
+
+#: What a constant that reaches another file must hold for a rule to name it there.
+_CARRIED = ("cuda", "mps", "nccl", "NCCL", "DoubleTensor")
+#: Spellings that hide a word from a search: an ASCII letter by its number, and a text in two parts.
+_HIDDEN = re.compile(
+    r"\\(?:x[4-7]|u00[4-7]|U000000[4-7]|1[0-7][0-7]|N\{LATIN)"
+    r"""|[cC]["']\s*\\?\s*\w?["']uda|[cC]u["']\s*\\?\s*\w?["']da|[cC]ud["']\s*\\?\s*\w?["']a"""
+)
+
+
+@functools.cache
+def _searches(code: str) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
+    """The words of a rule: of each the plain part, empty for none, and the expressions."""
+    rule, searches = BY_ID[code], []
+    for word in rule.words() if callable(rule.words) else rule.words:
+        parts = word.split(" ")
+        plain = next((part for part in parts if part.isidentifier()), "")
+        searches.append((plain, tuple(re.compile(part) for part in parts if part != plain)))
+    return searches
+
+
+def has_words(rule: ScanRule, text: str) -> bool:
+    """Return whether a text holds what a rule needs; True for a rule that needs nothing in particular."""
+    searches = _searches(rule.id)
+    return not searches or any(
+        plain in text and all(each.search(text) for each in expressions)
+        for plain, expressions in searches
+    )
+
+
+def rules_for(text: str, target: Target) -> list[ScanRule]:
+    """Return the rules that may fire in a source; constants of other files may bring more than its own words."""
+    # Python reads letters beyond ASCII, such as bold ones, as the plain letters in a name (PEP 3131).
+    ascii_only = text.isascii()
+    return [
+        rule
+        for rule in RULES
+        if rule.applies(target)
+        and (rule.carried or not (rule.words and ascii_only) or has_words(rule, text))
+    ]
+
+
+def is_silent(text: str, rules: Iterable[ScanRule]) -> bool:
+    """Return whether no rule can fire in a program, and no comment in it speaks to opcheck, if it parses.
+
+    Constants of other files are left out of account: ``carriers`` has their names.
+    """
+    if "opcheck" in text or _HIDDEN.search(text):
+        return False
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    if any(has_words(rule, text) for rule in rules):
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the parser warns of escapes
+            symtable.symtable(text, "", "exec")  # the same parser, without a tree in Python
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def carriers(program: Program, mac: Mac, carrying: Collection[str]) -> set[str]:
+    """Return the names of a file by which another file may get a device, or a function whose default is one."""
+    found: set[str] = set()
+    for scope, name, binding in program.top_bindings():
+        if binding.value is not None and _carries(binding.value, mac):
+            found.add(name)
+        arguments = getattr(binding.node, "args", None)
+        if isinstance(arguments, ast.arguments):
+            defaults = (*arguments.defaults, *arguments.kw_defaults)
+            if any(default is not None and _carries(default, mac) for default in defaults):
+                found.add(scope or name)
+    found |= {name for name, full in program.imports.items() if full.rpartition(".")[2] in carrying}
+    return found
+
+
+def _carries(value: ast.expr, mac: Mac) -> bool:
+    texts = (each.constant for each in mac.values(value) if isinstance(each.constant, str))
+    return any(word in text for text in texts for word in _CARRIED)
+
+
+def mention(names: Collection[str]) -> re.Pattern[str]:
+    """Return an expression that finds each of these names as a whole."""
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")

@@ -1,0 +1,90 @@
+"""Files that hold no word of a rule are not parsed, files are shared between processes, and the report stays the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opcheck.source import engine, signs
+from opcheck.source.records import ScanReport
+from opcheck.source.rules import RULES
+from tests.source.reading import TARGET, report
+from tests.source.test_rules import LINES
+
+SILENT = "def add(first, second):\n    return first + second\n"
+#: A word that only the parser puts together, and one that Python reads as plain letters.
+HIDDEN = (
+    'import torch\nx = torch.zeros(2, device="cu" "da")\n',
+    'import torch\nx = torch.zeros(2, device="\\x63uda")\n',
+    "import torch\nx = torch.zeros(2).\N{MATHEMATICAL BOLD SMALL C}uda()\n",
+)
+
+
+def _write(folder: Path, texts: list[str]) -> list[str]:
+    for number, text in enumerate(texts):
+        (folder / f"m{number}.py").write_text(text, encoding="utf-8")
+    return [str(folder)]
+
+
+def _without_looking(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> ScanReport:
+    with monkeypatch.context() as patches:
+        patches.setattr(signs, "is_silent", lambda *_: False)
+        return engine.scan(paths, TARGET)
+
+
+def test_the_report_is_that_of_a_scan_that_parses_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [text for _, *pair in LINES for text in pair]
+    texts = [SILENT, "x = (\n", *HIDDEN, *(f"import os\nimport torch\n{line}\n" for line in lines)]
+    paths = _write(tmp_path, texts)
+    whole = _without_looking(paths, monkeypatch)
+    assert len(whole.findings) > 100
+    assert engine.scan(paths, TARGET) == whole
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_a_word_that_is_written_in_parts_is_seen(text: str, tmp_path: Path) -> None:
+    assert report(tmp_path, a=text).findings
+
+
+def test_only_a_program_that_parses_and_speaks_of_nothing_is_silent() -> None:
+    rules = [rule for rule in RULES if rule.nodes and rule.applies(TARGET)]
+    assert signs.is_silent(SILENT, rules)
+    assert not signs.is_silent(f"{SILENT}x = (\n", rules)
+    assert not signs.is_silent(f"{SILENT}x = y.cuda()\n", rules)
+    assert not signs.is_silent(f"{SILENT}x = 1  # opcheck: ignore[OC201] none\n", rules)
+
+
+@pytest.mark.parametrize(
+    ("constants", "between", "program", "rule"),
+    [
+        ('PLACE = "cuda"\n', "", "from a import PLACE\nimport torch\nx = torch.zeros(2, device=PLACE)\n", "OC202"),
+        ('PLACE = "cuda"\n', "", "import a\nimport torch\nx = torch.zeros(2, device=a.PLACE)\n", "OC202"),
+        ('def place(device="cuda"): pass\n', "", "from a import place\nplace()\n", "OC203"),
+        (
+            'class Net:\n    def __init__(self, device="cuda"): pass\n', "",
+            "from a import Net\nn = Net()\n", "OC203",
+        ),
+    ],
+)  # fmt: skip
+def test_a_device_of_another_file_is_seen_in_a_file_without_a_word(
+    tmp_path: Path, constants: str, between: str, program: str, rule: str
+) -> None:
+    findings = report(tmp_path, a=constants + between, b=program).findings
+    places = [each.locations[0].location for each in findings if each.rule == rule]
+    assert [place.file.rpartition("/")[2] for place in places if place][-1] == "b.py"
+
+
+def test_processes_share_the_files_and_the_report_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"import torch\nx{number} = y.cuda()\n" for number in range(70)]
+    paths = _write(tmp_path, [*texts, "x = (\n"])
+    whole = engine.scan(paths, TARGET)
+    monkeypatch.setattr(engine, "_SMALL", 0)
+    monkeypatch.setattr(engine.shares, "count_shares", lambda: 3)
+    assert engine.scan(paths, TARGET) == whole
+    assert len(whole.findings) == len(texts)
+    assert len(whole.problems) == 1
