@@ -56,6 +56,7 @@ LINES = [
     ("OC205", "torch.cuda.memory.reset_peak_memory_stats()", "torch.cuda.is_available()"),
     ("OC206", "torch.cuda.empty_cache()", "torch.mps.empty_cache()"),
     ("OC206", "torch.cuda.manual_seed_all(0)", "torch.manual_seed(0)"),
+    ("OC207", "from torch.cuda.amp import custom_fwd\n@custom_fwd\ndef f(c): pass", "from a import custom_fwd\n@custom_fwd\ndef f(c): pass"),
     ("OC207", "torch.cuda.amp.autocast()", "torch.cuda.amp.GradScaler(enabled=False)"),
     ("OC207", "torch.cuda.amp.autocast(enabled=False)", 'torch.autocast("mps", enabled=False)'),
     ("OC207", "@torch.cuda.amp.custom_fwd\ndef f(): pass", "@torch.no_grad()\ndef f(): pass"),

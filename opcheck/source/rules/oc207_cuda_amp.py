@@ -33,13 +33,13 @@ _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Autocast and GradScaler of CUDA, and what asks about them."""
-    if isinstance(node, ast.Attribute):
+    if isinstance(node, (ast.Attribute, ast.Name)):
         yield from _asked(node, scanned)
     elif isinstance(node, ast.Call):
         yield from _called(node, scanned)
 
 
-def _asked(node: ast.Attribute, scanned: Scanned) -> Iterator[Hit]:
+def _asked(node: ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[Hit]:
     instead = _OF_CUDA.get(scanned.dotted(node))
     if instead:
         yield Hit(
@@ -262,7 +262,7 @@ def _joined(edits: list[Edit]) -> Iterator[Edit]:
 RULE = ScanRule(
     id="OC207",
     severity="warning",
-    nodes=(ast.Call, ast.Attribute),
+    nodes=(ast.Call, ast.Attribute, ast.Name),
     words=("autocast", "GradScaler", "custom_fwd", "custom_bwd"),
     fix="safe",
     names={ast.Attribute: frozenset(name.rpartition(".")[2] for name in _OF_CUDA)},
