@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from opcheck.common.files import write_text
@@ -105,7 +105,7 @@ def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
     for (key, dtype), held in sorted(cases.items()):
         for since, until in spans(held, lines):
             rows[key, since, until].append(dtype)
-    texts, taken = [HEAD], defaultdict(int)
+    texts, taken = [HEAD], Counter[str]()
     for ((op, text, kernels), since, until), dtypes in sorted(rows.items(), key=str):
         name = PREFIX + re.sub(r"[^a-z0-9]+", "-", op.removeprefix("aten::").lower()).strip("-")
         taken[name] += 1

@@ -327,7 +327,7 @@ def forked(
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
-            global _answers_to, _answer_secret, _answering  # noqa: PLW0603 - this process is the fork
+            global _answers_to, _answer_secret, _answering
             _answers_to, _answer_secret, _answering = writing, secret, os.getpid()
             os.close(reading)
             if printed is not None:

@@ -114,7 +114,8 @@ class _Reader:
 
     def route(self, addresses: Iterable[int], known: Mapping[str, set[str]]) -> Route | None:
         seen = {at for at in addresses if self._image.in_text(at)}
-        level, strings = list(seen), set()
+        level = list(seen)
+        strings: set[str] = set()
         for _ in range(_DEPTH):
             below: set[int] = set()
             for at in level:
@@ -135,7 +136,10 @@ class _Reader:
 
     def _read(self, at: int) -> _Facts:
         if at not in self._facts:
-            calls, strings, operators, graph = set(), set(), set(), False
+            calls: set[int] = set()
+            strings: set[str] = set()
+            operators: set[str] = set()
+            graph = False
             code = self._image.code(at)
             addresses = (event.value for event in run(code, at) if isinstance(event, Address))
             for target in (*addresses, *_targets(code, at)):
@@ -153,7 +157,9 @@ class _Reader:
                 elif _FOLLOWED.match(symbol) and not _LEFT.search(symbol.partition("E")[0]):
                     calls.add(target)
             strings |= set(immediates(code))
-            self._facts[at] = _Facts(*map(frozenset, (calls, strings, operators)), graph)
+            self._facts[at] = _Facts(
+                frozenset(calls), frozenset(strings), frozenset(operators), graph
+            )
         return self._facts[at]
 
 

@@ -13,7 +13,28 @@ from opcheck.model.records import OpCall, TensorSpec
 
 #: Values of a kernel, of its file or of a size that no call tells: they print as "...".
 OF_KERNELS = frozenset(
-    ["...", "file", "line", "kernel", "error", "bytes", "limit", "rows", "columns", "size", "left", "right", "front", "back", "dim", "lowest", "highest", "mode", "recipe_a", "recipe_b"]
+    [
+        "...",
+        "file",
+        "line",
+        "kernel",
+        "error",
+        "bytes",
+        "limit",
+        "rows",
+        "columns",
+        "size",
+        "left",
+        "right",
+        "front",
+        "back",
+        "dim",
+        "lowest",
+        "highest",
+        "mode",
+        "recipe_a",
+        "recipe_b",
+    ]
 )
 
 

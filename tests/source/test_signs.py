@@ -9,6 +9,7 @@ import pytest
 from opcheck.source import engine, signs
 from opcheck.source.records import ScanReport
 from opcheck.source.rules import RULES
+from opcheck.worker import shares
 from tests.source.reading import TARGET, report
 from tests.source.test_rules import LINES
 
@@ -84,7 +85,7 @@ def test_processes_share_the_files_and_the_report_is_the_same(
     paths = _write(tmp_path, [*texts, "x = (\n"])
     whole = engine.scan(paths, TARGET)
     monkeypatch.setattr(engine, "_SMALL", 0)
-    monkeypatch.setattr(engine.shares, "count_shares", lambda: 3)
+    monkeypatch.setattr(shares, "count_shares", lambda: 3)
     assert engine.scan(paths, TARGET) == whole
     assert len(whole.findings) == len(texts)
     assert len(whole.problems) == 1

@@ -30,7 +30,8 @@ def functions(dylib: bytes) -> tuple[Function, ...]:
     Raises:
         OpListError: the macros of a text do not come to an end.
     """
-    kernels, at = {}, 0
+    kernels: dict[str, Function] = {}
+    at = 0
     while (at := dylib.find(_KERNEL, at)) >= 0:
         end = dylib.find(b"\0", at)
         text = dylib[dylib.rfind(b"\0", 0, at) + 1 : end].decode("utf-8", "replace")
@@ -59,9 +60,10 @@ def _names(code: str) -> set[str]:
         values = [value.strip() for value in use[2].split(",")]
         for word, value in zip(parameters.split(","), values, strict=False):
             pattern = re.escape(word.strip())
-            body = re.sub(rf"(?<!#)#{pattern}\b", lambda _, to=value: f'"{to}"', body)
-            body = re.sub(rf"\b{pattern}\b(?![^\"\s]*\")", lambda _, to=value: to, body)
-        return body
+            plain = value.replace("\\", r"\\")  # a replacement in which a backslash is a backslash
+            body = re.sub(rf"(?<!#)#{pattern}\b", f'"{plain}"', body)
+            body = re.sub(rf"\b{pattern}\b(?![^\"\s]*\")", plain, body)
+        return str(body)
 
     for _ in range(_DEPTH):
         code = _USE.sub(expanded, code)
