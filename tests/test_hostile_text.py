@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import example, given, settings
@@ -40,7 +41,7 @@ from opcheck.render.answers import verified
 from opcheck.render.document import Bullets, Document, Heading, Lines, Table
 from opcheck.render.html import as_html
 from opcheck.render.text import as_text
-from opcheck.source.records import ScanReport
+from opcheck.source.records import ScanFinding, ScanReport
 from tests.made import hostile_report
 
 #: What each means something to: logs, terminals, readers, Markdown, spreadsheets, HTML, XML, YAML.
@@ -279,7 +280,7 @@ def scan_of(text: str) -> ScanReport:
         read={"python": 1, "lines": 1},
         totals={"error": 1, "warning": 0, "note": 0},
         by_rule={"OC201": 1},
-        findings=tuple(fingerprinted([finding_of(text)])),
+        findings=tuple(fingerprinted([ScanFinding(**msgspec.structs.asdict(finding_of(text)))])),
         notes=(text,),
         problems=problems,
         skipped={text: 1},

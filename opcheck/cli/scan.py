@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
     from opcheck.model.ignores import Entry
-    from opcheck.model.records import Finding
     from opcheck.source.fixing import Change, Fixed
+    from opcheck.source.records import ScanFinding
 
 
 @verb(
@@ -172,7 +172,7 @@ def _show(chosen: _Chosen, output: OutputOptions, *, unsafe: bool) -> int:
     return COULD_NOT_TELL if fixed.problems else 0
 
 
-def _write(chosen: _Chosen, *, unsafe: bool) -> tuple[bool, Sequence[Finding]]:
+def _write(chosen: _Chosen, *, unsafe: bool) -> tuple[bool, Sequence[ScanFinding]]:
     """Write the changed files, each as a whole or not at all.
 
     Returns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.regressions import lint_regressions
 from opcheck.data.reports import lint_reports
 from opcheck.data.statement_files import Written, read_written, refuse
+from opcheck.data.statement_model import Arguments
 from opcheck.data.statements import EVERY_OPERATOR, INDEX, fingerprint, read_index
 from opcheck.data.strict_yaml import Problem, read_entries
 from opcheck.data.triage import lint_texts
@@ -63,10 +64,12 @@ def lint(directory: Path | None = None) -> int:
     if problems:
         refuse(problems)
     lists = load(directory)
+    index = read_index(directory)
+    arguments = index.arguments if index is not None else {}
     for entry in written:
         problems += _versions(entry, lists)
-        problems += _names(entry, directory)
-        problems += _evidence(entry, lists, directory)
+        problems += _names(entry, arguments)
+        problems += _evidence(entry, lists, arguments)
     excusable = [*_kernels(written, lists), *_pairs(written)]
     problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
@@ -112,11 +115,11 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
             yield _at(entry, key, f"releases.yaml has no release {text}")
 
 
-def _evidence(entry: Written, lists: OpLists, directory: Path) -> Iterator[Problem]:
+def _evidence(
+    entry: Written, lists: OpLists, arguments: Mapping[str, Arguments]
+) -> Iterator[Problem]:
     """Yield where a statement's span or condition differs from its own evidence."""
-    index = read_index(directory)
     lines = [Version.parse(release.line) for release in lists.releases]
-    arguments = index.arguments if index is not None else {}
     for key, message in disagreements(entry.statement, lines, arguments):
         yield _at(entry, key, message)
 
@@ -127,7 +130,7 @@ def _line(text: str) -> Version | None:
     return Version.parse(text) if known else None
 
 
-def _names(entry: Written, directory: Path) -> Iterator[Problem]:
+def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[Problem]:
     """Yield the problems of statements that name an argument that some operator's schema lacks.
 
     The schemas come from the compiled index; an operator that the torch of that build lacked is not
@@ -135,12 +138,12 @@ def _names(entry: Written, directory: Path) -> Iterator[Problem]:
     """
     statement = entry.statement
     in_condition = statement.parsed.names if statement.parsed else frozenset()
-    index = read_index(directory)
-    known = index.arguments if index is not None else {}
     for name in sorted({*in_condition, *statement.dtypes_of} - {RESULT}):
         key = "condition" if name in in_condition else "dtypes_of"
         without = [
-            op for op in known if _names_operator(statement.ops, op) and name not in known[op]
+            op
+            for op in arguments
+            if name not in arguments[op] and _names_operator(statement.ops, op)
         ]
         if EVERY_OPERATOR in statement.ops:
             yield _at(entry, key, f"operators have no argument {name} in common")
@@ -162,8 +165,8 @@ def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
         for op in statement.ops:
             if op == EVERY_OPERATOR:
                 continue
-            overloads = [name for name in names if name.startswith(op[:-1])]
-            overloads = overloads if op.endswith("*") else [op]
+            is_pattern = op.endswith("*")
+            overloads = [n for n in names if n.startswith(op[:-1])] if is_pattern else [op]
             without = [
                 release.line
                 for release in lists.releases

@@ -162,6 +162,12 @@ def filled(text: str, call: OpCall | None = None, dtypes: Collection[str] = ()) 
     return FIELD.sub(lambda match: values.get(match[1], "..."), text)
 
 
+def is_form_of(text: str, printed: str) -> bool:
+    """Return whether a printed text is a statement's text with its fields filled."""
+    pieces = map(re.escape, FIELD.split(text)[::2])
+    return re.fullmatch("(.*)".join(pieces), printed, re.DOTALL) is not None
+
+
 @functools.cache
 def _remedies() -> dict[str, list[tuple[re.Pattern[str], str]]]:
     table = load_shipped(Path(__file__).with_name("messages.yaml"))

@@ -22,6 +22,9 @@ FILE = "texts.yaml"
 DIRECTORY, TEXTS = "extracted", "texts.json"
 MADE_BY = "python -m scripts.extract_limits"
 #: The placeholder in a statement's text for a value that C++ inserts.
+_ASSERTION = re.compile(
+    r'.* INTERNAL ASSERT FAILED at "[^"]*":[^,]*, please report a bug to PyTorch\. ?'
+)
 _VALUE = re.compile(r"\{[^{}]*\}")
 #: A shorter piece occurs in any library, and may be an immediate operand instead of a string.
 _LONG = 6
@@ -68,7 +71,9 @@ def fragments(text: str) -> tuple[str, ...]:
 
     Pieces too short to identify a message are left out, unless all of them are short.
     """
-    pieces = [piece for piece in _VALUE.split(text) if piece.strip()]
+    # The macro's own words surround the message (c10/util/Exception.h, TORCH_INTERNAL_ASSERT).
+    message = _ASSERTION.sub("", text) or text
+    pieces = [piece for piece in _VALUE.split(message) if piece.strip()]
     long = [piece for piece in pieces if len(piece.strip()) >= _LONG]
     return tuple(long or sorted(pieces, key=len)[-1:])
 

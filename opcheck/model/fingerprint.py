@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -43,7 +44,10 @@ def fingerprints(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def fingerprinted(findings: Iterable[Finding]) -> Iterator[Finding]:
+_Kind = TypeVar("_Kind", bound=Finding)
+
+
+def fingerprinted(findings: Iterable[_Kind]) -> Iterator[_Kind]:
     """Return the findings of a report, each with its fingerprints."""
     together = tuple(findings)
     for finding, own in zip(together, fingerprints(together), strict=True):

@@ -26,7 +26,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
-from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
+from opcheck.model.records import GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, signs, source
 from opcheck.source.edits import Fix
 from opcheck.source.intent import between_processes, for_cuda
@@ -68,7 +68,7 @@ class _Outcome:
     """What a file gave."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ScanFinding] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     ignored: int = 0
@@ -101,7 +101,7 @@ def scan(
     select: Sequence[str] = (),
     ignores: Sequence[Entry] = (),
     today: date | None = None,
-    silenced: Sequence[Finding] = (),
+    silenced: Sequence[ScanFinding] = (),
 ) -> ScanReport:
     """Scan the files below the paths.
 
@@ -150,7 +150,7 @@ def scan(
     )
 
 
-def _place(finding: Finding, order: Mapping[str, int]) -> tuple[int, int]:
+def _place(finding: ScanFinding, order: Mapping[str, int]) -> tuple[int, int]:
     where = finding.locations[0].location if finding.locations else None
     # A finding in a cell of a notebook has no file of this name, and keeps its place behind the others.
     return (order.get(where.file, len(order)), where.line) if where else (len(order), 0)
@@ -166,7 +166,7 @@ def read_proposals(
     today: date | None = None,
     contents: Mapping[Path, bytes] | None = None,
     only: Collection[Path] | None = None,
-) -> tuple[tuple[FoundFile, ...], list[Proposal], list[Finding]]:
+) -> tuple[tuple[FoundFile, ...], list[Proposal], list[ScanFinding]]:
     """Find the files below the paths, what the rules propose to change in them, and the findings.
 
     Args:
@@ -469,7 +469,7 @@ class _Reader:
             # Cached, since a line of a million characters may have 100,000 findings.
             return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
 
-        pairs: list[tuple[int, Finding]] = []
+        pairs: list[tuple[int, ScanFinding]] = []
         silencers = Silencers(comments)
         for (rule, hit), uses in _joined(hits):
             if rule.id not in self.chosen:
@@ -506,7 +506,7 @@ class _Reader:
                 pairs.append((comment.line, located))
         self.findings += [finding for _, finding in sorted(pairs, key=lambda pair: pair[0])]
 
-    def _about(self, comment: Comment, unused_codes: Iterable[str]) -> Iterator[Finding]:
+    def _about(self, comment: Comment, unused_codes: Iterable[str]) -> Iterator[ScanFinding]:
         """The findings about a comment itself."""
         # A comment for a rule that was not selected, or for one of the audit, is not unused.
         unused = [

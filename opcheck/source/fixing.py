@@ -25,13 +25,14 @@ from opcheck.common.python_source import encoding, lines_with_endings, split_lin
 from opcheck.common.sanitize import patch_name
 from opcheck.common.versions import Target
 from opcheck.model.ignores import Entry
-from opcheck.model.records import Finding, GroupLocation, Problem
+from opcheck.model.records import GroupLocation, Problem
 from opcheck.source import helper as helpers
 from opcheck.source import source
 from opcheck.source.edits import Edit, Fix, apply
 from opcheck.source.engine import Proposal, read_proposals
 from opcheck.source.helper import Helper
 from opcheck.source.orphans import without_orphans
+from opcheck.source.records import ScanFinding
 from opcheck.source.source import FoundFile
 
 #: A fix may uncover another one; so many rounds are enough, and end where fixes undo each other.
@@ -85,7 +86,7 @@ class Fixed(NamedTuple):
     unsafe: int
     problems: tuple[Problem, ...]
     #: the findings that no fix corrects, and that the changes of other lines silence
-    silenced: tuple[Finding, ...] = ()
+    silenced: tuple[ScanFinding, ...] = ()
 
 
 def fix(
@@ -115,7 +116,7 @@ def fix(
     only: set[Path] | None = None
     named = set(map(Path, paths))
     #: the findings of each file, read first and last
-    read: list[dict[Path | None, list[Finding]]] = [{}, {}]
+    read: list[dict[Path | None, list[ScanFinding]]] = [{}, {}]
     corrected: dict[Path, Counter[tuple[str, str]]] = {}
     for number in range(_ROUNDS):
         files, proposals, findings = read_proposals(
@@ -190,8 +191,8 @@ def fix(
     )
 
 
-def _findings_by_file(findings: Iterable[Finding]) -> dict[Path | None, list[Finding]]:
-    by_file: dict[Path | None, list[Finding]] = {}
+def _findings_by_file(findings: Iterable[ScanFinding]) -> dict[Path | None, list[ScanFinding]]:
+    by_file: dict[Path | None, list[ScanFinding]] = {}
     for finding in findings:
         where = finding.locations[0].location if finding.locations else None
         by_file.setdefault(Path(where.file) if where else None, []).append(finding)
@@ -203,11 +204,11 @@ def _corrected(proposals: Iterable[Proposal]) -> Iterator[tuple[str, str]]:
 
 
 def _silenced(
-    before: Iterable[Finding],
-    after: Iterable[Finding],
+    before: Iterable[ScanFinding],
+    after: Iterable[ScanFinding],
     corrected: Counter[tuple[str, str]],
     lines: Sequence[str],
-) -> Iterator[Finding]:
+) -> Iterator[ScanFinding]:
     """The findings of a file that are gone although their lines are as they were and no fix corrects them."""
     gone = Counter(map(_rule_and_text, before)) - Counter(map(_rule_and_text, after)) - corrected
     numbers: dict[str, int] = {}
@@ -229,7 +230,7 @@ def _silenced(
             )
 
 
-def _rule_and_text(finding: Finding) -> tuple[str, str]:
+def _rule_and_text(finding: ScanFinding) -> tuple[str, str]:
     where = finding.locations[0].location if finding.locations else None
     return finding.rule, where.text if where else ""
 

@@ -24,7 +24,7 @@ class ScanReport(Record, frozen=True, kw_only=True):
     #: findings by severity and by rule
     totals: dict[str, int]
     by_rule: dict[str, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[ScanFinding, ...]
     #: how many findings a comment or the configuration ignores
     ignored: int = 0
     #: how many findings a baseline knows; they are left out

@@ -11,7 +11,7 @@ from opcheck.common.catalogue import Rule
 from opcheck.common.text import plural
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Severity, StatementSort
-from opcheck.data.messages import filled
+from opcheck.data.messages import filled, is_form_of
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
@@ -146,6 +146,9 @@ def statement_finding(
     """Return the finding that reports a statement for all groups that match it."""
     ops = sorted({group.op for group in groups})
     text = filled(statement.error.text) if statement.error else ""
+    printed = {group.verdict.prints for group in groups}
+    if statement.error and len(printed) == 1 and is_form_of(statement.error.text, *printed):
+        (text,) = printed  # the calls have filled it
     return Finding(
         rule=rule,
         severity=severity,

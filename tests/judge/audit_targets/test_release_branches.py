@@ -168,6 +168,7 @@ class Layer(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_a_library_that_fails_in_a_call_with_the_targets_version_is_run_again_as_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ def test_a_library_that_fails_in_a_call_with_the_targets_version_is_run_again_as
     assert not new.differing_libraries
 
 
+@pytest.mark.slow
 def test_a_program_that_raises_on_every_release_keeps_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

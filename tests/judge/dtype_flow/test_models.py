@@ -19,6 +19,8 @@ TARGETS = (("2.1", "13"), ("2.4", "13"), ("2.4", "14"), ("2.13", "15"), ("2.15",
 RUNS = "runs natively"
 ENV = "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1"
 FAILS = "fails"
+#: transformers 5 requires torch 2.6, so that below it a call of its code that fails may never be made.
+UNKNOWN = "could not tell"
 
 #: The headline on each of TARGETS.  Transforms have no kernel before 2.3 and need macOS 14 before 2.9; complex
 #: arithmetic needs 2.3 and macOS 14; istft's unfold_backward has a kernel from 2.6 on; float64 never runs.
@@ -26,12 +28,12 @@ HEADLINES = {
     "complex_transformer": (FAILS, FAILS, RUNS, RUNS, RUNS),
     "cosine_schedule": (FAILS,) * 5,
     "filter_bank": (FAILS,) * 5,
-    "fnet": (ENV, FAILS, RUNS, RUNS, RUNS),
-    "fourier_operator": (ENV, FAILS, RUNS, RUNS, RUNS),
+    "fnet": (ENV, UNKNOWN, RUNS, RUNS, RUNS),
+    "fourier_operator": (FAILS, FAILS, RUNS, RUNS, RUNS),
     "rotary_attention": (FAILS, FAILS, RUNS, RUNS, RUNS),
     "separator": (FAILS, FAILS, ENV, RUNS, RUNS),
     "state_space": (FAILS, FAILS, RUNS, RUNS, RUNS),
-    "vocoder": (ENV, FAILS, ENV, RUNS, RUNS),
+    "vocoder": (FAILS, FAILS, ENV, RUNS, RUNS),
     "diffusers_schedule": (RUNS,) * 5,
 }
 
@@ -66,7 +68,7 @@ def test_the_verdict_on_each_target_and_the_evidence_for_it(name: str, lists: Op
     assert tuple(report.headline for report in results) == HEADLINES[name]
     for each in results:
         for group in each.groups:
-            assert group.verdict.status != "unknown"
+            assert group.verdict.status != "unknown" or each.headline == UNKNOWN
             assert group.verdict.evidence
     if name in ORIGINS:
         lines = [
