@@ -83,7 +83,7 @@ def open_file(path: str | Path, *, follow: bool = True) -> BinaryIO:
                 raise FileError("Is a directory")  # noqa: TRY301  (the descriptor is closed below)
             if not (stat.S_ISREG(mode) or is_own_pipe):
                 raise FileError("not a regular file")  # noqa: TRY301
-            if is_own_pipe:
+            if sys.platform != "win32" and is_own_pipe:
                 os.set_blocking(descriptor, True)
             return os.fdopen(descriptor, "rb")
         except BaseException:

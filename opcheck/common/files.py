@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,6 +195,6 @@ def _write_to_device(path: Path, content: bytes) -> None:
                 raise
             time.sleep(0.05)
     with os.fdopen(descriptor, "wb") as file:
-        if hasattr(os, "O_NONBLOCK"):
+        if sys.platform != "win32":
             os.set_blocking(descriptor, True)
         file.write(content)

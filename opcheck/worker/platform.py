@@ -353,6 +353,7 @@ class Fork:
     FAILED = 70
     _group: bool
     _number: int
+    is_copy: bool
 
     def __init__(self, work: Callable[[], int] | None, *, group: bool = True) -> None:
         if sys.platform == "win32" or not CAN_FORK:
@@ -377,7 +378,8 @@ class Fork:
                     os.setsid()
                 end_with_parent()
                 stop_time_limit()
-                code = work()  # type: ignore[misc]  # None is the case before
+                assert work is not None
+                code = work()
             except BaseException:  # noqa: BLE001  (the fork ends with it)
                 with contextlib.suppress(Exception):  # user code may have closed stderr
                     traceback.print_exc()

@@ -32,6 +32,9 @@ class TooSlowError(BaseException):
 
 @pytest.fixture(autouse=True)
 def _watchdog() -> Iterator[None]:
+    if sys.platform == "win32":
+        raise NotImplementedError
+
     def end(_number: int, _frame: FrameType | None) -> None:
         raise TooSlowError
 
@@ -51,6 +54,8 @@ Make = Callable[[Path], object]
 
 
 def fifo(path: Path) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
     os.mkfifo(path)
 
 
@@ -72,6 +77,8 @@ def sparse(path: Path) -> None:
 
 
 def listening(path: Path) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
     at = os.open(path.parent, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as server:
         # The whole path may be longer than the name of a socket.

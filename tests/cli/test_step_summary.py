@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,8 @@ def test_a_report_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_no_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
     path = str(tmp_path / "summary")
     if kind == "a pipe":
         os.mkfifo(path)
@@ -45,6 +48,7 @@ def test_what_is_no_file_is_refused(
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", path)
     else:  # no variable can hold one
         monkeypatch.setattr(os, "environ", {"GITHUB_STEP_SUMMARY": f"{path}\0"})
+    record: Any = "report"
     with pytest.raises(UsageError, match="cannot write the step's summary") as caught:
-        step_summary("report", "github")  # type: ignore[arg-type]
+        step_summary(record, "github")
     assert len(str(caught.value).splitlines()) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -121,6 +122,8 @@ def answer(program: Program, say: Say) -> str:
 
     def leave() -> None:
         """Leave a process in a session of its own that holds all pipes open."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         file = Path(program.file)
         if os.fork() == 0:
             os.setsid()
