@@ -73,7 +73,7 @@ def _called(image: Image, entry: int, named: dict[str, str]) -> set[str]:
     for _ in range(_DEPTH):
         below: list[int] = []
         for at in level:
-            for target in _targets(image.code(at), at):
+            for target in branches(image.code(at), at):
                 if target in seen or not image.in_text(target):
                     continue
                 seen.add(target)
@@ -106,7 +106,7 @@ def _is_part(symbol: str) -> bool:
     return bool(_FOLLOWED.match(symbol)) and not _LEFT.search(own)
 
 
-def _targets(code: bytes, start: int) -> Iterator[int]:
+def branches(code: bytes, start: int) -> Iterator[int]:
     """Yield the targets of ``bl`` and ``b`` outside of the function (Arm A64: imm26 in words)."""
     words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
     kept = np.nonzero((words & np.uint32(0x7C000000)) == np.uint32(0x14000000))[0]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opcheck.data.wheels.dispatcher import registrations
-from opcheck.data.wheels.machine import Address, Store, run
-from opcheck.data.wheels.stubs import _MPS_POINTER, _OBJECT
+from opcheck.data.wheels.machine import Address, run
+from opcheck.data.wheels.stubs import mps_kernels
 from opcheck.kernels.names import WORDS
-from scripts.wheels.bodies import _targets
+from scripts.wheels.bodies import branches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -104,13 +104,7 @@ class _Reader:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._facts: dict[int, _Facts] = {}
-        self._stubs: dict[str, int] = {}
-        for address, _ in image.matching("__GLOBAL__sub_I_"):
-            for event in run(image.code(address), address):
-                if isinstance(event, Store) and event.address and image.in_text(event.value):
-                    owner = image.owner(event.address)
-                    if owner and owner[1] == _MPS_POINTER and _OBJECT.fullmatch(owner[0]):
-                        self._stubs[owner[0]] = event.value
+        self._stubs = mps_kernels(image)
 
     def route(self, addresses: Iterable[int], known: Mapping[str, set[str]]) -> Route | None:
         seen = {at for at in addresses if self._image.in_text(at)}
@@ -142,11 +136,10 @@ class _Reader:
             graph = False
             code = self._image.code(at)
             addresses = (event.value for event in run(code, at) if isinstance(event, Address))
-            for target in (*addresses, *_targets(code, at)):
+            for target in (*addresses, *branches(code, at)):
                 if not self._image.in_text(target):
-                    owner = self._image.owner(target)
-                    if owner and not owner[1] and owner[0] in self._stubs:
-                        calls.add(self._stubs[owner[0]])
+                    if target in self._stubs:
+                        calls.add(self._stubs[target])
                     else:
                         strings.add(self._image.string(target) or "")
                     continue

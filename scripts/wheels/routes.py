@@ -11,15 +11,14 @@ not: the compiler puts them into functions named ``.cold``, which other function
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
-
-import numpy as np
 
 from opcheck.data.wheels.dispatcher import Registration, registrations
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
+from scripts.wheels.bodies import branches
 
 #: By mark the mangled names of the functions that only a kernel of its kind calls (OperationUtils.h and
 #: MetalShaderLibrary.h of aten/src/ATen/native/mps, aten/src/ATen/mps/MPSStream.h).  Releases before 2.4 compile Metal
@@ -80,7 +79,7 @@ class _Code:
         if start not in self._targets:
             code = self.image.code(start)
             inside = range(start, start + len(code))
-            addresses = {*_branches(code, start)}
+            addresses = {*branches(code, start)}
             for event in run(code, start):
                 if isinstance(event, Address):
                     addresses.add(self.stubs.get(event.value, event.value))
@@ -120,15 +119,6 @@ class _Code:
 
 def _has(test: re.Pattern[str], names: Iterable[str]) -> bool:
     return any(test.search(name[:_HEAD]) for name in names)
-
-
-def _branches(code: bytes, start: int) -> Iterator[int]:
-    """Yield the targets of ``bl`` and ``b`` (Arm A64: imm26 in words)."""
-    words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
-    places = np.nonzero((words & np.uint32(0x7C000000)) == np.uint32(0x14000000))[0]
-    offsets = (words[places] & np.uint32(0x3FFFFFF)).astype(np.int64)
-    offsets -= (offsets >> 25) << 26
-    yield from (start + 4 * (places + offsets)).tolist()
 
 
 def read_routes(image: Image, operators: Iterable[str]) -> Mapping[str, Reached | None]:
