@@ -61,10 +61,13 @@ def _call(
     values: dict[str, Any] = {}
     for name, value in written.items():
         texts = value if isinstance(value, list) else [value]
-        found = [_tensor(name, text) for text in texts if isinstance(text, str)]
-        known = [spec for spec in found if spec is not None]
-        if len(known) == len(texts):
-            tensors += known
+        specs = [
+            spec
+            for text in texts
+            if isinstance(text, str) and (spec := _tensor(name, text)) is not None
+        ]
+        if len(specs) == len(texts):
+            tensors += specs
         elif any("[" in text for text in texts if isinstance(text, str)):
             yield f"{name} is no tensor such as float16[2, 3]: {value}"
         else:

@@ -83,10 +83,10 @@ class Emulation:
         """
         libraries = differing_libraries(self.target)
         processes = self._processes
-        others = processes.reports() if processes else []
-        problems = (*self._problems, *(each for other in others for each in other.problems))
+        children = processes.reports() if processes else []
+        problems = (*self._problems, *(each for child in children for each in child.problems))
         problems = tuple(dict.fromkeys(problems))  # of processes that do the same
-        forked = any(other.forked for other in others)
+        forked = any(child.forked for child in children)
         if forked:
             problems = (*problems, Problem(kind="mps_in_fork", message=_IN_FORK))
         trace = Trace(
@@ -106,11 +106,11 @@ class Emulation:
         )
         audited = Audited(
             groups=merged(
-                [*self._tally.groups(), *(group for other in others for group in other.groups)]
+                [*self._tally.groups(), *(group for child in children for group in child.groups)]
             ),
             trace=trace,
             target=self.target,
-            partition=self._tally.partition(other.copies for other in others),
+            partition=self._tally.partition(child.copies for child in children),
             lists=self._lists,
         )
         report = assemble(audited)
@@ -128,7 +128,7 @@ class Emulation:
                 f"{started} of Python by the program, as a subprocess: nothing is emulated in them"
             )
             report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
-        lost = sum(other.lost for other in others)
+        lost = sum(child.lost for child in children)
         if lost:
             note = f"{lost} of the processes that the program started: they left no report"
             report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
