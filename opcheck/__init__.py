@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opcheck.api import audit
     from opcheck.common.vocabulary import FallbackKind, Phase, Severity, Status
     from opcheck.device.emulator.session import emulate
     from opcheck.model.records import (
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         TensorSpec,
         Verdict,
     )
-    from opcheck.project.api import audit
 
     __version__: str
 
@@ -44,7 +44,7 @@ __all__ = [
 _WORDS = ("FallbackKind", "Phase", "Severity", "Status")
 #: The module that has each name, and its name there. ``emulate`` takes as long as importing torch does.
 _LAZY = {
-    "audit": ("opcheck.project.api", "audit"),
+    "audit": ("opcheck.api", "audit"),
     "emulate": ("opcheck.device.emulator.session", "emulate"),
     "__version__": ("opcheck.common.tool", "VERSION"),
     **{

@@ -35,7 +35,7 @@ from opcheck.compiler.released import backend
 from opcheck.compiler.variants import attempt
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
-from opcheck.project.compiled import report
+from opcheck.features.compile.judging import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, forked
 from scripts.reported_programs import PROGRAMS, Reported

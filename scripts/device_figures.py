@@ -30,7 +30,7 @@ from tabulate import tabulate  # noqa: E402
 
 from opcheck.common.files import write_text  # noqa: E402
 from opcheck.data import device_evidence  # noqa: E402
-from opcheck.render.answers import probed  # noqa: E402
+from opcheck.features.probe import page as probed  # noqa: E402
 
 DTYPES = ("float32", "int64", "float16", "bfloat16", "complex64", "bool")
 #: name -> model, flags, and the operator that is planted, a wrong one

@@ -1,4 +1,4 @@
-"""What mkdocs does beside its plugins: pages of the op lists, and links that lead out of docs/.
+"""What mkdocs does beside its plugins: the menu of verbs, pages of the op lists, links that lead out of docs/.
 
 The pages are also read in the repository, so their links are relative there. On the site, a link to a file that is a
 page leads to that page, a link to any other file of the repository to that file on the web.
@@ -14,8 +14,17 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from opcheck.features import menu
+
 ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"(?P<before>\]\()(?P<path>(?![a-z]+:|#|<)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Complete the menu by the verbs, in the groups and the order of ``opcheck --help``."""
+    for section in config.nav or ():
+        section.get("How-to", []).extend(menu())
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -28,10 +28,10 @@ from opcheck.compiler.parent import compile_variants
 from opcheck.compiler.plan import DTYPES, METAL, Plan
 from opcheck.compiler.records import Variant
 from opcheck.data.registrations import load
+from opcheck.features.compile.judging import report
+from opcheck.features.compile.page import document
 from opcheck.model.records import Scalar
-from opcheck.project.compiled import report
 from opcheck.render import write
-from opcheck.render.answers.compiled import document
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports" / "compile"

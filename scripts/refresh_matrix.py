@@ -14,11 +14,11 @@ from pathlib import Path
 
 from opcheck.common.files import write_text
 from opcheck.data.registrations import load
+from opcheck.features.matrix.page import write
 from opcheck.lookup.coverage import coverage
 from opcheck.lookup.matrix import matrix
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render.coverage_plot import plot
-from opcheck.render.matrix import write
 
 REPORTS = Path(__file__).parents[1] / "reports"
 

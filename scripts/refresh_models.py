@@ -36,9 +36,9 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
 from opcheck.data.registrations import load
+from opcheck.features.sweep import prepare
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Record
-from opcheck.project.sweep import prepare
 from opcheck.worker.protocol import silent
 from opcheck.worker.worker import WorkerError, forked
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 
-from opcheck.project.sweep.folder import read
-from opcheck.project.sweep.schema import TABLES
+from opcheck.data.sweep_tables import TABLES
+from opcheck.features.sweep.folder import read
 
 #: A small list: layers of torch, whose import is all that they need.
 LAYERS = """

@@ -17,6 +17,8 @@ from opcheck.lookup.plain_call import OperatorLookup
 from tests.browser import CHROMIUM, session
 from tests.mac_build import mac_build
 
+pytest_plugins = ["tests.command_line"]
+
 # Tests do not time themselves: a machine may be busy.
 settings.register_profile("opcheck", deadline=None)
 settings.load_profile("opcheck")

@@ -15,13 +15,14 @@ MODULES = sorted(ROOT.rglob("*.py"))
 #: The layers, the top one first; a room may import itself, its neighbours in a row, and below.
 LAYERS = (
     ("__main__",),
-    ("cli",),
+    ("features",),
+    ("api", "cli"),
     ("render",),
-    ("project",),
     ("device",),
+    ("report_cache",),
     ("source",),
     ("lookup",),
-    ("judge",),
+    ("judge", "reproducer"),
     ("numerics",),
     ("compiler",),
     ("capture",),
@@ -34,6 +35,12 @@ LAYERS = (
     ("__init__",),
 )
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
+#: What finds the features, and its names, which every room may import.
+REGISTRY = ROOT / "features" / "__init__.py"
+REGISTERED = {
+    f"opcheck.features.{name}"
+    for name in ("Feature", "feature", "features", "verbs", "documents", "pages", "GROUPS")
+}
 #: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
 WITH_TORCH = {
     "tracing",
@@ -142,13 +149,17 @@ def test_imports_run_downward(path: Path) -> None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         assert "opcheck" not in {name.partition(".")[0] for name in imported_at_once(tree)}
         return
-    own = room(path.relative_to(ROOT).parts)
+    own = path.relative_to(ROOT).parts
+    depth = DEPTH["model"] if path == REGISTRY else DEPTH[room(own)]
     for name in imports(path):
-        package, _, rest = name.partition(".")
-        if package == "opcheck":
-            other = room(tuple(rest.split("."))) if rest else "__init__"
-            other = other if other in DEPTH else "__init__"
-            assert DEPTH[other] >= DEPTH[own], f"{path.relative_to(ROOT)} imports {name}"
+        package, *rest = name.split(".")
+        if package != "opcheck" or name in REGISTERED:
+            continue
+        other = room((*rest, "__init__")) if rest else "__init__"
+        other = other if other in DEPTH else "__init__"
+        assert DEPTH[other] >= depth, f"{path.relative_to(ROOT)} imports {name}"
+        if other == "features":
+            assert rest[1] == own[1], f"{path.relative_to(ROOT)} imports another feature: {name}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -174,11 +185,11 @@ READS_ITSELF = {
     "kernels/parent.py": "appends to the outcomes of its own run",
     "simulator/torch_version.py": "the line of a frame, in a child whose time is limited",
     "cli/streams.py": "the null device, and the summary of GitHub, which it appends to",
-    "device/doctor/gather.py": "metadata of an installed distribution",
+    "features/doctor/gather.py": "metadata of an installed distribution",
     "device/observe/recorder.py": "appends to the answer of its own process",
-    "project/sweep/folder.py": "locks the sweep's folder, by a descriptor that is checked",
+    "features/sweep/folder.py": "locks the sweep's folder, by a descriptor that is checked",
     "render/html.py": "templates of the package",
-    "render/site/render.py": "templates of the package",
+    "features/site/render.py": "templates of the package",
     "worker/child.py": "the pipes between the processes",
     "worker/dependency_tracking.py": "appends to the notes of its own process",
     "worker/platform.py": "/proc and /sys",

@@ -24,10 +24,10 @@ from opcheck.cli import streams
 from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
 from opcheck.device.verify import Pair, ReportedCalls, Verification
+from opcheck.features.gate.records import Cell, Failed, GateReport, Known
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.model.fingerprint import fingerprinted, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
-from opcheck.project.gate.records import Cell, Failed, GateReport, Known
 from opcheck.render import (
     ANSWERS,
     FORMATS,
@@ -37,7 +37,7 @@ from opcheck.render import (
     write,
 )
 from opcheck.render import report as report_page
-from opcheck.render.answers import verified
+from opcheck.render import verification as verified
 from opcheck.render.document import Bullets, Document, Heading, Lines, Table
 from opcheck.render.html import as_html
 from opcheck.render.text import as_text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import sys
 import traceback
@@ -15,46 +16,8 @@ import click
 from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
+from opcheck.features import features, verbs
 from opcheck.worker import platform, process
-
-#: The verbs and their one-line helps, grouped by purpose.  A verb is imported when it is
-#: called: ``opcheck.cli.<verb>``.
-GROUPS = {
-    "Look up": {
-        "op": "Say what the releases do with an operator: can I use it?",
-        "history": "Say how an operator's status changed from release to release, and why.",
-        "matrix": "Write the coverage of a torch release: one row an operator overload.",
-        "explain": "Explain a finding, or list all of them.",
-    },
-    "Audit a model or its source": {
-        "audit": "Say what each operator call of a model does on the target Mac.",
-        "compile": "Say which variant of torch.compile works, up to the Metal kernels.",
-        "scan": "Find the lines of a source that were written for CUDA, without running it.",
-        "upgrade": "Say which torch or macOS removes a model's findings, and what that breaks.",
-        "diff": "Say what differs between two releases, two reports or two targets of a model.",
-        "repro": "Write the smallest program for a finding, tried on an emulated Mac.",
-        "issue": "Write what PyTorch's tracker asks for about a finding.",
-    },
-    "Audit many models": {
-        "init": "Write the table that the gate reads, and its workflow for CI.",
-        "gate": "Audit all models of a project on all of its targets, and judge them: for CI.",
-        "sweep": "Audit whole libraries of models over many releases and macOS versions.",
-    },
-    "Run and observe": {
-        "run": "Run a program, as it is, on an emulated Mac or observed on a real one.",
-        "observe": "Read the logs of a Mac or of a CI job: what ran on the CPU, what raised, and where.",
-        "verify": "Hold a prediction against what a Mac did: agreements, contradictions, unseen.",
-        "doctor": "Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
-        "compare": "Hold a real device's results against float64, operator by operator.",
-        "probe": "Record what a device does with PyTorch's operator database, as evidence.",
-    },
-    "Maintain and publish": {
-        "kernels": "List, compare and run the Metal kernels that a torch release ships.",
-        "lists": "Show the op lists that the verdicts come from, or build them.",
-        "site": "Write the op lists, and a sweep's models, as static pages with a search.",
-    },
-}
-VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 
 #: The exit code when a reader of stdout has stopped (``| head``): click exits with 1 (core.py, main),
 #: which means findings here.
@@ -70,12 +33,12 @@ class _Verbs(click.Group):
     """A group that knows its commands' names and helps without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
-        return list(VERBS)
+        return list(features())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in VERBS:
+        if cmd_name not in verbs():
             return None
-        command: click.Command = import_module(f"opcheck.cli.{cmd_name}").command
+        command: click.Command = import_module(f"opcheck.features.{cmd_name}.verb").command
         if _ASKED_BY_SHELL in os.environ:
             import_module("opcheck.cli.complete").attach(command)
         return command
@@ -85,11 +48,12 @@ class _Verbs(click.Group):
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        width = max(map(len, VERBS))
+        shown = features()
+        width = max(map(len, shown))
         with formatter.section("Commands"):
-            for wish, verbs in GROUPS.items():
-                with formatter.section(wish):
-                    formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
+            for group, named in itertools.groupby(shown, lambda verb: shown[verb].group):
+                with formatter.section(group):
+                    formatter.write_dl([(verb.ljust(width), shown[verb].help) for verb in named])
 
 
 #: Not a docstring, because ``python -OO`` removes docstrings.
@@ -158,7 +122,7 @@ def invoke(args: Sequence[str]) -> int:
 
 def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
     """Print an error in three lines; one that lacks its place, as of a parsed version, gets the verb's."""
-    verb = " ".join(["opcheck", *[word for word in args[:1] if word in VERBS]])
+    verb = " ".join(["opcheck", *[word for word in args[:1] if word in verbs()]])
     error.context = error.context or verb
     error.hint = error.hint or f"{verb} --help"
     _tell(str(error))

@@ -134,7 +134,7 @@ def ignore_entries(directory: Path) -> tuple[Entry, ...]:
     content, where = table(directory)
     if "ignore" not in content:
         return ()
-    from opcheck.project.gate.settings import ignored
+    from opcheck.cli.tables import ignored
 
     return ignored(content["ignore"], where)
 
@@ -164,9 +164,9 @@ def _keys(params: Iterable[click.Parameter]) -> dict[str, click.Option]:
 
 def _keys_elsewhere() -> set[str]:
     """Return the keys of all verbs, and the names of the tables."""
-    from opcheck.project.gate.settings import TABLES
+    from opcheck.cli.tables import TABLES
 
-    commands = [import_module(f"opcheck.cli.{verb}").command for verb in _VERBS]
+    commands = [import_module(f"opcheck.features.{verb}.verb").command for verb in _VERBS]
     return {key for command in commands for key in _keys(command.params)} | {*TABLES, *_OWN_TABLES}
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from pathlib import Path
-
 import click
 
-from opcheck.common.yaml_text import load_shipped
+from opcheck.features import feature
 
 #: The titles of the groups of options, by the record that declares them, in the order of the help.
 TITLES = {
@@ -28,13 +24,6 @@ WIDTH = 100
 _FLAG_COLUMNS = 30
 
 
-@functools.cache
-def examples() -> Mapping[str, Mapping[str, str]]:
-    """Return by verb its examples: a command line, and what it does (examples.yaml)."""
-    content: dict[str, dict[str, str]] = load_shipped(Path(__file__).with_name("examples.yaml"))
-    return content
-
-
 class Help(click.Command):
     """A click command whose help begins with examples and groups its options."""
 
@@ -42,10 +31,10 @@ class Help(click.Command):
         """Write usage, purpose, examples, groups of options, and the notes."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
-        lines = examples().get(ctx.command_path.removeprefix("opcheck ").strip(), {})
-        if lines:
+        shown = feature(ctx.command_path.removeprefix("opcheck ").strip())
+        if shown is not None and shown.examples:
             with formatter.section("Examples"):
-                for line, purpose in lines.items():
+                for line, purpose in shown.examples.items():
                     formatter.write(f"{'':{formatter.current_indent}}{line}  # {purpose}\n")
         self.format_options(ctx, formatter)
         self.format_epilog(ctx, formatter)

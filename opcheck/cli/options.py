@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
-from opcheck.cli import VERBS, streams
+from opcheck.cli import streams
 from opcheck.cli.helps import WIDTH, Help
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
@@ -27,6 +27,7 @@ from opcheck.common.files import write_text
 from opcheck.data import targets
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
+from opcheck.features import feature
 from opcheck.model.options import READER, Action, Declared, Option, declared, options_of
 from opcheck.model.records import Record, Report
 from opcheck.render import ANSWERS, FORMATS, format_of, render, write
@@ -237,7 +238,7 @@ def verb(
             ``[tool.opcheck.scan]``.  None: it has no defaults there.
         takes: the actions of options that the file of a project may set: READER or RUNNER.
         foreign: parameters that take no default from that table.
-        attributes: click's; the help is that of VERBS unless it is given.
+        attributes: click's; the help is that of the feature unless it is given.
     """
 
     def decorate(function: Callable[..., int]) -> click.Command:
@@ -252,7 +253,8 @@ def verb(
             return conclusive(function(**values), *judging)
 
         arguments = function.__dict__.pop("__click_params__", [])[::-1]
-        about = {"help": VERBS.get(name), **attributes}
+        declared_verb = None if parent else feature(name)
+        about = {"help": declared_verb and declared_verb.help, **attributes}
         command = Verb(
             name=name,
             callback=called,

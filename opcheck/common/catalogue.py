@@ -25,7 +25,7 @@ PARTS = ("What", "Why", "Before", "After", "Evidence", "Since")
 GROUPS = {
     "opcheck.judge.rules": "opcheck audit: the calls of a model",
     "opcheck.source.rules": "opcheck scan: source that is not run",
-    "opcheck.device.doctor.checks": "opcheck doctor: a machine",
+    "opcheck.features.doctor.checks": "opcheck doctor: a machine",
 }
 
 _HEADING = re.compile(r"# (?P<id>OC\d{3}) (?P<slug>\w+): (?P<title>.+)\n\n")

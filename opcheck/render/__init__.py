@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from opcheck.common.sanitize import finished, for_json
+from opcheck.features import pages
 from opcheck.render.document import Document
 from opcheck.render.markdown import as_markdown
 from opcheck.render.text import as_text
@@ -35,20 +36,13 @@ ANSWERS = ("text", "markdown", "json", "yaml")
 #: The formats of a gate's run and of a scan.
 WITHOUT_PAGE = tuple(name for name in FORMATS if name != "html")
 
-#: The module that knows what each record holds.
-_SOURCES = {
-    "Report": "opcheck.render.report",
-    "GateReport": "opcheck.render.gate",
-    "ScanReport": "opcheck.render.scan",
-}
-
 
 def render(record: msgspec.Struct, format_name: str) -> str:
     """Write the report of an audit, of a gate's run or of a scan in the format of that name."""
     if format_name == "html":
         # Only a report has a page. Jinja is slow to load.
         return str(import_module("opcheck.render.report_page").render(record))
-    source = import_module(_SOURCES[type(record).__name__])
+    source = import_module(pages()[type(record).__name__])
     if format_name in ANSWERS:
         content = source.content(record) if format_name in {"json", "yaml"} else None
         short = {"shown": ()} if format_name == "text" and "SECTIONS" in vars(source) else {}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.cli import VERBS, invoke
+from opcheck.cli import invoke
+from opcheck.features import features
 
 _REPORT_MODULES = """
 import sys
@@ -42,14 +43,15 @@ HELP_IMPORTS = {
     "worker": "platform process",
 }
 LOOKUP_IMPORTS = {
-    "cli": "config helps op options",
+    "cli": "config helps options",
     "common": "documents files names text versions vocabulary yaml_text",
     "data": "composites conditions extensions files history matching messages programs python_calls refused "
     "registrations statement_files statement_model statements strict_yaml tables targets",
     "judge": "judge matching_statements",
     "lookup": "answer matrix notes operator_facts past plain_call query records words",
     "model": "options records",
-    "render": "answers answers.op answers.wording document markdown text",
+    "features": "op op.page op.verb",
+    "render": "wording document markdown text",
 }
 
 
@@ -59,10 +61,13 @@ def modules(table: dict[str, str]) -> set[str]:
     return {"opcheck", *(f"opcheck.{room}" for room in table), *names}
 
 
+ALL_FEATURES = {"opcheck.features", *(f"opcheck.features.{verb}" for verb in features())}
+
+
 @pytest.mark.parametrize(
     ("args", "own", "libraries"),
     [
-        (("--help",), modules(HELP_IMPORTS), {"click"}),
+        (("--help",), modules(HELP_IMPORTS) | ALL_FEATURES, {"click"}),
         (
             ("op", "aten::nonzero", "-o", "-"),
             modules(HELP_IMPORTS) | modules(LOOKUP_IMPORTS),
@@ -85,15 +90,15 @@ def test_help_and_lookup_import_what_they_need_alone(
     }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", features())
 def test_each_verb_says_the_same_in_both_helps(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke([verb, "--help"]) == 0
     own = capsys.readouterr().out
     assert invoke(["--help"]) == 0
-    assert VERBS[verb] in " ".join(own.split())
-    assert VERBS[verb] in " ".join(capsys.readouterr().out.split())
+    assert features()[verb].help in " ".join(own.split())
+    assert features()[verb].help in " ".join(capsys.readouterr().out.split())
 
 
 def test_without_a_verb_the_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

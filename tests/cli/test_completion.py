@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.cli import VERBS, invoke
+from opcheck.cli import invoke
 from opcheck.common.names import DTYPES
+from opcheck.features import features
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,7 +105,7 @@ def test_variables_that_say_nothing_are_completed_to_something_and_no_error(
 
 
 def test_verbs_flags_and_choices_are_completed(completed: Completed) -> None:
-    assert completed("opcheck ") == list(VERBS)
+    assert completed("opcheck ") == list(features())
     assert completed("opcheck up") == ["upgrade"]
     assert completed("opcheck upgrade --relea") == ["--releases"]
     assert completed("opcheck scan a.py --fail-on w") == ["warning"]

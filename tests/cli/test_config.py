@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 
 
 def configure(text: str) -> None:

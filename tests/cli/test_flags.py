@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-from opcheck.cli import VERBS, invoke, opcheck
+from opcheck.cli import invoke, opcheck
 from opcheck.common.errors import UsageError
+from opcheck.features import features
 
 #: The parameters that mean the same in each verb.
 SHARED = (
@@ -63,8 +64,8 @@ def test_each_flag_has_a_help() -> None:
 
 
 def test_each_verb_is_in_one_group_and_has_its_module() -> None:
-    modules = {import_module(f"opcheck.cli.{verb}") for verb in VERBS}
-    assert len(modules) == len(VERBS)
+    modules = {import_module(f"opcheck.features.{verb}.verb") for verb in features()}
+    assert len(modules) == len(features())
 
 
 @pytest.mark.parametrize("verb", ["compile m.py:net", "probe --device cpu", "sweep m.py:net"])

@@ -7,14 +7,14 @@ import shlex
 import click
 import pytest
 
-from opcheck.cli import VERBS, invoke, opcheck
-from opcheck.cli.helps import examples
+from opcheck.cli import invoke, opcheck
+from opcheck.features import features
 
 #: Lines of a terminal that shows a help whole.
 MOST_LINES = 60
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", features())
 def test_a_help_begins_with_three_examples_and_is_short(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -23,12 +23,14 @@ def test_a_help_begins_with_three_examples_and_is_short(
     assert len(lines) < MOST_LINES
     start = lines.index("Examples:")
     assert [line.split("  # ")[0].strip() for line in lines[start + 1 : start + 4]] == [
-        *examples()[verb]
+        *features()[verb].examples
     ]
     assert start < next(n for n, line in enumerate(lines) if line.strip().startswith("-"))
 
 
-@pytest.mark.parametrize("example", [line for lines in examples().values() for line in lines])
+@pytest.mark.parametrize(
+    "example", [line for each in features().values() for line in each.examples]
+)
 def test_the_command_line_takes_each_example(example: str) -> None:
     words = shlex.split(example.partition(" > ")[0])
     command: click.Command = opcheck

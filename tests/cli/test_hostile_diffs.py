@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.sanitize import is_risky, toml_text
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 from tests.test_hostile_text import HOSTILE
 
 if sys.version_info >= (3, 11):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 
 NUMBER = "9" * 5000
 TEXTS = {

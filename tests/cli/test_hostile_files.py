@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="Windows has no named pipes in folders"

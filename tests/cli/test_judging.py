@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 from tests.made import call, make_report
 
 

@@ -10,7 +10,7 @@ import pytest
 import opcheck as package
 from opcheck.common.errors import UnknownTargetError
 from opcheck.judge.policy import Policy, judged
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 from tests.made import call, make_report
 
 BEYOND = ("--torch", "9.9"), ("--macos", "27"), ("--macos", "99.1"), ("--torch", "3.0.0")

@@ -11,14 +11,15 @@ import click
 import msgspec
 import pytest
 
+from opcheck.api import with_keywords
 from opcheck.capture.request import CaptureOption, CaptureOptions
 from opcheck.cli import config
 from opcheck.cli.complete import attach
 from opcheck.cli.options import verb
+from opcheck.cli.tables import of_kind
 from opcheck.common.errors import UsageError
+from opcheck.features.gate.settings import Model, table
 from opcheck.model.records import Report
-from opcheck.project.api import with_keywords
-from opcheck.project.gate.settings import Model, of_kind, table
 
 
 def _even(depth: int) -> int:

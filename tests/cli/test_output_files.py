@@ -9,7 +9,7 @@ import pytest
 
 from opcheck import cli
 from opcheck.render import render
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 from tests.made import call, make_report
 
 FILES = sorted(Path(cli.__file__).parent.glob("*.py"))

@@ -12,7 +12,7 @@ import pytest
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli.options import Flag
 from opcheck.model.options import PATHS, READER, RUNNER, Action, options_of
-from tests.cli.conftest import CommandLine
+from tests.command_line import CommandLine
 
 VERBS = {
     "scan": READER,
@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs/reference/configuration.md"
 
 
 def flags(verb: str) -> list[Flag]:
-    command = import_module(f"opcheck.cli.{verb}").command
+    command = import_module(f"opcheck.features.{verb}.verb").command
     return [param for param in command.params if isinstance(param, Flag) and param.envvar]
 
 
@@ -44,7 +44,7 @@ def test_an_option_that_names_a_file_says_whether_it_is_read_or_written(verb: st
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_takes_what_its_kind_takes(verb: str) -> None:
-    assert import_module(f"opcheck.cli.{verb}").command._takes == VERBS[verb]
+    assert import_module(f"opcheck.features.{verb}.verb").command._takes == VERBS[verb]
 
 
 def test_the_page_lists_each_key_by_what_it_does() -> None:

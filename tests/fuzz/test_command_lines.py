@@ -127,7 +127,7 @@ def _value(flag: click.Option) -> st.SearchStrategy[str]:
 def short() -> Undone:
     """Verbs that take seconds whatever they are given, without that: all operators' coverage, and the lint."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("opcheck.render.matrix.render", lambda *_args, **_options: "")
+    patch.setattr("opcheck.features.matrix.page.render", lambda *_args, **_options: "")
     patch.setattr("opcheck.data.lint.lint", lambda _directory: 0)
     return Undone(patch)
 

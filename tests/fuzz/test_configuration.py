@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from opcheck.features.gate.baseline import SCHEMA as GATE_SCHEMA
+from opcheck.features.gate.work import Job, Result
 from opcheck.model.fingerprint import VERSION
-from opcheck.project.gate.baseline import SCHEMA as GATE_SCHEMA
-from opcheck.project.gate.work import Job, Result
 from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
+from tests.features.gate.conftest import CALLS, made
 from tests.fuzz.documents import bytes_mutated, damaged, mutated
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial
-from tests.project.gate.conftest import CALLS, made
 
 CONFIGURATION: dict[str, Any] = {
     "fail-on": "fallback",
@@ -205,19 +205,19 @@ def gated() -> Undone:
         calls = CALLS["fallback"]
         return Result(reports=tuple(made(calls, target) for target in job.targets))
 
-    patch.setattr("opcheck.project.gate.run.work", work)
+    patch.setattr("opcheck.features.gate.run.work", work)
     return Undone(patch)
 
 
 def swept() -> Undone:
     """A sweep that plans and runs nothing: its children import torch."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("opcheck.project.sweep.engine.Engine.run", lambda *_args, **_options: iter(()))
-    patch.setattr("opcheck.project.sweep.folder.Folder.begin", lambda *_args: None)
-    patch.setattr("opcheck.project.sweep.run.sweep", lambda *_args, **_options: 0)
-    patch.setattr("opcheck.project.sweep.folder.Folder.__enter__", lambda folder: folder)
+    patch.setattr("opcheck.features.sweep.engine.Engine.run", lambda *_args, **_options: iter(()))
+    patch.setattr("opcheck.features.sweep.folder.Folder.begin", lambda *_args: None)
+    patch.setattr("opcheck.features.sweep.run.sweep", lambda *_args, **_options: 0)
+    patch.setattr("opcheck.features.sweep.folder.Folder.__enter__", lambda folder: folder)
     patch.setattr(
-        "opcheck.project.sweep.tables.write", lambda _path: {"verdicts": 0, "failures": 0}
+        "opcheck.features.sweep.tables.write", lambda _path: {"verdicts": 0, "failures": 0}
     )
     return Undone(patch)
 

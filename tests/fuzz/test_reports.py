@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from opcheck.project.repro import check
+from opcheck.reproducer import check
 from tests.fuzz.documents import as_json, damaged
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from tests.device.doctor.macs import CLEAN
+from tests.features.doctor.macs import CLEAN
 from tests.fuzz.documents import NASTY, TEXTS, bytes_mutated, damaged
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial

@@ -11,11 +11,11 @@ import pytest
 from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
+from opcheck.features.op import page
 from opcheck.lookup.answer import answer
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.render import write
-from opcheck.render.answers import op as page
-from opcheck.render.answers.wording import label
+from opcheck.render.wording import label
 from tests.made import make_lists
 
 #: (query, torch, macOS, dtype) -> status and kind.

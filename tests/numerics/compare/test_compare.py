@@ -11,10 +11,10 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.vocabulary import Mode
+from opcheck.features.compare import page
 from opcheck.numerics.compare.parent import compare
 from opcheck.numerics.compare.records import SHOWS, Comparison, Plan
 from opcheck.render import write
-from opcheck.render.answers import compared as page
 
 MODELS = Path(__file__).with_name("models.py")
 PLANTED = Path(__file__).parents[3] / "scripts" / "planted"

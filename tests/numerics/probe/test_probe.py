@@ -12,10 +12,10 @@ from opcheck.cli import invoke
 from opcheck.common.errors import CaptureError, InputError, UsageError
 from opcheck.data import device_evidence
 from opcheck.data.device_evidence import Evidence, Settings
+from opcheck.features.probe import page
 from opcheck.numerics.probe.parent import probe
 from opcheck.numerics.probe.records import Setup
 from opcheck.render import write
-from opcheck.render.answers import probed
 
 SETTINGS = Settings(samples=3, seconds=1200.0, cpu_fallback=False)
 FAKE = "fake_worker:answer"
@@ -93,7 +93,7 @@ def test_one_that_crashes_or_hangs_loses_one_result() -> None:
     }
     crashed = next(outcome for outcome in result.results if outcome.opinfo == "crash")
     assert "SIGABRT: failed assertion" in crashed.text
-    text = write(result, probed.document(result), "text")
+    text = write(result, page.document(result), "text")
     assert "failed assertion" in text
     assert max(map(len, text.splitlines())) <= 100
 

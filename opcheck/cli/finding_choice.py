@@ -1,0 +1,94 @@
+"""What the verbs share that write a program for a finding: which finding, and the trial of its program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opcheck.capture.request import CaptureOptions
+from opcheck.cli import streams
+from opcheck.cli.audits import audited
+from opcheck.cli.options import (
+    COULD_NOT_TELL,
+    ProgressOptions,
+    only,
+)
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_log
+from opcheck.data.targets import TargetOptions
+
+if TYPE_CHECKING:
+    from opcheck.model.records import Report
+    from opcheck.reproducer.check import Tried
+    from opcheck.reproducer.chosen import Chosen
+
+
+_SUFFIXES = {".json", ".yaml", ".yml"}
+EPILOG = (
+    "SOURCE is a report that opcheck audit or opcheck run wrote (-o report.json), or a model to "
+    "audit. WHICH is the number "
+    "of a finding, a rule (OC102) or an operator; without it the findings are listed."
+)
+WRITTEN = only(path="Write it there, not to stdout.")
+
+
+def chosen_finding(
+    source: str,
+    which: str | None,
+    target: TargetOptions,
+    capture: CaptureOptions,
+    progress: ProgressOptions,
+) -> Chosen | None:
+    """Return the selected finding, or None after listing all findings.
+
+    Raises:
+        UsageError: there is no such finding, or it is about no one call.
+    """
+    from opcheck.model.sanitized import sanitized
+    from opcheck.reproducer.chosen import choose, read
+
+    saved = Path(source).suffix in _SUFFIXES
+    report = read(source) if saved else sanitized(audited(source, target, capture, progress))
+    if which is None:
+        streams.emit(for_log(_listing(report)))
+        return None
+    chosen = choose(report, which)
+    if chosen.calls is None:
+        raise UsageError(
+            f"finding {chosen.number} ({chosen.finding.rule}) is about no one call that the report keeps",
+            context=chosen.finding.message,
+            hint="opcheck repro SOURCE lists those with a program; a report of an older opcheck has none: "
+            "write it again",
+        )
+    return chosen
+
+
+def _listing(report: Report) -> str:
+    """List the findings by number, and mark those for which a program can be written."""
+    from opcheck.reproducer.chosen import every
+
+    lines = [f"{report.model}: torch {report.target.torch}, macOS {report.target.macos}"]
+    for choice in every(report):
+        mark = " " if choice.calls else "-"
+        message = choice.finding.message
+        shown = message if len(message) <= 78 else f"{message[:75]}..."
+        lines.append(f"{choice.number:>4}{mark} {choice.finding.rule:<6}  {shown}")
+    lines.append("(-: about no one call)" if "-" in "".join(x[4:5] for x in lines[1:]) else "")
+    return "\n".join(filter(None, lines))
+
+
+def tried(chosen: Chosen) -> Tried:
+    """Write the program for a finding and try it."""
+    from opcheck.reproducer.check import make
+
+    with ProgressOptions().shown() as progress:
+        if progress is not None:
+            progress("trying the program on the CPU and on an emulated Mac")
+        return make(chosen)
+
+
+def exit_code(made: Tried) -> int:
+    """Return the exit code of a program that was tried, and print the result of the try to stderr."""
+    for note in made.notes:
+        streams.note(note)
+    return 0 if made.checked else COULD_NOT_TELL

@@ -1,0 +1,43 @@
+"""The tables of a sweep: their columns, types and meaning.  ``docs/reference/sweep-tables.md`` describes them.
+
+A folder of a sweep holds one Parquet file a table, ``FOLDER/NAME.parquet``.  The metadata of each file's schema say
+under ``opcheck`` (JSON, as ``sweep.json`` in the folder) what was swept: the version of these tables, opcheck's
+version, the digest of its op lists, the packages, the targets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.common.yaml_text import load_shipped
+
+#: Of the tables and of the folder; another one is not read.
+FORMAT = 1
+
+
+class Column(NamedTuple):
+    """One column: its name, its type as pyarrow calls it, and what it says."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+def _tables() -> dict[str, tuple[Column, ...]]:
+    content = load_shipped(Path(__file__).with_name("sweep_tables.yaml"))
+    return {
+        name: tuple(
+            Column(column, *row)
+            for rows in (
+                *(content["groups"][group] for group in table["begins_with"]),
+                table["columns"],
+            )
+            for column, row in rows.items()
+        )
+        for name, table in content["tables"].items()
+    }
+
+
+#: The tables, by their names.
+TABLES = _tables()

@@ -1,1 +1,0 @@
-"""Examines the machine, the Python and the torch with which a program is to run on a Mac."""

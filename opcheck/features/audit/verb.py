@@ -1,0 +1,157 @@
+"""``opcheck audit MODEL``: what each operator call of a model does on the target Mac."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import click
+import msgspec
+
+from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.cli import config, streams
+from opcheck.cli.options import ProgressOptions, ReportOptions, flag, verb
+from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.common.text import plural
+from opcheck.data.registrations import load
+from opcheck.data.targets import TargetOptions
+from opcheck.judge.memory.macs import MEMORY
+from opcheck.judge.policy import FINDINGS, PASSED, Policy, judged
+from opcheck.model.ignores import Ignores
+from opcheck.model.options import RUNNER, Option
+from opcheck.model.records import Report
+from opcheck.worker.dependency_tracking import Dependencies
+
+
+@verb(
+    "audit",
+    table="",
+    takes=RUNNER,
+    epilog="MODEL: file.py:Net, package.module:attribute, file.pt2, org/name, hf:name@revision, a folder, or "
+    "transformers:, timm:, torchvision:, diffusers: and a name. Each flag has a variable (OPCHECK_FAIL_ON) and a key "
+    "in [tool.opcheck] (fail-on).",
+)
+@click.argument("model")
+def command(
+    *,
+    model: str,
+    target: TargetOptions,
+    capture: CaptureOptions,
+    memory: Annotated[int | None, MEMORY] = None,
+    cache: Annotated[
+        bool,
+        Option(
+            "Keep reports until the model changes.",
+            negative="--no-cache",
+        ),
+    ] = True,
+    watch: Annotated[bool, flag("Audit again whenever its files change.")] = False,
+    verify: Annotated[
+        bool,
+        Option("On a Mac: run it there, too, and compare.", action="runs"),
+    ] = False,
+    policy: Policy,
+    output: ReportOptions,
+    progress: ProgressOptions,
+) -> int:
+    """Audit the model, write the report, return the exit code."""
+    from opcheck.cli import verification
+    from opcheck.features.audit import kept_audit
+    from opcheck.report_cache import Cache
+
+    if verify:
+        target = verification.target_here(target)
+    ignores = config.ignores(Path.cwd())
+    kept = Cache(kept_audit.folder()) if cache else None
+    read = Dependencies()
+
+    def once() -> int:
+        nonlocal read
+        lists = load()
+
+        def failed(seen: Dependencies) -> None:
+            nonlocal read
+            read = seen
+
+        request = request_of(model, target.target(lists), capture)
+        with progress.shown() as say:
+            audit = kept_audit.audit(
+                request,
+                lists,
+                cache=kept,
+                mac=memory or 0,
+                progress=say,
+                show_output=progress.verbose,
+                failed=failed,
+            )
+        read = audit.read
+        if audit.kept and not progress.quiet:
+            streams.note("nothing has changed since this was audited (--no-cache audits it again)")
+        findings = ignores.marked(audit.report.findings, model=model)
+        newest = not target.torch
+        report = msgspec.structs.replace(audit.report, findings=findings, newest=newest)
+        allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
+        code = _delivered(report, ignores, allowed, output, progress)
+        if verify:
+            code = max(code, verification.compared_here(report, model, target, capture, progress))
+        return code
+
+    return _watched(once, model, lambda: read) if watch else once()
+
+
+def _watched(once: Callable[[], int], model: str, read: Callable[[], Dependencies]) -> int:
+    """Audit, and again after each change, until the user interrupts; return the last exit code."""
+    from opcheck.features.audit.kept_audit import changes
+
+    code = 0
+    try:
+        while True:
+            try:
+                code = once()
+            except OpcheckError as error:
+                streams.note(str(error))
+                code = error.exit_code
+            streams.note(f"watching what {model} reads; interrupt to end")
+            changed = next(changes(read(), model))
+            streams.note(f"{changed} changed")
+    except KeyboardInterrupt:
+        return code
+
+
+def _delivered(
+    report: Report,
+    ignores: Ignores,
+    policy: Policy,
+    output: ReportOptions,
+    progress: ProgressOptions,
+) -> int:
+    """Write the report and what matters beside it; return the exit code."""
+    output.deliver_report(report, full=progress.verbose)
+    if not report.capture.complete and not output.is_text_on_stdout:
+        streams.note(_broke_off(report))
+    for expired in ignores.expired():
+        streams.note(expired)
+    judgement = judged(report, policy)
+    if policy.limits and judgement.code == FINDINGS:
+        streams.note(f"fails: {'; '.join(judgement.reasons)}")
+    unknown = report.totals["unknown"]
+    if judgement.code == PASSED and unknown:
+        streams.note(
+            f"this result does not vouch for {plural(unknown, 'call')}: nothing is known about "
+            f"{'it' if unknown == 1 else 'them'} (--strict makes that exit with 3)"
+        )
+    return judgement.code
+
+
+def _broke_off(report: Report) -> str:
+    """Return the error for a report that must not pass for a complete one."""
+    problem = report.problems[-1]
+    where = " ".join(part for part in (report.model, problem.line) if part)
+    return str(
+        CaptureError(
+            problem.message,
+            context=where,
+            hint="the report holds only what ran before this; what follows was not judged",
+        )
+    )

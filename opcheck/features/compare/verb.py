@@ -1,0 +1,76 @@
+"""``opcheck compare MODEL --device mps``: a real device's results, operator by operator, against float64."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import click
+import msgspec
+
+from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.cli.options import (
+    COULD_NOT_TELL,
+    DEVICE,
+    OutputOptions,
+    ProgressOptions,
+    flag,
+    only,
+    verb,
+)
+from opcheck.common.tool import TOOL
+from opcheck.data.registrations import load
+from opcheck.data.targets import TargetOptions
+
+#: how often a call is timed
+_TIMES = 7
+
+
+@verb(
+    "compare",
+    epilog="MODEL is named as for opcheck audit; it is run with its weights, forward, and with --mode train backward. "
+    "The device is any that this machine's torch has. Exits with 1 where an operator goes wrong, with 3 where the run "
+    "broke off or nothing could be compared. It differs from opcheck audit --precision, which needs no device: there "
+    "the CPU's float32 is followed through the whole model.",
+)
+@click.argument("model")
+def command(
+    *,
+    model: str,
+    device: Annotated[str, DEVICE],
+    target: Annotated[TargetOptions, only("fallback")],
+    capture: Annotated[
+        CaptureOptions,
+        only(
+            *("inputs", "input_files", "config", "dtype", "grad", "mode"),
+            *("time_limit", "memory_limit"),
+        ),
+    ],
+    repro: Annotated[
+        str,
+        flag(
+            "Where the first wrong call is written, with its inputs, if there is one; '' for nowhere.",
+            metavar="FOLDER",
+        ),
+    ] = "opcheck-repro",
+    time: Annotated[bool, flag("Also time each operator, there and on the CPU.")] = False,
+    progress: ProgressOptions,
+    output: OutputOptions,
+) -> int:
+    """Compare each call, write the results; 1 where one is wrong, 3 where nothing could be compared."""
+    from opcheck.features.compare import page
+    from opcheck.numerics.compare.parent import compare
+    from opcheck.numerics.compare.records import Plan
+
+    with progress.shown() as say:
+        comparison = compare(
+            request_of(model, target.target(load()), capture),
+            Plan(device=device, times=_TIMES if time else 0, repro=repro),
+            progress=say,
+            show_output=progress.verbose,
+        )
+    comparison = msgspec.structs.replace(comparison, tool=TOOL)
+    output.deliver(comparison, page.document)
+    if comparison.wrong:
+        return 1
+    compared = comparison.outcomes.get("agrees", 0) + comparison.outcomes.get("loose", 0)
+    return 0 if comparison.complete and compared else COULD_NOT_TELL

@@ -1,0 +1,150 @@
+"""``opcheck diff`` compares two releases, two reports, or two targets of one model."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.cli import streams
+from opcheck.cli.audits import audited_on
+from opcheck.cli.options import (
+    CAPTURE,
+    COULD_NOT_TELL,
+    SEVERITIES,
+    OutputOptions,
+    ProgressOptions,
+    conclusive,
+    flag,
+    only,
+    verb,
+)
+from opcheck.common.errors import UsageError
+from opcheck.common.files import is_file
+from opcheck.data.registrations import load
+from opcheck.data.targets import TargetOptions, beyond
+from opcheck.model.options import failing_on
+
+if TYPE_CHECKING:
+    from opcheck.judge.report_changes import Comparison
+
+_REPORTS = {".json", ".yaml", ".yml"}
+
+
+@verb(
+    "diff",
+    epilog="BEFORE and AFTER are torch releases (2.9 2.15: every operator), or reports that opcheck audit wrote "
+    "(old.json new.json: what is new, fixed, changed). With one MODEL, --from and --to are two targets that it "
+    "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of "
+    "two releases, --macos and --dtype "
+    "say for which macOS and dtype; the flags of a capture are those of opcheck audit.",
+)
+@click.argument("what", nargs=-1, required=True, metavar="(BEFORE AFTER | MODEL)")
+def command(
+    *,
+    what: tuple[str, ...],
+    before: Annotated[
+        str | None, flag("With MODEL: torch=2.9,macos=14.", "from", metavar="TARGET")
+    ] = None,
+    after: Annotated[
+        str | None, flag("With MODEL: torch=2.13,macos=15,fallback=1.", "to", metavar="TARGET")
+    ] = None,
+    target: Annotated[TargetOptions, only(macos="Of two releases: on this macOS only.")],
+    capture: Annotated[CaptureOptions, CAPTURE],
+    fail_on: Annotated[
+        str | None,
+        failing_on(
+            ("regressions", *SEVERITIES),
+            ", where it is new; regressions: of two releases.  [default: error; of two releases never]",
+        ),
+    ] = None,
+    progress: ProgressOptions,
+    output: OutputOptions,
+) -> int:
+    """Write what differs; 1 where something new is at or above ``--fail-on``."""
+    source = click.get_current_context().get_parameter_source("macos")
+    is_of_releases = len(what) == 2 and not (before or after or any(map(_is_report, what)))
+    if source is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
+        raise _misused("--macos is for two releases: a report has its own, --from and --to say it")
+    if before or after:
+        if len(what) != 1 or not (before and after):
+            raise _misused("--from and --to go together, with one MODEL")
+        comparison, newer = _targets(what[0], (before, after), capture, progress)
+    elif len(what) != 2:
+        raise _misused("give two releases or two reports, or one MODEL with --from and --to")
+    elif not is_of_releases:
+        from opcheck.judge.report_changes import compare, side_of
+        from opcheck.model.saved import read
+
+        comparison, newer = compare(*(side_of(read(path), path) for path in what)), ""
+    else:
+        code = _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output)
+        newer = next(filter(None, (beyond(text, None, load()) for text in what)), "")
+        return conclusive(code, target, beyond=newer)
+    return conclusive(_deliver(comparison, fail_on or "error", output), target, beyond=newer)
+
+
+def _is_report(text: str) -> bool:
+    return PurePath(text).suffix.lower() in _REPORTS or is_file(text)
+
+
+def _misused(message: str) -> UsageError:
+    return UsageError(message, context="opcheck diff", hint="opcheck diff --help shows all three")
+
+
+def _targets(
+    model: str, texts: tuple[str, str], capture: CaptureOptions, progress: ProgressOptions
+) -> tuple[Comparison, str]:
+    from opcheck.data import targets
+    from opcheck.judge.report_changes import compare, side_of
+
+    lists = load()
+    pair = [
+        targets.parse(text, flag, lists)
+        for text, flag in zip(texts, ("--from", "--to"), strict=True)
+    ]
+    reports = audited_on(pair, request_of(model, pair[0], capture), lists, progress)
+    sides = (side_of(report, str(target)) for report, target in zip(reports, pair, strict=True))
+    return compare(*sides), next((target.beyond for target in pair if target.beyond), "")
+
+
+def _deliver(comparison: Comparison, level: str, output: OutputOptions) -> int:
+    from opcheck.features.diff import changes_page
+    from opcheck.judge.report_changes import worse
+
+    if level == "regressions":
+        raise UsageError(
+            "regressions are those of two releases",
+            context="--fail-on regressions",
+            hint="of reports and targets: --fail-on error, warning, note or never",
+        )
+    output.deliver(comparison, changes_page.document)
+    for warning in comparison.warnings:
+        streams.note(f"careful: {warning}")
+    if not comparison.after["complete"]:
+        return COULD_NOT_TELL
+    return 1 if worse(comparison, level) else 0
+
+
+def _releases(
+    pair: tuple[str, str],
+    macos: str | None,
+    dtype: str | None,
+    fail_on: str | None,
+    output: OutputOptions,
+) -> int:
+    from opcheck.features.diff import page
+    from opcheck.lookup.diff import REGRESSIONS, diff
+
+    if fail_on not in {None, "regressions", "never"}:
+        raise UsageError(
+            f"two releases have no findings to be of severity {fail_on!r}",
+            context=f"--fail-on {fail_on}",
+            hint="--fail-on regressions or never; of two reports: error, warning, note",
+        )
+    changes_page = diff(*pair, macos, dtype)
+    output.deliver(changes_page, page.document)
+    worse = any(changes_page.counts[name] for name in REGRESSIONS)
+    return 1 if worse and fail_on == "regressions" else 0

@@ -1,0 +1,125 @@
+"""The rules of ``opcheck doctor``: what a rule examines, and which facts it needs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from opcheck.common.catalogue import Rule
+from opcheck.common.versions import Version
+from opcheck.common.vocabulary import Severity
+from opcheck.data.pythons import load_wheels
+from opcheck.data.registrations import OpLists
+from opcheck.features.doctor.environment import Environment
+from opcheck.model.records import Finding, GroupLocation, Record
+
+
+class Requirement(Record, frozen=True, kw_only=True):
+    """A line of a requirements.txt, or a dependency in a pyproject.toml."""
+
+    text: str
+    place: GroupLocation
+    #: the severity if the package cannot be installed: a warning for an extra
+    severity: Severity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """An environment, the op lists, and what the user wants to run in the environment."""
+
+    environment: Environment
+    lists: OpLists
+    #: the content of requirement files
+    requirements: tuple[Requirement, ...] = ()
+    #: findings about the variables that a script sets; None if no script was read
+    script: tuple[Finding, ...] | None = None
+
+    @property
+    def lines(self) -> tuple[Version, ...]:
+        """Return the release lines of torch that the lists hold, the oldest first."""
+        return tuple(sorted(Version.parse(release.line) for release in self.lists.releases))
+
+    @property
+    def torch(self) -> Version:
+        """Return the installed release line; without torch, the newest in the lists."""
+        installed = self.environment.torch
+        return installed.line if installed else self.lines[-1]
+
+    @property
+    def listed(self) -> bool:
+        """Return whether the lists hold the installed torch."""
+        return self.environment.torch is not None and self.torch in self.lines
+
+    def minimum(self, line: Version) -> Version:
+        """Return the oldest macOS on which a release starts its MPS backend.
+
+        Raises:
+            OpListError: the lists do not hold the release.
+        """
+        return Version.parse(self.lists.release(str(line)).minimum_macos)
+
+    def installable(self) -> tuple[Version, ...]:
+        """Return the releases with a wheel for this Python whose MPS backend starts on this macOS."""
+        python, macos = self.environment.python.version, self.environment.macos
+        span = load_wheels().by_python.get(Version.parse(python)) if python else None
+        return tuple(
+            line
+            for line in self.lines
+            if span is not None and line in span and (macos is None or self.minimum(line) <= macos)
+        )
+
+
+#: Facts that the user may give; a rule that lacks one is not reported as unchecked.
+GIVEN = ("a script to read (--script)", "requirements to read (--requirements)")
+
+#: The facts that rules need, in the words in which the report lists those that are unknown.
+FACTS: dict[str, Callable[[Examined], bool]] = {
+    "a Mac": lambda examined: examined.environment.is_mac,
+    "the macOS version": lambda examined: examined.environment.macos is not None,
+    "the chip": lambda examined: examined.environment.machine.apple_silicon is not None,
+    "the memory": lambda examined: examined.environment.machine.memory is not None,
+    "the version of Python": lambda examined: bool(examined.environment.python.version),
+    "an installed torch": lambda examined: examined.environment.torch is not None,
+    "an installed torch that the lists hold": lambda examined: examined.listed,
+    "an import of torch": lambda examined: (
+        examined.environment.torch is not None and examined.environment.torch.built is not None
+    ),
+    GIVEN[0]: lambda examined: examined.script is not None,
+    GIVEN[1]: lambda examined: bool(examined.requirements),
+}
+
+Check = Callable[[Examined], Iterator[Finding]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorRule(Rule):
+    """A rule of ``opcheck doctor``."""
+
+    check: Check
+    #: names of FACTS
+    needs: tuple[str, ...] = ()
+
+    def missing(self, examined: Examined) -> str:
+        """Return the first fact that is needed and unknown; empty if there is none."""
+        return next((name for name in self.needs if not FACTS[name](examined)), "")
+
+
+def rule(code: str, severity: Severity, *needs: str) -> Callable[[Check], DoctorRule]:
+    """Make a rule of the function below, which yields findings from an environment.
+
+    Args:
+        code: the rule's code; ``docs/rules/CODE.md`` is its page.
+        severity: of its findings, unless they have their own.
+        needs: names of FACTS without which the rule is not checked.
+    """
+    return lambda check: DoctorRule(id=code, severity=severity, check=check, needs=needs)
+
+
+#: A finding; ``examine`` adds the code and the severity of its rule.
+finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
+
+
+def install(line: Version) -> str:
+    """Return the command that installs a release line of torch."""
+    return f'pip install "torch=={line}.*"'

@@ -1,0 +1,143 @@
+"""The checks of the installed torch and of the Python below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from opcheck.common.versions import Version
+from opcheck.data.pythons import load_wheels
+from opcheck.features.doctor.check import Examined, finding, install, rule
+from opcheck.model.records import Finding
+
+#: The platform's own packages; the last patch of each line is what the lists hold, and no line had
+#: ten.
+_PATCHES = range(10)
+
+
+@rule("OC310", "error", "the version of Python")
+def _missing(examined: Examined) -> Iterator[Finding]:
+    if examined.environment.torch is None:
+        lines = examined.installable()
+        yield finding(
+            message="torch is not installed for this Python",
+            hint=install(lines[-1]) if lines else "opcheck explain OC311",
+        )
+
+
+@rule("OC311", "error", "a Mac", "the version of Python")
+def _no_wheel(examined: Examined) -> Iterator[Finding]:
+    python = Version.parse(examined.environment.python.version)
+    wheels = load_wheels()
+    span = wheels.by_python.get(python)
+    if span is None and not examined.environment.torch:
+        newest = wheels.pythons(examined.lines[-1])
+        yield finding(
+            message=f"no torch in the lists has a wheel for Python {python} on a Mac",
+            hint=f"make the environment with Python {newest[-1]}: uv venv --python {newest[-1]}",
+        )
+    for requirement in examined.requirements:
+        asked = _allowed(requirement.text, examined)
+        with_wheel = [line for line in asked if span is not None and line in span]
+        if asked and not with_wheel:
+            usable = wheels.pythons(asked[-1])
+            names = ", ".join(map(str, usable)) or "no Python that is known"
+            yield finding(
+                message=f"{requirement.text} asks for a torch that has no macOS wheel for Python "
+                f"{python}: "
+                f"torch {asked[-1]} has one for {names}",
+                hint=f"uv venv --python {usable[-1]}" if usable else "ask for another torch",
+                locations=(requirement.place,),
+            )
+
+
+def _allowed(text: str, examined: Examined) -> list[Version]:
+    """The listed release lines that a requirement of torch allows; of another package none."""
+    try:
+        asked = Requirement(text)
+    except InvalidRequirement:
+        return []
+    if canonicalize_name(asked.name) != "torch":
+        return []
+    return [
+        line
+        for line in examined.lines
+        if any(asked.specifier.contains(f"{line}.{patch}") for patch in _PATCHES)
+    ]
+
+
+@rule("OC312", "error", "a Mac", "an import of torch")
+def _without_mps(examined: Examined) -> Iterator[Finding]:
+    torch = examined.environment.torch
+    if torch is None or torch.built is not False:
+        return
+    conda = torch.installer == "conda"
+    again = (
+        "conda install --force-reinstall 'pytorch=*=*mps*' or, without conda's own"
+        if conda
+        else "install the released wheel"
+    )
+    yield finding(
+        message=f"torch {torch.version} was built without MPS"
+        + (f" (installed by {torch.installer})" if torch.installer else ""),
+        hint=f"{again}: pip install --force-reinstall torch=={torch.version.partition('+')[0]}",
+    )
+
+
+@rule("OC313", "error", "a Mac", "an import of torch")
+def _unavailable(examined: Examined) -> Iterator[Finding]:
+    environment = examined.environment
+    torch, macos, machine = environment.torch, environment.macos, environment.machine
+    if torch is None or not torch.built or torch.available is not False:
+        return
+    too_old = macos is not None and examined.listed and macos < examined.minimum(examined.torch)
+    if too_old or machine.virtual or machine.hosted or not machine.apple_silicon:
+        return
+    yield finding(
+        message=f"torch {torch.version} has MPS, and says that it is not available; nothing that "
+        "opcheck "
+        "knows of is the reason",
+        hint="log in at the Mac's own screen once and try again: a session without a GPU, such as "
+        "one of "
+        "a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' says torch's "
+        "own reason",
+    )
+
+
+@rule("OC314", "error", "an installed torch")
+def _fails(examined: Examined) -> Iterator[Finding]:
+    torch = examined.environment.torch
+    if torch is not None and torch.problem:
+        yield finding(
+            message=f"torch {torch.version} is installed and cannot be imported",
+            hint=f"pip install --force-reinstall torch=={torch.version.partition('+')[0]}",
+            prints=torch.problem,
+        )
+
+
+@rule("OC315", "note", "an installed torch")
+def _nightly(examined: Examined) -> Iterator[Finding]:
+    torch = examined.environment.torch
+    if torch is not None and (".dev" in torch.version or "a0" in torch.version):
+        kind = "a nightly build" if ".dev" in torch.version else "built from source"
+        yield finding(
+            message=f"torch {torch.version} is {kind}: the lists are of releases, and what they "
+            "say of "
+            f"{torch.line} need not hold",
+            hint=f"for an answer that holds: {install(examined.lines[-1])}",
+        )
+
+
+@rule("OC316", "warning", "an installed torch")
+def _not_listed(examined: Examined) -> Iterator[Finding]:
+    torch = examined.environment.torch
+    if torch is None or examined.listed:
+        return
+    newer = torch.line > examined.lines[-1]
+    yield finding(
+        message=f"the op lists hold no torch {torch.line}"
+        + (": it is newer than they are" if newer else ""),
+        hint="pip install --upgrade opcheck" if newer else install(examined.lines[-1]),
+    )

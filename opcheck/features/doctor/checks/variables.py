@@ -1,0 +1,161 @@
+"""The checks of the environment variables that torch reads for MPS, or does not."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from opcheck.common.versions import Target, Version
+from opcheck.data.environment import Explanation, load_environment, number
+from opcheck.features.doctor.check import Examined, finding, rule
+from opcheck.judge.memory.macs import ratio
+from opcheck.model.records import Finding
+
+_HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
+_LOW = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+_FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
+_PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
+
+#: MPSAllocator.h, default_high_watermark_upper_bound
+_UPPER_BOUND = 2.0
+#: Bits that say how something is printed, and not what.
+_HOW = {
+    _PROFILE: ("INCLUDE_GPU_TIME", "INCLUDE_KERNEL_TIME", "INCLUDE_BUFFER_ID"),
+    "PYTORCH_DEBUG_MPS_ALLOCATOR": ("LARGE_ONLY",),
+}
+#: Bits of the profiler that print the fallbacks.
+_FALLBACKS = ("CPU_FALLBACK_INFO", "CPU_FALLBACK_STATS")
+
+
+def _set(examined: Examined) -> Iterator[tuple[str, str, Explanation]]:
+    """The variables that are set, with their values and what the release makes of them."""
+    for name, value in examined.environment.variables.items():
+        yield name, value, load_environment().explain(name, str(examined.torch))
+
+
+@rule("OC320", "error")
+def _invented(examined: Examined) -> Iterator[Finding]:
+    real = load_environment().variables
+    for name, value, known in _set(examined):
+        if known.status == "invented":
+            what, _, instead = known.text.partition(". ")
+            yield finding(message=what, hint=f"unset {name}. {instead}")
+        elif known.status == "unknown":
+            near = difflib.get_close_matches(name, real, n=1, cutoff=0.8)
+            mend = f"unset {name}; export {near[0]}={value}" if near else f"unset {name}"
+            yield finding(
+                severity="error" if near else "warning",
+                message=f"no release of PyTorch that is in the lists reads {name}"
+                + (f"; the nearest that one reads is {near[0]}" if near else ""),
+                hint=mend,
+            )
+
+
+@rule("OC321", "warning", "an installed torch that the lists hold")
+def _other_release(examined: Examined) -> Iterator[Finding]:
+    for name, _, known in _set(examined):
+        if known.status in {"later", "earlier"}:
+            yield finding(message=known.text, hint=f"unset {name}, or use a torch that reads it")
+
+
+@rule("OC322", "error")
+def _no_number(examined: Examined) -> Iterator[Finding]:
+    for name, value, known in _set(examined):
+        if known.status == "read" and known.variable is not None and number(value) is None:
+            yield finding(
+                message=f"{name} is {value!r}, which is no number; it takes "
+                f"{known.variable.values}",
+                hint=f"export {name}=1" if name == _FALLBACK else f"unset {name}",
+            )
+
+
+@rule("OC323", "error")
+def _watermarks(examined: Examined) -> Iterator[Finding]:
+    target = Target(torch=examined.torch, macos=examined.environment.macos or Version(15))
+    high = _ratio(examined, _HIGH, ratio("HIGH", target))
+    low = _ratio(examined, _LOW, ratio("LOW", target))
+    if high is None or low is None:
+        return
+    if not 0 <= high <= _UPPER_BOUND:
+        yield finding(
+            message=f"{_HIGH} is {high:g}: from 0.0 to {_UPPER_BOUND:g} is taken",
+            hint=f"unset {_HIGH}",
+            prints=f"invalid high watermark ratio {high:g}",
+        )
+    elif not 0 <= low <= (high or _UPPER_BOUND):
+        given = "is" if _LOW in examined.environment.variables else "is by default"
+        yield finding(
+            message=f"{_LOW} {given} {low:g}, and must not be above "
+            f"{_HIGH}={high or _UPPER_BOUND:g}",
+            hint=f"export {_LOW}={high or _UPPER_BOUND:g}",
+            prints=f"invalid low watermark ratio {low:g}",
+        )
+
+
+@rule("OC324", "warning")
+def _no_limit(examined: Examined) -> Iterator[Finding]:
+    if _ratio(examined, _HIGH, 1.0) == 0:
+        yield finding(
+            message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
+            "it stands still",
+            hint=f"unset {_HIGH}; where a model does not fit: opcheck audit MODEL --memory GB",
+        )
+
+
+@rule("OC325", "warning")
+def _bits(examined: Examined) -> Iterator[Finding]:
+    for name, value, known in _set(examined):
+        bits = known.variable.bits if known.status == "read" and known.variable else ()
+        given = _whole(value)
+        if not bits or given is None:
+            continue
+        every = sum(bit.value for bit in bits)
+        set_ = {bit.name for bit in bits if bit.value & given}
+        if given & ~every or given < 0:
+            raises = name == _PROFILE and given > every
+            yield finding(
+                severity="error" if raises else "warning",
+                message=f"{name} is {value}: its bits are "
+                + ", ".join(f"{b.value} {b.name}" for b in bits),
+                hint=f"export {name}={given & every if given > 0 else 0}",
+                prints=f"invalid log options {given} passed to {name}" if raises else "",
+            )
+        elif set_ and set_ <= {*_HOW.get(name, ())}:
+            yield finding(
+                message=f"{name} is {value}: {', '.join(sorted(set_))} says how, and nothing says "
+                "what to print",
+                hint=f"export {name}={given | 1}",
+            )
+
+
+@rule("OC326", "note")
+def _contradiction(examined: Examined) -> Iterator[Finding]:
+    variables = examined.environment.variables
+    profile = load_environment().variables[_PROFILE]
+    given = _whole(variables.get(_PROFILE, "")) or 0
+    asked = [bit.name for bit in profile.bits if bit.value & given]
+    if examined.torch not in profile.torch or not asked or not {*asked} <= {*_FALLBACKS}:
+        return
+    if number(variables.get(_FALLBACK, "0")) == 0:
+        yield finding(
+            message=f"{_PROFILE} asks for CPU fallbacks alone ({', '.join(asked)}), and "
+            f"{_FALLBACK} is off: an "
+            "operator without a kernel raises instead, and only what always falls back is printed",
+            hint=f"export {_FALLBACK}=1",
+        )
+
+
+def _ratio(examined: Examined, name: str, default: float) -> float | None:
+    """The value of a watermark; the default where it is not set, None where it is no number."""
+    value = examined.environment.variables.get(name)
+    return default if value is None else number(value)
+
+
+def _whole(value: str) -> int | None:
+    """As strtol reads it with base 0: decimal, 0x.., and 0.. as octal; None: no whole number."""
+    text = value.strip().lower()
+    octal = text.startswith("0") and text.isdecimal()
+    try:
+        return int(text, 8) if octal else int(text, 0)
+    except ValueError:
+        return None

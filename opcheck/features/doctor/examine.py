@@ -1,0 +1,140 @@
+"""Examines an environment: what is wrong with it, and what could not be checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.errors import UsageError
+from opcheck.common.tool import TOOL
+from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.common.vocabulary import SEVERITIES
+from opcheck.data.registrations import OpLists
+from opcheck.features.doctor.check import GIVEN, DoctorRule, Examined, Requirement
+from opcheck.features.doctor.checks import RULES
+from opcheck.features.doctor.environment import Environment
+from opcheck.model.records import Finding, GroupLocation, Record, SourceLocation
+from opcheck.source.engine import scan
+from opcheck.source.requirements import in_lines, in_pyproject
+from opcheck.source.rules.oc216_environment_variable import RULE as VARIABLE_RULE
+
+#: What no rule checks.
+_NEVER_CHECKED = (
+    "the GPU itself: no tensor was made on it, and nothing was observed on a Mac",
+    "the model: opcheck audit MODEL says what its calls do",
+)
+
+
+class Diagnosis(Record, frozen=True, kw_only=True):
+    """The answer of ``opcheck doctor``."""
+
+    schema: str = "opcheck-doctor/2"
+    tool: str
+    environment: Environment
+    #: findings by severity
+    totals: dict[str, int]
+    findings: tuple[Finding, ...]
+    #: the codes of the rules that were checked
+    checked: tuple[str, ...]
+    #: each unknown fact, with the codes of the rules that were not checked without it
+    unknown: dict[str, tuple[str, ...]]
+    not_checked: tuple[str, ...] = _NEVER_CHECKED
+
+
+def examine(
+    environment: Environment,
+    lists: OpLists,
+    *,
+    script: Path | None = None,
+    requirements: Sequence[Path] = (),
+) -> Diagnosis:
+    """Check every rule whose facts are known.
+
+    Args:
+        environment: gathered here or on another machine.
+        lists: the op lists.
+        script: a program whose settings of environment variables are read.
+        requirements: files that list packages.
+
+    Raises:
+        UsageError: the script or a requirement file cannot be read.
+        OpListError: the data is damaged.
+    """
+    examined = Examined(
+        environment=environment,
+        lists=lists,
+        requirements=tuple(
+            requirement for path in requirements for requirement in _requirements(path)
+        ),
+    )
+    if script is not None:
+        macos = environment.macos or Version(MACOS_MAJORS[-1])
+        script_environment = _script(script, Target(torch=examined.torch, macos=macos))
+        examined = dataclasses.replace(examined, script=script_environment)
+    unknown: dict[str, list[str]] = {}
+    checked: list[str] = []
+    findings: list[Finding] = []
+    for rule in RULES:
+        missing = rule.missing(examined)
+        if missing in GIVEN:
+            continue
+        if missing:
+            unknown.setdefault(missing, []).append(rule.id)
+            continue
+        checked.append(rule.id)
+        findings += [_named(finding, rule) for finding in rule.check(examined)]
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    return Diagnosis(
+        tool=TOOL,
+        environment=environment,
+        totals={name: sum(finding.severity == name for finding in findings) for name in SEVERITIES},
+        findings=tuple(findings),
+        checked=tuple(checked),
+        unknown={name: tuple(ids) for name, ids in unknown.items()},
+    )
+
+
+def _named(finding: Finding, rule: DoctorRule) -> Finding:
+    severity = finding.severity or rule.severity
+    return msgspec.structs.replace(finding, rule=rule.id, severity=severity)
+
+
+def _requirements(path: Path) -> tuple[Requirement, ...]:
+    try:
+        content = documents.read_text(path)
+        is_toml = path.suffix == ".toml"
+        listed = list(in_pyproject(content) if is_toml else in_lines(content.splitlines()))
+    except ValueError as error:
+        raise UsageError(
+            f"cannot read the requirements: {error}",
+            context=f"--requirements {path}",
+            hint="name a requirements.txt or a pyproject.toml",
+        ) from error
+    return tuple(
+        Requirement(
+            text=text,
+            place=GroupLocation.at(
+                SourceLocation(file=path.as_posix(), line=line, text=text),
+                module="",
+                count=1,
+            ),
+            severity=severity,
+        )
+        for text, line, severity in listed
+    )
+
+
+def _script(path: Path, target: Target) -> tuple[Finding, ...]:
+    """The findings of ``opcheck scan`` about the variables that a script sets."""
+    report = scan([str(path)], target)
+    if report.problems:
+        raise UsageError(
+            f"cannot read the script: {report.problems[0].message}",
+            context=f"--script {path}",
+            hint="name a Python file",
+        )
+    return tuple(finding for finding in report.findings if finding.rule == VARIABLE_RULE.id)

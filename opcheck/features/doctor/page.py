@@ -1,0 +1,82 @@
+"""The answer to ``opcheck doctor`` as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opcheck.common.text import filesize, plural
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.report import entry, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.features.doctor.environment import Environment
+    from opcheck.features.doctor.examine import Diagnosis
+
+_SYSTEMS = {"Darwin": "macOS"}
+
+
+def document(diagnosis: Diagnosis) -> Iterator[Block]:
+    """Make the page: the counts, the findings, the facts, what could not be told."""
+    environment = diagnosis.environment
+    yield Heading(_title(environment), 1)
+    counts = ", ".join(plural(count, name) for name, count in diagnosis.totals.items() if count)
+    left_out = sum(map(len, diagnosis.unknown.values()))
+    checks = plural(len(diagnosis.checked), "check")
+    yield Lines(
+        (
+            f"{counts or 'Nothing found'}, by {checks}"
+            + (f"; {left_out} could not be made (below)." if left_out else "."),
+            *_no_mac(environment),
+        )
+    )
+    entries = (entry(finding, map(place, finding.locations)) for finding in diagnosis.findings)
+    yield from section("Findings", *entries)
+    yield from section("What was looked at", Table(("fact", "value"), tuple(_facts(environment))))
+    unknown = (f"without {what}: {', '.join(ids)}" for what, ids in diagnosis.unknown.items())
+    yield from section("Could not be told", Bullets(tuple(unknown)))
+    yield Heading("Not checked")
+    yield Bullets((*diagnosis.not_checked, "opcheck explain CODE says what each code means"))
+
+
+def _title(environment: Environment) -> str:
+    machine, python = environment.machine, environment.python
+    system = _SYSTEMS.get(machine.system, machine.system) or "an unknown system"
+    torch = f"torch {environment.torch.version}" if environment.torch else "no torch"
+    where = f"{system} {machine.macos}".strip()
+    return f"{torch}, Python {python.version or '?'} ({python.architecture or '?'}), {where}"
+
+
+def _no_mac(environment: Environment) -> Iterator[str]:
+    if not environment.is_mac:
+        system = environment.machine.system or "a system that is not known"
+        yield (
+            f"This is {system}, no Mac: what is said holds for the variables, the packages and the files "
+            "given, not for a Mac's macOS, chip, memory or GPU. To look at a Mac from here: opcheck doctor "
+            "--gather there, --from FILE here."
+        )
+
+
+def _facts(environment: Environment) -> Iterator[tuple[str, str]]:
+    machine, torch = environment.machine, environment.torch
+    words = {True: "yes", False: "no", None: "not known"}
+    if environment.is_mac:
+        build = f" ({machine.build})" if machine.build else ""
+        yield "macOS", f"{machine.macos or 'not known'}{build}"
+        yield "Mac", ", ".join(filter(None, (machine.chip, machine.model))) or "not known"
+        yield "memory", filesize(machine.memory) if machine.memory is not None else "not known"
+        yield "under Rosetta", words[machine.translated]
+        yield "virtual machine", words[machine.virtual]
+    if machine.hosted:
+        yield "runner", machine.hosted
+    if torch is not None:
+        yield "torch", f"{torch.version}, installed by {torch.installer or 'an unknown installer'}"
+        yield "commit", torch.commit or "not known"
+        yield "torch.backends.mps.is_built()", words[torch.built]
+        yield "torch.backends.mps.is_available()", words[torch.available]
+    if torch is not None and torch.recommended:
+        yield "torch.mps.recommended_max_memory()", filesize(torch.recommended)
+    for name, value in environment.variables.items():
+        yield name, " ".join(value.split()) or "(empty)"
+    yield "packages", str(len(environment.packages))

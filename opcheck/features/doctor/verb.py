@@ -1,0 +1,65 @@
+"""``opcheck doctor``: what is wrong with a machine, its Python, its torch and its variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from opcheck.cli.options import (
+    COULD_NOT_TELL,
+    SEVERITIES,
+    OutputOptions,
+    counted,
+    flag,
+    verb,
+)
+from opcheck.common.errors import UsageError
+from opcheck.model.options import Option, failing_on
+
+
+@verb("doctor")
+def command(
+    *,
+    gather: Annotated[bool, flag("Only write the facts, as JSON, for --from elsewhere.")] = False,
+    from_file: Annotated[
+        str,
+        flag("Look at the facts that --gather wrote on another machine.", "from", metavar="FILE"),
+    ] = "",
+    script: Annotated[
+        str, flag("Also read the variables that it sets for itself.", metavar="FILE")
+    ] = "",
+    requirements: Annotated[
+        tuple[str, ...],
+        flag("Also read a requirements.txt or pyproject.toml. Repeatable.", metavar="FILE"),
+    ] = (),
+    fail_on: Annotated[str, failing_on(SEVERITIES)] = "error",
+    strict: Annotated[bool, Option("Exit with 3 where a check could not be made.")] = False,
+    output: OutputOptions,
+) -> int:
+    """Write the diagnosis; 1 where something as severe as --fail-on is wrong."""
+    from opcheck.data.registrations import load
+    from opcheck.features.doctor import environment as facts
+    from opcheck.features.doctor import page
+    from opcheck.features.doctor.examine import examine
+    from opcheck.features.doctor.gather import gather as look
+
+    if gather and (from_file or script or requirements or output.format):
+        raise UsageError(
+            "--gather only writes the facts",
+            context="opcheck doctor --gather",
+            hint="opcheck doctor --gather > environment.json, then opcheck doctor --from environment.json",
+        )
+    environment = facts.read(Path(from_file)) if from_file else look()
+    if gather:
+        output.put(facts.dump(environment))
+        return 0
+    diagnosis = examine(
+        environment,
+        load(),
+        script=Path(script) if script else None,
+        requirements=tuple(map(Path, requirements)),
+    )
+    output.deliver(diagnosis, page.document)
+    if any(diagnosis.totals[severity] for severity in counted(fail_on)):
+        return 1
+    return COULD_NOT_TELL if strict and diagnosis.unknown else 0

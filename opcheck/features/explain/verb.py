@@ -1,0 +1,110 @@
+"""``opcheck explain [ID]``: the page of a finding, a remedy or a statement; the schema of a report."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from opcheck.cli import streams
+from opcheck.cli.helps import Help
+from opcheck.common.errors import UsageError
+from opcheck.features import documents
+from opcheck.features.explain import FEATURE
+
+if TYPE_CHECKING:
+    import msgspec
+
+#: The name under which ``explain`` also prints the schema of ``-f json`` and ``-f yaml``.
+SCHEMA = "schema"
+
+
+@click.command("explain", cls=Help, help=FEATURE.help)
+@click.argument("rule_id", metavar="[ID|schema]", required=False)
+@click.argument("document", metavar="[NAME]", default="", required=False)
+def command(rule_id: str | None, document: str) -> int:
+    """Print the page of one rule, remedy or statement, or a line for each, or the schema of a saved document."""
+    from opcheck.common import catalogue
+    from opcheck.data.registrations import load
+    from opcheck.judge import remedies
+
+    if document and (rule_id or "").lower() != SCHEMA:
+        raise UsageError(
+            f"one name is explained at a time: {document!r} is left over",
+            context="opcheck explain",
+            hint="opcheck explain lists all names; opcheck explain schema NAME has the documents",
+        )
+    if rule_id is None:
+        streams.emit("\n".join(_all()))
+        return 0
+    if rule_id.lower() == SCHEMA:
+        from opcheck.model.saved import json_schema
+
+        streams.emit(json.dumps(json_schema(_record(document)), indent=2) + "\n")
+        return 0
+    remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
+    if remedy is not None:
+        streams.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
+        return 0
+    statements = load().statements.by_id
+    if rule_id.lower() in statements:
+        from opcheck.features.explain import page
+
+        streams.emit(page.page(statements[rule_id.lower()]))
+        return 0
+    known = catalogue.by_id()
+    # 102 and oc102 mean OC102.
+    rule = known.get(f"OC{rule_id.upper().removeprefix('OC')}")
+    if rule is None:
+        near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, *statements, SCHEMA], 3)
+        suggestion = f"did you mean {', '.join(near)}? " if near else ""
+        raise UsageError(
+            f"unknown finding: {rule_id!r}",
+            context="opcheck explain",
+            hint=f"{suggestion}opcheck explain lists all of them",
+        )
+    streams.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n")
+    return 0
+
+
+def _record(name: str) -> type[msgspec.Struct]:
+    """Return the record that a saved document encodes; that of a report for an empty name.
+
+    Raises:
+        UsageError: no document has that name.
+    """
+    if name and name not in documents():
+        raise UsageError(
+            f"no saved document is called {name!r}",
+            context="opcheck explain schema",
+            hint=f"one of {', '.join(documents())}",
+        )
+    module, _, kind = documents()[name or "report"].partition(":")
+    record: type[msgspec.Struct] = getattr(import_module(module), kind)
+    return record
+
+
+def _all() -> Iterator[str]:
+    """Yield the lines of the overview: the rules by verb, the remedies, and the other pages."""
+    from opcheck.common import catalogue
+    from opcheck.judge import remedies
+
+    for title, rules in catalogue.groups().items():
+        yield title
+        yield from (f"  {rule.id}  {rule.severity:<8} {rule.title}" for rule in rules)
+        yield ""
+    width = max(map(len, remedies.BY_ID))
+    yield "Remedies"
+    yield from (f"  {remedy.id:<{width}}  {remedy.title}" for remedy in remedies.REMEDIES)
+    yield ""
+    yield "Formats"
+    yield f"  {SCHEMA:<{width}}  JSON schema of a report; schema NAME of another document:"
+    _, *others = documents()
+    for names in (others[:6], others[6:]):
+        yield f"  {'':<{width}}  {', '.join(names)}"
+    yield ""
+    yield "opcheck explain CODE shows the page of one, also of a limitation or an advisory of the op lists"

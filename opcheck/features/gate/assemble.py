@@ -1,0 +1,117 @@
+"""Makes the gate's report of the jobs' results: applies ignores, baseline and policies to each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from opcheck.common.tool import TOOL
+from opcheck.common.versions import Target
+from opcheck.features.gate.baseline import Baseline
+from opcheck.features.gate.records import Cell, Failed, GateReport
+from opcheck.features.gate.settings import Model, Planned, Settings, targets_of
+from opcheck.features.gate.work import Result
+from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judged
+from opcheck.model.ignores import Ignores
+from opcheck.model.records import Report
+
+PolicyOf = Callable[[Model, Planned], Policy]
+
+
+def report(
+    plan: Settings,
+    results: Mapping[str, Result],
+    policy_of: PolicyOf,
+    ignores: Ignores,
+    *,
+    op_lists: str,
+    whole: bool,
+    baseline: Baseline | None = None,
+) -> GateReport:
+    """Make the report of the whole run; a model without a result was not audited any more.
+
+    Args:
+        plan: models and targets.
+        results: what the jobs came to, by the models' names.
+        policy_of: how a model on a target is judged.
+        ignores: what is ignored; asked afterwards what silenced nothing.
+        op_lists: the digest of the op lists.
+        whole: these are all models and targets that are configured: what silences nothing here silences nothing.
+        baseline: what is known.
+    """
+    cells = [
+        cell
+        for model in plan.models
+        if model.name in results
+        for cell in _model_cells(model, plan, results[model.name], policy_of, ignores, baseline)
+    ]
+    left = tuple(model.name for model in plan.models if model.name not in results)
+    notes = [*plan.left_out, *ignores.expired()]
+    # A partial run cannot know which entries are unused.
+    if whole and not left and all(cell.report is not None for cell in cells):
+        notes += ignores.unused()
+    if baseline and baseline.op_lists != op_lists:
+        notes.append(
+            f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})"
+        )
+    return GateReport(
+        tool=TOOL,
+        op_lists=op_lists,
+        models=tuple(model.name for model in plan.models),
+        targets=tuple(str(planned.target) for planned in plan.targets),
+        cells=tuple(cells),
+        baseline=baseline is not None,
+        notes=tuple(notes),
+        left=left,
+    )
+
+
+def _model_cells(
+    model: Model,
+    plan: Settings,
+    result: Result,
+    policy_of: PolicyOf,
+    ignores: Ignores,
+    baseline: Baseline | None,
+) -> Sequence[Cell]:
+    planned = targets_of(model, plan.targets)
+    if result.failed is not None:
+        return [_failed(model.name, each.target, result.failed) for each in planned]
+    return [
+        _cell(model.name, each.target, made, policy_of(model, each), ignores, baseline)
+        for each, made in zip(planned, result.reports, strict=True)
+    ]
+
+
+def _failed(name: str, target: Target, failed: Failed) -> Cell:
+    judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
+    return Cell(model=name, target=str(target), judgement=judgement, failed=failed)
+
+
+def _cell(
+    name: str,
+    target: Target,
+    made: Report,
+    policy: Policy,
+    ignores: Ignores,
+    baseline: Baseline | None,
+) -> Cell:
+    ignores.read(
+        place.location.file for group in made.groups for place in group.locations if place.location
+    )
+    marked = msgspec.structs.replace(made, findings=ignores.marked(made.findings, model=name))
+    known = baseline.known_on(name, str(target)) if baseline else ()
+    here = {name for finding in marked.findings for name in finding.fingerprints}
+    names = tuple(entry.fingerprint for entry in known)
+    return Cell(
+        model=name,
+        target=str(target),
+        report=marked,
+        judgement=judged(marked, policy, names),
+        known=tuple(own for own in names if own in here),
+        # A finding that an incomplete run did not reach is not fixed.
+        fixed=tuple(entry for entry in known if entry.fingerprint not in here)
+        if marked.capture.complete
+        else (),
+    )

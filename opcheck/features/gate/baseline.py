@@ -1,0 +1,184 @@
+"""The baseline: known findings in a file that is reviewed like code; the gate fails only on others.
+
+The file is YAML, or JSON by its suffix: ``opcheck-baseline/1``.  A finding is known on the targets
+that stand beside it; on another one it is new.  Fingerprints (fingerprint.py) are what is compared,
+the rest is for those who read it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opcheck.common import documents, tool
+from opcheck.common.documents import DocumentError, brief
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.common.yaml_text import dump
+from opcheck.features.gate.records import Cell, Known
+from opcheck.judge.policy import speaks_of_calls
+from opcheck.model.fingerprint import VERSION
+from opcheck.model.records import Record, Report
+
+SCHEMA = "opcheck-baseline/1"
+_NUMBERED = re.compile(r"opcheck-baseline/(\d{1,9})")
+_AGAIN = "write it anew: opcheck gate --baseline FILE --update-baseline"
+_FIRST = "write the first one, and commit it: opcheck gate --baseline FILE --update-baseline"
+
+
+class Baseline(Record, frozen=True, kw_only=True):
+    """The known findings by model."""
+
+    schema: str = SCHEMA
+    tool: str = tool.TOOL
+    #: what the fingerprints are made of (fingerprint.VERSION)
+    fingerprints: str = VERSION
+    #: digest of the op lists that the findings come from
+    op_lists: str = ""
+    models: dict[str, tuple[Known, ...]] = {}
+
+    def known_on(self, model: str, target: str) -> tuple[Known, ...]:
+        """Return the known findings of a model on a target."""
+        return tuple(known for known in self.models.get(model, ()) if target in known.targets)
+
+
+def read(path: Path) -> Baseline:
+    """Read a baseline from its file.
+
+    Raises:
+        UsageError: it cannot be read, is damaged, or is of another schema or of other fingerprints.
+    """
+    try:
+        content = documents.from_yaml(documents.read(path))
+    except DocumentError as error:
+        raise UsageError(
+            f"cannot read the baseline: {error}",
+            context=str(path),
+            hint=_FIRST if error.missing else _AGAIN,
+        ) from error
+    _check(content, path)
+    try:
+        return documents.convert(content, Baseline)
+    except DocumentError as error:
+        raise UsageError(
+            f"the baseline is damaged: {error}", context=str(path), hint=_AGAIN
+        ) from error
+
+
+def _check(content: Any, path: Path) -> None:
+    schema = content.get("schema") if isinstance(content, dict) else None
+    match = _NUMBERED.fullmatch(schema) if isinstance(schema, str) else None
+    if match is None:
+        raise UsageError(
+            f"this is no baseline: its schema is {brief(schema)}", context=str(path), hint=_AGAIN
+        )
+    if schema != SCHEMA:
+        newer = int(match[1]) > 1
+        raise UsageError(
+            f"the baseline is of the {'newer' if newer else 'older'} schema {schema}",
+            context=f"{path}; this is opcheck {tool.VERSION}, which reads {SCHEMA}",
+            hint="install the opcheck that wrote it, or a later one" if newer else _AGAIN,
+        )
+    if content.get("fingerprints") != VERSION:
+        raise UsageError(
+            f"the baseline knows findings by other fingerprints: {brief(content.get('fingerprints'))}",
+            context=f"{path}; this is opcheck {tool.VERSION}, whose are {VERSION!r}",
+            hint=f"none of its findings would be found again; {_AGAIN}",
+        )
+
+
+def write(path: Path, baseline: Baseline) -> None:
+    """Write the file atomically; the same findings give the same bytes.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    content = msgspec.to_builtins(baseline)
+    text = (
+        json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        if path.suffix == ".json"
+        else dump(content)
+    )
+    write_text(path, text)
+
+
+def updated(
+    before: Baseline | None, cells: Iterable[Cell], op_lists: str, *, whole: bool
+) -> Baseline:
+    """Return the baseline that holds every counted, not ignored finding of these cells.
+
+    Of a cell whose report is missing or not whole, what was known stays; so does, where the run was not ``whole``, what
+    is known of models and targets that were not in it.
+    """
+    known: dict[str, dict[str, Known]] = {}
+    judged = {(cell.model, cell.target): cell for cell in cells}
+    for model, entries in before.models.items() if before else ():
+        for entry in entries:
+            targets = [
+                target
+                for target in entry.targets
+                if _stays(judged.get((model, target)), whole=whole)
+            ]
+            _add(known, model, entry, targets)
+    for cell in judged.values():
+        if cell.report is not None and _is_whole(cell):
+            for entry in known_in(cell.report):
+                _add(known, cell.model, entry, [cell.target])
+    return Baseline(
+        op_lists=op_lists,
+        models={model: tuple(sorted(known[model].values(), key=_order)) for model in sorted(known)},
+    )
+
+
+def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[Known]:
+    """Return the counted, not ignored findings of a report, or those of them with these fingerprints."""
+    wanted = speaks_of_calls(report) if names is None else names
+    for finding in report.findings:
+        for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
+            where = place.location if place else None
+            if name in wanted and not finding.ignored:
+                parts = (
+                    where.file if where else "",
+                    f"in {where.function}" if where and where.function else "",
+                    f"({place.module})" if place and place.module else "",
+                )
+                yield Known(
+                    fingerprint=name,
+                    rule=finding.rule,
+                    op=finding.op,
+                    where=" ".join(filter(None, parts)),
+                    line=where.text.strip() if where else "",
+                )
+
+
+def _stays(cell: Cell | None, *, whole: bool) -> bool:
+    """Return whether the known findings of a cell are kept; None as a cell: it was not in the run."""
+    return not whole if cell is None else not _is_whole(cell)
+
+
+def _is_whole(cell: Cell) -> bool:
+    return cell.report is not None and cell.report.capture.complete
+
+
+def _add(
+    known: dict[str, dict[str, Known]], model: str, entry: Known, targets: Iterable[str]
+) -> None:
+    before = known.get(model, {}).get(entry.fingerprint)
+    together = {*(before.targets if before else ()), *targets}
+    if together:
+        kept = msgspec.structs.replace(entry, targets=tuple(sorted(together, key=_numbers)))
+        known.setdefault(model, {})[entry.fingerprint] = kept
+
+
+def _order(entry: Known) -> tuple[str, ...]:
+    return (entry.rule, entry.op, entry.where, entry.line, entry.fingerprint)
+
+
+def _numbers(target: str) -> tuple[list[int], str]:
+    """Return a sort key that puts torch 2.9 before torch 2.10."""
+    return [int(number) for number in re.findall(r"\d{1,9}", target)], target

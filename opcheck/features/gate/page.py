@@ -1,0 +1,359 @@
+"""The run of a gate as a document, as data, and its findings in the formats of CI services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+
+from opcheck.common.sanitize import one_line
+from opcheck.common.text import and_more, plural, shorten
+from opcheck.features.gate.records import Cell, GateReport
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
+from opcheck.model.saved import as_content
+from opcheck.render import findings, summary
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Heading,
+    Lines,
+    Table,
+    section,
+)
+from opcheck.render.findings import Case, FindingLog, Occurrence, Suite
+from opcheck.render.report import entry, place
+from opcheck.render.text import WIDTH
+
+_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK=1"
+_CODES = {PASSED: "passed", FINDINGS: "FAILED", COULD_NOT_TELL: "could not tell"}
+_HEADERS = ("model", "target", "what it does", "gate")
+_SHORTEST = 12
+
+
+#: What a finding is to the gate, the first that holds anywhere: it fails, is known, ignored, allowed.
+STATES = ("new", "known", "ignored", "allowed")
+
+FINDING_SCHEMA = "opcheck-gate-finding/1"
+
+#: The columns of CSV.
+COLUMNS = ("model", "target", "headline", "code", "new", "known", "ignored", "fixed", "reasons")
+
+
+def summary_lines(gate: GateReport) -> Iterator[str]:
+    """Write the outcome, and a line for each model and target."""
+    yield outcome(gate)
+    for cell in gate.cells:
+        about = f"{one_line(cell.model)} on {cell.target}: {cell.headline}"
+        why = "; ".join(cell.judgement.reasons)
+        yield f"{_CODES[cell.judgement.code]}: {about}" + (f" ({one_line(why)})" if why else "")
+
+
+def outcome(gate: GateReport) -> str:
+    """Return ``failed: 2 of 18 fail, 1 could not be told, 15 pass``."""
+    counts = {code: sum(cell.judgement.code == code for cell in gate.cells) for code in _CODES}
+    texts = [
+        f"{counts[code]} {word}"
+        for code, word in (
+            (FINDINGS, "failed"),
+            (COULD_NOT_TELL, "could not be told"),
+            (PASSED, "passed"),
+        )
+        if counts[code]
+    ]
+    size = f"{plural(len(gate.models), 'model')} on {plural(len(gate.targets), 'target')}"
+    left = f"; interrupted before {one_line(', '.join(gate.left))}" if gate.left else ""
+    return f"{_CODES[gate.code]}: {size}: {', '.join(texts) or 'nothing was audited'}{left}"
+
+
+def document(gate: GateReport) -> Iterator[Block]:
+    """Make the page: a table of models and targets, then what fails, and why."""
+    yield Heading(outcome(gate), 1)
+    if gate.cells:
+        yield _table(gate)
+    by_state = {
+        state: tuple(entries)
+        for state, entries in groupby(occurrences(gate), key=lambda entry: entry.state)
+    }
+    new = by_state.get("new", ())
+    entries = (
+        entry(finding.finding, map(place, filter(None, (finding.place,))), finding.scope)
+        for finding in new
+    )
+    yield from section("New" if gate.baseline else "What fails", *entries)
+    yield from section("Why", Bullets(tuple(_reasons(gate))))
+    for cell, count in _failed(gate):
+        yield Heading(f"Could not tell: {cell.model}, {plural(count, 'target')}")
+        yield Lines(tuple(_three_lines(cell)))
+    yield from _rest(gate, by_state)
+    yield from section("Notes", Bullets(gate.notes))
+    yield Heading("Not checked")
+    yield Bullets(("nothing was observed on a Mac; each report says what else was not (-f json)",))
+    yield from section("Next", Lines((_next(gate, new),)))
+
+
+def _table(gate: GateReport) -> Table:
+    rows = [
+        (
+            one_line(cell.model),
+            cell.target.replace(_VARIABLE, "fallback"),
+            cell.headline.replace(_VARIABLE, "the fallback variable"),
+            _verdict(cell, "new finding" if gate.baseline else "finding"),
+        )
+        for cell in gate.cells
+    ]
+    taken = sum(max(len(row[column]) for row in (_HEADERS, *rows)) + 2 for column in (1, 2, 3))
+    width = max(_SHORTEST, WIDTH - taken - 2)
+    shown, before = [], ""
+    for name, *others in rows:
+        shown.append((shorten(name, width) if name != before else "", *others))
+        before = name
+    return Table(_HEADERS, tuple(shown))
+
+
+def _verdict(cell: Cell, noun: str) -> str:
+    against = len(cell.judgement.against)
+    if cell.judgement.code == FINDINGS:
+        return f"FAILED, {plural(against, noun)}" if against else "FAILED"
+    return _CODES[cell.judgement.code] + (f", {len(cell.known)} known" if cell.known else "")
+
+
+def _reasons(gate: GateReport) -> Iterator[str]:
+    """Say why models do not pass, each reason once with its targets."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for cell in gate.cells:
+        for reason in cell.judgement.reasons if cell.failed is None else ():
+            by_reason.setdefault((cell.model, reason), []).append(cell.target)
+    for (model, reason), targets in by_reason.items():
+        yield f"{model}: {reason} ({and_more(targets, 1)})"
+
+
+def _three_lines(cell: Cell) -> Iterator[str]:
+    if cell.failed is not None:
+        yield cell.failed.message
+        for name, text in (("in", cell.failed.context), ("help", cell.failed.hint)):
+            if text:
+                yield f"{name}: {text}"
+
+
+def _rest(gate: GateReport, by_state: dict[str, tuple[Occurrence, ...]]) -> Iterator[Block]:
+    fixed = {(cell.model, known.fingerprint): known for cell in gate.cells for known in cell.fixed}
+    was = (
+        f"{model}: {known.rule} {known.op} at {known.where}: {known.line}"
+        for (model, _), known in fixed.items()
+    )
+    yield from section("Fixed", Bullets(tuple(was)))
+    ignored = by_state.get("ignored", ())
+    reasons = (f"{_brief(occurrence)} ({occurrence.finding.ignored})" for occurrence in ignored)
+    yield from section("Ignored", Bullets(tuple(reasons)))
+    in_baseline = by_state.get("known", ())
+    yield from section("In the baseline", Bullets(tuple(map(_brief, in_baseline))))
+
+
+def _brief(occurrence: Occurrence) -> str:
+    finding, place = occurrence.finding, occurrence.place
+    where = f" at {place.location}" if place and place.location else ""
+    return f"{', '.join(occurrence.models)}: {finding.rule} {finding.op}{where}"
+
+
+def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
+    if new:
+        return f"opcheck explain {new[0].finding.rule}"
+    if any(cell.fixed for cell in gate.cells):
+        return "opcheck gate --update-baseline: what is fixed need not stay known"
+    failed = next((cell for cell, _ in _failed(gate)), None)
+    if failed is not None:
+        return "opcheck audit -v on the model that could not be told shows what it prints"
+    return "opcheck upgrade MODEL says what a newer torch or macOS would change"
+
+
+def content(gate: GateReport) -> dict[str, object]:
+    """Return what JSON and YAML hold: the run with the whole report of each cell, all keys present."""
+    return {
+        "schema": gate.schema,
+        "tool": gate.tool,
+        "op_lists": gate.op_lists,
+        "exit_code": gate.code,
+        "models": list(gate.models),
+        "targets": list(gate.targets),
+        "baseline": gate.baseline,
+        "notes": list(gate.notes),
+        "left": list(gate.left),
+        "cells": [_cell(cell) for cell in gate.cells],
+    }
+
+
+def _cell(cell: Cell) -> dict[str, object]:
+    return {
+        "model": cell.model,
+        "target": cell.target,
+        "headline": cell.headline,
+        "code": cell.judgement.code,
+        "reasons": list(cell.judgement.reasons),
+        "against": list(cell.judgement.against),
+        "known": list(cell.known),
+        "fixed": msgspec.to_builtins(cell.fixed),
+        "failed": msgspec.to_builtins(cell.failed),
+        "report": as_content(cell.report) if cell.report else None,
+    }
+
+
+def finding_log(gate: GateReport) -> FindingLog:
+    """List the findings of all models and targets at each of their places.
+
+    GitHub takes at most twenty runs of a SARIF file and one result for each fingerprint, so that
+    all models and targets are one run.
+    """
+    return FindingLog(
+        tool=gate.tool,
+        id="opcheck-gate/",
+        occurrences=occurrences(gate),
+        properties={
+            "models": gate.models,
+            "targets": gate.targets,
+            "opLists": gate.op_lists,
+            "notes": gate.notes,
+        },
+        summary=tuple(summary_lines(gate)),
+        failed=tuple((cell.model, cell.failed.message) for cell, _ in _failed(gate) if cell.failed),
+        interrupted=bool(gate.left),
+        exit_code=gate.code,
+        baseline=gate.baseline,
+    )
+
+
+def occurrences(gate: GateReport) -> tuple[Occurrence, ...]:
+    """Merge the findings of all cells by their fingerprints: first what fails, then by the cells."""
+    by_fingerprint: dict[str, list[tuple[Occurrence, Cell]]] = {}
+    for cell in gate.cells:
+        for occurrence in _of_cell(cell):
+            by_fingerprint.setdefault(occurrence.fingerprint, []).append((occurrence, cell))
+    merged = [_merge(entries, len(gate.targets)) for entries in by_fingerprint.values()]
+    return tuple(sorted(merged, key=lambda entry: STATES.index(entry.state)))
+
+
+def _of_cell(cell: Cell) -> Iterator[Occurrence]:
+    if cell.report is not None:
+        report = cell.report
+        for entry in findings.occurrences(report.findings, report.model, report.groups):
+            yield entry._replace(state=_state(entry, cell))
+
+
+def _state(occurrence: Occurrence, cell: Cell) -> str:
+    """Return what a finding is to the gate on one target: one of STATES."""
+    if occurrence.fingerprint in cell.judgement.against:
+        return "new"
+    if occurrence.finding.ignored:
+        return "ignored"
+    return "known" if occurrence.fingerprint in cell.known else "allowed"
+
+
+def _merge(entries: Sequence[tuple[Occurrence, Cell]], targets_in_all: int) -> Occurrence:
+    state = min((entry.state for entry, _ in entries), key=STATES.index)
+    # Where it fails is where to look; the other cells do not matter then.
+    cells = [cell for entry, cell in entries if entry.state == state]
+    models = tuple(dict.fromkeys(cell.model for cell in cells))
+    targets = tuple(dict.fromkeys(cell.target for cell in cells))
+    if len(targets) == 1:
+        where = targets[0]
+    elif len(targets) == targets_in_all:
+        where = f"all {targets_in_all} targets"
+    else:
+        where = f"{targets[0]} and {plural(len(targets) - 1, 'more target')}"
+    first = next(entry for entry, _ in entries if entry.state == state)
+    scope = f"{', '.join(models)}; on {where}"
+    return first._replace(models=models, targets=targets, scope=scope)
+
+
+def _failed(gate: GateReport) -> Iterator[tuple[Cell, int]]:
+    """Yield the first cell of each model without a report, and how many it has."""
+    by_model: dict[str, list[Cell]] = {}
+    for cell in gate.cells:
+        if cell.failed is not None:
+            by_model.setdefault(cell.model, []).append(cell)
+    yield from ((cells[0], len(cells)) for cells in by_model.values())
+
+
+def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:
+    """Make a suite for each model with a test case for each target.
+
+    A case fails with what speaks against it, is an error where the gate could not tell, and passes
+    with the other findings as what it printed.
+    """
+    models = groupby(gate.cells, key=lambda cell: cell.model)
+    interrupted = "the run was interrupted before it was audited"
+    error = ("error", {"message": interrupted}, "")
+    return "opcheck gate", [
+        *(Suite(model, list(map(_case, cells))) for model, cells in models),
+        *(Suite(model, [Case(model, "interrupted", (error,))]) for model in gate.left),
+    ]
+
+
+def _case(cell: Cell) -> Case:
+    against, others = [cell.headline], [cell.headline]
+    if cell.failed:
+        against += filter(None, (cell.failed.context, cell.failed.hint))
+    for occurrence in _of_cell(cell):
+        finding, place = occurrence.finding, occurrence.place
+        where = summary.place(place) if place else ""
+        why = f" ({finding.ignored})" if finding.ignored else ""
+        text = (
+            f"{occurrence.state}{why}: {finding.severity} {finding.rule} {finding.message} {where}"
+        )
+        if occurrence.state != "new":
+            others.append(text)
+        else:
+            against += [text, *([f"help: {finding.hint}"] if finding.hint else [])]
+    code = cell.judgement.code
+    reasons = {"message": "; ".join(cell.judgement.reasons)}
+    tag = "failure" if code == FINDINGS else "error"
+    results = () if code == PASSED else ((tag, reasons, _joined(against)),)
+    return Case(cell.model, cell.target, results, _joined(others))
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "\n".join(map(one_line, lines))
+
+
+def rows(gate: GateReport) -> Iterator[tuple[str, ...]]:
+    """Make a row of COLUMNS for each cell."""
+    for cell in gate.cells:
+        ignored = sum(bool(occurrence.finding.ignored) for occurrence in _of_cell(cell))
+        numbers = (
+            cell.judgement.code,
+            len(cell.judgement.against),
+            len(cell.known),
+            ignored,
+            len(cell.fixed),
+        )
+        reasons = "; ".join(cell.judgement.reasons)
+        yield cell.model, cell.target, cell.headline, *map(str, numbers), reasons
+
+
+def lines(gate: GateReport) -> Iterator[dict[str, object]]:
+    """Make an object for each finding at each of its places in each cell."""
+    for cell in gate.cells:
+        about = {
+            "schema": FINDING_SCHEMA,
+            "tool": gate.tool,
+            "model": cell.model,
+            "target": cell.target,
+            "headline": cell.headline,
+        }
+        if cell.failed is not None:
+            yield {**about, "state": "failed", "message": cell.failed.message}
+        for occurrence in _of_cell(cell):
+            finding, place = occurrence.finding, occurrence.place
+            yield {
+                **about,
+                "state": occurrence.state,
+                "fingerprint": occurrence.fingerprint,
+                "rule": finding.rule,
+                "severity": finding.severity,
+                "message": finding.message,
+                "op": finding.op,
+                "file": occurrence.file,
+                "line": occurrence.line if place and place.location else 0,
+                "hint": finding.hint,
+                "ignored": finding.ignored,
+            }

@@ -1,0 +1,283 @@
+"""Converts the gate's tables of ``[tool.opcheck]`` (models, targets, ignores) from plain data to records."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from opcheck.capture.request import CaptureOptions
+from opcheck.cli.tables import entries, ignored, of_kind, one_of, within
+from opcheck.common.errors import UsageError
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import HEADLINES
+from opcheck.data.registrations import OpLists
+from opcheck.data.targets import NEWEST, pairs
+from opcheck.judge.policy import Policy
+from opcheck.model.ignores import Entry
+from opcheck.model.options import PATHS, Declared, check_inside, options_of
+from opcheck.model.records import Record
+
+_Kind = TypeVar("_Kind", bound=Record)
+
+
+class _Table(Record, frozen=True, kw_only=True):
+    """A table some of whose keys are options; those that it does not set are UNSET."""
+
+    def given(self, record: type[msgspec.Struct]) -> dict[str, Any]:
+        """Return the options of a record that the table sets, as they are used, by field."""
+        return {
+            source.field: source.checked(value, source.name)
+            for source in options_of(record)
+            if (value := getattr(self, source.field, msgspec.UNSET)) is not msgspec.UNSET
+        }
+
+
+class Model(_Table, frozen=True, kw_only=True):
+    """One of ``[[tool.opcheck.models]]``; its other keys are the flags of ``opcheck audit``."""
+
+    model: str
+    #: what reports and baselines call it; empty: by ``model``.
+    name: str = ""
+    #: the names of the targets that it is for; none: all.
+    targets: tuple[str, ...] = ()
+    #: the headline that it is known to have (Policy.expect)
+    expect: str = ""
+
+
+class Targets(_Table, frozen=True, kw_only=True):
+    """One of ``[[tool.opcheck.targets]]``: ranges, and how what they come to is judged."""
+
+    name: str = ""
+    torch: str | tuple[str, ...] = NEWEST
+    macos: str | tuple[str, ...] = NEWEST
+    fallback: bool = False
+    #: what ``--environment`` chooses by
+    environments: tuple[str, ...] = ()
+
+
+def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
+    """Make a kind of table that also takes the options of these records, under the names of their flags.
+
+    Options that only ``opcheck audit`` has are left out.
+    """
+    options = [
+        source
+        for record in records
+        for source in options_of(record)
+        if getattr(source.option, "scope", "") != "audit"
+    ]
+    names = {source.field: source.name for source in options}
+    fields = [
+        (source.field, _type(source) | msgspec.UnsetType, msgspec.UNSET) for source in options
+    ]
+    made = msgspec.defstruct(
+        kind.__name__,
+        fields,
+        bases=(kind,),
+        rename=names.get,
+        frozen=True,
+        kw_only=True,
+    )
+    assert issubclass(made, kind)
+    return made
+
+
+def _type(source: Declared) -> Any:
+    # A choice is checked behind the type, where the nearest one is named.
+    return source.option.table or (str if source.option.choices else source.type)
+
+
+ModelTable = table(Model, CaptureOptions, Policy)
+TargetsTable = table(Targets, Policy)
+
+
+class Planned(Record, frozen=True, kw_only=True):
+    """A target, and the table that lists it."""
+
+    target: Target
+    table: Targets
+
+
+class Settings(Record, frozen=True, kw_only=True):
+    """The records of all three tables."""
+
+    models: tuple[Model, ...] = ()
+    targets: tuple[Planned, ...] = ()
+    ignores: tuple[Entry, ...] = ()
+    #: what cannot be, as ``ranges.pairs`` says it
+    left_out: tuple[str, ...] = ()
+
+
+def settings(
+    tables: Mapping[str, object],
+    where: str,
+    lists: OpLists,
+    *,
+    environment: str = "",
+    targets: Targets | None = None,
+) -> Settings:
+    """Convert the tables to records.
+
+    Args:
+        tables: the content of ``[tool.opcheck]``; keys other than TABLES are not looked at.
+        where: the file and the table, for errors.
+        lists: the op lists whose releases are known.
+        environment: leave out the targets that do not name it; empty: take all.
+        targets: take these, and not those of the tables.
+
+    Raises:
+        UsageError: an unknown key, a value of another kind, an unknown rule, two models of one name.
+        OpcheckError: a range that comes to nothing (ranges.py).
+    """
+    models = _models(tables.get("models", ()), where)
+    named = of_kind(
+        TargetsTable, entries(tables.get("targets", ()), f"{where} targets"), "targets", where
+    )
+    for entry in named:
+        _check(entry, f"{where} targets {entry.name}".strip(), Policy)
+    one_of(
+        (name for model in models for name in model.targets),
+        {entry.name for entry in named if entry.name},
+        f"{where} models: targets",
+        "target",
+    )
+    if environment:
+        known = {name for entry in named for name in entry.environments}
+        one_of([environment], known, f"--environment {environment}", "environment")
+        named = tuple(entry for entry in named if environment in entry.environments)
+    chosen = (targets,) if targets else named or (Targets(),)
+    planned, left_out = _planned(chosen, where, lists)
+    return Settings(
+        models=models,
+        targets=planned,
+        ignores=ignored(tables.get("ignore", ()), where),
+        left_out=left_out,
+    )
+
+
+def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
+    """Return the policy for a model on a target: the base, then the target's table, then the model's; ``over`` wins."""
+    combined = base
+    for entry in (planned.table, model):
+        given = entry.given(Policy)
+        limits = {**combined.limits, **given.pop("limits", {})}
+        combined = msgspec.structs.replace(combined, limits=limits, **given)
+    return msgspec.structs.replace(
+        combined,
+        fail_on=over.fail_on if over and over.fail_on else combined.fail_on,
+        limits={**combined.limits, **(over.limits if over else {})},
+        expect=model.expect,
+    )
+
+
+def chosen(
+    plan: Settings, names: Sequence[str], where: str, *, on_every_target: bool = False
+) -> Settings:
+    """Select the part of the settings that a run needs.
+
+    Args:
+        plan: all that is configured.
+        names: models by their configured names, or as ``opcheck audit`` takes them; none: all of them.
+        where: the place of the names, for errors.
+        on_every_target: whatever targets the tables of the models name.
+
+    Raises:
+        UsageError: an unknown name, or no model is left.
+    """
+    models = plan.models
+    if on_every_target:
+        models = tuple(msgspec.structs.replace(model, targets=()) for model in models)
+    if names:
+        by_name = {model.name: model for model in models}
+        models = tuple(
+            by_name.get(name) or _unconfigured(name, by_name) for name in dict.fromkeys(names)
+        )
+    # A model whose targets are all of another environment has no part in this run.
+    taking_part = tuple(model for model in models if targets_of(model, plan.targets))
+    if not taking_part:
+        raise UsageError(
+            "no model has a target in this run" if models else "no model is configured",
+            context=where,
+            hint="opcheck init writes the table; or name a model here: opcheck gate file.py:attribute",
+        )
+    return msgspec.structs.replace(plan, models=taking_part)
+
+
+def _unconfigured(name: str, known: Collection[str]) -> Model:
+    """Return the model for a name that is not configured."""
+    if ":" in name or name.endswith((".pt2", ".py")):
+        return Model(name=name, model=name)
+    near = difflib.get_close_matches(name, known, 1)
+    raise UsageError(
+        f"no model is called {name!r}",
+        context="opcheck gate",
+        hint=f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}",
+    )
+
+
+def targets_of(model: Model, planned: Iterable[Planned]) -> tuple[Planned, ...]:
+    """Return the planned targets that apply to the model."""
+    return tuple(each for each in planned if not model.targets or each.table.name in model.targets)
+
+
+def _models(content: object, where: str) -> tuple[Model, ...]:
+    place = f"{where} models"
+    tables = entries(content, place, short="model", named=True)
+    models = tuple(
+        msgspec.structs.replace(model, name=model.name or model.model)
+        for model in of_kind(ModelTable, tables, "models", where)
+    )
+    names = [model.name for model in models]
+    for model in models:
+        if names.count(model.name) > 1:
+            raise UsageError(
+                f"two models are called {model.name!r}",
+                context=place,
+                hint='give each a name of its own: name = "..."',
+            )
+        own = f"{place}, {model.name}"
+        with within(f"{own}: model"):
+            check_inside(model.model, Path.cwd())
+        _check(model, own, CaptureOptions, Policy)
+        if model.expect:
+            one_of([model.expect], HEADLINES, f"{own}: expect", "expect")
+    return models
+
+
+def _check(entry: _Table, place: str, *records: type[msgspec.Struct]) -> None:
+    """Refuse the values that the flag of that name refuses.
+
+    Raises:
+        UsageError: a value is refused.
+    """
+    for record in records:
+        for source in options_of(record):
+            value = getattr(entry, source.field, msgspec.UNSET)
+            if value is msgspec.UNSET:
+                continue
+            if source.option.choices:
+                what = "level" if source.name == "fail-on" else source.name
+                one_of([value], source.option.choices, f"{place}: {source.name}", what)
+            with within(f"{place}: {source.name}"):
+                source.checked(value, "")
+                if source.option.action in PATHS:
+                    check_inside(value, Path.cwd())
+
+
+def _planned(
+    tables: Iterable[Targets], where: str, lists: OpLists
+) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
+    """Return each target once, by the first table that lists it."""
+    plans: dict[Target, Planned] = {}
+    left_out: dict[str, None] = {}
+    for table in tables:
+        with within(f"{where} targets {table.name}".strip()):
+            possible = pairs(table.torch, table.macos, lists=lists, cpu_fallback=table.fallback)
+        left_out.update(dict.fromkeys(possible.left_out))
+        for target in possible.targets:
+            plans.setdefault(target, Planned(target=target, table=table))
+    return tuple(plans.values()), tuple(left_out)

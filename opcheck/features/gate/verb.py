@@ -1,0 +1,268 @@
+"""``opcheck gate``: all models of a project on all of its targets, and one exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import click
+import msgspec
+
+from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.cli import config, streams
+from opcheck.cli.options import (
+    OutputOptions,
+    ProgressOptions,
+    Take,
+    but,
+    flag,
+    formats,
+    jobs,
+    verb,
+)
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.common.text import plural
+from opcheck.data.registrations import OpLists, load
+from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
+from opcheck.features.gate import baseline as baseline_file
+from opcheck.features.gate.baseline import Baseline
+from opcheck.features.gate.records import GateReport
+from opcheck.features.gate.settings import (
+    Model,
+    Planned,
+    Settings,
+    Targets,
+    chosen,
+    policy,
+    settings,
+    targets_of,
+)
+from opcheck.features.gate.work import Job, Result, kept
+from opcheck.judge.policy import Policy
+from opcheck.judge.rules import BY_ID
+from opcheck.model.ignores import Ignores
+from opcheck.model.options import RUNNER, Option
+from opcheck.model.records import Record
+from opcheck.render import WITHOUT_PAGE, render
+from opcheck.report_cache import default_folder
+
+#: The exit code that shells use after Ctrl-C.
+_INTERRUPTED = 130
+_MOST_JOBS = 4
+_GIVEN_HERE = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+
+
+class RunOptions(Record, frozen=True, kw_only=True):
+    """Options that choose the targets of a run, and how it runs."""
+
+    torch: Annotated[
+        str | None,
+        Option('Not the configured targets but these: 2.13, ">=2.9", "last 3".', metavar="RANGE"),
+    ] = None
+    macos: Annotated[str | None, Option('The same of macOS: 15, ">=14".', metavar="RANGE")] = None
+    fallback: Annotated[bool, FALLBACK] = False
+    newest_known: Annotated[bool, NEWEST_KNOWN] = False
+    environment: Annotated[
+        str, Option("Only the targets that name this environment.", metavar="NAME")
+    ] = ""
+    baseline: Annotated[
+        str,
+        Option(
+            "Findings that are known: only what is not in the file fails.",
+            metavar="FILE",
+            action="reads",
+        ),
+    ] = ""
+    update_baseline: Annotated[bool, flag("Write what fails or could into --baseline.")] = False
+    jobs: Annotated[int, jobs("Models that are audited at once.")] = min(
+        _MOST_JOBS, os.cpu_count() or 1
+    )
+    cache: Annotated[bool, Option("Keep results for the next run.", negative="--no-cache")] = True
+    cache_dir: Annotated[
+        str,
+        Option(
+            "Where they are kept.",
+            metavar="FOLDER",
+            default_text="the user's cache",
+            action="writes",
+        ),
+    ] = ""
+
+
+@verb(
+    "gate",
+    table="",
+    takes=RUNNER,
+    epilog="MODEL is a name of [[tool.opcheck.models]] in pyproject.toml, or a model as opcheck audit "
+    "takes it; without any, all of them. Their targets are [[tool.opcheck.targets]]. Exit codes: 0 "
+    "passed; 1 something fails that is not in the baseline; 2 usage; 3 a model could not be told.",
+)
+@click.argument("names", nargs=-1, metavar="[MODEL]...")
+def command(
+    *,
+    names: Sequence[str],
+    options: RunOptions,
+    capture: Annotated[
+        CaptureOptions, Take(lambda source: getattr(source.option, "scope", "") == "run", {})
+    ],
+    base: Policy,
+    output: Annotated[OutputOptions, but(format=formats(WITHOUT_PAGE))],
+    progress: ProgressOptions,
+) -> int:
+    """Audit what is configured, write the report, return the exit code."""
+    if options.update_baseline and not options.baseline:
+        raise UsageError(
+            "there is no baseline to update",
+            context="--update-baseline",
+            hint="name its file: --baseline opcheck-baseline.yaml",
+        )
+    lists = load()
+    plan = _plan(names, options, lists)
+    known = _baseline(options.baseline, may_be_missing=options.update_baseline)
+
+    from opcheck.features.gate import assemble
+
+    whole = not (names or options.environment or _own_targets())
+    every = [_job(model, plan, capture, options, progress) for model in plan.models]
+    results, interrupted = _results(every, options.jobs, progress)
+    policies = _policies(msgspec.structs.replace(base, newest_known=options.newest_known))
+
+    def assembled(baseline: Baseline | None) -> GateReport:
+        # The unused entries are determined anew for each report.
+        of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
+        ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
+        return assemble.report(
+            plan,
+            results,
+            policies,
+            ignores,
+            op_lists=lists.digest,
+            whole=whole,
+            baseline=baseline,
+        )
+
+    report = assembled(known)
+    if options.update_baseline and not interrupted:
+        known = baseline_file.updated(known, report.cells, lists.digest, whole=whole)
+        baseline_file.write(Path(options.baseline), known)
+        count = sum(map(len, known.models.values()))
+        streams.note(f"{plural(count, 'finding')} known now, in {options.baseline}")
+        report = assembled(known)
+    name = output.chosen(WITHOUT_PAGE)
+    if output.to_stdout:
+        streams.emit(render(report, name))
+    else:
+        write_text(Path(output.path), render(report, name))
+        streams.note(f"the report is in {output.path}")
+    streams.step_summary(report, name)
+    return _INTERRUPTED if interrupted else report.code
+
+
+def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> Settings:
+    """Return the models and targets that the user selected.
+
+    Raises:
+        UsageError: the configuration has a mistake, or there is no model.
+    """
+    tables, where = config.table(Path.cwd())
+    forced = _own_targets()
+    own = Targets(
+        torch=options.torch or NEWEST, macos=options.macos or NEWEST, fallback=options.fallback
+    )
+    plan = settings(
+        tables,
+        where,
+        lists,
+        environment=options.environment,
+        targets=own if forced or not tables.get("targets") else None,
+    )
+    return chosen(plan, names, f"opcheck gate; {where}", on_every_target=forced)
+
+
+def _own_targets() -> bool:
+    """Return whether the command line or a variable names targets in place of the configured ones."""
+    return any(_is_given(name) for name in ("torch", "macos", "fallback"))
+
+
+def _is_given(name: str) -> bool:
+    """Return whether a flag was set by the command line or a variable, not by the configuration."""
+    return click.get_current_context().get_parameter_source(name) in _GIVEN_HERE
+
+
+def _policies(base: Policy) -> Callable[[Model, Planned], Policy]:
+    # The command line takes precedence over every table.
+    over = Policy(
+        fail_on=base.fail_on if _is_given("fail_on") else "",
+        limits=base.limits if _is_given("limits") else {},
+    )
+    return lambda model, planned: policy(model, planned, base, over)
+
+
+def _results(
+    every: Sequence[Job], at_once: int, progress: ProgressOptions
+) -> tuple[dict[str, Result], bool]:
+    """Audit the models; return their results by name, and whether the user interrupted the run."""
+    from opcheck.features.gate.run import run
+
+    results = {job.name: result for job in every if (result := kept(job)) is not None}
+    jobs = [job for job in every if job.name not in results]
+    interrupted = False
+    with progress.shown() as show:
+
+        def say(number: int, text: str) -> None:
+            if show is not None:
+                show(f"{len(results)} of {len(every)} models; {jobs[number].name}: {text}")
+
+        def done(number: int, result: Result) -> None:
+            results[jobs[number].name] = result
+            say(number, result.failed.message if result.failed else "done")
+
+        try:
+            run(jobs, at_once, done, say)
+        except KeyboardInterrupt:
+            interrupted = True
+    if not progress.quiet:
+        _note_progress(results, interrupted=interrupted)
+    return results, interrupted
+
+
+def _note_progress(results: Mapping[str, Result], *, interrupted: bool) -> None:
+    """Print on stderr what matters to the waiting user and does not belong in the report."""
+    kept_results = sum(result.kept for result in results.values())
+    if kept_results:
+        total = sum(len(result.reports) for result in results.values())
+        streams.note(
+            f"{kept_results} of {total} results are kept ones: nothing has changed (--no-cache)"
+        )
+    for name, result in results.items():
+        if result.not_kept:
+            streams.note(f"{name} cannot be kept for the next run: {result.not_kept}")
+    if interrupted:
+        streams.note("interrupted: the report holds what was finished")
+
+
+def _job(
+    model: Model,
+    plan: Settings,
+    capture: CaptureOptions,
+    options: RunOptions,
+    progress: ProgressOptions,
+) -> Job:
+    targets = tuple(planned.target for planned in targets_of(model, plan.targets))
+    own = msgspec.structs.replace(capture, **model.given(CaptureOptions))
+    return Job(
+        name=model.name,
+        request=request_of(model.model, targets[0], own),
+        targets=targets,
+        cache=str(options.cache_dir or default_folder()) if options.cache else "",
+        show_output=progress.verbose,
+    )
+
+
+def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
+    if not file or (may_be_missing and not Path(file).exists()):
+        return None
+    return baseline_file.read(Path(file))

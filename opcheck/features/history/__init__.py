@@ -1,0 +1,15 @@
+"""``opcheck history``."""
+
+from opcheck.features import Feature
+
+FEATURE = Feature(
+    group="Look up",
+    position=2,
+    help="Say how an operator's status changed from release to release, and why.",
+    examples={
+        "opcheck history cumsum": "what changed it, release by release",
+        "opcheck history nn.GroupNorm --macos 14": "on an older macOS",
+        "opcheck history F.grid_sample -f md -o history.md": "as Markdown",
+    },
+    documents={"history": "opcheck.lookup.history:HistoryAnswer"},
+)

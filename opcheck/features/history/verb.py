@@ -1,0 +1,27 @@
+"""``opcheck history QUERY``: how an operator's status changed, and what changed it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import click
+
+from opcheck.cli.options import DTYPE, OutputOptions, only, verb
+from opcheck.data.targets import TargetOptions
+
+
+@verb("history", epilog="QUERY is as for opcheck op.")
+@click.argument("query")
+def command(
+    *,
+    query: str,
+    target: Annotated[TargetOptions, only(macos="On this macOS only.")],
+    dtype: Annotated[str | None, DTYPE] = None,
+    output: OutputOptions,
+) -> int:
+    """Write the steps of every overload that is meant."""
+    from opcheck.features.history import page
+    from opcheck.lookup.history import history as ask
+
+    output.deliver(ask(query, target.macos, dtype), page.document)
+    return 0

@@ -1,0 +1,112 @@
+"""Writes the text about a finding that PyTorch's issue tracker asks for; pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from opcheck.common.sanitize import for_log, markdown, markdown_code, markdown_fence
+from opcheck.common.versions import Version
+from opcheck.data.messages import not_implemented
+from opcheck.model.records import Record
+from opcheck.reproducer.check import Tried
+from opcheck.reproducer.chosen import Chosen
+
+_NEW = "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml"
+_ISSUE = re.compile(r"https://github\.com/pytorch/pytorch/issues/\d+")
+
+
+class Issue(Record, frozen=True, kw_only=True):
+    """The text of an issue, and where it belongs."""
+
+    #: an address, and what it is
+    where: str
+    reason: str
+    body: str
+
+
+def write(chosen: Chosen, tried: Tried) -> Issue:
+    """The Markdown for a comment or a new issue, with the program that shows the finding."""
+    where, reason = _where(chosen)
+    return Issue(where=where, reason=reason, body=for_log("\n".join(_body(chosen, tried))) + "\n")
+
+
+def _where(chosen: Chosen) -> tuple[str, str]:
+    report, calls = chosen.report, chosen.calls
+    assert calls is not None
+    if _is_missing(chosen):
+        op = calls.named or calls.op
+        refusal = not_implemented(op, Version.parse(report.target.torch), report.op_lists.commit)
+        match = _ISSUE.search(calls.prints) or _ISSUE.search(refusal)
+        if match:
+            return match[
+                0
+            ], "a comment there: this is where PyTorch collects operators that MPS lacks"
+    for name in chosen.about:
+        for link in report.statements[name].links if name in report.statements else ():
+            if _ISSUE.fullmatch(link):
+                return link, "it is known there: add what is new, or nothing"
+    return _NEW, "a new issue, with the label module: mps; look for one that is there already"
+
+
+def _is_missing(chosen: Chosen) -> bool:
+    """Return whether the operator has no kernel, rather than one that refuses this call."""
+    calls = chosen.calls
+    return calls is not None and not chosen.about and calls.status in {"fallback", "unsupported"}
+
+
+def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
+    report, calls, finding = chosen.report, chosen.calls, chosen.finding
+    assert calls is not None
+    op = calls.named or calls.op
+    # Headings as in PyTorch's own form.
+    yield from ("### 🐛 Describe the bug", "")
+    yield f"{markdown_code(op)} {_what(chosen)} on MPS, torch {markdown(report.op_lists.torch)}."
+    yield from ("", "**Use case.** <!-- what the program is for; one sentence -->")
+    training = " (a training step)" if report.capture.mode == "train" else ""
+    yield f"{markdown_code(report.model)}{training}"
+    for place in finding.locations[:3]:
+        module = f" in {markdown_code(place.module)}" if place.module else ""
+        yield from ("", f"{markdown(place.line)}{module}:", "", *_fenced(place.text, "python"))
+    yield from ("", "**Minimal program.**", "", *_fenced(tried.text.rstrip(), "python"), "")
+    variable = "with" if report.target.cpu_fallback else "without"
+    yield f"**Expected.** The result of the CPU. **Instead**, {variable} PYTORCH_ENABLE_MPS_FALLBACK=1:"
+    yield from ("", *_fenced("\n".join(tried.expected)), "", "### Versions", "")
+    versions = (
+        f"PyTorch version: {report.op_lists.torch}",
+        f"PyTorch commit: {report.op_lists.commit}",
+        f"OS: macOS {report.target.macos} (arm64)",
+    )
+    yield from (*_fenced("\n".join(versions)), "")
+    if chosen.observed:
+        yield "<!-- add what `python -m torch.utils.collect_env` prints there -->"
+    else:
+        yield (
+            f"Predicted by {markdown(report.tool)} from what the release registers; nothing was observed on a Mac. "
+            "<!-- run the program on a Mac before this is sent, then replace this line by what "
+            "`python -m torch.utils.collect_env` prints there -->"
+        )
+    yield from ("", "Evidence:", "")
+    for entry in calls.evidence:
+        yield "- " + markdown(": ".join(filter(None, (entry.kind, entry.where, entry.detail))))
+
+
+def _fenced(text: str, language: str = "") -> Iterator[str]:
+    fence = markdown_fence(text)
+    yield from (f"{fence}{language}", text, fence)
+
+
+def _what(chosen: Chosen) -> str:
+    calls = chosen.calls
+    assert calls is not None
+    if chosen.silent:
+        return "gives a wrong result, without an error,"
+    if calls.status == "fallback":
+        return {
+            "env": "has no kernel",
+            "always": "always runs on the CPU",
+            "internal": "runs on the CPU inside its kernel",
+        }[calls.kind or "env"]
+    if calls.status == "unsupported":
+        return "has no kernel" if _is_missing(chosen) else "refuses this call"
+    return "does not do what it does on the CPU"

@@ -1,0 +1,252 @@
+"""``opcheck kernels``: the Metal kernels of a released torch, listed, compared, and run here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import msgspec
+
+from opcheck.capture.request import seconds
+from opcheck.cli import streams
+from opcheck.cli.helps import HelpGroup
+from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, Take, but, jobs, only, verb
+from opcheck.common.errors import UsageError
+from opcheck.data.targets import TargetOptions, release_note, release_of
+from opcheck.features.kernels import FEATURE
+from opcheck.model.options import Option
+from opcheck.worker.platform import ENDED
+
+if TYPE_CHECKING:
+    from opcheck.kernels.library import Library
+    from opcheck.kernels.records import Run
+
+#: Up to so many kernels are shown with arguments, and up to so many by name; of more only the operations.
+_IN_FULL, _MOST = 24, 400
+
+_Release = Annotated[
+    TargetOptions,
+    Take(
+        lambda source: source.field == "torch",
+        {"torch": "Of this release, or a wheel's path.  [default: the newest list]"},
+    ),
+]
+
+
+@click.group("kernels", cls=HelpGroup, help=FEATURE.help)
+def command() -> None:
+    """Need a subcommand."""
+
+
+@verb(
+    "list",
+    parent=command,
+    short_help="Show the kernels of a release.",
+    help="Show the kernels of a release: operation, dtypes and arguments.\n\n"
+    "Up to torch 2.5 they are source text in the wheel, and no arguments are shown. "
+    "PATTERN is a kernel's name, with * and ?; without it the operations are shown.",
+)
+@click.argument("pattern", default="")
+def list_(*, pattern: str, target: _Release) -> int:
+    """Write the table."""
+    from opcheck.features.kernels import page
+    from opcheck.kernels import catalogue, names
+
+    library = _library(target.torch)
+    functions = names.matching(library.functions, pattern)
+    if not functions:
+        raise UsageError(
+            f"no kernel of torch {library.torch} is called that",
+            context=pattern,
+            hint=f"opcheck kernels list --torch {library.torch} shows the operations",
+        )
+    if not pattern or len(functions) > _MOST:
+        streams.emit(page.operations(library, functions))
+    else:
+        read = catalogue.entries(library, pattern)
+        streams.emit(page.listed(library, read, in_full=len(read) <= _IN_FULL))
+    return 0
+
+
+@verb(
+    "diff",
+    parent=command,
+    short_help="Show which kernels two releases do not share.",
+    help="Show the kernels that are new in a release, gone, or of other code.\n\n"
+    "Up to torch 2.5 a kernel counts as of other code where the source text around it differs, and "
+    "against a compiled kernel always. "
+    "PATTERN is a kernel's name, with * and ?.",
+)
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@click.argument("pattern", default="")
+def diff(
+    *, old: str, new: str, pattern: str, progress: Annotated[ProgressOptions, only("quiet")]
+) -> int:
+    """Write what differs."""
+    from opcheck.features.kernels import page
+    from opcheck.kernels import catalogue
+
+    first, second = _library(old), _library(new)
+    with progress.shown() as say:
+        differing = catalogue.changes(first, second, pattern, say)
+    streams.emit(page.changed(first, second, differing))
+    return 0
+
+
+@verb(
+    "test",
+    parent=command,
+    short_help="Run the kernels of a release on this CPU, and judge what they compute.",
+    help="Run the kernels of a release on this CPU, and judge what they compute.\n\n"
+    "PATTERN is a kernel's name, with * and ?. Kernels whose threads need each other take a C++ "
+    "compiler. Exits with 1 if a result is wrong.",
+)
+@click.argument("pattern", default="")
+def run_kernels(
+    *,
+    pattern: str,
+    target: _Release,
+    operations: Annotated[
+        tuple[str, ...], Option("Only this operation.", "op", metavar="NAME")
+    ] = (),
+    dtype: Annotated[str | None, DTYPE] = None,
+    of_families: Annotated[
+        tuple[str, ...], Option("Only this family.", "family", metavar="NAME")
+    ] = (),
+    pointwise: Annotated[bool, Option("Only the unary, binary and ternary families.")] = False,
+    jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None,
+    timeout: Annotated[float | None, seconds("End the run after so many seconds.", 600)] = None,
+    output: Annotated[
+        OutputOptions,
+        but(path="Write the report there; a name that ends in .parquet gets one row a kernel."),
+    ],
+    progress: Annotated[ProgressOptions, only("quiet")],
+) -> int:
+    """Run them, and write what came of it."""
+    import os
+
+    from opcheck.features.kernels import runs_page
+    from opcheck.kernels import families
+
+    tested = _run(
+        target.torch,
+        progress,
+        dtype,
+        "opcheck kernels test",
+        operations=operations,
+        of_families=(*of_families, *(families.POINTWISE if pointwise else ())),
+        pattern=pattern,
+        jobs=jobs or os.cpu_count() or 1,
+        timeout=timeout,
+    )
+    if output.path.endswith(".parquet"):
+        _write_table(runs_page.rows(tested), output.path)
+        output = msgspec.structs.replace(output, path="")
+    output.deliver(tested, runs_page.document)
+    if tested.ended:
+        return _end(tested)
+    return 1 if any(outcome.verdict == "wrong" for outcome in tested.outcomes) else 0
+
+
+def _end(tested: Run) -> int:
+    """Note that a run was ended, and return its exit code."""
+    streams.note(
+        f"{tested.ended} ended the run: {tested.lacking:,} kernels were not run; the same command goes on from there"
+    )
+    return ENDED.get(tested.ended, 3)
+
+
+@verb(
+    "issue",
+    parent=command,
+    short_help="Write the text for PyTorch's tracker about an operation's wrong results.",
+    help="Run an operation's kernels, and write the text for PyTorch's tracker about what they compute wrongly.\n\n"
+    "OPERATION is the first column of `opcheck kernels list`. Exits with 3 if nothing is wrong.",
+)
+@click.argument("operation")
+def issue(
+    *,
+    operation: str,
+    target: _Release,
+    dtype: Annotated[str | None, DTYPE] = None,
+    output: Annotated[OutputOptions, but(path="Write the text there.")],
+    progress: Annotated[ProgressOptions, only("quiet")],
+) -> int:
+    """Write the text."""
+    from opcheck.kernels import issue as issues
+
+    tested = _run(target.torch, progress, dtype, operation, operations=(operation,), jobs=1)
+    if tested.ended:
+        return _end(tested)
+    text = issues.text(tested, operation)
+    if not text:
+        streams.note(
+            f"no result of {operation} in torch {tested.torch} is wrong and differs from the CPU's: there is nothing "
+            "to report"
+        )
+        return 3
+    output.put(text)
+    streams.note(f"title: {issues.title(tested, operation)}")
+    streams.note(
+        "goes to https://github.com/pytorch/pytorch/issues; look for one that is there already"
+    )
+    return 0
+
+
+def _run(
+    torch: str | None, progress: ProgressOptions, dtype: str | None, request: str, **chosen: Any
+) -> Run:
+    """Run the chosen kernels of a release, as ``kernels.parent.run`` does.
+
+    Raises:
+        UsageError: no kernel fits what was asked for.
+    """
+    from opcheck.common.names import parse_dtype
+    from opcheck.kernels import air, parent
+
+    air.binding()
+    library = _library(torch)
+    library.check_compiled()
+    with progress.shown() as say:
+        tested = parent.run(
+            library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen
+        )
+    if not tested.outcomes and not tested.ended:
+        raise UsageError(
+            f"torch {tested.torch} has no such kernel",
+            context=request,
+            hint=f"opcheck kernels list --torch {tested.torch} shows the operations",
+        )
+    return tested
+
+
+def _library(torch: str | None) -> Library:
+    """Return the kernel library of a release that is named on the command line."""
+    from opcheck.data.registrations import load
+    from opcheck.kernels import library
+
+    if torch and torch.endswith(".whl"):
+        return library.read(torch)
+    release = release_of(torch, load())
+    if note := release_note(torch, release):
+        streams.note(f"note: {note}")
+    return library.read(release.torch)
+
+
+def _write_table(rows: dict[str, list[object]], path: str) -> None:
+    """Write a Parquet file.
+
+    Raises:
+        UsageError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "writing Parquet needs pyarrow, which is not installed",
+            context=path,
+            hint="pip install 'opcheck[sweep]', or name another format with --format",
+        ) from error
+    pq.write_table(pa.table(rows), path)

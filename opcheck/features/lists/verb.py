@@ -1,0 +1,154 @@
+"""``opcheck lists``: what the verdicts are read from, and how it is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from opcheck.cli import streams
+from opcheck.cli.helps import HelpGroup
+from opcheck.cli.options import ProgressOptions, flag, only, verb
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_stderr
+from opcheck.common.text import plural
+from opcheck.data.registrations import OpLists, data_directory, load
+from opcheck.features.lists import FEATURE
+
+_Directory = Annotated[
+    Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")
+]
+
+
+@click.group("lists", cls=HelpGroup, help=FEATURE.help, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> int:
+    """Show the table when no subcommand is given."""
+    if ctx.invoked_subcommand is None:
+        streams.emit(_table(load()))
+    return 0
+
+
+@verb(
+    "info",
+    parent=command,
+    short_help="Show the releases in the lists, the age and the digest.",
+    help="Show the releases in the lists: their counts, the age and the digest of the data.",
+)
+def info() -> int:
+    """Write the table."""
+    streams.emit(_table(load()))
+    return 0
+
+
+@verb(
+    "lint",
+    parent=command,
+    short_help="Check the curated statements.",
+    help="Check the curated limitations and advisories against each other and the registrations.",
+)
+def lint(*, directory: _Directory = None) -> int:
+    """Check them."""
+    from opcheck.data.lint import lint as check
+
+    streams.emit(f"{plural(check(directory), 'statement')}: no problem")
+    return 0
+
+
+@verb(
+    "merge",
+    parent=command,
+    short_help="Review proposed statements, or write them.",
+    help="Review proposed statements: what they change in the lists, and what the lint says of it.\n\n"
+    "FILE is what opcheck verify --propose wrote, or limitations or advisories in that form.",
+)
+@click.argument("proposal", type=click.Path(path_type=Path), metavar="FILE")
+def merge(
+    *,
+    proposal: Path,
+    apply: Annotated[bool, flag("Write the change; without it, it is shown.")] = False,
+    directory: _Directory = None,
+) -> int:
+    """Show what they change, or write it."""
+    from opcheck.data import merging
+
+    directory = directory or data_directory()
+    reviewed = merging.review(proposal, directory)
+    streams.emit(for_stderr(reviewed.diff.rstrip("\n")))
+    statements = plural(len(reviewed.added), "statement")
+    if apply:
+        merging.apply(reviewed, directory)
+        streams.note(f"{statements} merged; file each by its area, and end what it makes untrue")
+    else:
+        streams.note(
+            f"{statements} would be merged, and the lint finds no problem: --apply writes it"
+        )
+    return 0
+
+
+@verb(
+    "build",
+    parent=command,
+    help="Read macOS wheels into the lists.\n\n"
+    "SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path.",
+)
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+def build(
+    *,
+    sources: tuple[str, ...],
+    directory: _Directory = None,
+    cache: Annotated[Path | None, flag("Where wheels are kept.", metavar="FOLDER")] = None,
+    progress: Annotated[ProgressOptions, only("quiet")],
+) -> int:
+    """Read each wheel in turn."""
+    try:
+        from opcheck.data.wheels import archive, builder, extension
+    except ModuleNotFoundError as error:
+        if error.name not in {"lief", "capstone", "numpy"}:
+            raise
+        raise UsageError(
+            f"reading a wheel needs {error.name}, which is not installed",
+            context="opcheck lists build",
+            hint="pip install 'opcheck[wheels]'",
+        ) from error
+    directory, cache = directory or data_directory(), cache or archive.default_cache()
+    for source in sources:
+        with progress.shown() as say:
+            if say is not None:
+                say(f"reading the wheel of {source}, which is downloaded if the cache lacks it")
+            if extension.is_extension(source):
+                added = extension.build_extension(source, directory, cache)
+                built = f"{added.library} {added.release.version}"
+                changed = added.changed
+            else:
+                done = builder.build(source, directory, cache)
+                built, changed = f"torch {done.release.torch}", done.changed
+        streams.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
+    return 0
+
+
+def _table(lists: OpLists) -> str:
+    columns = ("torch", "built", "macOS", "overloads", "MPS", "sparse", "autocast", "always CPU")
+    rows = [
+        (
+            release.torch,
+            release.built.isoformat(),
+            f"{release.minimum_macos}+",
+            release.counts.overloads,
+            release.counts.aten_mps,
+            release.counts.sparse_mps + release.counts.sparse_csr_mps,
+            release.counts.autocast_mps,
+            release.counts.always_fallback,
+        )
+        for release in lists.releases
+    ]
+    widths = [max(len(str(row[i])) for row in (columns, *rows)) for i in range(len(columns))]
+    lines = [
+        "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in (columns, *rows)
+    ]
+    newest = lists.releases[-1]
+    return "\n".join(
+        [*lines, "", f"digest {lists.digest}; the newest wheel was built on {newest.built}"]
+    )

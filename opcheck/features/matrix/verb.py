@@ -1,0 +1,25 @@
+"""``opcheck matrix``: the coverage of a torch release, for people and for machines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, only, verb
+from opcheck.data.targets import TargetOptions
+
+FORMATS = ("markdown", "csv", "json", "html")
+
+
+@verb("matrix", epilog="The HTML page stands alone, and holds all releases of the lists.")
+def command(
+    *,
+    target: Annotated[TargetOptions, only("torch", "macos")],
+    output: Annotated[OutputOptions, but(format=formats(FORMATS))],
+) -> int:
+    """Write one row an operator overload."""
+    from opcheck.features.matrix.page import render
+
+    with ProgressOptions().shown() as progress:
+        text = render(target.torch, target.macos, output.chosen(FORMATS), progress=progress)
+    output.put(text)
+    return 0

@@ -1,0 +1,34 @@
+"""``opcheck op QUERY``: can I use this operator, with which torch, macOS and dtype?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import click
+
+from opcheck.cli.options import COULD_NOT_TELL, DTYPE, OutputOptions, only, verb
+from opcheck.data.targets import TargetOptions
+
+
+@verb(
+    "op",
+    epilog="QUERY is aten::nonzero, aten::add.Tensor, torch.fft.rfft, nn.functional.grid_sample, "
+    "F.gelu, Tensor.masked_fill_ or a bare isin. Exits with 3 where nothing is known.",
+)
+@click.argument("query")
+def command(
+    *,
+    query: str,
+    target: Annotated[
+        TargetOptions, only(torch="Of this torch release only.", macos="On this macOS only.")
+    ],
+    dtype: Annotated[str | None, DTYPE] = None,
+    output: OutputOptions,
+) -> int:
+    """Write the answer; 3 where nothing is known."""
+    from opcheck.features.op import page
+    from opcheck.lookup.answer import answer
+
+    answered = answer(query, target.torch, target.macos, dtype)
+    output.deliver(answered, page.document)
+    return COULD_NOT_TELL if answered.status == "unknown" else 0

@@ -1,0 +1,228 @@
+"""The pages of the operators: each with all of its overloads, over all releases and macOS versions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
+
+import msgspec
+
+from opcheck.common.errors import UsageError
+from opcheck.common.vocabulary import StatementSort
+from opcheck.data import composites, regressions
+from opcheck.data.files import Release
+from opcheck.data.registrations import data_directory
+from opcheck.data.targets import macos_of
+from opcheck.features.site.records import About, Change, Lost, Macos, Operator, Overload, Standing
+from opcheck.lookup.answer import TRACKING, cells
+from opcheck.lookup.coverage import without_release
+from opcheck.lookup.history import steps
+from opcheck.lookup.matrix import short
+from opcheck.lookup.notes import notes
+from opcheck.lookup.past import first_native, since
+from opcheck.lookup.plain_call import OperatorLookup, target
+from opcheck.lookup.query import resolve, usual
+from opcheck.lookup.records import Cell, State
+from opcheck.render.wording import runs
+
+#: Cells by release line, where the release has the overload.
+_CellsByLine = dict[str, tuple[Cell, ...]]
+
+
+def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Operator]:
+    """Yield a page for every operator of torch and of the extension libraries, in the order of their names.
+
+    Args:
+        lookup: what judges plain calls.
+        only: the operators, as ``aten::nonzero``.  Empty: all.
+
+    Raises:
+        OpListError: the lists are damaged.
+    """
+    python = _python(lookup)
+    lost: dict[str, list[Lost]] = {}
+    for entry in regressions.listed(data_directory()):
+        base = entry.op.partition(".")[0]
+        lost.setdefault(base, []).append(msgspec.convert(msgspec.to_builtins(entry), Lost))
+    for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
+        if not only or base in only:
+            yield _operator(base, tuple(members), lookup, python.get(base, ()), lost.get(base, []))
+
+
+def _overloads(lookup: OperatorLookup) -> list[str]:
+    names = {*lookup.lists.names()}
+    for library, releases in lookup.lists.extensions.releases.items():
+        for release in releases:
+            names |= lookup.lists.extensions.operators(library, release.line).keys()
+    return sorted(names, key=lambda op: (op.partition(".")[0], op))
+
+
+def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
+    """Return the functions of Python that ``opcheck op`` answers by an operator, by its name.
+
+    Only those that are called much as it is: what a function does with several others is no name of theirs.
+    """
+    functions_of: dict[str, list[str]] = {}
+    for function, called in composites.apis().items():
+        with contextlib.suppress(UsageError):
+            base = resolve(f"torch.{function}", lookup.lists).main.partition(".")[0]
+            if len(called) == 1 or function.rpartition(".")[2] in base:
+                functions_of.setdefault(base, []).append(f"torch.{function}")
+    return {base: tuple(sorted(functions)) for base, functions in functions_of.items()}
+
+
+def _operator(
+    base: str,
+    members: tuple[str, ...],
+    lookup: OperatorLookup,
+    python: tuple[str, ...],
+    lost: Iterable[Lost],
+) -> Operator:
+    by_op = {op: _cells(op, lookup) for op in members}
+    newest = lookup.lists.releases[-1].line
+    first = usual([op for op in members if newest in by_op[op]] or members)
+    ordered = sorted(members, key=lambda op: (op != first, newest not in by_op[op], op))
+    tables: dict[object, tuple[Standing, ...]] = {}
+    overloads = []
+    for op in ordered:
+        rows = tuple(_standings(op, by_op[op], lookup))
+        # Why may differ in words: each overload has its own beside its name.
+        alike = msgspec.json.encode([msgspec.structs.replace(row, because="") for row in rows])
+        tables.setdefault(alike, rows)
+        overloads.append(_overload(op, by_op[op], lookup, list(tables).index(alike)))
+    main = overloads[0]
+    line = main.torch
+    verdict = lookup.verdict(first, target(line, _newest(lookup)), _last(by_op[first], line).dtype)
+    limitations, advisories = (_about(sort, ordered, by_op, lookup) for sort in _SORTS)
+    links = dict.fromkeys(
+        link for limitation in (*limitations, *advisories) for link in limitation.note.links
+    )
+    if base.startswith("aten::") and any(overload.state != "native" for overload in overloads):
+        links |= dict.fromkeys(TRACKING)
+    return Operator(
+        name=base,
+        python=python,
+        main=first,
+        torch=line,
+        macos=_newest(lookup),
+        state=main.state,
+        because=verdict.because,
+        prints=verdict.prints if main.state != "native" else "",
+        since=main.since,
+        first_native=main.first_native,
+        overloads=tuple(overloads),
+        tables=tuple(tables.values()),
+        limitations=limitations,
+        advisories=advisories,
+        everywhere=tuple(statement.id for statement in lookup.operators.everywhere(line)),
+        lost=tuple(lost),
+        history=tuple(
+            Change(
+                torch=step.torch,
+                state=short(State(status=step.status, kind=step.kind)),
+                change=step.change,
+                changed=step.changed,
+            )
+            for step in steps(first, _newest(lookup), None, lookup)
+        ),
+        links=tuple(links),
+    )
+
+
+_SORTS: tuple[StatementSort, ...] = ("limitation", "advisory")
+
+
+def _newest(lookup: OperatorLookup) -> str:
+    return str(macos_of(None, lookup.lists.releases[-1]))
+
+
+def _cells(op: str, lookup: OperatorLookup) -> _CellsByLine:
+    """Return the cells by release; releases between which the overload is the same are looked up once."""
+    known: dict[object, tuple[Cell, ...]] = {}
+    by_line: _CellsByLine = {}
+    for release in lookup.lists.releases:
+        line = release.line
+        if lookup.operators.resolution(op, line).value is not None:
+            facts = (lookup.operators.facts(op, line), release.minimum_macos)
+            if facts not in known:
+                known[facts] = cells(op, (release,), lookup)
+            by_line[line] = tuple(msgspec.structs.replace(c, torch=line) for c in known[facts])
+    return by_line
+
+
+def _last(by_line: _CellsByLine, line: str) -> Cell:
+    """Return the cell on the newest macOS."""
+    return by_line[line][-1]
+
+
+def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterator[Standing]:
+    for exists, releases in groupby(
+        lookup.lists.releases, key=lambda release: release.line in by_line
+    ):
+        if exists:
+            yield from _without_gap(
+                op, by_line, {release.line: release for release in releases}, lookup
+            )
+
+
+def _without_gap(
+    op: str, by_line: _CellsByLine, releases: Mapping[str, Release], lookup: OperatorLookup
+) -> Iterator[Standing]:
+    for lines, group in runs(cell for line in releases for cell in by_line[line]):
+        last = releases[lines[-1]]
+        for place, cell in enumerate(group):
+            until = group[place + 1].macos if place + 1 < len(group) else None
+            own = State(status=cell.status, kind=cell.kind)
+            # The last release of a span may start on a newer macOS than the first.
+            system = by_line[last.line][place].macos
+            because = lookup.verdict(op, target(last.line, system), cell.dtype).because
+            yield Standing(
+                torch=(lines[0], lines[-1]),
+                macos=Macos(since=cell.macos if place else None, until=until),
+                state=short(own),
+                dtype=cell.dtype,
+                dtypes={name: short(state) for name, state in cell.dtypes.items() if state != own},
+                because=without_release(because, last.torch),
+            )
+
+
+def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int) -> Overload:
+    states = {
+        line: State(status=group[-1].status, kind=group[-1].kind) for line, group in by_line.items()
+    }
+    line = list(by_line)[-1]
+    cell = _last(by_line, line)
+    verdict = lookup.verdict(op, target(line, _newest(lookup)), cell.dtype)
+    release = lookup.lists.release(line)
+    return Overload(
+        name=op,
+        torch=line,
+        state=short(states[line]),
+        because=without_release(verdict.because, release.torch),
+        since=since(states, tuple(states)),
+        first_native=first_native(states, tuple(states)),
+        registration=lookup.lists.operators(line).get(op)
+        or lookup.operators.resolution(op, line).value
+        or "",
+        evidence=verdict.evidence,
+        table=table,
+    )
+
+
+def _about(
+    sort: StatementSort,
+    ordered: Iterable[str],
+    by_op: Mapping[str, _CellsByLine],
+    lookup: OperatorLookup,
+) -> tuple[About, ...]:
+    """Return the statements on some overload in some release, the worst effect first."""
+    speaking: dict[str, list[str]] = {}
+    for op in ordered:
+        ids = {statement.id for line in by_op[op] for statement in lookup.operators.about(op, line)}
+        for name in ids:
+            speaking.setdefault(name, []).append(op)
+    statements = [lookup.lists.statements.by_id[name] for name in speaking]
+    return tuple(
+        About(note=note, overloads=tuple(speaking[note.id])) for note in notes(statements, sort)
+    )

@@ -1,0 +1,286 @@
+"""Reads the tables of a sweep (``opcheck/data/sweep_tables.py``) for the pages."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from opcheck.common.errors import UsageError
+from opcheck.common.versions import Version
+from opcheck.data.sweep_tables import FORMAT, TABLES
+from opcheck.features.site.records import (
+    Failure,
+    ListedModel,
+    Model,
+    ModelOf,
+    Models,
+    NotNative,
+    Outcome,
+)
+from opcheck.lookup.matrix import STATES
+
+Row = Mapping[str, Any]
+#: The states that raise where nobody sets the fallback variable.
+STOPS = ("unsupported", "fallback_env")
+
+_Key = TypeVar("_Key")
+
+
+class At(NamedTuple):
+    """A target of the sweep: in the order of versions, without the fallback variable first."""
+
+    torch: Version
+    macos: Version
+
+    def __str__(self) -> str:
+        """Return the target as the tables name it."""
+        return f"{self.torch}/{self.macos}"
+
+
+class Sweep:
+    """The results of a sweep, read whole."""
+
+    def __init__(
+        self, tables: Mapping[str, list[dict[str, Any]]], about: Mapping[str, Any]
+    ) -> None:
+        """Keep the rows of each table, and what the files say of themselves."""
+        self.about = about
+        self._rows = tables
+        self.targets = sorted({_at(row) for row in tables["outcomes"]})
+        #: whether it was also run with the fallback variable alone.
+        self._usual = min((row["fallback"] for row in tables["outcomes"]), default=False)
+        self._by_model = {name: _keyed(rows, itemgetter("model")) for name, rows in tables.items()}
+        self._by_op = _keyed(self._usual_rows("operators"), itemgetter("op"))
+        self._uses = _keyed(tables["uses"], itemgetter("op"))
+
+    def models(self) -> Iterator[Model]:
+        """Yield a page for every model, by library and name."""
+        first = {row["model"]: row for row in self._rows["outcomes"]}
+        for name in sorted(
+            first, key=lambda model: (first[model]["library"], model.casefold(), model)
+        ):
+            yield self._model(name, first[name])
+
+    def listed(self, models: Iterable[Model]) -> Models:
+        """Return the page of all models."""
+        lines, systems = self._axes()
+        return Models(
+            torch=lines,
+            macos=systems,
+            modes=tuple(sorted({row["mode"] for row in self._rows["outcomes"]})),
+            packages=dict(sorted(self.about.get("packages", {}).items())),
+            digest=str(self.about.get("op_lists", "")),
+            models=tuple(
+                ListedModel(name=model.name, library=model.library, headlines=model.headlines)
+                for model in models
+            ),
+        )
+
+    def headlines(self, line: str) -> dict[str, int]:
+        """Count models and modes by headline, on the release's newest macOS of the sweep."""
+        rows = self._newest(line, "outcomes")
+        return dict(sorted(Counter(row["headline"] for row in rows).items()))
+
+    def stops(self, line: str, most: int = 10) -> tuple[tuple[str, int], ...]:
+        """Return the operators that stop most models on the release's newest macOS, and how many they stop.
+
+        A model is stopped by a call that raises without the fallback variable.
+        """
+        stopped = {
+            (row["op"], row["model"])
+            for row in self._newest(line, "operators")
+            if _state(row) in STOPS
+        }
+        counts = Counter(op for op, _ in stopped)
+        return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:most])
+
+    def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
+        """Return the models for which a call of these overloads is not native somewhere, the worst first."""
+        rows = [row for op in overloads for row in self._by_op.get(op, ())]
+        operators = [
+            ModelOf(
+                model=model,
+                mode=mode,
+                state=state,
+                calls=max(row["calls"] for row in group),
+                targets=_targets(map(_at, group)),
+            )
+            for (model, mode, state), group in _keyed(
+                rows, lambda row: (row["model"], row["mode"], _state(row))
+            ).items()
+        ]
+        operators.sort(
+            key=lambda operator: (-STATES.index(operator.state), operator.model, operator.mode)
+        )
+        return tuple(operators)
+
+    def users(self, overloads: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Return by mode the models that call one of these overloads."""
+        models: dict[str, set[str]] = {}
+        for op in overloads:
+            for row in self._uses.get(op, ()):
+                models.setdefault(row["mode"], set()).add(row["model"])
+        return {mode: tuple(sorted(models[mode])) for mode in sorted(models)}
+
+    def _model(self, name: str, about: Row) -> Model:
+        outcomes = self._by_model["outcomes"][name]
+        newest = max(_at(row) for row in outcomes)
+        uses: dict[str, dict[str, int]] = {}
+        for row in self._by_model["uses"].get(name, ()):
+            uses.setdefault(row["op"], {})[row["mode"]] = row["calls"]
+        lines, systems = self._axes()
+        return Model(
+            name=name,
+            library=about["library"],
+            family=about["family"],
+            config=about["config"],
+            headlines={
+                row["mode"]: row["headline"]
+                for row in sorted(outcomes, key=lambda row: row["mode"])
+                if _at(row) == newest and row["fallback"] == self._usual
+            },
+            torch=lines,
+            macos=systems,
+            outcomes=tuple(_outcomes(outcomes)),
+            not_native=tuple(_not_native(self._by_model["operators"].get(name, ()))),
+            failures=tuple(map(_failure, self._by_model["failures"].get(name, ()))),
+            uses={op: dict(sorted(uses[op].items())) for op in sorted(uses)},
+        )
+
+    def _axes(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        lines = sorted({target.torch for target in self.targets})
+        systems = sorted({target.macos for target in self.targets})
+        return tuple(map(str, lines)), tuple(map(str, systems))
+
+    def _usual_rows(self, table: str) -> list[dict[str, Any]]:
+        return [row for row in self._rows[table] if row["fallback"] == self._usual]
+
+    def _newest(self, line: str, table: str) -> list[Row]:
+        systems = [target.macos for target in self.targets if str(target.torch) == line]
+        if not systems:
+            return []
+        newest = str(max(systems))
+        return [
+            row for row in self._usual_rows(table) if (row["torch"], row["macos"]) == (line, newest)
+        ]
+
+
+def read(folder: Path) -> Sweep:
+    """Return the tables of a sweep's folder.
+
+    Raises:
+        UsageError: pyarrow is missing; it is no folder of a sweep, or that of another version.
+    """
+    try:
+        from pyarrow import ArrowException, parquet
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "reading a sweep needs pyarrow, which is not installed",
+            context=f"opcheck site build --sweep {folder}",
+            hint="pip install 'opcheck[sweep]'",
+        ) from error
+    tables: dict[str, list[dict[str, Any]]] = {}
+    about: dict[str, Any] = {}
+    for name, columns in TABLES.items():
+        path = folder / f"{name}.parquet"
+        if not path.is_file():
+            raise _no_sweep(f"the sweep has no table {name}", path)
+        try:
+            table = parquet.read_table(path)
+            missing = [column.name for column in columns if column.name not in table.column_names]
+            about = json.loads((table.schema.metadata or {}).get(b"opcheck", b"{}"))
+        except (OSError, ValueError, ArrowException) as error:
+            raise _no_sweep(f"cannot read a table of the sweep: {error}", path) from error
+        if missing or about.get("format", FORMAT) != FORMAT:
+            mismatch = f"has no column {missing[0]}" if missing else "is of another version"
+            raise _no_sweep(f"a table of the sweep {mismatch}", path)
+        tables[name] = table.to_pylist()
+    return Sweep(tables, about)
+
+
+def _no_sweep(message: str, path: Path) -> UsageError:
+    return UsageError(
+        " ".join(message.split()),
+        context=str(path),
+        hint="name the folder of an opcheck sweep of this version that has come to its end",
+    )
+
+
+def _at(row: Row) -> At:
+    return At(Version.parse(row["torch"]), Version.parse(row["macos"]))
+
+
+def _state(row: Row) -> str:
+    return f"{row['status']}_{row['kind']}" if row["kind"] else str(row["status"])
+
+
+def _targets(targets: Iterable[At]) -> dict[str, tuple[str, ...]]:
+    """Return the macOS versions by release line, both in their order."""
+    systems_of: dict[str, list[str]] = {}
+    for target in sorted(set(targets)):
+        systems_of.setdefault(str(target.torch), []).append(str(target.macos))
+    return {line: tuple(systems) for line, systems in systems_of.items()}
+
+
+def _keyed(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
+    groups: dict[_Key, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
+    """Yield the outcomes: targets with equal results make one."""
+
+    def key(row: Row) -> tuple[Any, ...]:
+        worse = tuple((state, row[state]) for state in STATES[1:] if row[state])
+        return (row["mode"], row["fallback"], row["headline"], row["complete"], row["calls"], worse)
+
+    for (mode, fallback, headline, complete, calls, worse), group in sorted(
+        _keyed(rows, key).items(),
+        key=lambda entry: (*entry[0][:2], min(map(_at, entry[1])), entry[0]),
+    ):
+        yield Outcome(
+            mode=mode,
+            targets=_targets(map(_at, group)),
+            fallback=fallback,
+            headline=headline,
+            complete=complete,
+            calls=calls,
+            not_native=dict(worse),
+        )
+
+
+def _not_native(rows: Iterable[Row]) -> Iterator[NotNative]:
+    """Yield the operators that are not native for a model, the worst state first."""
+
+    def key(row: Row) -> tuple[int, str, str, bool, int]:
+        place = -STATES.index(_state(row))
+        return (place, row["op"], row["mode"], row["fallback"], row["calls"])
+
+    for (place, op, mode, fallback, calls), group in sorted(_keyed(rows, key).items()):
+        yield NotNative(
+            op=op,
+            mode=mode,
+            state=STATES[-place],
+            calls=calls,
+            targets=_targets(map(_at, group)),
+            fallback=fallback,
+        )
+
+
+def _failure(row: Row) -> Failure:
+    targets = (At(*map(Version.parse, name.rstrip("+").split("/"))) for name in row["targets"])
+    return Failure(
+        mode=row["mode"],
+        targets=_targets(targets),
+        stage=row["stage"],
+        message=row["message"],
+        where=row["where"],
+        owner=row["owner"],
+        why=row["why"],
+    )

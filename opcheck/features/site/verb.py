@@ -1,0 +1,72 @@
+"""``opcheck site build``: the op lists, and a sweep's models, as static pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from opcheck.cli import streams
+from opcheck.cli.helps import HelpGroup
+from opcheck.cli.options import ProgressOptions, flag, only, verb
+from opcheck.common.sanitize import for_stderr
+from opcheck.common.text import plural
+from opcheck.features.site import FEATURE
+
+
+@click.group("site", cls=HelpGroup, help=FEATURE.help)
+def command() -> None:
+    """Group of the site's subcommands."""
+
+
+@verb(
+    "build",
+    parent=command,
+    short_help="Write all pages, with a search that works offline.",
+    help="Write a page for every operator, release, rule and model, with a search that works offline.",
+    epilog="The pages need no server: open index.html. docs/reference/site-pages.md describes them.",
+)
+def build(
+    *,
+    folder: Annotated[
+        Path,
+        flag(
+            "A new or an empty folder, or an earlier site, which is replaced once the new one is whole.",
+            "output",
+            short="-o",
+            metavar="FOLDER",
+        ),
+    ],
+    sweep: Annotated[
+        Path | None,
+        flag("Results of opcheck sweep, for the pages of models.", metavar="FOLDER"),
+    ] = None,
+    progress: Annotated[ProgressOptions, only("quiet")],
+) -> int:
+    """Write the pages."""
+    from opcheck.features.site.build import build as write
+
+    with progress.shown() as say:
+        pages = write(folder, sweep, progress=_now_and_then(say))
+    streams.emit(
+        for_stderr(f"{folder}: {plural(len(pages), 'page')}; open {folder / 'index.html'}")
+    )
+    return 0
+
+
+def _now_and_then(say: Callable[[str], None] | None) -> Callable[[str], None] | None:
+    """Pass on a few messages a second out of thousands."""
+    if say is None:
+        return None
+    shown_at = 0.0
+
+    def throttled(message: str) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at > 0.1:
+            shown_at = time.monotonic()
+            say(message)
+
+    return throttled

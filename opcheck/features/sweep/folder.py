@@ -1,0 +1,326 @@
+"""The folder of a sweep: a small file for each model and mode, named by the digest of its inputs.
+
+``sweep.json`` says what was swept, ``results/ab/abcd....json`` what came out, ``sweep.lock`` that somebody writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import platform
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.common.tool import VERSION
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import Mode
+from opcheck.data.sweep_tables import FORMAT, TABLES
+from opcheck.features.sweep.records import Model, Result, target_name
+from opcheck.model.records import Record
+from opcheck.worker.platform import lock
+
+if TYPE_CHECKING:
+    from typing import Self
+
+ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
+_PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")
+
+#: The sources that results depend on; a test compares them with the imports of ``project/sweep/measure.py``.
+SOURCES = (
+    "capture",
+    "common",
+    "data",
+    "judge",
+    "model",
+    "features/sweep/measure.py",
+    "features/sweep/prepare.py",
+    "features/sweep/records.py",
+    "features/sweep/shrink.py",
+    "simulator",
+    "tracing",
+    "worker",
+)
+
+
+class About(Record, frozen=True, kw_only=True):
+    """The description of what was swept."""
+
+    format: int = FORMAT
+    opcheck: str = VERSION
+    #: digest of the op lists, and of the sources in ``SOURCES``
+    op_lists: str
+    sources: str
+    packages: dict[str, str]
+    targets: tuple[str, ...]
+    modes: tuple[Mode, ...]
+    small: bool = True
+    #: results by their names, in the order of the models
+    keys: tuple[str, ...] = ()
+
+
+class Folder:
+    """A folder that only this process writes to within a with block."""
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path = path
+        self._fresh = fresh
+        self._lock = _Lock(path / LOCK)
+
+    def __enter__(self) -> Self:
+        """Take the lock.
+
+        Raises:
+            UsageError: it cannot be written to, another sweep writes there, or an older version wrote it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+        self._lock.take()
+        try:
+            if self._fresh:
+                _check_ours(self.path)
+            else:
+                about(self.path)
+        except UsageError:
+            self._lock.give()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._lock.give()
+
+    def begin(self, what: About) -> None:
+        """Write the description of the sweep; with ``fresh``, delete earlier results."""
+        if self._fresh:
+            _forget(self.path)
+        write_text(self.path / ABOUT, _json(what))
+
+    def keep(self, result: Result) -> None:
+        """Write a result atomically.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        place = _place(self.path, result.key)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(place, error) from error
+        write_text(place, msgspec.json.encode(result).decode())
+
+    def has(self, key: str) -> bool:
+        """Return whether there is a result of this name."""
+        return _place(self.path, key).is_file()
+
+
+def about(path: Path) -> About | None:
+    """Read the description of a folder; None: it is new.
+
+    Raises:
+        UsageError: another version wrote it, or nothing of ours did.
+    """
+    file = path / ABOUT
+    marker = _marker(path)
+    if marker is None:
+        return None
+    try:
+        if marker["format"] == FORMAT:
+            return documents.convert(marker, About)
+    except DocumentError as error:
+        raise UsageError(
+            f"the folder's description is damaged: {error}",
+            context=str(file),
+            hint="begin anew with --fresh",
+        ) from error
+    raise UsageError(
+        f"the folder was written by another version of opcheck: its format is {marker['format']}, this one's {FORMAT}",
+        context=str(file),
+        hint="sweep into another folder, or begin this one anew with --fresh",
+    )
+
+
+def _marker(path: Path) -> dict[str, Any] | None:
+    """Read a folder's description of any version; None: the folder is empty.
+
+    Raises:
+        UsageError: it is not the folder of a sweep.
+    """
+    file = path / ABOUT
+    try:
+        content = documents.read(file, follow=False)
+        description: dict[str, Any] = documents.from_json(content, dict[str, Any])
+    except DocumentError as error:
+        if error.missing and all(each.name == LOCK for each in path.iterdir()):
+            return None
+        if error.missing:
+            message = "this folder is not that of a sweep, and not empty"
+        else:
+            message = f"the folder's description is damaged: {error}"
+        raise _not_ours(message, path) from error
+    if type(description.get("format")) is not int or not isinstance(
+        description.get("opcheck"), str
+    ):
+        raise _not_ours(f"{ABOUT} does not describe a sweep", path)
+    return description
+
+
+def _not_ours(message: str, path: Path) -> UsageError:
+    return UsageError(
+        message,
+        context=str(path),
+        hint="name another folder with --folder; it is made where there is none",
+    )
+
+
+def _check_ours(path: Path) -> None:
+    """Check that the folder that --fresh deletes is that of a sweep.
+
+    Raises:
+        UsageError: it is not.
+    """
+    _marker(path)
+
+
+def read(path: Path) -> tuple[About, Iterator[Result]]:
+    """Read a folder's description and results, in the order of the models.
+
+    Raises:
+        UsageError: there is no sweep in it, or another version wrote it.
+    """
+    description = about(path) if path.is_dir() else None
+    if description is None:
+        raise UsageError(
+            "there is no sweep in this folder",
+            context=str(path),
+            hint="opcheck sweep MODELS --folder DIR",
+        )
+    return description, _results(path, description.keys)
+
+
+def _results(path: Path, keys: Iterable[str]) -> Iterator[Result]:
+    for key in keys:
+        place = _place(path, key)
+        try:
+            yield documents.from_json(documents.read(place, follow=False), Result)
+        except DocumentError as error:
+            if error.missing:
+                continue
+            raise UsageError(
+                f"a result is damaged: {error}",
+                context=str(place),
+                hint="remove the file, and run the sweep again: it makes what is missing",
+            ) from error
+
+
+def key_of(model: Model, mode: str, targets: Iterable[Target], settings: dict[str, object]) -> str:
+    """Return the name of a result: a digest of its inputs."""
+    content = (model, mode, list(map(target_name, targets)), sorted(settings.items()))
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
+
+
+def sources() -> str:
+    """Return the digest of the sources that results depend on."""
+    package = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        place = package / name
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(str(file.relative_to(package)).encode() + b"\0" + documents.read(file))
+    return digest.hexdigest()[:12]
+
+
+def _place(path: Path, key: str) -> Path:
+    return path / RESULTS / key[:2] / f"{key}.json"
+
+
+def _forget(path: Path) -> None:
+    """Delete the results and the tables, by the names that a sweep gives them; no link is followed."""
+    for folder in _below(path / RESULTS, _PART):
+        for result in folder.iterdir():
+            if _RESULT.fullmatch(result.name) and result.name.startswith(folder.name):
+                result.unlink()
+    for name in TABLES:
+        (path / f"{name}.parquet").unlink(missing_ok=True)
+
+
+def _below(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+    """Yield the folders with such names that are no links."""
+    for each in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
+        if name.fullmatch(each.name) and each.is_dir() and not each.is_symlink():
+            yield each
+
+
+def _json(what: msgspec.Struct) -> str:
+    return msgspec.json.format(msgspec.json.encode(what)).decode() + "\n"
+
+
+def _cannot_write(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write the results: {error.strerror}",
+        context=str(path),
+        hint="what is finished stays; run the same command again once there is room, or name another --folder",
+    )
+
+
+def _open_own(path: Path) -> int:
+    """Open a regular file and create it if missing; links are not followed."""
+    # Windows has neither flag, nor named pipes in folders.
+    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | safe, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+    return descriptor
+
+
+class _Lock:
+    """A lock that a sweep holds while it writes; the system releases it when the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Take the lock.
+
+        Raises:
+            UsageError: another process has it.
+        """
+        try:
+            self._file = _open_own(self._path)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from error
+        if not lock(self._file):
+            holder = os.read(self._file, 100).decode(errors="replace").strip()
+            os.close(self._file)
+            self._file = None
+            raise UsageError(
+                f"another sweep writes into this folder{': ' + holder if holder else ''}",
+                context=str(self._path.parent),
+                hint="wait for it, or name another folder with --folder",
+            )
+        os.ftruncate(self._file, 0)
+        os.write(self._file, f"process {os.getpid()} on {platform.node()}\n".encode())
+
+    def give(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

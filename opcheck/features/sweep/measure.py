@@ -1,0 +1,253 @@
+"""Measures a model in one mode on all targets, in a process of its own: captures, judges, summarises."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from opcheck.capture.parent import capture_many, of_each
+from opcheck.capture.protocol import Shared
+from opcheck.capture.request import CaptureRequest
+from opcheck.capture.shared import captures
+from opcheck.common.errors import (
+    CaptureError,
+    InputError,
+    LibraryLoadError,
+    ModelLoadError,
+    OpcheckError,
+)
+from opcheck.common.text import error_text
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import HEADLINES, Mode
+from opcheck.data.registrations import OpLists
+from opcheck.features.sweep.records import (
+    STAGES,
+    Config,
+    Failed,
+    NotNative,
+    Outcome,
+    Result,
+    Task,
+    target_name,
+)
+from opcheck.features.sweep.shrink import small
+from opcheck.judge.target_summary import TargetSummary, summaries
+from opcheck.model.records import Trace
+from opcheck.simulator import python_visible_target
+from opcheck.worker import platform
+from opcheck.worker.protocol import silent
+
+_FAILS = HEADLINES[0]
+_STAGES: dict[type[OpcheckError], str] = {
+    ModelLoadError: "load",
+    LibraryLoadError: "load",
+    InputError: "inputs",
+}
+
+
+def result(task: Task, mode: Mode, lists: OpLists) -> Result:
+    """Return the result of one mode of the task.
+
+    The model is run in a small configuration, and in its default one where that does not end in a verdict.
+    """
+    key = task.keys[mode]
+    start = time.monotonic()
+    work = _Work(task, mode, lists)
+    try:
+        config = _config(task)
+    except Exception as error:  # noqa: BLE001 - whatever a configuration raises
+        text = f"{type(error).__name__}: {error_text(error)}"
+        work.fail(task.targets, ModelLoadError(text))
+        return work.result(key, task.model.config, start)
+    work.measure(config)
+    if work.failures and config != task.model.config:
+        retry = _Work(task, mode, lists)
+        retry.measure(task.model.config)
+        if retry.progress > work.progress:
+            work, config = retry, task.model.config
+    return work.result(key, config, start)
+
+
+def _config(task: Task) -> Config:
+    if not task.small or task.model.library == "user":
+        return task.model.config
+    return small(task.model, importlib.import_module(task.model.library))
+
+
+class _Work:
+    """The outcomes of one configuration in one mode for each target."""
+
+    def __init__(self, task: Task, mode: Mode, lists: OpLists) -> None:
+        self.task = task
+        self.mode = mode
+        self.lists = lists
+        self.outcomes: list[Outcome] = []
+        self.failures: list[Failed] = []
+        self.uses: Counter[str] = Counter()
+        self.captures = 0
+        self.packages: dict[str, str] = {}
+
+    def measure(self, config: Config) -> None:
+        """Run the model for each class of targets, and judge it for each target."""
+        task = self.task
+        request = CaptureRequest(
+            model=task.model.spec,
+            torch="",
+            macos="",
+            inputs=task.model.inputs,
+            config=config,
+            mode=self.mode,
+            call=("forward",),
+            time_limit=task.timeout,
+        )
+        if not any(map(python_visible_target.fits, task.targets)):
+            self._elsewhere(request, task.targets)
+            return
+        platform.limit_time(task.timeout)
+        try:
+            captured = captures(request, task.targets, silent)
+        except platform.TimeLimitReached:
+            self.fail(task.targets, _late(task))
+        except LibraryLoadError:
+            self._elsewhere(request, task.targets)
+        except OpcheckError as error:
+            self.fail(task.targets, error)
+        else:
+            left = [task.targets[n] for n in captured.left]
+            for shared in captured.shared:
+                targets = [task.targets[n] for n in shared.targets]
+                if shared.doubtful:
+                    left += targets
+                else:
+                    self._take(shared, task.targets)
+            if left:
+                self._elsewhere(request, left)
+        finally:
+            platform.stop_time_limit()
+
+    def _elsewhere(self, request: CaptureRequest, targets: Sequence[Target]) -> None:
+        """Capture in a process of its own: a library asked when it was imported, and these targets answer otherwise."""
+        try:
+            traces = capture_many(request, targets)
+        except OpcheckError as error:
+            self.fail(targets, error)
+            return
+        for trace, target in zip(traces, targets, strict=True):
+            if isinstance(trace, OpcheckError):
+                self.fail([target], trace)
+            else:
+                self._judge(trace, [target])
+
+    def _take(self, shared: Shared, targets: Sequence[Target]) -> None:
+        by_libraries: dict[tuple[str, ...], list[tuple[Trace, Target]]] = {}
+        for n, trace in of_each(shared, targets):
+            if isinstance(trace, OpcheckError):
+                self.fail([targets[n]], trace)
+            else:
+                alike = by_libraries.setdefault(trace.differing_libraries, [])
+                alike.append((trace, targets[n]))
+        for alike in by_libraries.values():
+            self._judge(alike[0][0], [target for _, target in alike])
+
+    def _judge(self, trace: Trace, targets: Sequence[Target]) -> None:
+        self.packages = trace.packages
+        for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
+            self.uses[op] = max(calls, self.uses[op])
+        made = [
+            _outcome(summary, trace, self.captures)
+            for summary in summaries(trace, targets, self.lists)
+        ]
+        self.outcomes += made
+        self.captures += 1
+        without = [
+            name for outcome in made if outcome.headline != _FAILS for name in outcome.targets
+        ]
+        if not trace.complete and without:
+            last = trace.problems[-1]
+            self.failures.append(
+                Failed(
+                    targets=tuple(without),
+                    stage="run",
+                    problem=last.kind,
+                    message=last.message,
+                    where=str(last.location or ""),
+                )
+            )
+
+    def fail(self, targets: Sequence[Target], error: OpcheckError) -> None:
+        """Record that these targets have no verdict."""
+        self.failures.append(
+            Failed(
+                targets=tuple(map(target_name, targets)),
+                stage=_STAGES.get(type(error), "run"),
+                problem=type(error).__name__,
+                message=error.message,
+                where=error.context,
+            )
+        )
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Return how far the work came: targets with a verdict, then the stage of the first failure."""
+        failed = sum(len(failure.targets) for failure in self.failures)
+        stages = [STAGES.index(failure.stage) for failure in self.failures]
+        return -failed, min(stages, default=len(STAGES))
+
+    def result(self, key: str, config: Config, start: float) -> Result:
+        """Return the result that the sweep keeps."""
+        return Result(
+            key=key,
+            model=self.task.model,
+            mode=self.mode,
+            config=config,
+            outcomes=tuple(_together(self.outcomes)),
+            uses=dict(sorted(self.uses.items())),
+            failures=tuple(_same_failures(self.failures)),
+            captures=self.captures,
+            seconds=round(time.monotonic() - start, 3),
+            packages=self.packages,
+        )
+
+
+def _late(task: Task) -> CaptureError:
+    return CaptureError(f"not done after {task.timeout:g} s", context=task.model.spec)
+
+
+def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> Outcome:
+    return Outcome(
+        targets=(target_name(judged.target),),
+        headline=judged.headline,
+        complete=trace.complete,
+        totals=judged.totals,
+        not_native=tuple(
+            NotNative(op=op, status=status, kind=kind or "", calls=calls)
+            for op, status, kind, calls in judged.operators
+        ),
+        capture=capture,
+    )
+
+
+def _together(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    """Merge targets with the same outcome to one entry."""
+    same: dict[bytes, list[Outcome]] = {}
+    for outcome in outcomes:
+        same.setdefault(msgspec.json.encode(replace(outcome, targets=())), []).append(outcome)
+    for alike in same.values():
+        yield replace(
+            alike[0], targets=tuple(name for outcome in alike for name in outcome.targets)
+        )
+
+
+def _same_failures(failures: Sequence[Failed]) -> Iterator[Failed]:
+    same: dict[tuple[str, ...], list[Failed]] = {}
+    for failure in failures:
+        same.setdefault(
+            (failure.stage, failure.problem, failure.message, failure.where), []
+        ).append(failure)
+    for alike in same.values():
+        yield replace(alike[0], targets=tuple(name for failed in alike for name in failed.targets))

@@ -1,0 +1,111 @@
+"""Resolves the models of a sweep: names, patterns of a library's models, and files that list them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture.parent import variables
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import ModelLoadError, OpcheckError, UsageError
+from opcheck.features.sweep.records import LIBRARIES, Config, Model, library_of
+from opcheck.worker.worker import Worker, WorkerError
+
+#: What a list of models ends with; another file is a model's own.
+_LISTS = (".yaml", ".yml", ".toml", ".txt")
+#: seconds for importing all libraries
+_IMPORTS = 600.0
+_FORM = "a model, or a table with model, and config, inputs or family where they are needed"
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: str
+    config: Config = {}
+    inputs: tuple[str, ...] = ()
+    family: str = ""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: list[str | _Entry]
+
+
+def models(texts: Iterable[str]) -> tuple[Model, ...]:
+    """Return the models that the texts name, in their order, each once.
+
+    Raises:
+        UsageError: a file that cannot be read, or is no list of models.
+        ModelLoadError: a pattern of a library that is not installed, or that nothing fits.
+    """
+    entries = [entry for text in texts for entry in _entries(text)]
+    patterns = [entry.model for entry in entries if _is_pattern(entry.model)]
+    listed = _listed(list(dict.fromkeys(patterns))) if patterns else {}
+    unique: dict[bytes, Model] = {}
+    for entry in entries:
+        for model in listed.get(entry.model) or [Model(spec=entry.model)]:
+            whole = msgspec.structs.replace(
+                model,
+                config=entry.config,
+                inputs=entry.inputs,
+                family=entry.family or model.family or model.spec.partition(":")[2],
+            )
+            unique.setdefault(msgspec.json.encode(whole), whole)
+    if not unique:
+        raise UsageError(
+            "there is no model to sweep", context=", ".join(texts), hint=f"list {_FORM}"
+        )
+    return tuple(unique.values())
+
+
+def _is_pattern(text: str) -> bool:
+    return library_of(text) in LIBRARIES and any(letter in text for letter in "*?[")
+
+
+def _entries(text: str) -> Iterator[_Entry]:
+    if not text.endswith(_LISTS):
+        yield _Entry(text)
+        return
+    path = Path(text)
+    try:
+        content = documents.read_text(path)
+    except DocumentError as error:
+        raise UsageError(
+            f"cannot read the list of models: {error}", context=text, hint="name a file"
+        ) from error
+    try:
+        for each in _parsed(content, path.suffix):
+            yield each if isinstance(each, _Entry) else _Entry(each)
+    except DocumentError as error:
+        raise UsageError(
+            f"not a list of models: {error}", context=text, hint=f"each is {_FORM}"
+        ) from error
+
+
+def _parsed(content: str, suffix: str) -> list[str | _Entry]:
+    if suffix == ".txt":
+        lines = (line.partition("#")[0].strip() for line in content.splitlines())
+        return [line for line in lines if line]
+    raw = documents.from_toml(content) if suffix == ".toml" else documents.from_yaml(content)
+    whole = {"models": raw} if isinstance(raw, list) else raw
+    return documents.convert(whole, _File).models
+
+
+def _listed(patterns: list[str]) -> dict[str, list[Model]]:
+    """List the models of each pattern, in a process that imports the libraries."""
+    with Worker[list[str], dict[str, list[Model]]](
+        "opcheck.features.sweep.catalogue:answer",
+        dict[str, list[Model]],
+        environment={**variables(), "OMP_NUM_THREADS": "1"},
+    ) as worker:
+        try:
+            return worker.ask(patterns, _IMPORTS)
+        except OpcheckError as error:
+            raise ModelLoadError(error.message, context=error.context, hint=error.hint) from error
+        except WorkerError as error:
+            raise ModelLoadError(
+                f"the libraries cannot be imported: {error.printed or error}",
+                context=", ".join(patterns),
+                hint="import them in a Python of this environment to see all that is printed",
+            ) from error

@@ -1,0 +1,186 @@
+"""The report of a sweep as Markdown or as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from opcheck.common.sanitize import finished
+from opcheck.common.text import and_more, plural, shorten
+from opcheck.common.vocabulary import HEADLINES
+from opcheck.features.sweep.attribution import OWNERS
+from opcheck.features.sweep.folder import About, read
+from opcheck.features.sweep.summary import MOST, Brought, Summary
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Heading,
+    Lines,
+    Table,
+)
+from opcheck.render.html import as_html
+from opcheck.render.markdown import as_markdown
+
+_BEST_FIRST = tuple(reversed(HEADLINES))
+#: names that are written out where a release brings more
+_NAMED = 8
+#: characters of a message
+_MESSAGE = 160
+_WHOSE = {
+    "model": "the model's: it does not build or run without opcheck either, or needs a package that is not installed",
+    "pytorch": "PyTorch's: an operator has no rule for shapes without values, or the release refuses "
+    "what the program asks for, on a Mac as well",
+    "opcheck": "opcheck's: everything else, so also a model for which no rule here makes inputs that it takes",
+}
+
+
+def render(folder: Path, format_name: str) -> str:
+    """Write the report of a sweep's folder.
+
+    Raises:
+        UsageError: there is no sweep in it, or another version wrote it.
+    """
+    about, results = read(folder)
+    document = _document(about, Summary(results, about.targets, about.modes))
+    text = as_markdown(document) if format_name == "markdown" else as_html(document)
+    return finished(text, format_name)
+
+
+def _document(about: About, summary: Summary) -> Iterator[Block]:
+    models = len({model for model, _ in summary.headlines})
+    last = list(summary.newest.values())[-1]
+    packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
+    yield Heading(f"{plural(models, 'model')} on {plural(len(about.targets), 'target')}", 1)
+    yield Lines(
+        (
+            f"What {' and '.join(about.modes)} of each come to on each torch release and macOS, "
+            + ("in a small configuration of its own family. " if about.small else "")
+            + "Nothing was observed on a Mac: the verdicts follow from what the releases register.",
+            f"{packages}; op lists {about.op_lists}.",
+            _cost(summary),
+        )
+    )
+    yield Heading("Models by release")
+    for mode in summary.modes:
+        yield Lines((f"{mode}:",))
+        yield _by_target(summary, mode)
+    yield Heading(f"Libraries, on {_words(last)}")
+    yield _by_library(summary, last)
+    yield from _families(summary, last)
+    yield Heading("What each release brought")
+    yield from _brought(summary)
+    yield Heading("The most harmful operators of each release")
+    yield Lines(
+        (
+            "By models and modes that they stop where no variable is set, then by those that they send to the CPU.",
+        )
+    )
+    for target in reversed(summary.newest.values()):
+        yield from _harms(summary, target)
+    yield from _failures(summary)
+
+
+def _cost(summary: Summary) -> str:
+    each = summary.seconds / max(len(summary.headlines), 1)
+    return (
+        f"{plural(summary.captures, 'run')} of the models served all targets; they and the judging took "
+        f"{summary.seconds:,.0f} s, {each:.1f} s for a model and mode."
+    )
+
+
+def _by_target(summary: Summary, mode: str) -> Table:
+    rows = (
+        (_words(target), *_numbers(summary.counts(target, mode)))
+        for target in reversed(summary.targets)
+    )
+    return Table(("target", *_BEST_FIRST), tuple(rows))
+
+
+def _by_library(summary: Summary, target: str) -> Table:
+    counts = {
+        (library, mode): summary.counts(target, mode, library)
+        for library in summary.libraries()
+        for mode in summary.modes
+    }
+    rows = ((*key, str(total.total()), *_numbers(total)) for key, total in counts.items())
+    return Table(("library", "mode", "models", *_BEST_FIRST), tuple(rows))
+
+
+def _families(summary: Summary, target: str) -> Iterator[Block]:
+    families = summary.families(target)
+    yield Heading(f"Families of which not every model runs natively, on {_words(target)}")
+    yield Lines(
+        (f"{len(families)} of {len(set(summary.homes.values()))} families; models and modes:",)
+    )
+    rows = tuple((*family, *_numbers(counts, zero="")) for family, counts in families.items())
+    if rows:
+        yield Table(("library", "family", *_BEST_FIRST), rows)
+
+
+def _numbers(counts: Mapping[str, int], zero: str = "0") -> Iterator[str]:
+    """Write how many models have each headline, the best first."""
+    return (str(counts[name] or zero) for name in _BEST_FIRST)
+
+
+def _brought(summary: Summary) -> Iterator[Block]:
+    targets = list(summary.newest.values())
+    if len(targets) == 1:
+        yield Lines(("One release was swept.",))
+    for before, target in reversed(list(pairwise(targets))):
+        brought = summary.brought(before, target)
+        counts = (
+            f"{len(brought.runs)} run that did not, {len(brought.natively)} more run natively, "
+            f"{len(brought.lost)} run no more"
+        )
+        yield Bullets((f"{_words(target)}: {counts}", *_names(brought)))
+
+
+def _names(brought: Brought) -> Iterator[str]:
+    for words, names in (("runs now", brought.runs), ("runs no more", brought.lost)):
+        if names:
+            yield f"{words}: {and_more(names, _NAMED)}"
+
+
+def _harms(summary: Summary, target: str) -> Iterator[Block]:
+    rows = tuple(
+        (harm.op, ", ".join(harm.outcomes), str(harm.stopped), str(harm.slowed), str(harm.families))
+        for harm in summary.harms(target)[:MOST]
+    )
+    yield Heading(_words(target), 3)
+    if rows:
+        yield Table(
+            ("operator", "calls are", "stops", "sends to the CPU", "families"), rows, code=(0,)
+        )
+    else:
+        yield Lines(("None: every call of every model is native.",))
+
+
+def _failures(summary: Summary) -> Iterator[Block]:
+    owners = summary.owners()
+    yield Heading("Models without a verdict")
+    yield Bullets(
+        tuple(
+            f"{len({(r.model.spec, r.mode) for r, _, _ in owners.get(owner, ())})} models and modes: {_WHOSE[owner]}"
+            for owner in OWNERS
+        )
+    )
+    rows = tuple(
+        (
+            result.model.spec,
+            result.mode,
+            owner,
+            why,
+            shorten(" ".join(failed.message.split()), _MESSAGE),
+        )
+        for owner in OWNERS
+        for result, failed, why in owners.get(owner, ())
+    )
+    if rows:
+        yield Table(("model", "mode", "whose", "why", "what was said"), rows)
+
+
+def _words(target: str) -> str:
+    torch, _, macos = target.removesuffix("+").partition("/")
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.endswith("+") else ""
+    return f"torch {torch}, macOS {macos.removesuffix('.0')}{variable}"

@@ -1,0 +1,147 @@
+"""Counts the results of a sweep by library, release, operator and owner of a failure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from opcheck.common.vocabulary import HEADLINES
+from opcheck.features.sweep.attribution import attribute
+from opcheck.features.sweep.records import Failed, Result
+
+#: operators that are named for each release
+MOST = 10
+
+#: The status and kind of calls that stop a model without the variable, and of those that only slow it.
+STOPS = (("unsupported", ""), ("fallback", "env"), ("unknown", ""))
+_FAILS, _COULD_NOT_TELL, _ONLY_WITH, _PARTLY, _NATIVELY = HEADLINES
+RUNS = frozenset({_PARTLY, _NATIVELY})
+
+
+class Harm(NamedTuple):
+    """The effect of an operator on the models of a target."""
+
+    op: str
+    #: status and kind of its calls, the worst that a model meets
+    outcomes: tuple[str, ...]
+    #: models and modes that it stops; that it sends to the CPU without stopping them; families of both
+    stopped: int
+    slowed: int
+    families: int
+
+
+class Brought(NamedTuple):
+    """The changes from one release to the next, on the same macOS."""
+
+    #: models and modes that run from here on, without a variable, and did not before
+    runs: tuple[str, ...]
+    #: that run natively from here on
+    natively: tuple[str, ...]
+    #: that ran and do so no more
+    lost: tuple[str, ...]
+
+
+class Summary:
+    """The results of a sweep by model and mode, and by target."""
+
+    def __init__(
+        self, results: Iterable[Result], targets: Sequence[str], modes: Sequence[str]
+    ) -> None:
+        self.targets = tuple(targets)
+        self.modes = tuple(modes)
+        #: (model, mode) -> headline by target
+        self.headlines: dict[tuple[str, str], dict[str, str]] = {}
+        #: model -> library, family
+        self.homes: dict[str, tuple[str, str]] = {}
+        self.failures: list[tuple[Result, Failed]] = []
+        self.seconds = 0.0
+        self.captures = 0
+        #: target -> operator -> status and kind -> models and modes
+        self._operator_statuses: dict[
+            str, dict[str, dict[tuple[str, str], set[tuple[str, str]]]]
+        ] = {}
+        for result in results:
+            self._add(result)
+
+    def _add(self, result: Result) -> None:
+        who = result.model.spec, result.mode
+        headlines = {
+            name: outcome.headline for outcome in result.outcomes for name in outcome.targets
+        }
+        self.headlines[who] = {name: headlines.get(name, _COULD_NOT_TELL) for name in self.targets}
+        self.homes[result.model.spec] = result.model.library, result.model.family
+        self.failures += [(result, failure) for failure in result.failures]
+        self.seconds += result.seconds
+        self.captures += result.captures
+        for outcome in result.outcomes:
+            for native in outcome.not_native:
+                for name in outcome.targets:
+                    statuses = self._operator_statuses.setdefault(name, {}).setdefault(
+                        native.op, {}
+                    )
+                    statuses.setdefault((native.status, native.kind), set()).add(who)
+
+    @property
+    def newest(self) -> dict[str, str]:
+        """Return for each torch release its target with the newest macOS; the newest release last."""
+        return {_torch(name): name for name in self.targets}
+
+    def counts(self, target: str, mode: str, library: str = "") -> Counter[str]:
+        """Count models by headline."""
+        return Counter(
+            headlines[target]
+            for (model, model_mode), headlines in self.headlines.items()
+            if model_mode == mode and library in {"", self.homes[model][0]}
+        )
+
+    def libraries(self) -> tuple[str, ...]:
+        """Return the libraries of the models, the largest first."""
+        return tuple(
+            name for name, _ in Counter(home for home, _ in self.homes.values()).most_common()
+        )
+
+    def families(self, target: str) -> dict[tuple[str, str], Counter[str]]:
+        """Count headlines by library and family, for families in which not all models run natively."""
+        by_family: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for (model, _), headlines in self.headlines.items():
+            by_family[self.homes[model]][headlines[target]] += 1
+        return {
+            home: counts for home, counts in sorted(by_family.items()) if set(counts) - {_NATIVELY}
+        }
+
+    def harms(self, target: str) -> tuple[Harm, ...]:
+        """Return the operators by how many models they stop on the target, then by how many they slow."""
+        harms = []
+        for op, statuses in self._operator_statuses.get(target, {}).items():
+            stopped = set().union(*(who for outcome, who in statuses.items() if outcome in STOPS))
+            others = set().union(*statuses.values()) - stopped
+            families = {self.homes[model] for model, _ in stopped | others}
+            words = tuple(sorted(f"{status} {kind}".strip() for status, kind in statuses))
+            harms.append(Harm(op, words, len(stopped), len(others), len(families)))
+        return tuple(sorted(harms, key=lambda harm: (-harm.stopped, -harm.slowed, harm.op)))
+
+    def brought(self, before: str, target: str) -> Brought:
+        """Compare a target with the one before: the models that run newly, and those that run no more."""
+        runs, natively, lost = [], [], []
+        for (model, mode), headlines in self.headlines.items():
+            old, new, name = headlines[before], headlines[target], f"{model} ({mode})"
+            if new in RUNS and old not in RUNS:
+                runs.append(name)
+            elif new == _NATIVELY and old != _NATIVELY:
+                natively.append(name)
+            elif old in RUNS and new not in RUNS:
+                lost.append(name)
+        return Brought(tuple(runs), tuple(natively), tuple(lost))
+
+    def owners(self) -> dict[str, list[tuple[Result, Failed, str]]]:
+        """Return the failures by owner, each with the reason for the attribution."""
+        by_owner: dict[str, list[tuple[Result, Failed, str]]] = defaultdict(list)
+        for result, failed in self.failures:
+            owner, why = attribute(result.model.spec, failed)
+            by_owner[owner].append((result, failed, why))
+        return by_owner
+
+
+def _torch(target: str) -> str:
+    return target.partition("/")[0]

@@ -1,0 +1,169 @@
+"""Writes the results as Parquet tables (schema.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opcheck.common.errors import UsageError
+from opcheck.common.files import replaced
+from opcheck.common.vocabulary import HEADLINES
+from opcheck.data.sweep_tables import TABLES, Column
+from opcheck.features.sweep.attribution import attribute
+from opcheck.features.sweep.folder import About, read
+from opcheck.features.sweep.records import Outcome, Result
+
+#: rows that are written at once
+_ROWS = 100_000
+
+Row = tuple[object, ...]
+
+
+def write(folder: Path) -> dict[str, int]:
+    """Write ``FOLDER/NAME.parquet`` for each table, whole or not at all; the rows of each, and the ``verdicts``.
+
+    Raises:
+        UsageError: there is no sweep in the folder, or it cannot be written to.
+    """
+    counts = {}
+    headlines: Counter[object] = Counter()
+    for name in TABLES:
+        what, results = read(folder)
+        made = _ROWS_OF[name]
+        rows: Iterable[Row] = (row for result in results for row in made(result))
+        if name == "outcomes":
+            rows = _counted(rows, headlines)
+        counts[name] = _write(folder / f"{name}.parquet", TABLES[name], rows, what)
+    counts["verdicts"] = headlines.total() - headlines[_NOTHING.headline]
+    return counts
+
+
+def _counted(rows: Iterable[Row], headlines: Counter[object]) -> Iterator[Row]:
+    for row in rows:
+        headlines[row[_NAMES.index("headline")]] += 1
+        yield row
+
+
+def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: About) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    about = msgspec.structs.replace(what, keys=())
+    schema = pa.schema(
+        [(column.name, _type(pa, column.type)) for column in columns],
+        metadata={"opcheck": msgspec.json.encode(about)},
+    )
+    count = 0
+    try:
+        with replaced(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for part in _parts(rows):
+                arrays = [
+                    pa.array(values, type=field.type)
+                    for values, field in zip(zip(*part, strict=True), schema, strict=True)
+                ]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                count += len(part)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the table: {error.strerror or error}",
+            context=str(path),
+            hint="the results stay as they are: run the same command again once there is room",
+        ) from error
+    return count
+
+
+def _type(pa: Any, name: str) -> Any:
+    return pa.list_(pa.string()) if name == "list<string>" else pa.type_for_alias(name)
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    part: list[Row] = []
+    for row in rows:
+        part.append(row)
+        if len(part) == _ROWS:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _model(result: Result) -> Row:
+    return result.model.spec, result.model.library, result.model.family, result.mode
+
+
+def _target(name: str) -> Row:
+    torch, _, macos = name.removesuffix("+").partition("/")
+    return torch, macos, name.endswith("+")
+
+
+def _outcomes(result: Result) -> Iterator[Row]:
+    config = msgspec.json.encode(result.config).decode() if result.config else ""
+    rest = (result.captures, result.seconds, config)
+    outcomes = {name: outcome for outcome in result.outcomes for name in outcome.targets}
+    untold = (
+        name for failure in result.failures for name in failure.targets if name not in outcomes
+    )
+    for name in (*outcomes, *dict.fromkeys(untold)):
+        outcome = outcomes.get(name, _NOTHING)
+        counts = (outcome.totals.get(column.name, 0) for column in _TOTALS)
+        yield (
+            *_model(result),
+            *_target(name),
+            outcome.headline,
+            outcome.complete,
+            *counts,
+            outcome.capture,
+            *rest,
+        )
+
+
+_NOTHING = Outcome(targets=(), headline=HEADLINES[1], complete=False, totals={}, capture=-1)
+_NAMES = [column.name for column in TABLES["outcomes"]]
+_TOTALS = TABLES["outcomes"][_NAMES.index("calls") : _NAMES.index("capture")]
+
+
+def _operators(result: Result) -> Iterator[Row]:
+    for outcome in result.outcomes:
+        for name in outcome.targets:
+            for native in outcome.not_native:
+                yield (
+                    *_model(result),
+                    *_target(name),
+                    native.op,
+                    native.status,
+                    native.kind,
+                    native.calls,
+                )
+
+
+def _uses(result: Result) -> Iterator[Row]:
+    for op, calls in result.uses.items():
+        yield (*_model(result), op, calls)
+
+
+def _failures(result: Result) -> Iterator[Row]:
+    for failure in result.failures:
+        owner, why = attribute(result.model.spec, failure)
+        yield (
+            *_model(result),
+            list(failure.targets),
+            failure.stage,
+            failure.problem,
+            failure.message,
+            failure.where,
+            failure.plain,
+            owner,
+            why,
+        )
+
+
+_ROWS_OF: dict[str, Callable[[Result], Iterator[Row]]] = {
+    "outcomes": _outcomes,
+    "operators": _operators,
+    "uses": _uses,
+    "failures": _failures,
+}

@@ -1,0 +1,271 @@
+"""``opcheck sweep MODELS``: whole libraries over many targets; ``opcheck sweep report FOLDER``: what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from opcheck.capture.request import MODES, MOST_MEMORY, CaptureOptions, seconds
+from opcheck.cli import streams
+from opcheck.cli.helps import HelpGroup
+from opcheck.cli.options import (
+    OutputOptions,
+    ProgressOptions,
+    but,
+    conclusive,
+    formats,
+    jobs,
+    only,
+    verb,
+)
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_stderr, one_line
+from opcheck.common.text import plural
+from opcheck.common.vocabulary import Mode
+from opcheck.data.registrations import load
+from opcheck.data.targets import FALLBACK, NEWEST_KNOWN, pairs
+from opcheck.features.sweep import FEATURE
+from opcheck.judge.policy import COULD_NOT_TELL, PASSED
+from opcheck.model.options import Option
+from opcheck.model.records import Record
+
+if TYPE_CHECKING:
+    from opcheck.features.sweep.run import Progress, Tell
+
+#: Where joblib runs the work.  Its backends that return no generator cannot be here: results are kept as they come, and
+#: ray's (ray 2.60, util/joblib/ray_backend.py) returns a list at the end, and nothing if a worker dies.
+BACKENDS = ("local", "dask")
+#: The packages of the extra, and the backend that needs each; empty: all of them.
+_NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
+
+
+class _Sweep(HelpGroup):
+    """A click group whose first word may be a model, which is then swept."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a subcommand as click does; any other word is a model."""
+        if args and args[0] not in self.commands:
+            args = ["models", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments as click does; flags of a sweep may stand before its models."""
+        if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
+            args = ["models", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    "sweep",
+    cls=_Sweep,
+    help=FEATURE.help,
+    epilog="opcheck sweep MODELS... sweeps: opcheck sweep models --help lists the flags.",
+)
+def command() -> None:
+    """The group itself does nothing."""
+
+
+class SweepOptions(Record, frozen=True, kw_only=True):
+    """Options that choose the targets of a sweep, and how it runs."""
+
+    torch: Annotated[
+        tuple[str, ...], Option('Releases: 2.13, ">=2.9", "last 3", all.', metavar="RANGE")
+    ] = ("all",)
+    macos: Annotated[
+        tuple[str, ...], Option("macOS versions, in the same way.", metavar="RANGE")
+    ] = ("newest",)
+    fallback: Annotated[bool, FALLBACK] = False
+    newest_known: Annotated[bool, NEWEST_KNOWN] = False
+    modes: Annotated[tuple[Mode, ...], Option("Repeatable.", "mode", choices=MODES)] = MODES
+    folder: Annotated[str, Option("Where results are kept.", metavar="FOLDER", action="writes")] = (
+        "sweep"
+    )
+    fresh: Annotated[bool, Option("Forget what the folder holds.")] = False
+    small: Annotated[
+        bool, Option("Library models with fewer layers and experts.", negative="--as-is")
+    ] = True
+    jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None
+    backend: Annotated[str, Option("Where joblib runs the work.", choices=BACKENDS)] = "local"
+    scheduler: Annotated[str, Option("Of the cluster: tcp://host:8786.", metavar="ADDRESS")] = ""
+    time_limit: Annotated[float, seconds("Time that a model may take in a mode.", 120.0)] = 120.0
+    memory_limit: Annotated[
+        float,
+        Option("Memory that a model may take.", metavar="GB", above=0, most=MOST_MEMORY),
+    ] = 4.0
+
+
+@verb(
+    "models",
+    parent=command,
+    short_help="Sweep models over targets.",
+    help="Sweep models over targets; what is finished is kept, and the same command goes on from there.",
+    epilog="MODELS are as opcheck audit takes them, patterns such as transformers:Bert* or timm:*, or files "
+    "(.txt, .yaml, .toml) that list them.",
+)
+@click.argument("models", nargs=-1, required=True)
+def sweep_models(
+    *,
+    models: tuple[str, ...],
+    options: SweepOptions,
+    capture: Annotated[CaptureOptions, only("exact")],
+    progress: Annotated[ProgressOptions, but(verbose="A line on stderr for each model.")],
+) -> int:
+    """Sweep, write the tables, say where they are; exit with 3 where no call of any model has a verdict."""
+    _needs(options.backend, options.scheduler)
+    lists = load()
+    asked = pairs(options.torch, options.macos, lists=lists, cpu_fallback=options.fallback)
+    for text in asked.left_out if progress.verbose else ():
+        streams.note(f"left out: {text}")
+
+    from opcheck.capture.exact import interpreter
+    from opcheck.features.sweep import tables
+    from opcheck.features.sweep.engine import Engine
+    from opcheck.features.sweep.folder import Folder
+    from opcheck.features.sweep.models import models as named
+    from opcheck.features.sweep.run import plan, sweep
+
+    # A wrong list of models must leave no folder behind.
+    chosen = named(models)
+    modes = tuple(dict.fromkeys(options.modes))
+    first = asked.targets[0]
+    if capture.exact and any(target.torch != first.torch for target in asked.targets):
+        raise UsageError(
+            "a sweep in environments of their own runs one release at a time",
+            context=f"--exact --torch {' '.join(options.torch)}",
+            hint=f"name one release: --torch {asked.targets[-1].torch}; each has a --folder of its own",
+        )
+    with Folder(Path(options.folder), fresh=options.fresh) as place:
+        todo = plan(
+            chosen,
+            asked.targets,
+            modes,
+            place,
+            lists,
+            small=options.small,
+            timeout=options.time_limit,
+            memory=options.memory_limit,
+            fresh=options.fresh,
+            interpreter=(lambda spec: interpreter(spec, first, streams.note))
+            if capture.exact
+            else lambda _: "",
+        )
+        place.begin(todo.about)
+        processes = options.jobs or os.cpu_count() or 1
+        engine = Engine(options.backend, jobs=processes, scheduler=options.scheduler)
+        try:
+            with _progress(progress) as tell:
+                sweep(todo.tasks, place, engine, tell, before=todo.done)
+        except KeyboardInterrupt:
+            streams.note(
+                "stopped; what is finished is kept, and the same command goes on from there"
+            )
+            raise
+        finally:
+            engine.close()
+        counts = tables.write(place.path)
+    streams.emit(
+        for_stderr(
+            f"{plural(len(chosen), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(modes)}: "
+            f"{plural(counts['verdicts'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
+            f"the tables are in {options.folder}; opcheck sweep report {options.folder} says what they come to"
+        )
+    )
+    code = PASSED if counts["verdicts"] else COULD_NOT_TELL
+    newer = next((target.beyond for target in asked.targets if target.beyond), "")
+    return conclusive(code, options, beyond=newer)
+
+
+_REPORT_FORMATS = ("markdown", "html")
+
+
+@verb("report", parent=command, help="Say what a sweep came to.")
+@click.argument("folder", type=click.Path())
+def report(
+    *, folder: str, output: Annotated[OutputOptions, but(format=formats(_REPORT_FORMATS))]
+) -> int:
+    """Write the report."""
+    _needs("local", "")
+    from opcheck.features.sweep.page import render
+
+    output.put(render(Path(folder), output.chosen(_REPORT_FORMATS)))
+    return 0
+
+
+def _needs(backend: str, scheduler: str) -> None:
+    missing = [
+        name
+        for name, needed_by in _NEEDED.items()
+        if needed_by in {"", backend} and find_spec(name) is None
+    ]
+    if missing:
+        raise UsageError(
+            f"a sweep needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
+            context="opcheck sweep",
+            hint=f"pip install 'opcheck[{'dask' if 'distributed' in missing else 'sweep'}]'",
+        )
+    if backend == "dask" and not scheduler:
+        raise UsageError(
+            "the address of the scheduler is missing",
+            context="--backend dask",
+            hint="--scheduler tcp://host:8786, as dask scheduler prints it",
+        )
+
+
+@contextlib.contextmanager
+def _progress(options: ProgressOptions) -> Iterator[Tell]:
+    """Show a bar with an estimate on a terminal, a line for each model with ``-v``, else only losses."""
+    import sys
+
+    if options.verbose or options.quiet or not sys.stderr.isatty():
+        yield _lines(verbose=options.verbose)
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        shown = bar.add_task("starting", total=None)
+
+        def tell(news: Progress | str) -> None:
+            if isinstance(news, str):
+                bar.console.print(Text(for_stderr(news)))
+            else:
+                bar.update(
+                    shown,
+                    completed=news.done,
+                    total=news.total,
+                    description=escape(one_line(news.model)),
+                )
+
+        yield tell
+
+
+def _lines(*, verbose: bool) -> Callable[[Progress | str], None]:
+    def tell(news: Progress | str) -> None:
+        if isinstance(news, str):
+            streams.note(news)
+        elif verbose:
+            without = (
+                f": no verdict in {plural(news.without_verdict, 'mode')}"
+                if news.without_verdict
+                else ""
+            )
+            streams.note(f"{news.done}/{news.total} {news.model}{without}")
+
+    return tell

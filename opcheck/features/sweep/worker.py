@@ -1,0 +1,166 @@
+"""The function that joblib calls on each machine: passes models to a server process, and returns the results.
+
+It imports no torch.  Whatever a model does costs the server, never this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import multiprocessing
+import os
+import platform
+import sys
+import threading
+
+import msgspec
+
+from opcheck.capture.parent import variables
+from opcheck.common.errors import CaptureError, UsageError
+from opcheck.common.tool import VERSION
+from opcheck.common.vocabulary import Mode
+from opcheck.features.sweep.attribution import audited
+from opcheck.features.sweep.records import (
+    LIBRARIES,
+    Control,
+    Ended,
+    Failed,
+    Measure,
+    Measured,
+    Plain,
+    Prepare,
+    Reply,
+    Result,
+    Task,
+    target_name,
+)
+from opcheck.worker.platform import CAN_FORK, end_with_parent
+from opcheck.worker.process import leave_safe_path
+from opcheck.worker.worker import Worker, WorkerError
+
+#: seconds for what the server does itself: importing torch, a library, or the module of a class.
+_IMPORTS = 300.0
+#: seconds beside the limit of a model, after which its server is taken to be stopped
+_GRACE = 30.0
+
+#: Packages whose versions decide a result, beside opcheck's own.
+PACKAGES = ("torch", "numpy", *LIBRARIES)
+
+_servers = threading.local()
+
+
+def work(task: bytes) -> bytes:
+    """Return the results of a task, one for each mode; a failure is a result.
+
+    Raises:
+        UsageError: this machine has other versions of the packages than the sweep was started with.
+        CaptureError: the server cannot be started here.
+    """
+    leave_safe_path()
+    if multiprocessing.current_process().name.startswith("LokyProcess"):
+        # A scheduler's worker has a parent of another kind: a thread of it, which may end before.
+        end_with_parent()
+    asked = msgspec.json.decode(task, type=Task)
+    _same_versions(asked.versions)
+    return msgspec.json.encode([_with_control(_result(asked, mode), asked) for mode in asked.keys])
+
+
+def versions() -> dict[str, str]:
+    """Return the installed versions of opcheck, Python and the packages that decide a result."""
+    installed = {"opcheck": VERSION, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[name] = importlib.metadata.version(name)
+    return installed
+
+
+def _same_versions(asked: dict[str, str]) -> None:
+    here = versions()
+    for name, version in asked.items():
+        if here.get(name) != version:
+            raise UsageError(
+                f"a worker has {name} {here.get(name, 'not installed')}, the sweep was started with {version}",
+                context=f"worker on {platform.node()}",
+                hint="install the same versions on each machine: the results go into one table",
+            )
+
+
+def _result(task: Task, mode: Mode) -> Result:
+    """Return the result of a mode, also if the process that measures it dies."""
+    reply = _ask(Measure(task=task, mode=mode), task.seconds, task.interpreter)
+    if isinstance(reply, Measured):
+        return reply.result
+    assert isinstance(reply, Ended)
+    failed = Failed(
+        targets=tuple(map(target_name, task.targets)),
+        stage="worker",
+        problem=reply.problem,
+        message=f"the process that ran the model {reply.how}",
+    )
+    model = task.model
+    return Result(
+        key=task.keys[mode], model=model, mode=mode, config=model.config, failures=(failed,)
+    )
+
+
+def _with_control(result: Result, task: Task) -> Result:
+    """Run a failed model without opcheck, too, to attribute the failure."""
+    asked = [failure for failure in result.failures if failure.stage not in {"inputs", "worker"}]
+    if audited(result) or not asked:
+        return result
+    request = Control(
+        model=task.model,
+        config=result.config,
+        mode=result.mode,
+        stage=asked[0].stage,
+        memory=task.memory,
+    )
+    reply = _ask(request, 120.0, task.interpreter)
+    text = reply.text if isinstance(reply, Plain) else ""
+    text = reply.how if isinstance(reply, Ended) else text
+    failures = tuple(
+        msgspec.structs.replace(failure, plain=text) if failure in asked else failure
+        for failure in result.failures
+    )
+    return msgspec.structs.replace(result, failures=failures)
+
+
+def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
+    """Send a request to the server of this thread, which is started if there is none with this interpreter."""
+    if getattr(_servers, "interpreter", None) != interpreter:
+        if hasattr(_servers, "worker"):
+            _servers.worker.end()
+        _servers.interpreter = interpreter
+        _servers.worker = Worker[Prepare | Measure | Control, Reply](
+            "opcheck.features.sweep.server:answer",
+            Reply,
+            environment={**variables(), "OMP_NUM_THREADS": "1"},
+            torch=True,
+            show_output=bool(os.environ.get("OPCHECK_SWEEP_LOG")),
+            interpreter=interpreter,
+        )
+    server: Worker[Prepare | Measure | Control, Reply] = _servers.worker
+    if not server.alive:
+        _prepare(server)
+    try:
+        # The limit is for the server's own work; it announces the time of the model, whose fork it limits.
+        return server.ask(request, _IMPORTS, more=seconds + _GRACE)
+    except WorkerError as error:
+        if error.kind == "late":
+            return Ended(problem="hung", how=str(error))
+        how = "was ended together with the one that started it" if CAN_FORK else str(error)
+        return Ended(problem="died", how=how)
+    finally:
+        if not CAN_FORK:
+            server.end()
+
+
+def _prepare(server: Worker[Prepare | Measure | Control, Reply]) -> None:
+    try:
+        server.ask(Prepare(), _IMPORTS)
+    except WorkerError as error:
+        raise CaptureError(
+            f"the process that starts the models {error}",
+            context=f"opcheck.features.sweep.server on {platform.node()}: {error.printed}",
+            hint="run it with OPCHECK_SWEEP_LOG=1 to see all that is printed",
+        ) from error

@@ -1,0 +1,307 @@
+"""Finds the smallest change of torch or macOS that removes each finding, from reports of one model.
+
+``targets`` lists what to audit; ``advise`` then reads the reports.  This module judges nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from opcheck.common.text import any_layer, normalised_code
+from opcheck.common.tool import TOOL
+from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.common.vocabulary import Headline, Severity
+from opcheck.data.registrations import OpLists
+from opcheck.judge.report_changes import Entry, entries_of
+from opcheck.judge.target_change import Change
+from opcheck.model.records import Finding, Record, Report, ReportTarget
+
+NOT_CHECKED = (
+    "nothing was observed on a Mac: the grid follows from what the releases register",
+    "notes, which are no reason to upgrade; speed and numerical results",
+    "whether a release has a wheel for your Python, and whether your other packages take it",
+    "a macOS version between two columns: a column speaks for the version that heads it",
+)
+#: What an upgrade is for.
+_COUNTED = ("error", "warning")
+
+
+class Cell(Record, frozen=True, kw_only=True):
+    """A torch release on a macOS version, with the counts of its report."""
+
+    torch: str
+    macos: str
+    current: bool = False
+    #: why the pair cannot exist; empty: it can
+    headline: str = ""
+    impossible: str = ""
+    #: findings by severity; of the current target's, how many are gone; and what is new against it.
+    errors: int = 0
+    warnings: int = 0
+    removed: int = 0
+    new: int = 0
+
+
+class Removal(Record, frozen=True, kw_only=True):
+    """A finding of the current target, and the smallest changes without it; None: there is none."""
+
+    rule: str
+    severity: Severity
+    op: str
+    message: str
+    #: its first line
+    line: str
+    torch_alone: Change | None
+    macos_alone: Change | None
+    #: looked for where neither alone is enough
+    both: Change | None
+    #: the newest older release without it, where no newer target is
+    older: Change | None
+
+
+class Upgrade(Record, frozen=True, kw_only=True):
+    """A change, and what comes of it."""
+
+    change: Change
+    headline: Headline
+    removed: int
+    #: findings that stay
+    kept: int
+    #: what it breaks: errors and warnings that the current target does not have
+    new: tuple[Entry, ...]
+
+
+class Advice(Record, frozen=True, kw_only=True):
+    """The answer to ``opcheck upgrade``."""
+
+    schema: str = "opcheck-upgrade/1"
+    tool: str
+    model: str
+    target: ReportTarget
+    headline: Headline
+    #: false: the run of the current target broke off
+    complete: bool
+    #: the flags of the capture, to ask for it again
+    flags: tuple[str, ...]
+    findings: tuple[Removal, ...]
+    #: the smallest change with the fewest errors, then warnings; None: none is better than no change
+    upgrade: Upgrade | None
+    #: the newest release that was looked at on the newest macOS version; None: that is the current one
+    newest: Upgrade | None
+    #: by release, then by macOS version
+    grid: tuple[Cell, ...]
+    op_lists: dict[str, str]
+    not_checked: tuple[str, ...]
+
+
+def targets(
+    current: Target, releases: Iterable[Version], lists: OpLists
+) -> tuple[tuple[Target, ...], tuple[Cell, ...]]:
+    """Return the targets to audit, the current one first, and the pairs of releases and macOS that cannot exist."""
+    possible = [current]
+    impossible = []
+    for line in sorted({*releases, current.torch}):
+        for system in _systems(current, lists):
+            pair = msgspec.structs.replace(current, torch=line, macos=system)
+            if system >= _minimum(line, lists):
+                possible += [pair] if pair != current else []
+            else:
+                why = f"needs macOS {_minimum(line, lists)}"
+                impossible.append(Cell(torch=str(line), macos=str(system), impossible=why))
+    return tuple(possible), tuple(impossible)
+
+
+def advise(
+    reports: Mapping[Target, Report], impossible: Sequence[Cell], current: Target, lists: OpLists
+) -> Advice:
+    """Return the advice for ``current``, which is one of the reports' targets."""
+    seen = {target: _Seen(report) for target, report in reports.items()}
+    here = seen[current]
+    report = reports[current]
+    cells = [_cell(target, there, here, current) for target, there in seen.items()]
+    return Advice(
+        tool=TOOL,
+        model=report.model,
+        target=report.target,
+        headline=report.headline,
+        complete=report.capture.complete,
+        flags=report.capture.flags,
+        findings=tuple(_removal(index, here, seen, current) for index in here.counted),
+        upgrade=_best(here, seen, current),
+        newest=_newest(here, seen, current),
+        grid=tuple(sorted((*cells, *impossible), key=_by_versions)),
+        op_lists={"digest": lists.digest, "newest": lists.releases[-1].torch},
+        not_checked=NOT_CHECKED,
+    )
+
+
+class _Seen:
+    """The findings of a report, indexed for comparison with another."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.findings = report.findings
+        self.names = [frozenset(finding.fingerprints) for finding in report.findings]
+        self.counted = [
+            index
+            for index, finding in enumerate(report.findings)
+            if finding.severity in _COUNTED and not finding.ignored
+        ]
+        self.all_names = frozenset().union(*self.names)
+
+    def errors_and_warnings(self) -> tuple[int, int]:
+        severities = [self.findings[index].severity for index in self.counted]
+        return severities.count("error"), severities.count("warning")
+
+    def new(self, here: _Seen) -> list[int]:
+        """Return the findings that share no place with those of the current target."""
+        return [index for index in self.counted if not self.names[index] & here.all_names]
+
+    def entries(self, indices: Iterable[int]) -> tuple[Entry, ...]:
+        """Return an entry for each place of these findings."""
+        return entries_of(self.findings[index] for index in indices)
+
+    def removes(self, index: int, here: _Seen) -> bool:
+        """Return whether a finding of the current target is gone, and its lines have no new one."""
+        # The findings of a run that broke off are incomplete.
+        if here.names[index] & self.all_names or not self.report.capture.complete:
+            return False
+        lines = _lines(here.findings[index])
+        return not any(lines & _lines(self.findings[number]) for number in self.new(here))
+
+
+def _lines(finding: Finding) -> set[tuple[str, str, str]]:
+    """Return the lines of a finding as fingerprints have them, without the rule and the operator."""
+    return {
+        (
+            place.phase,
+            any_layer(place.module),
+            normalised_code(place.statement or place.text),
+        )
+        for place in finding.locations
+    }
+
+
+def _cell(target: Target, seen: _Seen, here: _Seen, current: Target) -> Cell:
+    errors, warnings = seen.errors_and_warnings()
+    return Cell(
+        torch=str(target.torch),
+        macos=str(target.macos),
+        current=target == current,
+        headline=seen.report.headline,
+        errors=errors,
+        warnings=warnings,
+        removed=sum(seen.removes(index, here) for index in here.counted),
+        new=len(seen.new(here)),
+    )
+
+
+def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Removal:
+    finding = here.findings[index]
+    without = [target for target, there in seen.items() if there.removes(index, here)]
+    torch_alone = _first(
+        without, lambda target: target.macos == current.macos and _newer(target, current)
+    )
+    macos_alone = _first(
+        without, lambda target: target.torch == current.torch and _newer(target, current)
+    )
+    either = torch_alone or macos_alone
+    both = None if either else _first(without, lambda target: _newer(target, current))
+    older = [
+        target
+        for target in without
+        if target.torch < current.torch and target.macos == current.macos
+    ]
+    return Removal(
+        rule=finding.rule,
+        severity=finding.severity,
+        op=finding.op,
+        message=finding.message,
+        line=finding.locations[0].line if finding.locations else "",
+        torch_alone=_change(torch_alone, current),
+        macos_alone=_change(macos_alone, current),
+        both=_change(both, current),
+        older=None if either or both else _change(max(older, key=_size, default=None), current),
+    )
+
+
+def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+    newer = sorted(
+        (target for target in seen if _newer(target, current)),
+        key=lambda target: _order(target, current),
+    )
+    best = min(newer, key=lambda target: _badness(seen[target]), default=None)
+    if best is None or _badness(seen[best]) >= _badness(here):
+        return None
+    return _upgrade(best, here, seen[best], current)
+
+
+def _newest(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+    newest = max((target for target in seen if _newer(target, current)), key=_size, default=None)
+    return _upgrade(newest, here, seen[newest], current) if newest else None
+
+
+def _upgrade(target: Target, here: _Seen, there: _Seen, current: Target) -> Upgrade:
+    removed = sum(there.removes(index, here) for index in here.counted)
+    return Upgrade(
+        change=_changed(target, current),
+        headline=there.report.headline,
+        removed=removed,
+        kept=len(here.counted) - removed,
+        new=there.entries(there.new(here)),
+    )
+
+
+def _badness(seen: _Seen) -> tuple[int, int, int]:
+    """Return what an upgrade must lower; an incomplete run is worse, since later errors are unknown."""
+    return (not seen.report.capture.complete, *seen.errors_and_warnings())
+
+
+def _newer(target: Target, current: Target) -> bool:
+    """Return whether the target is newer in torch or macOS, and older in neither."""
+    forward = target.torch >= current.torch and target.macos >= current.macos
+    return forward and target != current
+
+
+def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Version]:
+    """Return a sort key that puts smaller changes first: macOS alone, torch alone, both; each by version."""
+    torch_differs, macos_differs = target.torch != current.torch, target.macos != current.macos
+    return (torch_differs and macos_differs, torch_differs, target.torch, target.macos)
+
+
+def _size(target: Target) -> tuple[Version, Version]:
+    return target.torch, target.macos
+
+
+def _first(candidates: Iterable[Target], accepts: Callable[[Target], bool]) -> Target | None:
+    return min(filter(accepts, candidates), key=_size, default=None)
+
+
+def _change(target: Target | None, current: Target) -> Change | None:
+    return _changed(target, current) if target else None
+
+
+def _changed(target: Target, current: Target) -> Change:
+    return Change(
+        torch=str(target.torch) if target.torch != current.torch else "",
+        macos=str(target.macos) if target.macos != current.macos else "",
+    )
+
+
+def _by_versions(cell: Cell) -> tuple[Version, Version]:
+    return Version.parse(cell.torch), Version.parse(cell.macos)
+
+
+def _systems(current: Target, lists: OpLists) -> list[Version]:
+    """One macOS version a major: its first on which some release starts, but of the current's major the current."""
+    versions = {major: Version(major) for major in MACOS_MAJORS}
+    # The oldest releases start on 12.3, not on 12.0.
+    minima = sorted(_minimum(Version.parse(release.line), lists) for release in lists.releases)
+    versions |= {first.major: first for first in reversed(minima)}
+    return sorted((versions | {current.macos.major: current.macos}).values())
+
+
+def _minimum(line: Version, lists: OpLists) -> Version:
+    return Version.parse(lists.release(str(line)).minimum_macos)

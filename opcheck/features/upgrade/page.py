@@ -1,0 +1,160 @@
+"""The answer to ``opcheck upgrade`` as a page: the upgrade, each finding's smallest change, the grid."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from opcheck.common.sanitize import one_line
+from opcheck.common.text import plural, shorten
+from opcheck.common.vocabulary import HEADLINES
+from opcheck.render.document import Block, Bullets, Heading, Lines, Span, Style, Table, section
+from opcheck.render.wording import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.features.upgrade.advice import Advice, Cell, Removal, Upgrade
+    from opcheck.judge.target_change import Change
+
+#: The headlines in a word each, as the grid has them.
+WORDS: dict[str, str] = dict(
+    zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True)
+)
+_MEANINGS = {
+    "native": "runs natively",
+    "partly": "runs, partly on the CPU",
+    "variable": "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "fails": "raises",
+    "unknown": "could not tell",
+}
+_STYLES: dict[str, Style] = {
+    "fails": "raises",
+    "unknown": "unknown",
+    "variable": "cpu",
+    "partly": "cpu",
+    "native": "mps",
+}
+_GRID = "Releases and macOS versions"
+_NONE = "none"
+#: Columns that the name of a finding may take: two versions of a change beside it, within 100.
+_WIDEST = 44
+
+
+def document(advice: Advice) -> Iterator[Block]:
+    """Make the page."""
+    yield Heading(f"{one_line(advice.model)}: upgrades from {advice.target}", 1)
+    yield Lines(tuple(_answer(advice)))
+    headers = ("finding", "line", "torch alone", "macOS alone", "both")
+    smallest = Table(headers, tuple(map(_row, advice.findings)))
+    yield from section("The smallest change without each finding", smallest)
+    for upgrade in dict.fromkeys(filter(None, (advice.upgrade, advice.newest))):
+        yield from section(
+            f"What {_words(upgrade.change)} brings", Bullets(tuple(listed(upgrade.new)))
+        )
+    yield Heading(_GRID)
+    yield _grid(advice.grid)
+    yield Lines(tuple(_legend(advice.grid)))
+    yield from section("Next", Lines((_next(advice),)))
+    yield from section("Not checked", Bullets(advice.not_checked))
+
+
+def _answer(advice: Advice) -> Iterator[str]:
+    errors = sum(finding.severity == "error" for finding in advice.findings)
+    warnings = len(advice.findings) - errors
+    yield f"now: {advice.headline} ({plural(errors, 'error')}, {plural(warnings, 'warning')})"
+    if not advice.complete:
+        yield "the run of the model broke off: what comes after that was compared nowhere"
+    best = advice.upgrade
+    if best is None:
+        yield (
+            "no newer release or macOS version that was looked at is better"
+            if advice.findings
+            else "nothing to upgrade for: there are no errors or warnings"
+        )
+    else:
+        yield f"upgrade to {_outcome(best, advice)}"
+    if advice.newest and advice.newest != best:
+        yield f"the newest, {_outcome(advice.newest, advice)}"
+
+
+def _outcome(upgrade: Upgrade, advice: Advice) -> str:
+    new = plural(len(upgrade.new), "new finding") if upgrade.new else "nothing new"
+    removed = f"removes {upgrade.removed} of {plural(len(advice.findings), 'finding')}, "
+    return (
+        f"{_words(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; "
+        f"then: {upgrade.headline}"
+    )
+
+
+def _words(change: Change) -> str:
+    release = f"torch {change.torch}" if change.torch else ""
+    system = f"macOS {change.macos}" if change.macos else ""
+    return " and ".join(part for part in (release, system) if part)
+
+
+def _row(removal: Removal) -> tuple[str, ...]:
+    name = one_line(f"{removal.severity} {removal.rule} {removal.op or removal.message}")
+    both = f"{removal.both.torch} on {removal.both.macos}" if removal.both else ""
+    if not (both or removal.torch_alone or removal.macos_alone):
+        both = f"older: {_words(removal.older)}" if removal.older else _NONE
+    return (
+        shorten(name, _WIDEST),
+        one_line(removal.line.rpartition("/")[2]),
+        removal.torch_alone.torch if removal.torch_alone else "-",
+        removal.macos_alone.macos if removal.macos_alone else "-",
+        both or "-",
+    )
+
+
+def _grid(cells: tuple[Cell, ...]) -> Table:
+    systems = list(dict.fromkeys(sorted((cell.macos for cell in cells), key=_number)))
+    rows: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        rows.setdefault(cell.torch, {})[cell.macos] = cell
+    return Table(
+        ("torch", *(f"macOS {system}" for system in systems)),
+        tuple(
+            (line, *(_word(row.get(system)) for system in systems)) for line, row in rows.items()
+        ),
+    )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _word(cell: Cell | None) -> str | Span:
+    if cell is None or not cell.headline:
+        return "-"
+    word = WORDS[cell.headline]
+    return Span(f"[{word}]" if cell.current else word, _STYLES[word])
+
+
+def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:
+    texts = {WORDS[cell.headline] for cell in cells if cell.headline}
+    yield "; ".join(f"{word}: {text}" for word, text in _MEANINGS.items() if word in texts)
+    yield "[...]: where you are"
+    reasons: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.impossible:
+            reasons.setdefault(cell.impossible, {})[cell.torch] = None
+    if reasons:
+        named = "; ".join(f"torch {_releases(list(n))} {why}" for why, n in reasons.items())
+        yield f"-: not judged, there is no such pair: {named}"
+
+
+def _releases(lines: list[str]) -> str:
+    return lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
+
+
+def _next(advice: Advice) -> str:
+    """Return the command that shows what the upgrade changes, or what is wrong now."""
+    if advice.upgrade is None and advice.findings:
+        return f"opcheck explain {advice.findings[0].rule}"
+    change = advice.upgrade.change if advice.upgrade else None
+    torch = (change.torch if change else "") or advice.target.torch
+    macos = (change.macos if change else "") or advice.target.macos
+    words = ["opcheck", "audit", advice.model, *advice.flags, "--torch", torch, "--macos", macos]
+    # What is good as it is stays so.
+    return shlex.join(words if change else [*words, "--fail-on", "fallback"])

@@ -1,0 +1,90 @@
+"""``opcheck upgrade MODEL``: which torch or macOS to go to, and what that breaks."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Annotated
+
+import click
+import msgspec
+
+from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.cli import streams
+from opcheck.cli.audits import audited_on
+from opcheck.cli.options import (
+    CAPTURE,
+    COLOR,
+    COULD_NOT_TELL,
+    OutputOptions,
+    ProgressOptions,
+    but,
+    flag,
+    verb,
+)
+from opcheck.common.errors import OpcheckError
+from opcheck.data.registrations import OpLists
+from opcheck.data.targets import TargetOptions
+from opcheck.model.options import RUNNER
+
+
+@verb(
+    "upgrade",
+    table="",
+    takes=RUNNER,
+    foreign=("format", "path"),  # they are about the report of an audit
+    epilog="The model is audited on every release and macOS version that there is. The flags of the capture are those "
+    "of opcheck audit.",
+)
+@click.argument("model")
+def command(
+    *,
+    model: str,
+    target: Annotated[
+        TargetOptions,
+        but(
+            torch="Where you are.  [default: the installed torch]",
+            macos="Where you are.  [default: this Mac's, else the newest known]",
+        ),
+    ],
+    capture: Annotated[CaptureOptions, CAPTURE],
+    releases: Annotated[
+        str, flag("Look at these releases: '>=2.9', 'last 3'.", metavar="RANGE")
+    ] = "all",
+    progress: ProgressOptions,
+    color: Annotated[str, COLOR] = "auto",
+    output: OutputOptions,
+) -> int:
+    """Write where to go; 3 where the model's run broke off."""
+    from opcheck.data import targets
+    from opcheck.data.registrations import load
+    from opcheck.features.upgrade import advice, page
+    from opcheck.render import ANSWERS, write
+
+    lists = load()
+    here = msgspec.structs.replace(
+        target,
+        torch=target.torch or _installed(lists),
+        macos=target.macos or platform.mac_ver()[0],
+    ).target(lists)
+    possible, impossible = advice.targets(here, targets.releases(releases, lists), lists)
+    request = request_of(model, here, capture)
+    if not (target.torch and target.macos):
+        streams.note(
+            f"from torch {here.torch} on macOS {here.macos}; --torch and --macos say another"
+        )
+    reports = audited_on(possible, request, lists, progress)
+    advised = advice.advise(dict(zip(possible, reports, strict=True)), impossible, here, lists)
+    on_screen = output.to_stdout and streams.color_wanted(color)
+    output.put(write(advised, page.document(advised), output.chosen(ANSWERS), color=on_screen))
+    return 0 if advised.complete else COULD_NOT_TELL
+
+
+def _installed(lists: OpLists) -> str | None:
+    """Return the installed torch if there is a list for it; None selects the newest list."""
+    from opcheck.data.targets import release_of
+
+    try:
+        return release_of(metadata.version("torch"), lists).line
+    except (metadata.PackageNotFoundError, OpcheckError):
+        return None

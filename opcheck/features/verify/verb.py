@@ -1,0 +1,131 @@
+"""``opcheck verify``: compares a prediction with what a Mac did; with ``--here``, this Mac, in one command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
+from opcheck.cli.options import VERBOSE, OutputOptions, ProgressOptions, only, verb
+from opcheck.cli.verification import FOLDER, KEPT, exit_code, keep, target_here, write_proposal
+from opcheck.common.errors import UsageError
+from opcheck.common.files import is_file
+from opcheck.data.registrations import OpLists, load
+from opcheck.data.targets import TargetOptions
+from opcheck.device import here as this
+from opcheck.device.verify import verify
+from opcheck.model import saved
+from opcheck.model.options import RUNNER, Option
+from opcheck.model.records import Report, ReportTarget
+from opcheck.render import ANSWERS, write
+from opcheck.render.verification import document
+
+_REPORTS = (".json", ".yaml", ".yml")
+
+
+@verb(
+    "verify",
+    table="",
+    takes=RUNNER,
+    epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
+    "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
+    "observe; with --here, MODEL takes the place of both: it is audited for this Mac's torch and macOS, run on its GPU "
+    "with its weights as they are initialized, and compared; --folder gets both reports, the text to share and, where "
+    "something contradicts, the proposal. Exits with 1 where something contradicts the prediction, with 3 where they "
+    "have nothing in common.",
+)
+@click.argument("prediction")
+@click.argument("observation", required=False)
+def command(
+    *,
+    prediction: str,
+    observation: str | None,
+    here: Annotated[
+        bool, Option("Audit the model, run it on this Mac's GPU, compare.", action="runs")
+    ] = False,
+    folder: Annotated[str, FOLDER] = KEPT,
+    target: Annotated[
+        TargetOptions, only(fallback="With --here: PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
+    ],
+    capture: Annotated[
+        CaptureOptions,
+        only("config", "dtype", "mode", inputs="Of a model: an input, as opcheck audit takes it."),
+    ],
+    propose: Annotated[
+        str,
+        Option(
+            "Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
+            metavar="FILE",
+            action="writes",
+        ),
+    ] = "",
+    output: OutputOptions,
+    verbose: Annotated[bool, VERBOSE] = False,
+) -> int:
+    """Compare them, write the result, return the exit code."""
+    lists = load()
+    if here:
+        if observation:
+            raise UsageError(
+                "with --here the run is observed now",
+                context=observation,
+                hint="opcheck verify MODEL --here, or opcheck verify PREDICTION OBSERVATION",
+            )
+        mac = this.this_mac()
+        request = request_of(prediction, target_here(target).target(lists), capture)
+        with ProgressOptions(verbose=verbose).shown() as say:
+            predicted = _audited(request, lists, say)
+            verified = this.verified(request, predicted, mac, lists, say)
+        verification = verified.verification
+        keep(verified, Path(folder), lists)
+    elif observation:
+        observed = saved.read(observation)
+        predicted = _predicted(prediction, observed.target, capture.inputs, lists)
+        verification = verify(predicted, observed, lists)
+    else:
+        raise UsageError(
+            "no observation",
+            context=f"opcheck verify {prediction}",
+            hint="name the report of opcheck run on a Mac, or add --here on the Mac itself",
+        )
+    name = output.chosen(ANSWERS)
+    output.put(write(verification, document(verification), name, full=verbose))
+    if propose:
+        write_proposal(Path(propose), verification, lists)
+    return exit_code(verification)
+
+
+def _audited(
+    request: CaptureRequest, lists: OpLists, progress: Callable[[str], None] | None = None
+) -> Report:
+    from opcheck.judge.pipeline import audit
+
+    return audit(request, lists, progress=progress)
+
+
+def _predicted(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: OpLists) -> Report:
+    if name.endswith(_REPORTS):
+        if inputs:
+            raise UsageError(
+                "a report needs no inputs",
+                context="--input",
+                hint="name a model, or leave them out",
+            )
+        return saved.read(name)
+    if is_file(name) and not name.endswith(".pt2"):
+        raise UsageError(
+            "neither a report nor a model",
+            context=name,
+            hint="a .json or .yaml report of opcheck audit, or a model such as file.py:attribute",
+        )
+    request = CaptureRequest(
+        model=name,
+        torch=target.torch,
+        macos=target.macos,
+        cpu_fallback=target.cpu_fallback,
+        inputs=inputs,
+    )
+    return _audited(request, lists)

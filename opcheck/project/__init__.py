@@ -1,1 +1,0 @@
-"""Work on many models and targets: the gate, the sweep, changes between reports, programs for findings."""

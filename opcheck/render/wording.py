@@ -1,0 +1,143 @@
+"""The words for statuses, spans of releases and notes, the same in every answer."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from opcheck.common.text import and_more
+from opcheck.common.vocabulary import FallbackKind, Status
+from opcheck.judge.judge import OUTCOMES
+from opcheck.lookup.matrix import STATES, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from opcheck.judge.report_changes import Entry
+    from opcheck.lookup.records import Cell, Note, State
+
+#: What an answer from the lists alone rests on.
+NOT_CHECKED = "Nothing was observed on a Mac: this follows from the release's own files."
+#: Places of one finding that are named.
+_SHOWN = 3
+#: The labels of the states, by their one-word names.
+LABELS = dict(zip(STATES, (outcome.label for outcome in OUTCOMES.values()), strict=True))
+
+#: The state of a dtype that differs from that of its row, in a few words.
+SHORT = LABELS | {
+    "fallback_internal": "CPU inside the kernel",
+    "fallback_always": "CPU always",
+    "fallback_env": "CPU with the variable",
+    "unsupported": "refused",
+}
+
+
+def label(status: Status, kind: FallbackKind | None) -> str:
+    """Return the words for a status: ``native``, ``CPU fallback, with the variable`` ..."""
+    return OUTCOMES[status, kind].label
+
+
+def differing(status: Status, kind: FallbackKind | None, dtypes: Mapping[str, State]) -> str:
+    """Name the dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
+    return by_state(
+        {n: state for n, state in dtypes.items() if (state.status, state.kind) != (status, kind)}
+    )
+
+
+def by_state(dtypes: Mapping[str, State]) -> str:
+    """Name the dtypes by their status: ``refused: float64; CPU always: bool``."""
+    return grouped({name: SHORT[short(state)] for name, state in dtypes.items()})
+
+
+def grouped(words: Mapping[str, str]) -> str:
+    """Name what has the same words together: ``refused: float64, bool; CPU always: int8``."""
+    groups: dict[str, list[str]] = {}
+    for name, text in words.items():
+        groups.setdefault(text, []).append(name)
+    return "; ".join(f"{text}: {', '.join(names)}" for text, names in groups.items())
+
+
+def since(line: str) -> str:
+    """Return a release line; ``≤2.13`` in words."""
+    if not line.startswith("≤"):
+        return line
+    return f"{line.removeprefix('≤')} or earlier (nothing is known of the release before)"
+
+
+def releases(lines: Sequence[str]) -> str:
+    """Return ``2.3`` or ``2.3-2.8``."""
+    return lines[0] if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"
+
+
+def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
+    """Return the cells of each release; neighbours that are alike on the same macOS are one."""
+    return [(releases(lines), group) for lines, group in runs(cells)]
+
+
+def runs(cells: Iterable[Cell]) -> list[tuple[list[str], tuple[Cell, ...]]]:
+    """Return the release lines that are alike on the same macOS, with the cells of the first."""
+    rows: list[tuple[list[str], tuple[Cell, ...]]] = []
+    for line, of_release in groupby(cells, key=lambda cell: cell.torch):
+        group = tuple(of_release)
+        if rows and _alike(rows[-1][1], group):
+            rows[-1][0].append(line)
+        else:
+            rows.append(([line], group))
+    return rows
+
+
+def _alike(before: Sequence[Cell], after: Sequence[Cell]) -> bool:
+    """Return whether two releases differ only in the macOS that they start on."""
+    return len(before) == len(after) and all(
+        (a.status, a.kind, a.dtype, a.dtypes) == (b.status, b.kind, b.dtype, b.dtypes)
+        and (number == 0 or a.macos == b.macos)
+        for number, (a, b) in enumerate(zip(before, after, strict=True))
+    )
+
+
+def systems(group: Sequence[Cell]) -> list[str]:
+    """Return the macOS span of each cell of a release: ``any``, ``before 14.0``, ``14.0+``."""
+    if len(group) == 1:
+        return ["any"]
+    starts = [cell.macos for cell in group]
+    middle = [f"{text} to {until}" for text, until in pairwise(starts[1:])]
+    return [f"before {starts[1]}", *middle, f"{starts[-1]}+"]
+
+
+def note(entry: Note) -> str:
+    """Write a limitation or an advisory on one line."""
+    scope = [
+        f"torch {entry.torch}" if entry.torch else "",
+        f"macOS {entry.macos}" if entry.macos else "",
+        ", ".join(entry.dtypes),
+        f"where {entry.condition}" if entry.condition else "",
+        f"when {entry.when}" if entry.when else "",
+    ]
+    inside = "; ".join(part for part in scope if part)
+    effect = entry.effect.replace("_", " ")
+    text = f"{entry.id}: {effect}" + (f" ({inside})" if inside else "") + f". {entry.summary}"
+    return f"{text} {entry.way_out}".strip()
+
+
+def listed(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:
+    """Write a line for each finding: its first places, and its help unless the finding is gone."""
+
+    def finding(entry: Entry) -> tuple[str, str, str, str, str]:
+        return entry.severity, entry.rule, entry.message, entry.hint, entry.ignored
+
+    for (severity, rule, message, hint, ignored), group in groupby(entries, key=finding):
+        places = [place for entry in group if (place := place_of(entry))]
+        parts = (
+            f"{severity} {rule} {message}",
+            and_more(places, _SHOWN),
+            f"ignored: {ignored}" if ignored else "",
+            f"help: {hint}" if hint and hints and not ignored else "",
+        )
+        yield " -- ".join(filter(None, parts))
+
+
+def place_of(entry: Entry) -> str:
+    """Return where a finding is: its line, module and phase."""
+    module = f" ({entry.module})" if entry.module else ""
+    phase = f" in {entry.phase}" if entry.phase not in {"", "forward"} else ""
+    return f"{entry.line or 'no line'}{phase}{module}" if entry.line or entry.module else ""

@@ -1,0 +1,210 @@
+"""A cache of reports between runs: an entry is used only while all its dependencies are unchanged.
+
+The key of an entry covers what is known beforehand: the request and its target, opcheck's own source
+and op lists, Python, the installed distributions, the variables that native code reads.  In the
+entry stands what the capture was observed to read (worker/dependency_tracking.py).  An entry is used
+only if all that is as it was, and if it is not damaged.  A report is not kept if its run did not
+come to its end, or if it depends on something that cannot be observed (another program, the
+network, a database).  Writes are atomic, so that two runs at once do each other no
+harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import re
+import site
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture.parent import variables
+from opcheck.capture.request import CaptureRequest
+from opcheck.common import documents
+from opcheck.common.caches import user_cache
+from opcheck.common.documents import DocumentError
+from opcheck.common.files import replaced
+from opcheck.common.tool import TOOL
+from opcheck.data.registrations import data_directory
+from opcheck.model.records import Record, Report
+from opcheck.worker.dependency_tracking import (
+    Dependencies,
+    collect,
+    digest,
+    file_digest,
+    unchanged,
+)
+
+#: The version of the format: a change of it makes older entries invalid.
+_VERSION = "opcheck-cache/3"
+_OWN = Path(__file__).parent
+#: The length of the SHA-256 of the rest, with which an entry begins.
+_CHECKSUM = 32
+#: The names of entries and of temporary files.
+_OWN_NAME = re.compile(
+    r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp"
+)
+#: Days after which an unused entry is deleted.
+_KEPT = 30.0
+
+#: Variables that native code reads, which Python cannot observe: torch's C++, Python's start, the loader.
+_NATIVE_VARIABLES = (
+    *("ATEN_", "DNNL_", "KMP_", "LANG", "LC_", "LD_", "MKL_", "OMP_", "ONEDNN_"),
+    *("PYTHON", "PYTORCH_", "TORCH_"),
+)
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """A report and what it depends on."""
+
+    #: the key that it was made for: a file that was given another name is no entry.
+    key: str
+    dependencies: Dependencies
+    report: Report
+
+
+_ENTRY = msgspec.msgpack.Decoder(Entry)
+
+
+def default_folder() -> Path:
+    """Return ``opcheck/gate`` in the folder for caches of this platform."""
+    return user_cache() / "gate"
+
+
+class Cache:
+    """The entries of one folder; a folder that cannot be read or written counts as empty."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find(self, request: CaptureRequest) -> Report | None:
+        """Return the cached report of a request and its target if its dependencies are unchanged."""
+        entry = self.entry(request)
+        return None if entry is None else entry.report
+
+    def entry(self, request: CaptureRequest, about: str = "") -> Entry | None:
+        """Return the entry of a request and of what else its report depends on, if its dependencies are unchanged."""
+        path = self._path(request, about)
+        try:
+            content = documents.read(path, follow=False)
+            checksum, body = content[:_CHECKSUM], content[_CHECKSUM:]
+            entry = _ENTRY.decode(body) if checksum == _checksum(body) else None
+        except (DocumentError, msgspec.MsgspecError, RecursionError):
+            return None
+        # What the parent sets for the child is part of opcheck's own source, or of the request.
+        given = variables(cpu_fallback=request.cpu_fallback)
+        if entry is None or entry.key != path.stem or not unchanged(entry.dependencies, given):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path, follow_symlinks=False)
+        return entry
+
+    def keep(
+        self, request: CaptureRequest, report: Report, read: Dependencies, about: str = ""
+    ) -> None:
+        """Store a report if it is complete and its dependencies are known."""
+        if read.unknowable or not report.capture.complete:
+            return
+        path = self._path(request, about)
+        body = msgspec.msgpack.encode(Entry(key=path.stem, dependencies=read, report=report))
+        with contextlib.suppress(OSError):
+            self._write(path, _checksum(body) + body)
+
+    def _path(self, request: CaptureRequest, about: str = "") -> Path:
+        key = _key(request, about)
+        return self.folder / key[:2] / f"{key}.msgpack"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent.is_symlink():
+            return
+        with replaced(path) as file:
+            file.write(content)
+        _forget_old(path.parent)
+
+
+def dependencies(notes: Path, request: CaptureRequest) -> Dependencies:
+    """Return what the children that wrote ``notes`` have read, and the files that the request names."""
+    named = [file.rpartition("=")[2] for file in request.input_files]
+    archive = [request.model] if request.model.endswith(".pt2") else []
+    return collect(notes, (*named, *request.checkpoints, *archive))
+
+
+def _key(request: CaptureRequest, about: str) -> str:
+    """Return the digest of all that is known before a capture."""
+    # The time limit and the place of the notes do not change the result of a run that ended by itself.
+    asked = msgspec.structs.replace(request, notes="", time_limit=0.0, memory_limit=0.0)
+    given = variables(cpu_fallback=request.cpu_fallback)
+    native = sorted(
+        (name, value)
+        for name, value in os.environ.items()
+        if name.startswith(_NATIVE_VARIABLES) and name not in given
+    )
+    parts = [
+        _VERSION,
+        about,
+        str(Path.cwd()),
+        msgspec.json.encode(asked).decode(),
+        msgspec.json.encode(native).decode(),
+        *_process_parts(),
+    ]
+    return digest("\0".join(parts))
+
+
+@functools.cache
+def _process_parts() -> tuple[str, ...]:
+    return (
+        TOOL,
+        _own_digest(),
+        f"{sys.executable} {sys.version} {platform.platform()}",
+        _installed_digest(),
+    )
+
+
+def _own_digest() -> str:
+    """Return the digest of opcheck's source and its data."""
+    data = data_directory()
+    files = [path for root in (_OWN, data) for path in root.rglob("*") if _counts(path)]
+    hasher = hashlib.sha256()
+    for path in sorted(files):
+        hasher.update(f"{path}\0{file_digest(str(path))}\0".encode())
+    return hasher.hexdigest()
+
+
+def _counts(path: Path) -> bool:
+    return path.suffix in {".py", ".json", ".yaml"} and path.is_file()
+
+
+def _installed_digest() -> str:
+    """Return the digest of the installed distributions with their versions, and of the path's .pth files."""
+    paths = sysconfig.get_paths()
+    folders = {paths["purelib"], paths["platlib"], *site.getsitepackages()}
+    entries = []
+    for folder in sorted({*folders, site.getusersitepackages()}):
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(folder)):  # noqa: PTH208  (thousands of names)
+                if name.endswith((".dist-info", ".egg-info", ".egg-link")):
+                    entries.append(name)
+                elif name.endswith(".pth"):
+                    entries.append(f"{name}{file_digest(str(Path(folder) / name))}")
+    return digest("\0".join(entries))
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+def _forget_old(folder: Path) -> None:
+    """Delete entries that were unused for a month, and the temporary files of interrupted runs."""
+    before = time.time() - _KEPT * 86400
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if _OWN_NAME.fullmatch(path.name) and path.lstat().st_mtime < before:
+                path.unlink()

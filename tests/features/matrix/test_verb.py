@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from opcheck.data.registrations import OpLists
+from opcheck.lookup.matrix import Matrix, matrix
+from opcheck.lookup.plain_call import OperatorLookup
+from opcheck.model.saved import json_schema
+from tests.command_line import CommandLine
+
+#: Every format writes the same rows: they are judged once.
+_judged = functools.cache(matrix)
+
+
+@pytest.fixture(autouse=True)
+def _once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged(torch: str | None, macos: str | None, *, lookup: OperatorLookup) -> Matrix:
+        assert lookup is not None
+        return _judged(torch, macos)
+
+    monkeypatch.setattr("opcheck.features.matrix.page.matrix", judged)
+
+
+@pytest.mark.slow
+def test_csv_and_json_have_a_row_for_every_overload(opcheck: CommandLine, lists: OpLists) -> None:
+    content = json.loads(opcheck("matrix", "--torch", "2.13", "-f", "json").out)
+    assert (content["schema"], content["torch"]) == ("opcheck-matrix/1", "2.13")
+    assert list(Draft202012Validator(json_schema(Matrix)).iter_errors(content)) == []
+    names = [row["name"] for row in content["rows"]]
+    assert names == sorted(lists.operators("2.13"))
+    assert {"name", "status", "kind", "because", "since", "dtypes", "limitations", "links"} <= set(
+        content["rows"][0]
+    )
+    rows = list(csv.DictReader(io.StringIO(opcheck("matrix", "--torch", "2.13", "-f", "csv").out)))
+    assert [row["name"] for row in rows] == names
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["aten::embedding_renorm_"]["kind"] == "always"
+    assert by_name["aten::nonzero"]["float64"] == "unsupported"
+
+
+def test_markdown_leads_with_what_is_missing(opcheck: CommandLine) -> None:
+    out = opcheck("matrix", "--torch", "2.13").out
+    assert out.startswith("# MPS coverage of torch 2.13.0 on macOS 26.0\n")
+    assert out.index("## unsupported") < out.index("## CPU fallback") < out.index("## native")
+
+
+def test_errors(opcheck: CommandLine) -> None:
+    assert opcheck("matrix", "--torch", "1.2").code == 2
+    assert opcheck("matrix", "--torch", "2.15", "--macos", "13").code == 2
+    assert opcheck("matrix", "-f", "pdf").code == 2
