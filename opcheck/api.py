@@ -13,10 +13,10 @@ from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
 from opcheck.judge.memory.macs import MEMORY
-from opcheck.judge.pipeline import asked_report
-from opcheck.judge.pipeline import audit as audit_request
 from opcheck.model.options import options_of
 from opcheck.model.records import Report
+from opcheck.orchestrator import audit as audit_request
+from opcheck.orchestrator import report_of_request
 
 _Options = ParamSpec("_Options")
 
@@ -121,7 +121,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
     from opcheck.capture.live import capture_live
 
     trace = capture_live(request, model, inputs)
-    return asked_report(request, trace, mac, lists, mac=given.memory)
+    return report_of_request(request, trace, mac, lists, mac=given.memory)
 
 
 def _checked(options: dict[str, Any]) -> AuditOptions:

@@ -18,7 +18,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists, load
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace
 

@@ -17,8 +17,8 @@ from tabulate import tabulate
 from opcheck.capture.request import DEFAULT_OPTIMIZER, CaptureRequest
 from opcheck.common.files import write_text
 from opcheck.data.registrations import load
-from opcheck.judge.pipeline import audit
 from opcheck.model.records import Report
+from opcheck.orchestrator import audit
 from opcheck.render import render
 
 ROOT = Path(__file__).parents[1]

@@ -17,8 +17,8 @@ from tabulate import tabulate
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.files import write_text
 from opcheck.data.registrations import load
-from opcheck.judge.pipeline import audit
 from opcheck.model.records import Finding, Report
+from opcheck.orchestrator import audit
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

@@ -62,6 +62,6 @@ def opcheck(
 ) -> CommandLine:
     """The command line, in an empty directory."""
     line = CommandLine(capsys)
-    monkeypatch.setattr("opcheck.judge.pipeline.audit", line.audit)
+    monkeypatch.setattr("opcheck.orchestrator.audit", line.audit)
     monkeypatch.chdir(tmp_path)
     return line

@@ -17,7 +17,7 @@ from opcheck.data.statement_model import (
     StatementEvidence,
 )
 from opcheck.data.statements import Statements
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.judge.rules import BY_ID
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import (

@@ -19,6 +19,7 @@ LAYERS = (
     ("api", "cli"),
     ("render",),
     ("device",),
+    ("orchestrator",),
     ("report_cache",),
     ("source",),
     ("lookup",),
@@ -231,3 +232,20 @@ def test_libraries_are_handed_open_files() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in LOADERS
     }
     assert handed == {"file", "stream", "raw", "io.BytesIO(content)", "documents.read_text(path)"}
+
+
+def test_only_the_orchestrator_joins_the_capture_and_the_judge() -> None:
+    starts, judges = "opcheck.capture.parent", "opcheck.judge.assembly"
+    by_file = {path.relative_to(ROOT).as_posix(): imports(path) for path in MODULES}
+    joined = {
+        name
+        for name, imported in by_file.items()
+        if all(any(each.startswith(room) for each in imported) for room in (starts, judges))
+    }
+    assert joined == {"orchestrator.py"}
+    processes = {
+        name
+        for name, imported in by_file.items()
+        if name.startswith("judge/") and any(each.startswith("opcheck.worker") for each in imported)
+    }
+    assert processes == set()

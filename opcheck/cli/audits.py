@@ -30,7 +30,7 @@ def audited(
     lists = load()
     request = request_of(model, target.target(lists), capture)
 
-    from opcheck.judge.pipeline import audit
+    from opcheck.orchestrator import audit
 
     with progress.shown() as say:
         report = audit(request, lists, progress=say, show_output=progress.verbose, mac=memory)
@@ -45,7 +45,7 @@ def audited_on(
     Raises:
         OpcheckError: as an audit does.
     """
-    from opcheck.judge.audit_targets import audit_targets
+    from opcheck.orchestrator import audit_targets
 
     with progress.shown() as say:
         return audit_targets(request, targets, lists, progress=say, show_output=progress.verbose)

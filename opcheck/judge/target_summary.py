@@ -13,9 +13,9 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FallbackKind, Headline, Status
 from opcheck.data.matching import depends_on_more_than_dtypes
 from opcheck.data.registrations import OpLists
+from opcheck.judge.assembly import headline, totals
 from opcheck.judge.judge import OUTCOMES, certain, judge, likeness, sparse_key
 from opcheck.judge.memory.estimate import estimate, may_run_out
-from opcheck.judge.pipeline import headline, totals
 from opcheck.model.records import OpCall, Record, Trace
 
 

@@ -17,7 +17,7 @@ from opcheck.capture.recipes import diffusers as diffusers_inputs
 from opcheck.capture.recipes.pipelines import PipelineModel, latents
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import ModelLoadError
-from opcheck.judge.pipeline import headline
+from opcheck.judge.assembly import headline
 from opcheck.model.records import Trace
 from opcheck.worker.protocol import silent
 

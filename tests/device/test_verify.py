@@ -17,7 +17,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.data.statement_files import read_written
 from opcheck.device.observe.draft_statements import draft_statements
 from opcheck.device.verify import Verification, calls_of, verify
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.model.records import CallGroup, CaptureFacts, GroupLocation, Report, ReportTarget
 from opcheck.model.saved import json_schema, read
 from opcheck.render import render

@@ -7,8 +7,8 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists
-from opcheck.judge.pipeline import audit
 from opcheck.model.records import OpCall, OpListFacts, Trace
+from opcheck.orchestrator import audit
 from opcheck.render.summary import next_command
 from tests.made import call, make_report, make_trace
 

@@ -11,7 +11,7 @@ from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.judge.policy import Policy, judged
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import SourceLocation, Trace

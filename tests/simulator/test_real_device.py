@@ -137,7 +137,7 @@ import msgspec
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
-from opcheck.judge.audit_targets import audit_targets
+from opcheck.orchestrator import audit_targets
 
 targets = [Target(torch=Version.parse(t), macos=Version.parse(m)) for t, m in (p.split("/") for p in sys.argv[3:])]
 model, mode = sys.argv[1:3]

@@ -28,7 +28,7 @@ from opcheck.device.emulator.request import ProcessReport
 from opcheck.device.emulator.tally import Tally, follows_from_a_mac, is_raised_on_a_mac, merged
 from opcheck.device.emulator.uncompiled import uncompiled
 from opcheck.device.emulator.verdicts import Verdicts
-from opcheck.judge.pipeline import assemble
+from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
 from opcheck.simulator import python_visible_target

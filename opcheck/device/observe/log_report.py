@@ -15,8 +15,8 @@ from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent
 from opcheck.device.observe.parse import parse
 from opcheck.device.observe.system import System, resolution, system
+from opcheck.judge.assembly import assemble
 from opcheck.judge.judge import outcome
-from opcheck.judge.pipeline import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import (
     CallGroup,

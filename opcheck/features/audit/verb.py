@@ -56,14 +56,14 @@ def command(
     progress: ProgressOptions,
 ) -> int:
     """Audit the model, write the report, return the exit code."""
+    from opcheck import orchestrator
     from opcheck.cli import verification
-    from opcheck.features.audit import kept_audit
     from opcheck.report_cache import Cache
 
     if verify:
         target = verification.target_here(target)
     ignores = config.ignores(Path.cwd())
-    kept = Cache(kept_audit.folder()) if cache else None
+    kept = Cache(orchestrator.folder()) if cache else None
     read = Dependencies()
 
     def once() -> int:
@@ -76,7 +76,7 @@ def command(
 
         request = request_of(model, target.target(lists), capture)
         with progress.shown() as say:
-            audit = kept_audit.audit(
+            audit = orchestrator.audit_or_reuse(
                 request,
                 lists,
                 cache=kept,
@@ -102,7 +102,7 @@ def command(
 
 def _watched(once: Callable[[], int], model: str, read: Callable[[], Dependencies]) -> int:
     """Audit, and again after each change, until the user interrupts; return the last exit code."""
-    from opcheck.features.audit.kept_audit import changes
+    from opcheck.features.audit.watching import changes
 
     code = 0
     try:

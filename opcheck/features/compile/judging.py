@@ -33,10 +33,10 @@ from opcheck.compiler.records import (
 from opcheck.compiler.released import AHEAD_SINCE, METAL_SINCE
 from opcheck.data.compile_defects import DECIDING, Defect, load_defects
 from opcheck.data.registrations import OpLists
-from opcheck.judge.pipeline import audit
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.model.records import GroupLocation, Report, SourceLocation
+from opcheck.orchestrator import audit
 
 #: The release whose notes announce it as more than a prototype.
 METAL_READY = Version(2, 8)

@@ -87,7 +87,7 @@ def _audited(
     Raises:
         OpcheckError: as the audit does.
     """
-    from opcheck.judge.audit_targets import audit_targets
+    from opcheck.orchestrator import audit_targets
 
     with tempfile.TemporaryDirectory(prefix="opcheck-", dir=job.scratch or None) as folder:
         notes = Path(folder) / "notes.jsonl"

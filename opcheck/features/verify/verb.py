@@ -101,7 +101,7 @@ def command(
 def _audited(
     request: CaptureRequest, lists: OpLists, progress: Callable[[str], None] | None = None
 ) -> Report:
-    from opcheck.judge.pipeline import audit
+    from opcheck.orchestrator import audit
 
     return audit(request, lists, progress=progress)
 

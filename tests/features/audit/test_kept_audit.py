@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from opcheck import orchestrator
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import ModelLoadError
 from opcheck.data.registrations import OpLists
-from opcheck.features.audit.kept_audit import audit, changes
-from opcheck.judge import pipeline
+from opcheck.features.audit.watching import changes
 from opcheck.model.records import Report
+from opcheck.orchestrator import audit_or_reuse
 from opcheck.report_cache import Cache
 from opcheck.worker.dependency_tracking import Dependencies
 from tests.made import call, make_report
@@ -39,7 +40,7 @@ def audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[CaptureReque
             raise ModelLoadError("broken", context="net.py")
         return make_report(call("aten::mm"))
 
-    monkeypatch.setattr(pipeline, "audit", audited)
+    monkeypatch.setattr(orchestrator, "audit", audited)
     return made
 
 
@@ -47,10 +48,10 @@ def test_an_unchanged_model_is_audited_once(
     audits: list[CaptureRequest], lists: OpLists, tmp_path: Path
 ) -> None:
     cache = Cache(tmp_path / "cache")
-    first, second = (audit(REQUEST, lists, cache=cache) for _ in range(2))
+    first, second = (audit_or_reuse(REQUEST, lists, cache=cache) for _ in range(2))
     assert (first.report, first.kept, second.kept) == (second.report, False, True)
     Path("net.py").write_text("one = 2\n")
-    assert not audit(REQUEST, lists, cache=cache).kept
+    assert not audit_or_reuse(REQUEST, lists, cache=cache).kept
     assert len(audits) == 2
 
 
@@ -71,13 +72,13 @@ def test_another_question_is_another_audit(
     options: dict[str, Any],
 ) -> None:
     cache = Cache(tmp_path / "cache")
-    audit(REQUEST, lists, cache=cache)
-    audit(request_, lists, cache=cache, **options)
+    audit_or_reuse(REQUEST, lists, cache=cache)
+    audit_or_reuse(request_, lists, cache=cache, **options)
     assert len(audits) == 2
 
 
 def test_without_a_cache_nothing_is_kept(audits: list[CaptureRequest], lists: OpLists) -> None:
-    assert not any(audit(REQUEST, lists, cache=None).kept for _ in range(2))
+    assert not any(audit_or_reuse(REQUEST, lists, cache=None).kept for _ in range(2))
     assert len(audits) == 2
 
 
@@ -85,7 +86,7 @@ def test_a_failed_audit_tells_what_it_read(audits: list[CaptureRequest], lists: 
     Path("net.py").write_text("broken")
     read: list[Dependencies] = []
     with pytest.raises(ModelLoadError):
-        audit(REQUEST, lists, cache=None, failed=read.append)
+        audit_or_reuse(REQUEST, lists, cache=None, failed=read.append)
     assert [Path(name).name for _, name, _ in read[0].seen] == ["net.py"]
     assert len(audits) == 1
 

@@ -111,7 +111,7 @@ def test_two_targets_of_one_model(opcheck: CommandLine, monkeypatch: pytest.Monk
         asked.append((request, targets))
         return OLD, NEW
 
-    monkeypatch.setattr("opcheck.judge.audit_targets.audit_targets", audit_targets)
+    monkeypatch.setattr("opcheck.orchestrator.audit_targets", audit_targets)
     aims = ("--from", "torch=2.9,macos=14", "--to", "macos=15, torch=2.13,fallback=1")
     result = opcheck("diff", "m.py:Net", *aims, "--input", "1x3", "-f", "json")
     assert result.code == 0

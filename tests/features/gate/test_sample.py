@@ -51,7 +51,7 @@ def audits(monkeypatch: pytest.MonkeyPatch, project: Path) -> bool:
         asked.append(_args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("opcheck.judge.audit_targets.audit_targets", many)
+    monkeypatch.setattr("opcheck.orchestrator.audit_targets", many)
     code = gate("encoder", cache=project.parent / "cache")
     assert code == (130 if asked else 0)
     return bool(asked)
@@ -173,7 +173,7 @@ def test_the_whole_project_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert gate(*names, *known, "--update-baseline", cache=cache) == 0
     with monkeypatch.context() as patch:
         # What is kept needs no audit.
-        patch.delattr("opcheck.judge.audit_targets.audit_targets")
+        patch.delattr("opcheck.orchestrator.audit_targets")
         assert gate(*names, *known, cache=cache) == 0
     assert gate(*names, "broken", *known, cache=cache) == 3
     assert gate("broken", "spectrum", cache=cache) == 1

@@ -36,7 +36,7 @@ def audits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Target
         return tuple(made((call("aten::mm"),), target) for target in targets)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("opcheck.judge.audit_targets.audit_targets", many)
+    monkeypatch.setattr("opcheck.orchestrator.audit_targets", many)
     return asked
 
 
@@ -66,7 +66,7 @@ def test_an_error_names_no_folder_of_this_machine(
     def fail(*_: object, **_options: object) -> None:
         raise ModelLoadError("no file", context=f"working directory {Path.cwd()}", hint="look")
 
-    monkeypatch.setattr("opcheck.judge.audit_targets.audit_targets", fail)
+    monkeypatch.setattr("opcheck.orchestrator.audit_targets", fail)
     failed = work(JOB, print).failed
     assert failed is not None
     assert (failed.message, failed.context, failed.hint) == (

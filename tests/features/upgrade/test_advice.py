@@ -8,7 +8,7 @@ import pytest
 from opcheck.common.versions import Span, Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.features.upgrade.advice import Advice, advise, targets
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.judge.target_change import Change
 from opcheck.model.records import OpCall, Report
 from tests.made import call, make_lists, make_statement, make_target, make_trace

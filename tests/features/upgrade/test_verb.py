@@ -13,7 +13,7 @@ import yaml
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.model.records import Report
 from tests.command_line import CommandLine
 from tests.made import call, make_trace

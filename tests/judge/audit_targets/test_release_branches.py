@@ -19,7 +19,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Policy, judged
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace

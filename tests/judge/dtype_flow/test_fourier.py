@@ -11,7 +11,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from opcheck.model.records import CallGroup, Trace
 from tests.judge.dtype_flow import fourier
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from opcheck.judge.pipeline import report
+from opcheck.judge.assembly import report
 from tests.judge.rules.checking import findings_by
 from tests.made import call, make_lists, make_target, make_trace
 

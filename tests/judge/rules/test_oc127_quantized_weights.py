@@ -4,7 +4,7 @@ import pytest
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.packages import packages
-from opcheck.judge.pipeline import headline
+from opcheck.judge.assembly import headline
 from opcheck.judge.policy import exit_code
 from opcheck.judge.rules.oc127_quantized_weights import headline_of
 from opcheck.model.records import Problem, Trace

@@ -1,13 +1,13 @@
-"""Run the whole pipeline: capture -> judge -> group -> partition -> rules -> Report."""
+"""Makes a report of a trace and a target: verdicts, groups, regions, findings.  Starts no process."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from opcheck.capture.request import FIXED, TRACERS, CaptureRequest
+from opcheck.capture.request import FIXED, TRACERS
 from opcheck.common.text import any_layer
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
@@ -71,74 +71,6 @@ _OF_THE_MACHINE = (
     "what a Mac answers beside torch and platform: sys.platform, os.name, sysconfig, its memory and "
     "processors are this machine's; libraries read platform.system() and machine() of this machine, too"
 )
-
-
-def audit(
-    request: CaptureRequest,
-    lists: OpLists,
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
-    mac: int = 0,
-) -> Report:
-    """Run a model on the simulated Mac and report what each operator call does there.
-
-    Args:
-        request: the model, its inputs and the target.
-        lists: the op lists to judge by.
-        progress: told the stages of the capture.
-        show_output: pass on what the model prints, to stderr.
-        mac: memory in GB of the Mac that it should fit; 0: none in particular.
-
-    Raises:
-        OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
-    """
-    from opcheck.capture.parent import capture
-
-    target = request.target
-    trace = capture(request, progress=progress, show_output=show_output)
-    compared = precision(request, trace, progress, show_output=show_output)
-    return asked_report(request, trace, target, lists, mac=mac, precision=compared)
-
-
-def asked_report(
-    request: CaptureRequest,
-    trace: Trace,
-    target: Target,
-    lists: OpLists,
-    *,
-    mac: int = 0,
-    precision: tuple[Precision, ...] = (),
-) -> Report:
-    """Return the ``report`` of a trace that was captured for ``request``, with the flags that repeat the audit.
-
-    Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
-    """
-    made = report(trace, target, lists, mac=mac, precision=precision)
-    flags = request.flags()
-    flags += (["--fallback"] if target.cpu_fallback else []) + ([f"--memory={mac}"] if mac else [])
-    captured = msgspec.structs.replace(made.capture, flags=tuple(flags))
-    return msgspec.structs.replace(made, capture=captured)
-
-
-def precision(
-    request: CaptureRequest,
-    trace: Trace,
-    progress: Callable[[str], None] | None,
-    *,
-    show_output: bool,
-) -> tuple[Precision, ...]:
-    """Run the comparisons with float64 that the request asks for.
-
-    Raises:
-        OpcheckError: the model is too large for them, or the child process says so.
-    """
-    if not request.precision:
-        return ()
-    from opcheck.numerics.precision.parent import compare
-
-    return compare(request, trace, progress=progress, show_output=show_output)
 
 
 def report(

@@ -1,0 +1,207 @@
+"""Audits models: model source -> request -> trace -> verdicts -> report, for one target or many.
+
+The only module that joins the capture, which starts processes, and the judge, which does not.  Imports no torch.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.caches import user_cache
+from opcheck.common.errors import OpcheckError
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.judge.assembly import report
+from opcheck.model.records import Precision, Problem, Record, Report, Trace
+from opcheck.report_cache import Cache, dependencies
+from opcheck.worker.dependency_tracking import Dependencies
+
+
+def audit(
+    request: CaptureRequest,
+    lists: OpLists,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+    mac: int = 0,
+) -> Report:
+    """Run a model on the simulated Mac and report what each operator call does there.
+
+    Args:
+        request: the model, its inputs and the target.
+        lists: the op lists to judge by.
+        progress: told the stages of the capture.
+        show_output: pass on what the model prints, to stderr.
+        mac: memory in GB of the Mac that it should fit; 0: none in particular.
+
+    Raises:
+        OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
+    """
+    from opcheck.capture.parent import capture
+
+    target = request.target
+    trace = capture(request, progress=progress, show_output=show_output)
+    compared = compare_with_float64(request, trace, progress, show_output=show_output)
+    return report_of_request(request, trace, target, lists, mac=mac, precision=compared)
+
+
+def report_of_request(
+    request: CaptureRequest,
+    trace: Trace,
+    target: Target,
+    lists: OpLists,
+    *,
+    mac: int = 0,
+    precision: tuple[Precision, ...] = (),
+) -> Report:
+    """Return the ``report`` of a trace that was captured for ``request``, with the flags that repeat the audit.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    made = report(trace, target, lists, mac=mac, precision=precision)
+    flags = request.flags()
+    flags += (["--fallback"] if target.cpu_fallback else []) + ([f"--memory={mac}"] if mac else [])
+    captured = msgspec.structs.replace(made.capture, flags=tuple(flags))
+    return msgspec.structs.replace(made, capture=captured)
+
+
+def compare_with_float64(
+    request: CaptureRequest,
+    trace: Trace,
+    progress: Callable[[str], None] | None,
+    *,
+    show_output: bool,
+) -> tuple[Precision, ...]:
+    """Run the comparisons with float64 that the request asks for.
+
+    Raises:
+        OpcheckError: the model is too large for them, or the child process says so.
+    """
+    if not request.precision:
+        return ()
+    from opcheck.numerics.precision.parent import compare
+
+    return compare(request, trace, progress=progress, show_output=show_output)
+
+
+def audit_targets(
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    lists: OpLists,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+    mac: int = 0,
+) -> tuple[Report, ...]:
+    """Return the report of ``audit`` for each target, in their order.
+
+    The model is built once, and run once for all targets that send it the same way
+    (simulator/same_dispatch.py).  Where the process of such a run dies, the reports of its targets
+    say so (a problem ``process_died``); the others stand.
+
+    Args:
+        request: the model and its inputs; its own target is ignored.
+        targets: the targets to report on.
+        lists: the op lists to judge by.
+        progress: called with the stages of the captures.
+        show_output: pass on what the model prints, to stderr.
+        mac: memory in GB of the Mac that it should fit; 0: none in particular.
+
+    Raises:
+        OpcheckError: the model or its inputs cannot be loaded, a target is not in the lists, or no run left a trace.
+    """
+    if not targets:
+        return ()
+    from opcheck.capture.parent import capture_many
+
+    captured = capture_many(request, targets, progress=progress, show_output=show_output)
+    traces = [each for each in captured if isinstance(each, Trace)]
+    if not traces:
+        raise next(each for each in captured if isinstance(each, OpcheckError))
+    compared = compare_with_float64(request, traces[0], progress, show_output=show_output)
+    return tuple(
+        report_of_request(
+            request, _trace(each, request, target), target, lists, mac=mac, precision=compared
+        )
+        for each, target in zip(captured, targets, strict=True)
+    )
+
+
+def _trace(captured: Trace | OpcheckError, request: CaptureRequest, target: Target) -> Trace:
+    if isinstance(captured, Trace):
+        return captured
+    return Trace(
+        model=request.model,
+        mode=request.mode,
+        tracer=request.tracer,
+        target_torch=str(target.torch),
+        target_macos=str(target.macos),
+        complete=False,
+        problems=(
+            Problem(kind="process_died", message=f"{captured.message} ({captured.context})"),
+        ),
+    )
+
+
+class Audit(Record, frozen=True, kw_only=True):
+    """A report, and what it depends on."""
+
+    report: Report
+    read: Dependencies
+    #: whether the report comes from the cache
+    kept: bool = False
+
+
+def folder() -> Path:
+    """Return the folder of the reports that ``opcheck audit`` keeps."""
+    return user_cache() / "audit"
+
+
+def audit_or_reuse(
+    request: CaptureRequest,
+    lists: OpLists,
+    *,
+    cache: Cache | None,
+    mac: int = 0,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+    failed: Callable[[Dependencies], None] = lambda _read: None,
+) -> Audit:
+    """Return the report of ``judge.pipeline.audit``, from the cache if it is there.
+
+    Args:
+        request: the model, its inputs and the target.
+        lists: the op lists to judge by.
+        cache: where reports are kept; None: nowhere.
+        mac: memory in GB of the Mac that it should fit; 0: none in particular.
+        progress: called with the stages of the capture.
+        show_output: pass on what the model prints, to stderr.
+        failed: called with what was read by an audit that raises.
+
+    Raises:
+        OpcheckError: as ``judge.pipeline.audit`` does.
+    """
+    about = f"memory={mac}"
+    # The graph is written by the run, and what the model prints is only in a run.
+    readable = cache is not None and not request.save_graph and not show_output
+    entry = cache.entry(request, about) if cache is not None and readable else None
+    if entry is not None:
+        return Audit(report=entry.report, read=entry.dependencies, kept=True)
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as scratch:
+        notes = Path(scratch) / "notes.jsonl"
+        noted = msgspec.structs.replace(request, notes=str(notes))
+        try:
+            report = audit(noted, lists, progress=progress, show_output=show_output, mac=mac)
+        except BaseException:
+            failed(dependencies(notes, request))
+            raise
+        read = dependencies(notes, request)
+    if cache is not None:
+        cache.keep(request, report, read, about)
+    return Audit(report=report, read=read)
