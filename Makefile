@@ -28,7 +28,7 @@ test-all: lint types docs package $(VENV)/.programs
 
 # The rooms that simulate, on a torch that looks like a Mac's: the same verdicts, and nothing of the device is reached.
 test-mac-build: $(VENV)/.dev
-	OPCHECK_TEST_MAC_BUILD=1 $(BIN)/python -m pytest -n 2 tests/simulator tests/capture tests/device/emulator tests/compiler \
+	OPCHECK_TEST_MAC_BUILD=1 $(BIN)/python -m pytest -n 2 tests/simulator tests/capture tests/device/emulator tests/features/compile \
 		tests/features/gate tests/features/sweep
 
 lint: $(VENV)/.dev

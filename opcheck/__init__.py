@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opcheck.api import audit
     from opcheck.common.vocabulary import FallbackKind, Phase, Severity, Status
-    from opcheck.device.emulator.session import emulate
+    from opcheck.device.emulator.child.session import emulate
     from opcheck.model.records import (
         CallGroup,
         Evidence,
@@ -45,7 +45,7 @@ _WORDS = ("FallbackKind", "Phase", "Severity", "Status")
 #: The module that has each name, and its name there. ``emulate`` takes as long as importing torch does.
 _LAZY = {
     "audit": ("opcheck.api", "audit"),
-    "emulate": ("opcheck.device.emulator.session", "emulate"),
+    "emulate": ("opcheck.device.emulator.child.session", "emulate"),
     "__version__": ("opcheck.common.tool", "VERSION"),
     **{
         name: ("opcheck.model.records", name)

@@ -118,7 +118,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
     if isinstance(model, str):
         return audit_request(_with_texts(request, inputs), lists, mac=given.memory)
     _check(request, model)
-    from opcheck.capture.live import capture_live
+    from opcheck.capture.child.live import capture_live
 
     trace = capture_live(request, model, inputs)
     return report_of_request(request, trace, mac, lists, mac=given.memory)

@@ -92,9 +92,9 @@ def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str
 
 
 def _measure(method: str, name: str, torch_line: str) -> dict[str, float]:
-    from opcheck.capture.build import building
-    from opcheck.capture.inputs.specs import inputs_for
-    from opcheck.capture.loading.load import load
+    from opcheck.capture.child.build import building
+    from opcheck.capture.child.inputs.specs import inputs_for
+    from opcheck.capture.child.loading.load import load
 
     loaded = load(f"{ZOO}:{name}")
     inputs = inputs_for(loaded)
@@ -121,8 +121,8 @@ def _forward(model: Any, args: Any, kwargs: Any, _sites: Any = None) -> None:
 
 def _train_step(model: Any, args: Any, kwargs: Any, sites: Any = None) -> None:
     """The step that opcheck runs, on whatever tensors."""
-    from opcheck.capture.imports import without_compiler
-    from opcheck.capture.training import TrainStep, parse_optimizer
+    from opcheck.capture.child.imports import without_compiler
+    from opcheck.capture.child.training import TrainStep, parse_optimizer
     from opcheck.tracing.call_sites import CallSites
 
     model.zero_grad()
@@ -160,10 +160,10 @@ def _plain(
 def _opcheck(
     model: Any, args: Any, kwargs: Any, torch_line: str, program: Any = _forward
 ) -> dict[str, float]:
-    from opcheck.capture.imports import without_compiler
-    from opcheck.capture.move import Mover
-    from opcheck.capture.recording.graph import op_calls, to_graph
-    from opcheck.capture.recording.recorder import Recorder
+    from opcheck.capture.child.imports import without_compiler
+    from opcheck.capture.child.move import Mover
+    from opcheck.capture.child.recording.graph import op_calls, to_graph
+    from opcheck.capture.child.recording.recorder import Recorder
     from opcheck.common.versions import Target, Version
     from opcheck.data.registrations import load
     from opcheck.judge.judge import judge_all
@@ -177,7 +177,7 @@ def _opcheck(
     mover.module(model)
     args, kwargs = mover.value(args, "args"), mover.value(kwargs, "kwargs")
     recorder = Recorder()
-    gc.freeze()  # as opcheck/capture/run.py does
+    gc.freeze()  # as opcheck/capture/child/run.py does
     with simulated_mac(target, registrations, recorder):
 
         def run() -> None:

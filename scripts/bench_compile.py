@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
-from opcheck.compiler.inductor_metal import preload
-from opcheck.compiler.records import Tried, Variant
-from opcheck.compiler.variants import Program, attempt
+from opcheck.features.compile.child.inductor_metal import preload
+from opcheck.features.compile.child.variants import Program, attempt
+from opcheck.features.compile.records import Tried, Variant
 from opcheck.worker.worker import forked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opcheck.capture.recording.recorder import Recorder
+from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.wheels.archive import default_cache, obtain

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from opcheck.compiler.judged import CompileReport
-from opcheck.compiler.plan import AOTINDUCTOR
-from opcheck.compiler.records import Variant
 from opcheck.data.compile_defects import DECIDING
+from opcheck.features.compile.judged import CompileReport
+from opcheck.features.compile.plan import AOTINDUCTOR
+from opcheck.features.compile.records import Variant
 from scripts.compile_reports import in_a_process, judge_for
 
 ROOT = Path(__file__).parents[1]

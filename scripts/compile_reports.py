@@ -25,17 +25,17 @@ import torch
 import yaml
 from tabulate import tabulate
 
-from opcheck.capture.run import AsModule
+from opcheck.capture.child.run import AsModule
 from opcheck.common.versions import Target, Version
-from opcheck.compiler.inductor_metal import preload
-from opcheck.compiler.judged import CompileReport
-from opcheck.compiler.numerics import Program
-from opcheck.compiler.records import Compiled, Failure, Tried, Variant
-from opcheck.compiler.released import backend
-from opcheck.compiler.variants import attempt
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
+from opcheck.features.compile.child.inductor_metal import preload
+from opcheck.features.compile.child.numerics import Program
+from opcheck.features.compile.child.variants import attempt
+from opcheck.features.compile.judged import CompileReport
 from opcheck.features.compile.judging import report
+from opcheck.features.compile.records import Compiled, Failure, Tried, Variant
+from opcheck.features.compile.released import backend
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, forked
 from scripts.reported_programs import PROGRAMS, Reported

@@ -25,8 +25,8 @@ from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
 
 from opcheck.common.files import write_text
-from opcheck.compiler.inductor_metal import SideCompiler, preload
-from opcheck.compiler.records import Failure, SideGraph
+from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
+from opcheck.features.compile.records import Failure, SideGraph
 from opcheck.worker.worker import WorkerError, forked
 from scripts.opinfo.ci import key
 

@@ -23,13 +23,13 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
-from opcheck.compiler.judged import CompileReport
-from opcheck.compiler.parent import compile_variants
-from opcheck.compiler.plan import DTYPES, METAL, Plan
-from opcheck.compiler.records import Variant
 from opcheck.data.registrations import load
+from opcheck.features.compile.judged import CompileReport
 from opcheck.features.compile.judging import report
 from opcheck.features.compile.page import document
+from opcheck.features.compile.parent import compile_variants
+from opcheck.features.compile.plan import DTYPES, METAL, Plan
+from opcheck.features.compile.records import Variant
 from opcheck.model.records import Scalar
 from opcheck.render import write
 

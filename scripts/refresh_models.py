@@ -26,10 +26,10 @@ from typing import Any
 import msgspec
 import torch
 
-from opcheck.capture.loading.repository import Repository
-from opcheck.capture.recipes.hub import recipes
+from opcheck.capture.child.shared import captures
+from opcheck.capture.hub_recipes import recipes
+from opcheck.capture.repository import Repository
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
-from opcheck.capture.shared import captures
 from opcheck.common.errors import OpcheckError
 from opcheck.common.text import one_line, plural
 from opcheck.common.versions import Target

@@ -28,12 +28,12 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
 from opcheck.common.files import write_text
-from opcheck.compiler.check.clang import NOT_PROVEN as NOT_CHECKED
-from opcheck.compiler.check.clang import check
-from opcheck.compiler.execute import NOT_PROVEN as NOT_RUN
-from opcheck.compiler.execute.compiler import prepare
-from opcheck.compiler.execute.kernels import Function
-from opcheck.compiler.inductor_metal import SideCompiler, preload
+from opcheck.features.compile.check.clang import NOT_PROVEN as NOT_CHECKED
+from opcheck.features.compile.check.clang import check
+from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
+from opcheck.features.compile.child.kernels import Function
+from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
+from opcheck.features.compile.metal_runner import prepare
 from opcheck.worker.worker import WorkerError, forked
 from scripts.opinfo.ci import key
 

@@ -25,7 +25,6 @@ LAYERS = (
     ("lookup",),
     ("judge", "reproducer"),
     ("numerics",),
-    ("compiler",),
     ("capture",),
     ("simulator", "kernels"),
     ("tracing",),
@@ -42,84 +41,8 @@ REGISTERED = {
     f"opcheck.features.{name}"
     for name in ("Feature", "feature", "features", "verbs", "documents", "pages", "GROUPS")
 }
-#: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
-WITH_TORCH = {
-    "tracing",
-    "simulator",
-    "capture",
-    "compiler",
-    "numerics",
-    "device/emulator",
-    "device/observe",
-    "judge/remedies",
-    "kernels",
-}
-TORCH_FREE = {
-    "kernels/__init__.py",
-    "kernels/air.py",
-    "kernels/catalogue.py",
-    "kernels/families.py",
-    "kernels/fibers.py",
-    "kernels/intrinsics.py",
-    "kernels/library.py",
-    "kernels/lowering.py",
-    "kernels/names.py",
-    "kernels/parent.py",
-    "kernels/records.py",
-    "compiler/__init__.py",
-    "compiler/check/__init__.py",
-    "compiler/check/clang.py",
-    "compiler/check/library.py",
-    "compiler/execute/__init__.py",
-    "compiler/execute/compiler.py",
-    "compiler/differing.py",
-    "compiler/emit.py",
-    "compiler/judged.py",
-    "compiler/lint.py",
-    "compiler/parent.py",
-    "compiler/plan.py",
-    "compiler/records.py",
-    "numerics/compare/__init__.py",
-    "numerics/compare/parent.py",
-    "numerics/compare/records.py",
-    "numerics/probe/__init__.py",
-    "numerics/probe/parent.py",
-    "numerics/probe/records.py",
-    "capture/__init__.py",
-    "capture/parent.py",
-    "capture/request.py",
-    "capture/loading/__init__.py",
-    "capture/loading/repository.py",
-    "capture/recipes/__init__.py",
-    "capture/recipes/hub.py",
-    "capture/protocol.py",
-    "device/emulator/__init__.py",
-    "device/emulator/parent.py",
-    "device/emulator/request.py",
-    "device/emulator/child.py",
-    "device/emulator/processes.py",
-    "device/emulator/program.py",
-    "device/observe/__init__.py",
-    "device/observe/call_timeline.py",
-    "device/observe/log_report.py",
-    "device/observe/run_report.py",
-    "device/observe/parent.py",
-    "device/observe/parse.py",
-    "device/observe/patterns.py",
-    "device/observe/draft_statements.py",
-    "device/observe/log_events.py",
-    "device/observe/log_text.py",
-    "device/observe/request.py",
-    "device/observe/statement_texts.py",
-    "device/observe/system.py",
-    "device/observe/variables.py",
-    "device/here.py",
-    "device/verify.py",
-    "numerics/precision/__init__.py",
-    "numerics/precision/parent.py",
-    "judge/remedies/__init__.py",
-    "judge/remedies/remedy.py",
-}
+#: Rooms in which torch may be imported; elsewhere only below a folder named ``child``.
+WITH_TORCH = {"tracing", "simulator", "kernels", "judge/remedies"}
 
 
 def imports(path: Path) -> set[str]:
@@ -166,8 +89,8 @@ def test_imports_run_downward(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_where_models_run_is_torch_imported(path: Path) -> None:
     relative = path.relative_to(ROOT)
-    rooms = {folder.as_posix() for folder in relative.parents}
-    if not rooms & WITH_TORCH or relative.as_posix() in TORCH_FREE:
+    folders = {folder.as_posix() for folder in relative.parents}
+    if not folders & WITH_TORCH and "child" not in relative.parts:
         assert not [name for name in imports(path) if name.partition(".")[0] == "torch"]
 
 
@@ -182,12 +105,12 @@ READS_ITSELF = {
     "common/documents.py": "the one reader",
     "common/files.py": "writes, and reads what it has just written",
     "common/python_source.py": "takes what a loader put into linecache",
-    "device/emulator/child.py": "writes the outcome of its own process in place",
+    "device/emulator/child/entry.py": "writes the outcome of its own process in place",
     "kernels/parent.py": "appends to the outcomes of its own run",
     "simulator/torch_version.py": "the line of a frame, in a child whose time is limited",
     "cli/streams.py": "the null device, and the summary of GitHub, which it appends to",
     "features/doctor/gather.py": "metadata of an installed distribution",
-    "device/observe/recorder.py": "appends to the answer of its own process",
+    "device/observe/child/recorder.py": "appends to the answer of its own process",
     "features/sweep/folder.py": "locks the sweep's folder, by a descriptor that is checked",
     "render/html.py": "templates of the package",
     "features/site/render.py": "templates of the package",

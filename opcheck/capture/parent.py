@@ -96,7 +96,7 @@ def capture(
 
     try:
         done: Done = ask(
-            "opcheck.capture.run:answer",
+            "opcheck.capture.child.run:answer",
             Done,
             request,
             request,
@@ -158,7 +158,7 @@ def capture_many(
         asked = [targets[n] for n in left]
         capture = request.on(first)
         captures: Captures = ask(
-            "opcheck.capture.shared:answer",
+            "opcheck.capture.child.shared:answer",
             Captures,
             ManyTargets(capture=capture, targets=tuple(asked)),
             capture,
@@ -190,7 +190,7 @@ def _as_installed(
     many = ManyTargets(capture=request, targets=tuple(targets), as_installed=True)
     try:
         captures: Captures = ask(
-            "opcheck.capture.shared:answer",
+            "opcheck.capture.child.shared:answer",
             Captures,
             many,
             request,

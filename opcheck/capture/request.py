@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from opcheck.capture.loading.naming import full_name
-from opcheck.capture.loading.repository import Repository, fetch, is_repository
+from opcheck.capture.naming import full_name
+from opcheck.capture.repository import Repository, fetch, is_repository
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import UsageError
 from opcheck.common.names import parse_dtype
@@ -155,7 +155,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             scope="model",
         ),
     ] = ()
-    #: read in the order of the arguments (capture/inputs/files.py).
+    #: read in the order of the arguments (capture/child/inputs/files.py).
     input_files: Annotated[
         tuple[str, ...],
         CaptureOption(

@@ -17,7 +17,7 @@ import click
 from click import shell_completion
 from click.shell_completion import CompletionItem
 
-from opcheck.capture.loading.naming import LIBRARIES, library_models, package_folder
+from opcheck.capture.naming import LIBRARIES, library_models, package_folder
 from opcheck.common import documents
 from opcheck.common.errors import OpcheckError
 

@@ -78,7 +78,7 @@ def observed(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Report:
         file = Path(folder, "model.json")
         file.write_bytes(msgspec.json.encode(request))
         program = ObserveRequest(
-            program="opcheck.device.observe.model_program",
+            program="opcheck.device.observe.child.model_program",
             is_module=True,
             arguments=(str(file),),
             cpu_fallback=request.cpu_fallback,

@@ -112,7 +112,7 @@ def mps_emulated(request: pytest.FixtureRequest) -> Iterator[Any]:
     The Mac's errors are raised in the test; its fallback warnings are warnings of the test.  See
     ``opcheck.emulate`` for what it raises.
     """
-    from opcheck.device.emulator.session import emulate
+    from opcheck.device.emulator.child.session import emulate
 
     with emulate(**_target(request, "mps_target"), name=request.node.name) as run:
         yield run

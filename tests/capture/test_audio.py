@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.capture.extensions import audio
-from opcheck.capture.extensions import stub as extension_stub
+from opcheck.capture.child.extensions import audio
+from opcheck.capture.child.extensions import stub as extension_stub
 
 # What torchaudio/_extension/__init__.py and its functions do, in one file.
 LIBRARY = """
@@ -22,7 +22,7 @@ assert torch.ops._torchaudio.is_align_available()
 """
 
 PROGRAM = """
-from opcheck.capture.extensions.audio import prepare_torchaudio
+from opcheck.capture.child.extensions.audio import prepare_torchaudio
 import torch
 from tests.simulator.mac import recorded
 

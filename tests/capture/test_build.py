@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.build import SMALL, TABLE, building, fill_meta, values
+from opcheck.capture.child.build import SMALL, TABLE, building, fill_meta, values
 
 LARGE = SMALL + 1
 
@@ -92,7 +92,7 @@ def test_a_table_that_is_not_cheap_is_on_meta() -> None:
 
 
 def test_tables_together_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opcheck.capture.build.BUDGET", 8 * LARGE)
+    monkeypatch.setattr("opcheck.capture.child.build.BUDGET", 8 * LARGE)
     with building():
         assert not torch.arange(LARGE).is_meta
         assert torch.arange(LARGE).is_meta
@@ -199,7 +199,7 @@ def test_an_eight_billion_configuration_takes_little_memory() -> None:
     pytest.importorskip("transformers")
     program = """
 import resource, sys
-from opcheck.capture.loading.load import load
+from opcheck.capture.child.loading.load import load
 
 config = dict(
     hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,

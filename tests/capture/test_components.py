@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture import calls, run
-from opcheck.capture.loading.load import Loaded, as_loaded, load
-from opcheck.capture.loading.repository import Repository, Weights
-from opcheck.capture.recipes import diffusers as diffusers_inputs
-from opcheck.capture.recipes.pipelines import PipelineModel, latents
+from opcheck.capture.child import calls, run
+from opcheck.capture.child.loading.load import Loaded, as_loaded, load
+from opcheck.capture.child.recipes import diffusers as diffusers_inputs
+from opcheck.capture.child.recipes.pipelines import PipelineModel, latents
+from opcheck.capture.repository import Repository, Weights
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import ModelLoadError
 from opcheck.judge.assembly import headline

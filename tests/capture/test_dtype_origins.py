@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from opcheck.capture.recording.dtype_origins import Births, Made
+from opcheck.capture.child.recording.dtype_origins import Births, Made
 
 
 def _made(make: Callable[[], torch.Tensor]) -> Made | None:

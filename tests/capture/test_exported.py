@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import opcheck
-from opcheck.capture.modes import set_training
+from opcheck.capture.child.modes import set_training
 from opcheck.common.errors import InputError, ModelLoadError
 from opcheck.model.records import Report
 from opcheck.tracing.source_locations import locate_in_text

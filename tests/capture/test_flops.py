@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from opcheck.capture.move import Mover
-from opcheck.capture.recording.flops import flops
-from opcheck.capture.recording.graph import op_calls, to_graph
-from opcheck.capture.recording.recorder import Recorder
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.recording.flops import flops
+from opcheck.capture.child.recording.graph import op_calls, to_graph
+from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.data.registrations import load
 from opcheck.model.records import OpCall
 from opcheck.simulator.mac import simulated_mac

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from opcheck.capture.recording.graph import code, op_calls, to_graph
-from opcheck.capture.recording.recorder import Recorder
+from opcheck.capture.child.recording.graph import code, op_calls, to_graph
+from opcheck.capture.child.recording.recorder import Recorder
 from tests.simulator.mac import recorded
 
 

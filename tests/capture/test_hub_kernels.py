@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from torch import nn
 
-from opcheck.capture import run
-from opcheck.capture.loading.hub_kernels import USE_KERNELS, kernels, replaces, without
-from opcheck.capture.loading.load import load
-from opcheck.capture.loading.repository import Repository
+from opcheck.capture.child import run
+from opcheck.capture.child.loading.load import load
+from opcheck.capture.hub_kernels import USE_KERNELS, kernels, replaces, without
+from opcheck.capture.repository import Repository
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import Mode
 from opcheck.data.packages import packages

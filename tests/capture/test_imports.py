@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import sys, torch
-from opcheck.capture.imports import without_compiler
+from opcheck.capture.child.imports import without_compiler
 
 before = "torch._dynamo" in sys.modules
 x = torch.empty(8, 8, device="meta")
@@ -17,7 +17,7 @@ with without_compiler():
     torch.cat([x, x]).erfinv_()
 print(before, "torch._dynamo" in sys.modules)
 
-from opcheck.capture.build import building
+from opcheck.capture.child.build import building
 
 with building():
     torch.nn.LSTM(512, 512)

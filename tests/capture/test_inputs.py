@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from opcheck.capture.inputs.derive import derive, highest_index, twice
-from opcheck.capture.inputs.specs import InputSpec, describe, inputs_for, parse_input
-from opcheck.capture.loading.load import Arguments, Loaded, load
-from opcheck.capture.recipes.engine import recipes
+from opcheck.capture.child.inputs.derive import derive, highest_index, twice
+from opcheck.capture.child.inputs.specs import InputSpec, describe, inputs_for, parse_input
+from opcheck.capture.child.loading.load import Arguments, Loaded, load
+from opcheck.capture.child.recipes.engine import recipes
 from opcheck.common.errors import InputError, UsageError
 from opcheck.common.names import DTYPES
 

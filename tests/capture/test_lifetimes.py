@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture.move import Mover
-from opcheck.capture.recording.graph import op_calls, to_graph
-from opcheck.capture.recording.tensor_log import Numbers, lifetimes
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.recording.graph import op_calls, to_graph
+from opcheck.capture.child.recording.tensor_log import Numbers, lifetimes
 from opcheck.model.records import Lifetime, OpCall
 from opcheck.simulator.tensor import to_mps
 from tests.simulator.mac import recorded

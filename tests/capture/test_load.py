@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.loading import libraries
-from opcheck.capture.loading.load import load
+from opcheck.capture.child.loading import libraries
+from opcheck.capture.child.loading.load import load
 from opcheck.common.errors import ModelLoadError, UsageError
 
 NET = """

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import opcheck
-from opcheck.capture.build import building
-from opcheck.capture.move import Mover
-from opcheck.capture.recording.tensor_log import Numbers
+from opcheck.capture.child.build import building
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.recording.tensor_log import Numbers
 from opcheck.common.errors import CaptureError
 from opcheck.simulator.tensor import is_on_mps
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from opcheck.capture import endings
-from opcheck.capture.mps_branches import condition_before
+from opcheck.capture.child import endings
+from opcheck.capture.child.mps_branches import condition_before
 
 ALONE = {
     "inside": 'if x.device.type == "mps":\n    boom()',

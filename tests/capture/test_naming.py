@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.capture.loading import naming
-from opcheck.capture.loading.naming import full_name, modules_in
+from opcheck.capture import naming
+from opcheck.capture.naming import full_name, modules_in
 from opcheck.common.errors import ModelLoadError
 
 HEAD = "from torch import nn\n"

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 import opcheck
-from opcheck.capture.build import OnMps, building
-from opcheck.capture.move import Mover
+from opcheck.capture.child.build import OnMps, building
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.run import run
 from opcheck.capture.request import CaptureRequest
-from opcheck.capture.run import run
 from opcheck.model.records import Trace
 from opcheck.simulator.tensor import is_on_mps
 from opcheck.tracing.torch_private.backend import clear_default_device, default_device

@@ -15,12 +15,12 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.calls import calls, parse
-from opcheck.capture.inputs.specs import inputs_for
-from opcheck.capture.loading import libraries, pretrained
-from opcheck.capture.loading.load import Loaded, as_loaded, load
-from opcheck.capture.loading.repository import Repository, Weights, fetch
-from opcheck.capture.recipes import pipelines
+from opcheck.capture.child.calls import calls, parse
+from opcheck.capture.child.inputs.specs import inputs_for
+from opcheck.capture.child.loading import libraries, pretrained
+from opcheck.capture.child.loading.load import Loaded, as_loaded, load
+from opcheck.capture.child.recipes import pipelines
+from opcheck.capture.repository import Repository, Weights, fetch
 from opcheck.common.errors import InputError, ModelLoadError, UsageError
 
 T5: dict[str, Any] = {

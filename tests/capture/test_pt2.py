@@ -17,8 +17,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import opcheck
-from opcheck.capture.loading import archive
-from opcheck.capture.loading.load import load
+from opcheck.capture.child.loading import archive
+from opcheck.capture.child.loading.load import load
 from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.move import Mover
-from opcheck.capture.recording import recorder as recorder_module
-from opcheck.capture.recording.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.recording import recorder as recorder_module
+from opcheck.capture.child.recording.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
 from opcheck.tracing.source_locations import display_path, is_user_code, locate_in_text

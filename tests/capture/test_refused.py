@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import torch
 
-from opcheck.capture.endings import refused_call, refused_operator
-from opcheck.capture.run import _problem
+from opcheck.capture.child.endings import refused_call, refused_operator
+from opcheck.capture.child.run import _problem
 from opcheck.data.registrations import load
 from opcheck.data.statement_model import ErrorText
 from opcheck.judge.judge import judge

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from huggingface_hub import HfApi, constants
 
-from opcheck.capture.loading import repository
-from opcheck.capture.loading.repository import fetch, is_repository
+from opcheck.capture import repository
+from opcheck.capture.repository import fetch, is_repository
 from opcheck.common.errors import ModelLoadError
 from tests.loopback_hub import Hub, safetensors, serving
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from opcheck.capture.inputs.specs import inputs_for
-from opcheck.capture.loading.load import load
-from opcheck.capture.loading.naming import full_name
+from opcheck.capture.child.inputs.specs import inputs_for
+from opcheck.capture.child.loading.load import load
+from opcheck.capture.naming import full_name
 from opcheck.common import notebooks
 from opcheck.common.errors import ModelLoadError, UsageError
 

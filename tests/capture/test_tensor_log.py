@@ -6,8 +6,8 @@ import gc
 
 import torch
 
-from opcheck.capture.recording.recorder import Recorder
-from opcheck.capture.recording.tensor_log import TensorLog
+from opcheck.capture.child.recording.recorder import Recorder
+from opcheck.capture.child.recording.tensor_log import TensorLog
 from opcheck.simulator.tensor import is_on_mps, wrap
 from tests.simulator.mac import recorded
 

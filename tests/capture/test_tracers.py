@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.move import Mover
-from opcheck.capture.recording.recorder import Recorder
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.recording.recorder import Recorder
+from opcheck.capture.child.tracers import TRACERS
 from opcheck.capture.request import TRACERS as NAMES
-from opcheck.capture.tracers import TRACERS
 from opcheck.common.errors import CaptureError
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac

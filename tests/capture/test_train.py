@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from opcheck.capture.child.run import run
+from opcheck.capture.child.training import parse_optimizer
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
-from opcheck.capture.run import run
-from opcheck.capture.training import parse_optimizer
 from opcheck.common.errors import UsageError
 from opcheck.model.records import OpCall, Trace
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.capture.loading.repository import is_repository
+from opcheck.capture.repository import is_repository
 
 MODEL = """
 import torch

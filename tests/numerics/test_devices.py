@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from opcheck.common.errors import UsageError
-from opcheck.numerics import devices
+from opcheck.numerics.child import devices
 
 
 @pytest.mark.parametrize(

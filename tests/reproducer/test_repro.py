@@ -17,7 +17,7 @@ import torch
 import opcheck
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
-from opcheck.device.emulator.errors import ProcessAbortedError
+from opcheck.device.emulator.child.errors import ProcessAbortedError
 from opcheck.features.issue import page
 from opcheck.model.records import ExampleTensor, Finding, Report
 from opcheck.model.sanitized import sanitized

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from opcheck.capture.inputs.specs import inputs_for
-from opcheck.capture.loading.load import load
+from opcheck.capture.child.inputs.specs import inputs_for
+from opcheck.capture.child.loading.load import load
 
 ZOO = Path(__file__).parents[2] / "scripts" / "zoo.py"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from opcheck.capture.recording.recorder import Recorder
+from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 import torch
 
-from opcheck.capture.recording.recorder import Recorder
+from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
 from tests.simulator.branches import CASES

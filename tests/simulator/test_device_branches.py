@@ -127,7 +127,7 @@ def test_lstm_is_one_kernel_and_gru_a_linear_for_each_step() -> None:
     lstm, gru = torch.nn.LSTM(3, 4), torch.nn.GRU(3, 4)
 
     def run(module: torch.nn.Module) -> list[str]:
-        from opcheck.capture.move import Mover
+        from opcheck.capture.child.move import Mover
 
         Mover(16_384).module(module)
         return names(module, torch.randn(6, 2, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.capture.recording.graph import op_call
+from opcheck.capture.child.recording.graph import op_call
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.tensor import is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of

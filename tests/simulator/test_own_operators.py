@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.capture.recording.graph import op_calls, to_graph
+from opcheck.capture.child.recording.graph import op_calls, to_graph
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall

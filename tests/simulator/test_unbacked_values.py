@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opcheck.capture.recording import recorder as recorder_module
-from opcheck.capture.recording.recorder import LoopsOnGuessError
+from opcheck.capture.child.recording import recorder as recorder_module
+from opcheck.capture.child.recording.recorder import LoopsOnGuessError
 from opcheck.simulator.dispatcher import KEEP_ELEMENTS
 from opcheck.simulator.tensor import is_on_mps, to_mps
 from opcheck.simulator.unbacked_values import MOST_SELECTED, SAME_ANSWERS

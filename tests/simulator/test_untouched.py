@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.move import Mover
-from opcheck.capture.recording.recorder import Recorder
-from opcheck.capture.training import TrainStep, parse_optimizer
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.recording.recorder import Recorder
+from opcheck.capture.child.training import TrainStep, parse_optimizer
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
 from opcheck.tracing.torch_private.backend import BUILT_FOR_MPS

@@ -47,7 +47,7 @@ def run(request: RunRequest) -> Outcome:
         ended: SignalledError | None = None
         try:
             code = run_program(
-                "opcheck.device.emulator.child:main",
+                "opcheck.device.emulator.child.entry:main",
                 asked,
                 {**os.environ, **given},
                 interpreter=python,

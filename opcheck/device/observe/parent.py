@@ -131,7 +131,7 @@ def _start(file: Path, environment: Mapping[str, str], keep: Callable[[bytes], N
         waiting = waiting[len(ready) :]
         _print(ready)
 
-    return run_program("opcheck.device.observe.child:main", file, environment, pass_on)
+    return run_program("opcheck.device.observe.child.entry:main", file, environment, pass_on)
 
 
 def _print(content: bytes) -> None:

@@ -111,7 +111,7 @@ def _event(pattern: Pattern, match: re.Match[str]) -> LogEvent:
 def _size(text: str) -> int:
     """The bytes of a size such as ``1.50 MiB``, as exact as two digits after the point are."""
     number = text.rstrip("bytesKMGi B")
-    return round(float(number) * 1024 ** _UNITS[text.removeprefix(number).strip()])
+    return round(float(number) * 1024.0 ** _UNITS[text.removeprefix(number).strip()])
 
 
 #: The groups that hold numbers, and how they are read; all others hold words.

@@ -11,5 +11,5 @@ FEATURE = Feature(
         "opcheck compile transformers:BertModel --config num_hidden_layers=2": "a small one",
         "opcheck compile timm:resnet18 --check-metal": "also the Metal kernels themselves",
     },
-    documents={"compile": "opcheck.compiler.judged:CompileReport"},
+    documents={"compile": "opcheck.features.compile.judged:CompileReport"},
 )

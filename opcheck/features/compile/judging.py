@@ -18,10 +18,12 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.text import and_more
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
-from opcheck.compiler.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
-from opcheck.compiler.lint import lint
-from opcheck.compiler.plan import AOTINDUCTOR, METAL, PORTABLE
-from opcheck.compiler.records import (
+from opcheck.data.compile_defects import DECIDING, Defect, load_defects
+from opcheck.data.registrations import OpLists
+from opcheck.features.compile.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
+from opcheck.features.compile.lint import lint
+from opcheck.features.compile.plan import AOTINDUCTOR, METAL, PORTABLE
+from opcheck.features.compile.records import (
     Compiled,
     Extern,
     Failure,
@@ -30,9 +32,7 @@ from opcheck.compiler.records import (
     Tried,
     Variant,
 )
-from opcheck.compiler.released import AHEAD_SINCE, METAL_SINCE
-from opcheck.data.compile_defects import DECIDING, Defect, load_defects
-from opcheck.data.registrations import OpLists
+from opcheck.features.compile.released import AHEAD_SINCE, METAL_SINCE
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.model.records import GroupLocation, Report, SourceLocation

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.common.text import and_more, plural
-from opcheck.compiler.plan import DTYPES
 from opcheck.data.compile_defects import DECIDING
+from opcheck.features.compile.plan import DTYPES
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Span, Table, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.compiler.judged import Advisory, CompileReport, FailureGroup
-    from opcheck.compiler.records import Tried
+    from opcheck.features.compile.judged import Advisory, CompileReport, FailureGroup
+    from opcheck.features.compile.records import Tried
 
 
 _RECURRENT = (

@@ -21,10 +21,10 @@ from opcheck.cli.options import (
 from opcheck.common.errors import CaptureError
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.compiler.plan import AOTINDUCTOR, BACKENDS, DTYPES, RUNS
-from opcheck.compiler.records import Variant
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
+from opcheck.features.compile.plan import AOTINDUCTOR, BACKENDS, DTYPES, RUNS
+from opcheck.features.compile.records import Variant
 from opcheck.judge.policy import COULD_NOT_TELL
 from opcheck.worker.platform import ENDED
 
@@ -82,12 +82,11 @@ def command(
     output: OutputOptions,
 ) -> int:
     """Compile each variant, write what came of it; 1 where none works, 3 where that cannot be told."""
-    from opcheck.compiler import plan
-    from opcheck.compiler.differing import differing
-    from opcheck.compiler.parent import compile_variants
-    from opcheck.compiler.released import Backend, backend, includes
-    from opcheck.features.compile import page
+    from opcheck.features.compile import page, plan
+    from opcheck.features.compile.differing import differing
     from opcheck.features.compile.judging import audits, eager_runs, exit_code, report
+    from opcheck.features.compile.parent import compile_variants
+    from opcheck.features.compile.released import Backend, backend, includes
 
     lists = load()
     mac = target.target(lists)
@@ -106,13 +105,13 @@ def command(
     # What decides goes first: a run may be ended.
     variants = tuple(sorted((v for v in variants if metal or not v.metal), key=_is_for_here))
     if check_metal:
-        from opcheck.compiler.check import clang
+        from opcheck.features.compile.check import clang
 
         clang.available()
     if run_metal:
-        from opcheck.compiler.execute import compiler
+        from opcheck.features.compile import metal_runner
 
-        compiler.compiler()
+        metal_runner.compiler()
         variants = plan.with_kernels_run(variants)
     request = request_of(model, mac, capture)
     with progress.shown() as say:
@@ -148,7 +147,7 @@ def command(
         command=shlex.join(words),
     )
     if emit_metal:
-        from opcheck.compiler.emit import emit
+        from opcheck.features.compile.emit import emit
 
         streams.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
     output.deliver(answer, functools.partial(page.document, times=progress.verbose))

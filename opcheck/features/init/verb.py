@@ -77,7 +77,7 @@ def _append(path: Path, text: str) -> None:
 
 def _found() -> tuple[str, ...]:
     """Return the modules of this folder's files that need no argument; a library's model where there is none."""
-    from opcheck.capture.loading.naming import modules_in
+    from opcheck.capture.naming import modules_in
 
     names = [
         f"{path}:{module.name}"

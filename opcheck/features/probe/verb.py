@@ -63,8 +63,7 @@ def command(
 ) -> int:
     """Probe the device, write the evidence; 1 where something goes wrong."""
     from opcheck.data import device_evidence
-    from opcheck.features.probe import page
-    from opcheck.numerics.probe import parent, records
+    from opcheck.features.probe import page, parent, records
     from opcheck.render import ANSWERS, write
 
     path = None if output.to_stdout else Path(output.path)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from opcheck.capture.child.shared import captures
 from opcheck.capture.parent import capture_many, of_each
 from opcheck.capture.protocol import Shared
 from opcheck.capture.request import CaptureRequest
-from opcheck.capture.shared import captures
 from opcheck.common.errors import (
     CaptureError,
     InputError,

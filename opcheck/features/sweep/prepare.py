@@ -6,10 +6,10 @@ import gc
 import importlib
 import sys
 
-from opcheck.capture.extensions.vision import prepare_torchvision
-from opcheck.capture.loading.libraries import find
+from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.capture.child.loading.libraries import find
+from opcheck.capture.child.run import run
 from opcheck.capture.request import MODES, CaptureRequest
-from opcheck.capture.run import run
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.data.registrations import load
 from opcheck.features.sweep.records import LIBRARIES

@@ -11,7 +11,7 @@ import functools
 import gc
 import traceback
 
-from opcheck.capture.baseline_run import plain
+from opcheck.capture.child.baseline_run import plain
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target
 from opcheck.data.registrations import load

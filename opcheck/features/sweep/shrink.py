@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from opcheck.capture.recipes.engine import recipes
+from opcheck.capture.child.recipes.engine import recipes
 from opcheck.features.sweep.records import Config, Model
 
 #: Layers that are kept, and more where that takes in each kind of layer that the configuration lists.

@@ -51,7 +51,7 @@ def compare(
     limit = request.memory_limit or (0.0 if plan.device == "cpu" else _NO_LIMIT)
     capture = msgspec.structs.replace(request, memory_limit=limit)
     comparison: Comparison = ask(
-        "opcheck.numerics.compare.run:answer",
+        "opcheck.numerics.compare.child.run:answer",
         Comparison,
         CompareRequest(capture=capture, plan=plan),
         capture,

@@ -48,7 +48,7 @@ def compare(
             "num_hidden_layers=2",
         )
     return ask(
-        "opcheck.numerics.precision.run:compare",
+        "opcheck.numerics.precision.child.run:compare",
         tuple[Precision, ...],
         request,
         request,

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.recipes import engine
-from opcheck.capture.recipes.diffusers import DiffusersScope
-from opcheck.capture.recipes.engine import Recipes, Scope, recipes
-from opcheck.capture.recipes.transformers import TransformersScope
+from opcheck.capture.child.recipes import engine
+from opcheck.capture.child.recipes.diffusers import DiffusersScope
+from opcheck.capture.child.recipes.engine import Recipes, Scope, recipes
+from opcheck.capture.child.recipes.transformers import TransformersScope
 
 SCOPES = {"transformers": TransformersScope, "diffusers": DiffusersScope}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import opcheck
-from opcheck.device.emulator.session import Emulation
+from opcheck.device.emulator.child.session import Emulation
 from opcheck.simulator import dispatcher
 
 

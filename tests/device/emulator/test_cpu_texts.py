@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.capture import endings
+from opcheck.capture.child import endings
 
 _BOOL = "torch.ones(2, 2, device='mps', dtype=torch.bool)"
 _INTS = "torch.ones(4, device='mps', dtype=torch.int32)"

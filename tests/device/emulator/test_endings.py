@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.capture import endings
+from opcheck.capture.child import endings
 from opcheck.data import messages
 from opcheck.simulator.errors import NotSimulatedError
 

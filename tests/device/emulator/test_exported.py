@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.device.emulator.session import Emulation
-from opcheck.device.emulator.uncompiled import uncompiled
+from opcheck.device.emulator.child.session import Emulation
+from opcheck.device.emulator.child.uncompiled import uncompiled
 from opcheck.simulator.errors import NotSimulatedError
 
 #: torch/export gives these for what it does itself (2.13)

@@ -11,7 +11,7 @@ import torch
 from torch.utils import dlpack
 
 import opcheck
-from opcheck.device.emulator.session import Emulation
+from opcheck.device.emulator.child.session import Emulation
 
 #: torch and torch.utils.dlpack do not export these functions to type checkers.
 names: Any = torch

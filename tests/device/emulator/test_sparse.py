@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.device.emulator.session import Emulation
+from opcheck.device.emulator.child.session import Emulation
 
 _BEFORE = (
     r"Could not run 'aten::_sparse_coo_tensor_with_dims_and_tensors' with arguments from the "

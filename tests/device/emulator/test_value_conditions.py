@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import opcheck
 from opcheck.data.registrations import load
-from opcheck.device.emulator.value_conditions import CONDITIONS
+from opcheck.device.emulator.child.value_conditions import CONDITIONS
 
 
 def advisories(run: Callable[[], Any], release: str) -> tuple[set[str], set[str]]:

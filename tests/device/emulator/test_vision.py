@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from opcheck.capture.extensions.vision import prepare_torchvision
-from opcheck.device.emulator import vision_kernels as kernels
+from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.device.emulator.child import vision_kernels as kernels
 
 STANDS_IN = prepare_torchvision()
 

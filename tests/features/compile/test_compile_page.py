@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from opcheck.common.versions import Target, Version
-from opcheck.compiler.records import (
+from opcheck.data.registrations import OpLists
+from opcheck.features.compile.judging import report
+from opcheck.features.compile.page import document
+from opcheck.features.compile.records import (
     Compiled,
     Extern,
     Failure,
@@ -15,9 +18,6 @@ from opcheck.compiler.records import (
     Tried,
     Variant,
 )
-from opcheck.data.registrations import OpLists
-from opcheck.features.compile.judging import report
-from opcheck.features.compile.page import document
 from opcheck.model.records import SourceLocation
 from opcheck.render.text import as_text
 

@@ -7,8 +7,10 @@ import pytest
 
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
-from opcheck.compiler.judged import CompileReport
-from opcheck.compiler.records import (
+from opcheck.data.registrations import OpLists
+from opcheck.features.compile.judged import CompileReport
+from opcheck.features.compile.judging import eager_runs, exit_code, report
+from opcheck.features.compile.records import (
     Compiled,
     Difference,
     Extern,
@@ -19,8 +21,6 @@ from opcheck.compiler.records import (
     Tried,
     Variant,
 )
-from opcheck.data.registrations import OpLists
-from opcheck.features.compile.judging import eager_runs, exit_code, report
 from opcheck.model.records import SourceLocation
 
 LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")

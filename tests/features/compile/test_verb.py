@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.compiler.plan import Plan
-from opcheck.compiler.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
-from opcheck.compiler.released import Backend
+from opcheck.features.compile.plan import Plan
+from opcheck.features.compile.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
+from opcheck.features.compile.released import Backend
 from opcheck.model.records import SourceLocation
 from tests.command_line import CommandLine
 
@@ -62,8 +62,8 @@ class Child:
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
     made = Child()
-    monkeypatch.setattr("opcheck.compiler.parent.compile_variants", made)
-    monkeypatch.setattr("opcheck.compiler.released.backend", lambda *_: Backend())
+    monkeypatch.setattr("opcheck.features.compile.parent.compile_variants", made)
+    monkeypatch.setattr("opcheck.features.compile.released.backend", lambda *_: Backend())
     monkeypatch.setattr("opcheck.features.compile.judging.audits", lambda *_, **__: {})
     return made
 
@@ -133,7 +133,7 @@ def test_a_run_that_is_ended_prints_what_it_has(
     ended: str, code: int, opcheck: CommandLine, child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "opcheck.compiler.parent.compile_variants",
+        "opcheck.features.compile.parent.compile_variants",
         lambda *args, **options: msgspec.structs.replace(
             child(*args, **options), ended=ended, lacking=2
         ),

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import torch
 
-from opcheck.capture import run
+from opcheck.capture.child import run
+from opcheck.capture.child.shared import captures
 from opcheck.capture.parent import environment, of_each
 from opcheck.capture.protocol import Captures
 from opcheck.capture.request import CaptureRequest
-from opcheck.capture.shared import captures
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from opcheck.capture.child.run import run
 from opcheck.capture.request import CaptureRequest
-from opcheck.capture.run import run
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report

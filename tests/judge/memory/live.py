@@ -14,10 +14,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from opcheck.capture.move import Mover
-from opcheck.capture.recording.graph import op_calls, to_graph
-from opcheck.capture.recording.recorder import Recorder
-from opcheck.capture.recording.tensor_log import Numbers, lifetimes
+from opcheck.capture.child.move import Mover
+from opcheck.capture.child.recording.graph import op_calls, to_graph
+from opcheck.capture.child.recording.recorder import Recorder
+from opcheck.capture.child.recording.tensor_log import Numbers, lifetimes
 from opcheck.data.registrations import load
 from opcheck.judge.memory.allocations import sweep, taken
 from opcheck.model.records import Trace

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from opcheck.capture.recording.graph import op_calls, to_graph
-from opcheck.capture.recording.tensor_log import Numbers
+from opcheck.capture.child.recording.graph import op_calls, to_graph
+from opcheck.capture.child.recording.tensor_log import Numbers
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge_all
 from opcheck.judge.remedies import BY_ID, REMEDIES, Remedy, for_kind

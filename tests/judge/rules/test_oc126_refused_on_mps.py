@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.capture import endings
+from opcheck.capture.child import endings
 from opcheck.model.records import Problem, SourceLocation
 from tests.judge.rules.checking import findings_by
 from tests.made import call, problem

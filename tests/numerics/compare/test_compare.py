@@ -108,7 +108,7 @@ def test_a_model_that_hangs_is_ended() -> None:
 
 @pytest.mark.parametrize("device", ["mps", "nonsense", "meta"])
 def test_a_device_that_is_not_there_is_said_in_three_lines(device: str) -> None:
-    from opcheck.numerics import devices
+    from opcheck.numerics.child import devices
 
     with pytest.raises(UsageError) as raised:
         devices.require(device)

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from opcheck.numerics.closeness import measure
-from opcheck.numerics.compare import discrete, reference
-from opcheck.numerics.compare.compare_mode import IS_BLANK, CompareMode, Judged
-from opcheck.numerics.float64 import Call
-from opcheck.numerics.kept_tensors import keep, keep_all, place, restore
+from opcheck.numerics.child.closeness import measure
+from opcheck.numerics.child.float64 import Call
+from opcheck.numerics.child.kept_tensors import keep, keep_all, place, restore
+from opcheck.numerics.compare.child import discrete, reference
+from opcheck.numerics.compare.child.compare_mode import IS_BLANK, CompareMode, Judged
 
 aten = torch.ops.aten
 CPU = torch.device("cpu")

@@ -1,0 +1,232 @@
+"""What a model is called for: its forward pass, and what its users do with it: generate, pool, find boxes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+
+from opcheck.common.documents import DocumentError, brief, from_yaml
+from opcheck.common.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from opcheck.capture.child.loading.load import Loaded
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+FORWARD = "forward"
+#: ``generate`` by default: the prompt, and two steps with its cache, the next token drawn.
+_GENERATE = "generate:max_new_tokens=3"
+_SAMPLE = ",do_sample=true"
+#: ``NAME=`` at the beginning of an argument.
+_ARGUMENT = re.compile(r"(^|,)\s*([A-Za-z_]\w*)=")
+
+#: The end of a class name -> the method of the image processor that its users call with the outputs.
+_AFTER = {
+    "DepthEstimation": "post_process_depth_estimation",
+    "ImageSegmentation": "post_process_semantic_segmentation",
+    "InstanceSegmentation": "post_process_instance_segmentation",
+    "ObjectDetection": "post_process_object_detection",
+    "SemanticSegmentation": "post_process_semantic_segmentation",
+    "Segmentation": "post_process_panoptic_segmentation",
+    "UniversalSegmentation": "post_process_panoptic_segmentation",
+}
+#: The end of a class name -> what its users make of the scores.
+_SCORES: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "CTC": ("the letters of the logits", lambda logits: logits.argmax(-1)),
+    "ForImageClassification": (
+        "the class of the logits",
+        lambda logits: logits.softmax(-1).argmax(-1),
+    ),
+    "ForMaskedLM": ("the five best words", lambda logits: logits.softmax(-1).topk(5).indices),
+    "ForSequenceClassification": (
+        "the class of the logits",
+        lambda logits: logits.softmax(-1).argmax(-1),
+    ),
+    "ForTokenClassification": (
+        "the classes of the logits",
+        lambda logits: logits.softmax(-1).argmax(-1),
+    ),
+}
+
+
+class OwnInputs(NamedTuple):
+    """What a component of a pipeline is called with by itself, on the CPU."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    #: whether nothing but its configuration says what they are; else the pipeline had prepared them
+    guessed: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One thing that a model is called for, in the order in which a run does them."""
+
+    #: as a report names it: ``forward``, ``generate(max_new_tokens=3)``
+    name: str
+    #: called with the model, the inputs on the device, and what the call before returned
+    run: Callable[[nn.Module, Arguments, Any], Any]
+    #: whether it takes what the call before returned
+    follows: bool = False
+    #: where the pipeline's call is the first one: the component that is called by itself if that breaks off
+    component: str = ""
+    #: makes the component's own inputs; raises where nothing is known of them
+    inputs: Callable[[], OwnInputs] = lambda: OwnInputs((), {})
+    #: a part of the component that has run where the pipeline's call has used it
+    proof: nn.Module | None = None
+
+
+def _forward(model: nn.Module, arguments: Arguments, _before: Any) -> Any:
+    args, kwargs = arguments
+    return model(*args, **kwargs)
+
+
+FORWARD_CALL = Call(name=FORWARD, run=_forward)
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Read ``generate`` or ``generate:max_new_tokens=4,do_sample=true``: a method and its arguments.
+
+    Raises:
+        UsageError: no method, or an argument that is no NAME=VALUE.
+    """
+    name, _, rest = text.partition(":")
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(
+            f"not a method: {brief(name)}",
+            context=f"--call {text}",
+            hint="write forward, or generate:max_new_tokens=4,do_sample=true",
+        )
+    # YAML knows which comma stands between two arguments, and which within a list.
+    written = _ARGUMENT.sub(r"\1\2: ", rest)
+    try:
+        given = from_yaml(f"{{{written}}}")
+    except DocumentError as error:
+        raise UsageError(
+            f"not arguments: {brief(rest)}",
+            context=f"--call {text}",
+            hint="write NAME=VALUE, with commas between them, and values as in YAML",
+        ) from error
+    for argument in given:
+        if not (str(argument).isidentifier() and f"{argument}=" in rest):
+            raise UsageError(
+                f"not an argument: {brief(str(argument))}",
+                context=f"--call {text}",
+                hint="write NAME=VALUE, with commas between them",
+            )
+    return name, given
+
+
+def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
+    """Return what a run calls the model for.
+
+    Args:
+        loaded: the model.
+        texts: ``--call``, in their order; empty: what its users do, where its library says that, else the forward pass.
+
+    Raises:
+        UsageError: a text that does not parse.
+        InputError: the model has no such method.
+    """
+    if texts:
+        made = [_method(loaded.model, *parse(text)) for text in texts]
+    elif loaded.as_used:
+        made = _usual(loaded)
+    else:
+        made = [FORWARD_CALL]
+    return tuple(made)
+
+
+def _usual(loaded: Loaded) -> list[Call]:
+    model: Any = loaded.model
+    name = type(model).__name__
+    # A model of several stages, such as Bark, has generate() alone.
+    made = [FORWARD_CALL] if type(model).forward is not nn.Module.forward else []
+    for end, (what, score) in _SCORES.items():
+        if name.endswith(end):
+            made.append(Call(name=what, run=_scores(score), follows=True))
+    method = next((method for end, method in _AFTER.items() if name.endswith(end)), "")
+    if method and hasattr(loaded.processor, method):
+        name_after = f"{method} of the processor"
+        made.append(Call(name=name_after, run=_after(loaded.processor, method), follows=True))
+    can_generate = getattr(model, "can_generate", None)
+    if can_generate is not None and can_generate():
+        of_text = getattr(model, "main_input_name", "") == "input_ids"
+        encodes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        name, given = parse(_GENERATE + (_SAMPLE if of_text and not encodes else ""))
+        made.append(_method(model, name, {**given, **(_start(model) if encodes else {})}))
+    return made or [FORWARD_CALL]
+
+
+def _start(model: Any) -> dict[str, Any]:
+    """Return the token that a decoder begins with, where neither the class nor the repository says it."""
+    settings = getattr(model, "generation_config", None)
+    stated = (getattr(settings, f"{name}_token_id", None) for name in ("decoder_start", "bos"))
+    if any(each is not None for each in stated):
+        return {}
+    padding = getattr(settings, "pad_token_id", None)
+    return {"decoder_start_token_id": padding if isinstance(padding, int) else 0}
+
+
+def _method(model: Any, name: str, given: dict[str, Any]) -> Call:
+    """Return a call of a method, with those of the model's inputs that it takes and the given arguments."""
+    if name == FORWARD and not given:
+        return FORWARD_CALL
+    method: Any = model
+    for part in name.split("."):
+        method = getattr(method, part, None)
+    if not callable(method):
+        known = [each for each in dir(type(model)) if not each.startswith("_")]
+        own = [each for each in known if not hasattr(nn.Module, each)]
+        raise InputError(
+            f"{type(model).__name__} has no method {name!r}",
+            context=f"--call {name}",
+            hint=f"it has {', '.join(own[:12])}" if own else "leave --call out",
+        )
+    written = ", ".join(f"{key}={value}" for key, value in given.items())
+
+    def run(model: nn.Module, arguments: Arguments, _before: Any) -> Any:
+        args, kwargs = arguments
+        bound: Any = model
+        for part in name.split("."):
+            bound = getattr(bound, part)
+        return bound(*args, **{**_taken(bound, kwargs), **given})
+
+    return Call(name=f"{name}({written})", run=run)
+
+
+def _taken(method: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs that a method takes; what a decoder has written so far is what ``generate`` makes itself."""
+    parameters = inspect.signature(method).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return {
+        name: value
+        for name, value in kwargs.items()
+        if name in parameters or (takes_all and not name.startswith(("decoder_", "labels")))
+    }
+
+
+def _scores(score: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    def run(_model: nn.Module, _arguments: Arguments, before: Any) -> Any:
+        return score(before.logits if hasattr(before, "logits") else before[0])
+
+    return run
+
+
+def _after(processor: Any, method: str) -> Callable[..., Any]:
+    def run(_model: nn.Module, arguments: Arguments, before: Any) -> Any:
+        post_process = getattr(processor, method)
+        parameters = inspect.signature(post_process).parameters
+        pixels = arguments[1].get("pixel_values")
+        sizes = [tuple(pixels.shape[-2:])] if pixels is not None else None
+        return post_process(
+            before, **({"target_sizes": sizes} if "target_sizes" in parameters else {})
+        )
+
+    return run

@@ -1,0 +1,264 @@
+"""Classifies what ended a program: its own error, one of a Mac too, a limit of opcheck, or a refused call."""
+
+from __future__ import annotations
+
+import dis
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from opcheck.capture.child import mps_branches
+from opcheck.common.errors import OpcheckError
+from opcheck.common.text import error_text, one_line, type_and_text
+from opcheck.common.vocabulary import Phase
+from opcheck.data import messages
+from opcheck.data.packages import packages
+from opcheck.data.python_names import python_names
+from opcheck.model.records import OpCall, Problem, SourceLocation
+from opcheck.simulator import device
+from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
+from opcheck.tracing.source_locations import is_user_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from opcheck.common.versions import Target
+    from opcheck.data.statement_model import Statement
+
+
+# -- what an exception says ------------------------------------------------------------------------
+
+
+_OPCHECK = str(Path(__file__).parents[2]) + "/"
+_SIMULATION = _OPCHECK + "simulator/"
+_TORCH = str(Path(torch.__file__).parent) + "/"
+
+#: Python raises these for a mistake in code, and PyTorch's C++ for none of a program's.
+_MISTAKES = (AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
+
+#: What C++ says where it takes the simulated tensor for one with data, or for one that the dispatcher of the
+#: installed torch has a kernel for: c10/core/{TensorImpl,StorageImpl}, OperatorEntry.cpp, torch/csrc/autograd.
+_BETRAYALS = re.compile(
+    r"on a tensor of a simulated Mac"
+    r"|with arguments from the 'MPS' backend"
+    r"|not linked with support for mps devices"
+    r"|Cannot access data pointer of (?:Tensor|Storage) that"
+    r"|its data is not allocated yet"
+    r"|Couldn't swap |Expected use_count of .* to be 1"
+    r"|'FakeTensor' and 'int'"
+    # The compiled part of the library does not load here, and nothing computes in its place.
+    r"|Could not run '(?:torchvision|torchaudio)::\w+' with arguments from the 'CPU' backend"
+)
+
+#: What Python says of a name that a module of torch does not have.
+_ABSENT_NAME = re.compile(
+    r"module '(?P<module>torch[\w.]*)' has no attribute '(?P<name>\w+)'"
+    r"|cannot import name '(?P<imported>\w+)' from '(?P<package>torch[\w.]*)'"
+)
+
+#: the functions of ours that do no more than call torch's with the program's arguments.
+_PASSAGES = frozenset(
+    {
+        "__torch_function__",
+        "__torch_dispatch__",
+        "_dispatch",
+        "_execute",
+        "_run",
+        "_run_body",
+        "_run_on_zeros",
+        "copied",
+        "forward",
+        "refuse",
+    }
+)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return a kind of ``Problem``: of RAISED_ON_A_MAC, or ``opcheck_limit``; empty: the program's own error."""
+    if isinstance(error, ImportError) and missing_package(error):
+        return "needs_package"
+    if messages.without_cuda(error_text(error)) and not isinstance(error, OpcheckError):
+        return "needs_cuda"
+    if name_of_a_later_release(error):
+        return "needs_newer_torch"
+    if messages.refused_on_mps(error_text(error)) and not isinstance(error, OpcheckError):
+        return "refused_on_mps"
+    if is_limit(error):
+        return "opcheck_limit"
+    return "mps_branch" if mps_branches.condition_before(error) else ""
+
+
+def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
+    """Return the problem that an exception of one of these kinds is."""
+    text = type_and_text(error)
+    if kind == "needs_cuda":
+        message = f"the program asks for a device that no Mac has: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=error_text(error))
+    if kind == "needs_package":
+        name = missing_package(error) if isinstance(error, ImportError) else ""
+        message = f"{name} has no wheel for macOS, and the program needs it: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=name)
+    if kind == "needs_newer_torch":
+        name = name_of_a_later_release(error)
+        message = f"the program needs {name}, which this release of torch does not have: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=name)
+    if kind == "refused_on_mps":
+        message = f"PyTorch refuses this on a Mac: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=error_text(error))
+    if kind == "mps_branch":
+        condition = mps_branches.condition_before(error)
+        message = f"code that only mps comes to raises {text}"
+        return Problem(kind=kind, message=message, location=location, answered=condition)
+    if isinstance(error, (NotSimulatedError, OutsideError)):
+        text = one_line(error)
+    message = f"a limit of opcheck, and no error of the program's: {text}"
+    return Problem(kind=kind, message=message, location=location)
+
+
+_SAYS_MISSING = re.compile(r"not installed|requires|doesn't seem to be installed")
+
+
+def missing_package(error: ImportError) -> str:
+    """Return the distribution without a macOS wheel that an import lacks; empty where it lacks another."""
+    by_import, by_name = packages().by_import, packages().by_name
+    lacking = (error.name or "").partition(".")[0]
+    text = error_text(error)
+    names = [by_import[lacking]] if lacking in by_import else []
+    if not isinstance(error, ModuleNotFoundError) and _SAYS_MISSING.search(text):
+        # What transformers and diffusers say before they import it.
+        names += [name for module, name in by_import.items() if re.search(rf"\b{module}\b", text)]
+        names += [
+            name
+            for name, package in by_name.items()
+            if any(alias in text for alias in package.named)
+        ]
+    return next((name for name in names if not (by_name[name].since or by_name[name].sources)), "")
+
+
+def name_of_a_later_release(error: BaseException) -> str:
+    """Return the name that the target's torch lacks and the installed one has; empty: something else is missing."""
+    absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(
+        error_text(error)
+    )
+    if not absent:
+        return ""
+    module, name = absent["module"] or absent["package"], absent["name"] or absent["imported"]
+    known = name in python_names().modules.get(module, ())
+    return f"{module}.{name}" if known else ""
+
+
+def is_limit(error: BaseException) -> bool:
+    """Return whether opcheck ended the program where a Mac would have gone on, or where nobody knows."""
+    if isinstance(error, (NotSimulatedError, OutsideError, DataDependentError)):
+        return True
+    if _BETRAYALS.search(error_text(error)):
+        return True
+    frames = list(_frames(error.__traceback__))
+    if not frames:
+        return False
+    innermost = frames[-1]
+    file = innermost.tb_frame.f_code.co_filename
+    if file.startswith(_OPCHECK):
+        return not _is_deliberate(innermost) and not _is_the_programs(error, innermost)
+    if file.startswith(_TORCH) and isinstance(error, _MISTAKES):
+        return _is_asked_by_opcheck(frames)
+    return False
+
+
+def _frames(trace: TracebackType | None) -> list[TracebackType]:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    return frames
+
+
+def _is_deliberate(trace: TracebackType) -> bool:
+    """Return whether a ``raise`` stands there: of ours, those in the simulation say what a Mac says."""
+    code = trace.tb_frame.f_code.co_code
+    return dis.opname[code[trace.tb_lasti]] in {"RAISE_VARARGS", "RERAISE"}
+
+
+def _is_the_programs(error: BaseException, trace: TracebackType) -> bool:
+    """Return whether C++ refused there what the program gave it."""
+    # ImportError: what watches the program's imports passes them on. SyntaxError: what compiles the program.
+    if isinstance(error, (RuntimeError, ValueError, IndexError, ImportError, SyntaxError)):
+        return True
+    named = trace.tb_frame.f_code.co_name in _PASSAGES
+    return named and not isinstance(error, (AttributeError, NameError, AssertionError))
+
+
+def _is_asked_by_opcheck(frames: list[TracebackType]) -> bool:
+    """Return whether opcheck, and not the program, called the function of torch's that raised: a meta kernel, say."""
+    for trace in reversed(frames):
+        file = trace.tb_frame.f_code.co_filename
+        if file.startswith(_OPCHECK):
+            return file.startswith(_SIMULATION) and trace.tb_frame.f_code.co_name not in _PASSAGES
+        if is_user_code(file):
+            return False
+    return False
+
+
+# -- refused calls ---------------------------------------------------------------------------------
+#
+# A call that raises before any kernel, by the very text of a limitation that holds for the target.
+# Some checks stand in a composite's C++, in front of every kernel, and ask whether the device is
+# CUDA: the CPU under the simulation answers as a Mac does (promote_type_fft in
+# aten/src/ATen/native/SpectralOps.cpp, say).
+
+
+#: a text with less of its own than this could be anybody's.
+_FEWEST_LETTERS = 12
+_PLACEHOLDER = re.compile(r"\\\{\w+\\\}")
+
+
+def refused_operator(error: BaseException) -> str:
+    """Return the operator whose C++ raised, called by name; empty where Python raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code.co_filename != device.__file__:
+        return ""
+    name = getattr(trace.tb_frame.f_locals.get("func"), "__name__", "")
+    return f"aten::{name}" if hasattr(torch.ops.aten, name) else ""
+
+
+def refused_call(
+    problem: Problem, phase: Phase, target: Target, statements: Iterable[Statement]
+) -> OpCall | None:
+    """Return the call that raised, if a Mac is known to raise the same; None where nothing says so."""
+    if not problem.op or problem.kind not in ("model_raised", "training_raised"):
+        return None
+    raised = problem.message.partition(" raised ")[2]
+    for statement in statements:
+        if _says(statement, raised) and _holds(statement, target):
+            return OpCall(
+                op=problem.op,
+                location=problem.location,
+                module=problem.module,
+                phase=phase,
+                refusal=(statement.id, raised.partition(": ")[2]),
+            )
+    return None
+
+
+def _holds(statement: Statement, target: Target) -> bool:
+    return (
+        statement.effect == "raises"
+        and not statement.when
+        and statement.spans(str(target.torch))
+        and target.macos in statement.macos
+    )
+
+
+def _says(statement: Statement, raised: str) -> bool:
+    error = statement.error
+    if error is None:
+        return False
+    pattern = re.escape(f"{error.type}: {error.text}")
+    if len(_PLACEHOLDER.sub("", re.escape(error.text))) < _FEWEST_LETTERS:
+        return False
+    return re.fullmatch(_PLACEHOLDER.sub(".+", pattern), raised) is not None

@@ -1,0 +1,185 @@
+"""Derives inputs for a model that has none, from its library's conventions or its first layer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcheck.capture.child.build import values
+from opcheck.capture.child.loading import libraries
+from opcheck.capture.child.recipes import diffusers, transformers, vision
+from opcheck.common.errors import InputError
+from opcheck.tracing.torch_private.modules import BatchNorm
+
+Derived = tuple[tuple[Any, ...], dict[str, Any], str]
+
+#: First layer -> the shape of what it reads.  Batch 1; sizes that common nets of that kind take.
+_SHAPES: dict[type[nn.Module], Callable[[Any], tuple[int, ...]]] = {
+    nn.Linear: lambda layer: (1, layer.in_features),
+    nn.Bilinear: lambda layer: (1, layer.in1_features),
+    nn.Conv1d: lambda layer: (1, layer.in_channels, 1024),
+    nn.Conv2d: lambda layer: (1, layer.in_channels, 224, 224),
+    nn.Conv3d: lambda layer: (1, layer.in_channels, 16, 112, 112),
+    nn.ConvTranspose1d: lambda layer: (1, layer.in_channels, 64),
+    nn.ConvTranspose2d: lambda layer: (1, layer.in_channels, 16, 16),
+    nn.ConvTranspose3d: lambda layer: (1, layer.in_channels, 8, 16, 16),
+    nn.Embedding: lambda _: (1, 128),
+    nn.EmbeddingBag: lambda _: (1, 128),
+    nn.RNNBase: lambda layer: _sequence(layer, layer.input_size),
+    nn.MultiheadAttention: lambda layer: _sequence(layer, layer.embed_dim),
+    nn.LayerNorm: lambda layer: (1, 32, *layer.normalized_shape),
+    nn.BatchNorm1d: lambda layer: (2, layer.num_features),
+    nn.BatchNorm2d: lambda layer: (1, layer.num_features, 64, 64),
+    nn.BatchNorm3d: lambda layer: (1, layer.num_features, 16, 64, 64),
+    nn.GroupNorm: lambda layer: (1, layer.num_channels, 64, 64),
+}
+
+
+def derive(model: Callable[..., Any], family: str) -> Derived:
+    """Derive arguments to call the model with, and a note for the reader of the report.
+
+    Args:
+        model: the model.
+        family: whose conventions its forward follows, as ``Loaded.family`` says.
+
+    Raises:
+        InputError: nothing is known that it could be called with.
+    """
+    module = model if isinstance(model, nn.Module) else None
+    if module is not None and family == "transformers":
+        kwargs, note = transformers.derive(module)
+        return (), kwargs, note
+    if module is not None and family == "diffusers":
+        return (), diffusers.derive(module), "inputs as the configuration describes them"
+    if module is not None and family in vision.FAMILIES:
+        return vision.FAMILIES[family](module), {}, "inputs as the model is documented"
+    wrapped = None if module is None else _from_library_model(module)
+    return wrapped or _from_first_layer(model)
+
+
+def _from_library_model(module: nn.Module) -> Derived | None:
+    """Derive the inputs of a wrapper (an adapter of peft, a head of the user's own) from the model that it wraps.
+
+    None if it wraps none, if it has layers of its own before it, or if its parameters have other names.
+    """
+    path, wrapped = next(
+        ((path, part) for path, part in module.named_modules() if libraries.is_whole_model(part)),
+        ("", None),
+    )
+    if wrapped is None or _first_layer(module)[1] is not _first_layer(wrapped)[1]:
+        return None
+    names, takes_any = _parameters(module.forward)
+    needed = _required(module.forward)
+    known = _parameters(wrapped.forward)[0]
+    family = libraries.family(wrapped)
+    try:
+        if family == "transformers":
+            args: tuple[Any, ...] = ()
+            kwargs, note = transformers.derive(wrapped, [name for name in needed if name in known])
+        else:
+            args, kwargs, note = derive(wrapped, family)
+    except InputError:
+        return None
+    note += f", for {path} ({type(wrapped).__name__})"
+    if takes_any and not needed and not set(kwargs) & set(names):
+        return args, kwargs, note
+    if kwargs and set(needed) <= set(kwargs):
+        return (), {name: value for name, value in kwargs.items() if name in names}, note
+    # The one parameter of a wrapper is the wrapped model's main input, whatever its name is.
+    main = [*args, *kwargs.values()][:1]
+    return (tuple(main), {}, note) if len(needed) == 1 and len(args) + len(kwargs) == 1 else None
+
+
+def normalizes_batches(model: Callable[..., Any]) -> bool:
+    """Return whether a layer of it normalizes by the statistics of the batch."""
+    if not isinstance(model, nn.Module):
+        return False
+    # Also timm's and torchvision's layers of their own, which derive from these.
+    return any(isinstance(layer, BatchNorm) for layer in model.modules())
+
+
+def twice(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a batch of two, if each argument is a batch of one; else the arguments as they are."""
+    if not all(map(_is_batch_of_one, (*args, *kwargs.values()))):
+        return args, kwargs
+    return tuple(map(_doubled, args)), {name: _doubled(value) for name, value in kwargs.items()}
+
+
+def _is_batch_of_one(value: Any) -> bool:
+    is_tensor = isinstance(value, torch.Tensor) and value.dim() > 1
+    # torchvision's detectors take a list of images.
+    return (is_tensor or isinstance(value, list)) and len(value) == 1
+
+
+def _doubled(value: Any) -> Any:
+    return torch.cat([value, value]) if isinstance(value, torch.Tensor) else value * 2
+
+
+def highest_index(model: Callable[..., Any], name: str = "") -> int:
+    """Return one more than the largest integer that every model input of that name may hold."""
+    if not isinstance(model, nn.Module):
+        return 1
+    if "type_ids" in name or "mask" in name:
+        return 2
+    tables = (layer for layer in model.modules() if isinstance(layer, nn.Embedding))
+    table = next(tables, None)
+    return 1 if table is None else table.num_embeddings
+
+
+def _from_first_layer(model: Callable[..., Any]) -> Derived:
+    call = model.forward if isinstance(model, nn.Module) else model
+    name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+    needed = _required(call)
+    path, layer = _first_layer(model) if isinstance(model, nn.Module) else ("", None)
+    if len(needed) != 1 or layer is None:
+        raise InputError(
+            f"nothing says what {name} is called with",
+            context=f"{name} takes {', '.join(needed) or 'no required argument that can be read'}",
+            hint="give each argument: --input 1x3x224x224:float32 --input name=1x128:int64",
+        )
+    shape = next(make(layer) for kind, make in _SHAPES.items() if isinstance(layer, kind))
+    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+        tensor = values(shape, torch.int64, layer.num_embeddings)
+    else:
+        tensor = values(shape, next(layer.parameters()).dtype)
+    where = f"{path} ({type(layer).__name__})" if path else type(layer).__name__
+    return (tensor,), {}, f"the input was guessed from the first layer, {where}: --input sets it"
+
+
+def _parameters(call: Callable[..., Any]) -> tuple[list[str], bool]:
+    """Return the names that a function takes, and whether it takes any others, too."""
+    parameters = inspect.signature(call).parameters.values()
+    any_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return (
+        [parameter.name for parameter in parameters if parameter.kind not in any_kinds],
+        any(parameter.kind in any_kinds for parameter in parameters),
+    )
+
+
+def _required(call: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except ValueError:
+        return []  # a builtin has no signature
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+
+
+def _first_layer(model: nn.Module) -> tuple[str, nn.Module | None]:
+    layer: nn.Module
+    for path, layer in model.named_modules():
+        if isinstance(layer, tuple(_SHAPES)) and next(layer.parameters(), None) is not None:
+            return path, layer
+    return "", None
+
+
+def _sequence(layer: Any, width: int) -> tuple[int, ...]:
+    return (1, 32, width) if layer.batch_first else (32, 1, width)

@@ -1,0 +1,201 @@
+"""The arguments of a model: as the user wrote them, as they came with the model, or derived."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcheck.capture.child.build import values
+from opcheck.capture.child.inputs import derive
+from opcheck.capture.child.inputs import files as input_files
+from opcheck.capture.child.inputs.processed import processed
+from opcheck.capture.child.loading.load import Arguments, Loaded
+from opcheck.common.documents import brief
+from opcheck.common.errors import InputError, UsageError
+from opcheck.common.names import parse_dtype
+from opcheck.tracing.torch_private.trees import tree_map_only
+
+GRAMMAR = "write 1x3x224x224:float32, name=1x128:int64, or scalar:float32"
+#: of a size: no 64-bit number has more.
+_DIGITS = 19
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """One tensor as it is written on the command line."""
+
+    #: the argument's name; empty for a positional one.
+    name: str
+    shape: tuple[int, ...]
+    #: as in opcheck.common.names.DTYPES.
+    dtype: str
+
+    def __str__(self) -> str:
+        """Return ``name=1x128:int64``, which ``parse_input`` reads back."""
+        prefix = f"{self.name}=" if self.name else ""
+        return f"{prefix}{'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The arguments of one call: plain CPU tensors with real values."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    #: the tensors among them as text, for the report.
+    specs: tuple[str, ...]
+    #: where they come from, if the user did not give them; empty if the user did.
+    note: str = ""
+
+
+def inputs_for(
+    loaded: Loaded,
+    written: Sequence[str] = (),
+    *,
+    dtype: str = "",
+    files: Sequence[str] = (),
+    train: bool = False,
+) -> Inputs:
+    """Return the inputs of the model: given ones, else those that came with it, else derived ones.
+
+    Args:
+        loaded: the model, as ``load`` returned it.
+        written: ``--input`` specs in the order of the arguments.
+        dtype: what floating inputs are cast to; empty leaves them.
+        files: ``--input-file``; with ``written``, the arguments of both.
+        train: derived ones are a batch of two if the model has BatchNorm, whose statistics of one sample may be none.
+
+    Raises:
+        InputError: a spec or a file does not parse, or nothing is known that the model could be called with.
+        UsageError: no dtype has that name.
+    """
+    note = ""
+    if written or files:
+        args, kwargs = _written([parse_input(text) for text in written], loaded.model)
+        read, named = input_files.read(files)
+        args, kwargs = (*args, *read), {**kwargs, **named}
+    elif loaded.inputs is not None:
+        args, kwargs = loaded.inputs
+        usual = (
+            "as its pipeline is called" if loaded.as_used else "the inputs that came with the model"
+        )
+        note = loaded.note or (usual if args or kwargs else "")
+    else:
+        takes_inputs = loaded.takes_inputs or loaded.model
+        args, kwargs, note = derive.derive(takes_inputs, loaded.family)
+        if loaded.processor is not None and isinstance(takes_inputs, nn.Module):
+            kwargs, name = processed(loaded.processor, takes_inputs, kwargs)
+            note = f"inputs as {name} makes them" if name else note
+        if train and derive.normalizes_batches(loaded.model):
+            args, kwargs = derive.twice(args, kwargs)
+    if dtype:
+        number = getattr(torch, parse_dtype(dtype))
+        args, kwargs = tree_map_only(
+            torch.Tensor, lambda tensor: _cast(tensor, number), (args, kwargs)
+        )
+    return Inputs(args=args, kwargs=kwargs, specs=tuple(describe(args, kwargs)), note=note)
+
+
+def parse_input(text: str) -> InputSpec:
+    """Read ``1x3x224x224:float32``, ``name=1x128:int64``, ``scalar:int64`` or ``:float32``.
+
+    The dtype is float32 where none is given.
+
+    Raises:
+        InputError: the text is not of that form; the message has the position.
+    """
+    name, equals, rest = text.rpartition("=")
+    if equals and not name.isidentifier():
+        raise _unreadable(text, 0, f"{name!r} is not the name of an argument")
+    sizes, _, dtype = rest.partition(":")
+    start = len(text) - len(rest)
+    try:
+        kind = parse_dtype(dtype) if dtype else "float32"
+    except UsageError as error:
+        raise _unreadable(text, start + len(sizes) + 1, error.message) from error
+    if sizes in ("", "scalar"):
+        if not rest:
+            raise _unreadable(text, start, "expected a shape")
+        return InputSpec(name=name, shape=(), dtype=kind)
+    shape = []
+    for size in sizes.split("x"):
+        if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
+            raise _unreadable(text, start, f"expected a size, found {brief(size)}")
+        shape.append(int(size))
+        start += len(size) + 1
+    return InputSpec(name=name, shape=tuple(shape), dtype=kind)
+
+
+def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each tensor among the arguments as text; one inside a container with the path to it."""
+    for value in args:
+        yield from _describe("", value)
+    for name, value in kwargs.items():
+        yield from _describe(name, value)
+
+
+def _describe(path: str, value: Any) -> Iterator[str]:
+    if isinstance(value, torch.Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        yield str(InputSpec(name=path, shape=tuple(value.shape), dtype=dtype))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _describe(f"{path}[{key!r}]", item)
+    elif isinstance(value, (list, tuple)):
+        for position, item in enumerate(value):
+            yield from _describe(f"{path}[{position}]", item)
+
+
+def _unreadable(text: str, position: int, why: str) -> InputError:
+    return InputError(
+        f"cannot read the input {brief(text)}: {why}",
+        context=f"character {position + 1}",
+        hint=GRAMMAR,
+    )
+
+
+def _written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Arguments:
+    known = _parameters(model)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for spec in specs:
+        if spec.name in kwargs:
+            raise InputError(
+                f"the input {spec.name!r} is given twice",
+                context=str(spec),
+                hint="give each argument once",
+            )
+        if spec.name and known and spec.name not in known:
+            raise InputError(
+                f"the model takes no argument {spec.name!r}",
+                context=str(spec),
+                hint=f"it takes {', '.join(known)}",
+            )
+        high = derive.highest_index(model, spec.name)
+        tensor = values(spec.shape, getattr(torch, spec.dtype), high)
+        if spec.name:
+            kwargs[spec.name] = tensor
+        else:
+            args.append(tensor)
+    return tuple(args), kwargs
+
+
+def _parameters(model: Callable[..., Any]) -> list[str]:
+    """Return the names that a call accepts; empty where it accepts any."""
+    call = model.forward if isinstance(model, nn.Module) else model
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return []
+    return [parameter.name for parameter in parameters]
+
+
+def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor

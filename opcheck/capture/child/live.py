@@ -1,0 +1,151 @@
+"""Captures a model that this process has already; it runs in a fork, so that the model does not change."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+import torch
+
+from opcheck.capture.child import run
+from opcheck.capture.child.build import take_default_device
+from opcheck.capture.child.loading import exported
+from opcheck.capture.child.loading.load import as_loaded
+from opcheck.capture.parent import environment
+from opcheck.capture.protocol import Done
+from opcheck.common.errors import CaptureError, InputError
+from opcheck.model.records import Trace
+from opcheck.simulator import python_visible_target, requirements
+from opcheck.simulator.callers import Caller
+from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.torch_private.modules import uncompiled
+from opcheck.worker import installed, platform
+from opcheck.worker.protocol import Failure, error_of, failure_of, silent
+from opcheck.worker.worker import WorkerError, forked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.capture.request import CaptureRequest
+
+#: seconds that the fork gets beside the time limit of the run, to make a trace of it
+_AFTER = 150.0
+
+
+def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any) -> Trace:
+    """Return the trace of a module, or of a function of tensors, on the simulated Mac.
+
+    It runs in a fork of this process: neither the model, its tensors and modes, nor the random state, nor torch is
+    changed here, and a run that dies ends the fork.  Where there is no fork (Windows) a deep copy runs in this process.
+
+    Args:
+        request: the target and the mode; its ``model`` is only a name.
+        model: what is called.
+        inputs: a tuple of arguments, a mapping of keyword arguments, or the only argument; None: they are derived.
+
+    Raises:
+        InputError: no inputs could be derived, or something is on a GPU of this machine.
+        CaptureError: the process of the run ended, or took too long.
+    """
+    installed.require()
+    model = uncompiled(model)
+    arguments = None if inputs is None else _arguments(inputs)
+    if isinstance(model, torch.export.ExportedProgram):
+        arguments = arguments or exported.arguments(model)
+        model = exported.as_module(model)
+    _on_cpu(request.model, model, arguments)
+
+    def work() -> Done | Failure:
+        return _captured(request, model, arguments)
+
+    try:
+        if platform.CAN_FORK:
+            answer = forked(work, Done | Failure, request.time_limit + _AFTER)
+        else:
+            model, arguments = copy.deepcopy((model, arguments))
+            answer = work()
+    except WorkerError as error:
+        raise CaptureError(
+            f"the process that ran the model {error}",
+            context=request.model,
+            hint="give it longer with time_limit, or smaller inputs",
+        ) from None
+    if isinstance(answer, Failure):
+        raise error_of(answer)
+    given = environment(cpu_fallback=request.cpu_fallback)
+    return msgspec.structs.replace(answer.trace, environment=given)
+
+
+def _captured(
+    request: CaptureRequest,
+    model: Callable[..., Any],
+    arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
+) -> Done | Failure:
+    target = request.target
+    before = os.environ.get(python_visible_target.FALLBACK_VARIABLE)
+    python_visible_target.set_fallback(target)
+    device = take_default_device()
+    try:
+        if platform.CAN_FORK:
+            torch.set_num_threads(1)  # a pool of threads does not live on in a fork
+            platform.limit_time(request.time_limit)
+        requirements.imported_before.update(_libraries(model))
+        loaded = as_loaded(model, arguments, default_device=device)
+        prepared = run.prepare(request, target, silent, loaded)
+        return Done(trace=run.record(request, target, prepared, silent).trace)
+    except Exception as error:  # noqa: BLE001 - user code runs here, and the report has its error
+        return failure_of(error, request.model)
+    except platform.TimeLimitReached:
+        late = CaptureError(f"not done after {request.time_limit:g} s", context=request.model)
+        return failure_of(late, request.model)
+    finally:
+        requirements.imported_before.clear()
+        if platform.CAN_FORK:
+            platform.stop_time_limit()
+        if device is not None:
+            torch.set_default_device(device)
+        _restore(before)
+
+
+def _libraries(model: Callable[..., Any]) -> set[str]:
+    """Return the installed libraries that the model's modules come from; torch's own do not count."""
+    parts = model.modules() if isinstance(model, torch.nn.Module) else (model,)
+    modules = {sys.modules.get(getattr(type(part), "__module__", "")) for part in parts}
+    files = {getattr(module, "__file__", None) or "" for module in modules}
+    return {Caller("library", file, 0).package for file in files} - {"", "torch"}
+
+
+def _restore(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(python_visible_target.FALLBACK_VARIABLE, None)
+    else:
+        os.environ[python_visible_target.FALLBACK_VARIABLE] = value
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, Sequence) and not isinstance(inputs, (str, bytes)):
+        return tuple(inputs), {}
+    return (inputs,), {}
+
+
+def _on_cpu(name: str, model: Any, arguments: Any) -> None:
+    held = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
+    given = tensors(arguments)
+    for what, values in (("the model", held), ("an input", given)):
+        for tensor in values:
+            if tensor.device.type not in ("cpu", "meta"):
+                _refuse(name, what, tensor.device)
+
+
+def _refuse(name: str, what: str, device: torch.device) -> NoReturn:
+    raise InputError(
+        f"{what} is on {device}: opcheck moves tensors of the CPU to its simulated Mac",
+        context=name,
+        hint="give a model and inputs of the CPU, as they are before .to(device)",
+    )

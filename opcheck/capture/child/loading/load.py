@@ -1,0 +1,247 @@
+"""Finds the model that a name means, and builds it without memory for its weights."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from opcheck.capture.child.build import OnMps, building, fill_meta, take_default_device
+from opcheck.capture.child.extensions.audio import prepare_torchaudio
+from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.capture.child.loading import archive, exported, libraries, pretrained, pt2, user_code
+from opcheck.capture.naming import no_model
+from opcheck.capture.repository import Repository, fetch, is_repository
+from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.files import is_file
+from opcheck.common.names import parse_dtype
+from opcheck.common.text import error_text, type_and_text
+from opcheck.tracing.source_locations import describe_raise
+
+T = TypeVar("T")
+
+#: Bytes of weights up to which a constructor that needs their values is run for real.
+REAL_LIMIT = 1 << 31
+
+#: Packages whose versions a reader of the report may need, where the run imported them.
+PACKAGES = (
+    "accelerate",
+    "diffusers",
+    "einops",
+    "lightning",
+    "numpy",
+    "peft",
+    "sentence_transformers",
+    "timm",
+    "torch",
+    "torchaudio",
+    "torchvision",
+    "transformers",
+)
+
+#: by PyPI, asked for macosx_14_0_arm64 and Python 3.11 in November 2026; those that a Mac cannot build either are in
+#: op_lists/packages.yaml
+_NO_WHEEL = frozenset({"torch_scatter"})
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A model, ready to be called."""
+
+    model: Callable[..., Any]
+    #: positional and keyword arguments that came with the model.
+    inputs: Arguments | None
+    #: transformers, timm, torchvision, diffusers, export or user: who knows what its inputs are.
+    family: str
+    packages: dict[str, str]
+    #: an exported program whose tensors were on an accelerator.
+    accelerated: bool = False
+    #: the module whose ``forward`` takes the inputs, where it is not the model itself.
+    takes_inputs: nn.Module | None = None
+    #: what makes inputs of pictures or sound, and objects of outputs; None: nothing is known.
+    processor: Any = None
+    #: where the inputs come from, if that is not the model.
+    note: str = ""
+    #: whether the library says what its users call the model for.
+    as_used: bool = False
+    #: what the program has put on ``mps``, wherever it holds it.
+    on_mps: tuple[torch.Tensor, ...] = ()
+    #: what the program has set by ``torch.set_default_device``, if that is ``mps``; here it is taken back.
+    default_device: torch.device | None = None
+
+
+def load(
+    spec: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    dtype: str = "",
+    real: bool = False,
+    repository: Repository | None = None,
+) -> Loaded:
+    """Return the model that ``spec`` names, its large weights on the meta device.
+
+    Args:
+        spec: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``,
+            ``transformers:Class``, ``timm:name``, ``torchvision:name`` or ``diffusers:Class``, or what
+            ``repository.is_repository`` takes.  The
+            attribute is a module, a class of one, a function that returns one or one and its inputs,
+            or a function of tensors.
+        config: keyword arguments of the library's configuration, of the class or of the function.
+        dtype: what floating parameters and buffers are cast to; empty leaves them.
+        real: build it with its weights, as its constructor initializes them.
+        repository: what was read of a model on a hub or in a folder.
+
+    Raises:
+        ModelLoadError: nothing of that name, or it could not be imported or built.
+        UsageError: no dtype has that name.
+    """
+    config = dict(config or {})
+    model: Callable[..., Any]
+    inputs: Arguments | None = None
+    accelerated = False
+    number = getattr(torch, parse_dtype(dtype)) if dtype else None
+    prepare_torchvision()
+    prepare_torchaudio()
+    on_mps = OnMps()
+    if repository is not None or is_repository(spec):
+        described = repository or fetch(spec)
+        built = _construct(
+            lambda: pretrained.build(described, config, number), spec, on_mps, real=real
+        )
+        return as_loaded(
+            built.model,
+            built.inputs,
+            takes_inputs=built.takes_inputs,
+            processor=built.processor,
+            as_used=True,
+            on_mps=on_mps.marked(),
+            default_device=take_default_device(),
+        )
+    if spec.endswith((".py", ".ipynb")):
+        spec += ":"  # a file without an attribute: the model that it builds
+    prefix, colon, name = spec.partition(":")
+    if colon and prefix in libraries.LOADERS:
+        library = libraries.find(prefix, spec)
+        model = _construct(
+            lambda: libraries.build(prefix, library, name, config, number), spec, on_mps, real=real
+        )
+    elif spec.endswith(".pt2"):
+        module, inputs, accelerated = _exported(spec, real=real)
+        model = module if number is None else module.to(number)
+    elif colon:
+        model, inputs = _construct(lambda: user_code.load(spec, config), spec, on_mps, real=real)
+        if number is not None and isinstance(model, nn.Module):
+            model = model.to(number)
+    else:
+        raise no_model(spec)
+    runs_file = bool(colon) and not name and inputs is not None
+    note = f"as the file first calls its {type(model).__name__}" if runs_file else ""
+    return as_loaded(
+        model,
+        inputs,
+        accelerated=accelerated,
+        as_used=prefix == "transformers",
+        note=note,
+        on_mps=on_mps.marked(),
+        default_device=take_default_device(),
+    )
+
+
+def as_loaded(model: Callable[..., Any], inputs: Arguments | None, **facts: Any) -> Loaded:
+    """Return a model that is there already, with its arguments, if they are known, and other fields by name."""
+    return Loaded(
+        model=model,
+        inputs=fill_meta(inputs),
+        family=libraries.family(facts.get("takes_inputs") or model),
+        packages=_packages(),
+        **facts,
+    )
+
+
+def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -> T:
+    """Build without memory; a constructor that looks into its weights is run again, for real."""
+    try:
+        if real:
+            with torch.random.fork_rng(devices=()):
+                torch.manual_seed(0)
+                return make()
+        try:
+            with building(on_mps) as mode:
+                return make()
+        except RuntimeError as error:
+            # "Tensor.item() cannot be called on meta tensors", "Cannot copy out of meta tensor" ...
+            if "meta" not in error_text(error) or not 0 < mode.avoided <= REAL_LIMIT:
+                raise
+            with on_mps:
+                return make()
+    except OpcheckError:
+        raise
+    except SystemExit as error:
+        raise ModelLoadError(
+            f"importing {spec} ends the process (exit code {error.code})",
+            context=describe_raise(error) or _place(spec),
+            hint='put what a script does under: if __name__ == "__main__":',
+        ) from error
+    except Exception as error:
+        raise ModelLoadError(
+            f"building {spec} raises {type_and_text(error)}",
+            context=describe_raise(error) or _place(spec),
+            hint=hint_for(error),
+        ) from error
+
+
+def hint_for(error: Exception) -> str:
+    """Return what to do about what building a model raised."""
+    if isinstance(error, OpcheckError):
+        return error.hint
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        if package in _NO_WHEEL:
+            return f"PyPI has no wheel of {package} for macOS: a Mac has to do without it, or to build it"
+        return f"pip install {package}"
+    if isinstance(error, ImportError) and error.name:
+        return f"the installed {error.name} is not the version that the code expects"
+    if isinstance(error, ImportError):
+        return "install what the message asks for"
+    if isinstance(error, TypeError) and "argument" in error_text(error):
+        return "give its arguments, --config NAME=VALUE, or name a function that returns the model"
+    if isinstance(error, SyntaxError):
+        return f"Python {sys.version_info.major}.{sys.version_info.minor} cannot read that line"
+    return "the constructor has to run on the CPU, without weights, before the model can be audited"
+
+
+def _exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
+    """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
+    if not is_file(Path(spec)):
+        raise ModelLoadError(
+            f"there is no file {spec}", context=_place(spec), hint="torch.export.save() writes one"
+        )
+    program, accelerated = pt2.read(spec, real=real)
+    try:
+        return exported.as_module(program), exported.arguments(program), accelerated
+    except Exception as error:
+        raise archive.damaged(spec, type_and_text(error)) from error
+
+
+def _place(spec: str) -> str:
+    return f"model {spec}, working directory {Path.cwd()}"
+
+
+def _packages() -> dict[str, str]:
+    versions = {}
+    for name in PACKAGES:
+        if name in sys.modules:
+            try:
+                versions[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return versions

@@ -1,0 +1,293 @@
+"""Models of the user's own: ``package.module:attribute``, ``file.py:attribute`` and ``notebook.ipynb:attribute``."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from opcheck.capture.child.loading import exported
+from opcheck.common import documents, notebooks
+from opcheck.common.errors import ModelLoadError
+from opcheck.common.files import is_file
+from opcheck.common.replacing import replaced
+from opcheck.common.text import error_text
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Arguments | None]:
+    """Return the model that the attribute is or makes, and the inputs where it makes them, too.
+
+    Raises:
+        ModelLoadError: no such module, file or attribute, or the attribute is no model.
+        Exception: whatever the user's code raises.
+    """
+    where, _, path = spec.rpartition(":")
+    is_file_name = where.endswith((".py", notebooks.SUFFIX))
+    if is_file_name and not path:
+        return _only_model(_existing(Path(where), spec), spec)
+    module = _from_file(Path(where), spec) if is_file_name else _from_name(where, spec)
+    return _made(_attribute(module, path, spec), spec, config)
+
+
+def _existing(file: Path, spec: str) -> Path:
+    """Return the whole path of a file, whose folder is then searched for what it imports.
+
+    Raises:
+        ModelLoadError: there is no such file.
+    """
+    if not is_file(file):
+        names = [path.name for path in file.parent.glob(f"*{file.suffix}")]
+        near = difflib.get_close_matches(file.name, names, cutoff=0.75)  # all end in .py
+        raise ModelLoadError(
+            f"there is no file {file}",
+            context=f"model {spec}, working directory {Path.cwd()}",
+            hint=_suggest(near) or "give the path from the working directory",
+        )
+    file = file.resolve()
+    _first_on_path(str(file.parent))
+    # Last, so that it takes the place of nothing: what the file imports may be named from there, too.
+    sys.path.append(str(Path.cwd()))
+    return file
+
+
+def _from_file(file: Path, spec: str) -> ModuleType:
+    """Run the file as ``python file.py`` does, but for ``__name__``."""
+    file = _existing(file, spec)
+    # The user may call a file like a module that is loaded already: torch.py, test.py.
+    name = file.stem if file.stem not in sys.modules else f"opcheck_user_{file.stem}"
+    loader = _loader(name, file)
+    module_spec = ModuleSpec(name, loader, origin=str(file))
+    module_spec.has_location = True
+    module = importlib.util.module_from_spec(module_spec)
+    # dataclasses and pickle look modules up while they run.
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, ImportError) and "relative import" in error_text(error):
+            raise ModelLoadError(
+                f"importing {file.name} fails: {error_text(error)}",
+                context=f"model {spec}: a file has no package, as in python {file.name}",
+                hint="name it as package.module:attribute from the folder above the package",
+            ) from error
+        raise
+    return module
+
+
+class _NotebookLoader(SourceFileLoader):
+    """Runs the code cells of a notebook as a module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run them."""
+        notebooks.run(Path(self.path), module.__dict__)
+
+
+def _loader(name: str, file: Path) -> SourceFileLoader:
+    kind = _NotebookLoader if file.suffix == notebooks.SUFFIX else SourceFileLoader
+    return kind(name, str(file))
+
+
+def _only_model(file: Path, spec: str) -> tuple[Callable[..., Any], Arguments | None]:
+    """Return the module that a script calls first, with its inputs; else the one module that it builds.
+
+    Raises:
+        ModelLoadError: it calls none, and builds several or none.
+        Exception: whatever the script raises before.
+    """
+    called, namespace = _run_to_first_call(file)
+    if called is not None:
+        return called.module, (called.args, called.kwargs)
+    built = {name: value for name, value in namespace.items() if isinstance(value, nn.Module)}
+    parts = {id(part) for value in built.values() for part in value.modules() if part is not value}
+    whole = {name: value for name, value in built.items() if id(value) not in parts}
+    if len({id(value) for value in whole.values()}) == 1:
+        return next(iter(whole.values())), None
+    if whole:
+        offered = [f"{file.name}:{name} ({type(each).__name__})" for name, each in whole.items()]
+        raise ModelLoadError(
+            f"{file.name} builds {len(whole)} modules",
+            context=f"model {spec.rstrip(':')}",
+            hint=f"name one: {', '.join(offered[:8])}",
+        )
+    own = [
+        name
+        for name, value in namespace.items()
+        if getattr(value, "__module__", "") == "__main__" and callable(value)
+    ]
+    raise ModelLoadError(
+        f"{spec!r} names no attribute, and the file builds no module",
+        context=f"model {spec}",
+        hint=_suggest(own, "it defines") or "name a function that returns one",
+    )
+
+
+class _Called(BaseException):
+    """Ends a script at the first call of a module; no ``except Exception`` of the script's stops it."""
+
+    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.module, self.args_, self.kwargs = module, args, kwargs
+
+
+def _run_to_first_call(file: Path) -> tuple[_Call | None, dict[str, Any]]:
+    """Run a file as a script until it calls a module; return the call, if there is one, and the script's names."""
+
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        raise _Called(module, args, kwargs)
+
+    main = ModuleType("__main__")
+    vars(main).update(__file__=str(file), __builtins__=__builtins__)
+    before, arguments = sys.modules.get("__main__"), sys.argv
+    sys.modules["__main__"], sys.argv = main, [str(file)]
+    try:
+        with replaced([(nn.Module, "__call__", call)]):
+            if file.suffix == notebooks.SUFFIX:
+                notebooks.run(file, vars(main))
+            else:
+                code = compile(documents.read(file), str(file), "exec", dont_inherit=True)
+                exec(code, vars(main))  # noqa: S102 - the user named it to be run
+    except _Called as called:
+        return _Call(called.module, called.args_, called.kwargs), vars(main)
+    finally:
+        sys.argv = arguments
+        if before is not None:
+            sys.modules["__main__"] = before
+    return None, vars(main)
+
+
+class _Call(NamedTuple):
+    """A module and what a script calls it with."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def _from_name(name: str, spec: str) -> ModuleType:
+    """Import the module as ``python -m`` would find it: the working directory comes first."""
+    _first_on_path(str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that it imports may be what is missing: that is said with the user's line.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ModelLoadError(
+            f"there is no module {error.name}",
+            context=f"model {spec}, working directory {Path.cwd()}",
+            hint="run from the folder that it is imported from, or write file.py:attribute",
+        ) from error
+
+
+def _first_on_path(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+
+
+def _attribute(module: ModuleType, path: str, spec: str) -> Any:
+    where = spec.removesuffix(path).rstrip(":")
+    value: Any = module
+    for name in path.split("."):
+        if not hasattr(value, name):
+            raise ModelLoadError(
+                f"{where} has no attribute {path!r}" if path else f"{spec!r} names no attribute",
+                context=f"model {spec}",
+                hint=_suggest(difflib.get_close_matches(name, dir(value)))
+                or _suggest(_candidates(value), "it defines"),
+            )
+        value = getattr(value, name)
+    return value
+
+
+def _made(
+    value: Any, spec: str, config: dict[str, Any]
+) -> tuple[Callable[..., Any], Arguments | None]:
+    if isinstance(value, (nn.Module, torch.export.ExportedProgram)) or not callable(value):
+        made = value
+        if config:
+            raise ModelLoadError(
+                f"{spec} is a {type(value).__name__} already: it takes no configuration",
+                context=f"configuration {', '.join(config)}",
+                hint="name its class, or a function that returns it",
+            )
+    elif _is_the_model(value, config):
+        return value, None
+    else:
+        made = value(**config)
+    inputs = None
+    if isinstance(made, tuple) and len(made) == 2:
+        made, inputs = made[0], _arguments(made[1])
+    if isinstance(made, torch.export.ExportedProgram):
+        return exported.as_module(made), inputs or exported.arguments(made)
+    if not callable(made):
+        raise ModelLoadError(
+            f"{spec} is no model: {_kind(value, made)}",
+            context=f"model {spec}",
+            hint="name a torch.nn.Module, a class of one, or a function that returns one",
+        )
+    return made, inputs
+
+
+def _kind(value: Any, made: Any) -> str:
+    name = type(made).__name__
+    return f"it returns {name}" if callable(value) and value is not made else f"it is {name}"
+
+
+def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:
+    """Return whether a function is the model: it takes arguments that nothing provides, so they are tensors."""
+    if isinstance(value, type) or config:
+        return False
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except ValueError:
+        return True  # a builtin: torch.linalg.eig
+    return any(
+        parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in parameters
+    )
+
+
+def _arguments(inputs: Any) -> Arguments:
+    """Return what comes beside a module: one tensor, a tuple of arguments, names, or both."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, (tuple, list)):
+        if len(inputs) == 2 and isinstance(inputs[0], tuple) and isinstance(inputs[1], dict):
+            return inputs[0], inputs[1]
+        return tuple(inputs), {}
+    return (inputs,), {}
+
+
+def _candidates(value: Any) -> list[str]:
+    """Return the names that the file defines itself: what it imports is not meant."""
+    file = getattr(value, "__file__", None)
+    if file is None or not file.endswith(".py"):
+        return [name for name in dir(value) if not name.startswith("_")]
+    texts: list[str] = []
+    for node in ast.parse(documents.read(file)).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            texts.append(node.name)
+        elif isinstance(node, ast.Assign):
+            texts += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return texts
+
+
+def _suggest(names: Iterable[str], say: str = "did you mean") -> str:
+    listed = ", ".join(list(names)[:8])
+    return f"{say} {listed}" if listed else ""

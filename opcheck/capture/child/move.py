@@ -1,0 +1,198 @@
+"""Puts a model and its inputs on the simulated device, as ``model.to("mps")`` does on a Mac."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from opcheck.capture.child.build import is_marked
+from opcheck.capture.child.recording.dtype_origins import birth
+from opcheck.capture.child.recording.tensor_log import Placed
+from opcheck.common.errors import CaptureError
+from opcheck.common.vocabulary import MemoryOrigin
+from opcheck.model.records import Birth, OpCall, TensorSpec
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.shapes import check_layout
+from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps, to_mps_in_place
+from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.capture.child.recording.dtype_origins import Births, Made
+    from opcheck.capture.child.recording.tensor_log import Numbers
+
+#: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
+PLAIN_DTYPES = frozenset(
+    {
+        torch.float32,
+        torch.float16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    }
+)
+
+
+class Move(NamedTuple):
+    """One tensor that was moved, of a dtype or a layout that not every release takes."""
+
+    #: of the tensor on MPS
+    number: int
+    storage: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    made: Made | None
+    layout: str = "strided"
+
+
+class Mover:
+    """Moves tensors, keeps which became which, and the moves that need a verdict."""
+
+    def __init__(self, keep: int, births: Births | None = None) -> None:
+        self._keep = keep
+        self._births = births
+        self._moved: dict[int, tuple[torch.Tensor, MPSTensor]] = {}
+        #: the number of each moved tensor -> its name
+        self.names: dict[int, str] = {}
+        self.moves: list[Move] = []
+        #: the number of each moved tensor's storage -> what was moved
+        self.placed: dict[int, Placed] = {}
+        self.elements = 0
+        self.bytes = 0
+
+    def module(self, module: torch.nn.Module) -> None:
+        """Move parameters and buffers; tied ones stay tied, other attributes stay where they were made."""
+        for prefix, child in module.named_modules():
+            kinds: dict[MemoryOrigin, dict[str, Any]] = {
+                "parameter": parameters_of(child),
+                "buffer": buffers_of(child),
+            }
+            for kind, tensors in kinds.items():
+                for name, tensor in tensors.items():
+                    if tensor is not None:
+                        path = f"{prefix}.{name}" if prefix else name
+                        tensors[name] = self._move(tensor, path, kind)
+            for name, value in vars(child).items():
+                if is_marked(value):
+                    self._move(value, f"{prefix}.{name}" if prefix else name, "buffer")
+
+    def others(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Move what the program has put on ``mps`` while it was loaded, wherever it holds it: a global, a list."""
+        names = _global_names(tensors)
+        for tensor in tensors:
+            self._move(tensor, names.get(id(tensor), ""), "buffer")
+
+    def value(self, value: Any, name: str) -> Any:
+        """Move every tensor in an input, however it is nested."""
+        if isinstance(value, torch.Tensor):
+            return self._move(value, name, "input")
+        if isinstance(value, (list, tuple)):
+            items = [self.value(item, f"{name}[{i}]") for i, item in enumerate(value)]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if isinstance(value, dict):
+            return {key: self.value(item, f"{name}[{key!r}]") for key, item in value.items()}
+        return value
+
+    def _move(self, tensor: torch.Tensor, name: str, kind: MemoryOrigin) -> torch.Tensor:
+        known = self._moved.get(id(tensor))
+        if known is not None:
+            return known[1]
+        try:
+            check_layout(tensor)
+        except NotSimulatedError as error:
+            raise CaptureError(
+                str(error), context=name, hint="give it in a dense layout, if the model takes that"
+            ) from error
+        is_parameter = kind == "parameter"
+        made = None
+        if tensor.dtype not in PLAIN_DTYPES and self._births is not None:
+            made = self._births.origin(tensor)
+        # A parameter or buffer of a lazy module has no size before the first call makes it.
+        lazy = is_lazy(tensor)
+        move = parameter_to_mps if is_parameter or lazy else to_mps
+        moved = (to_mps_in_place if is_marked(tensor) else move)(tensor, keep=self._keep)
+        # With the tensor, whose id must not be given to another while the table is in use.
+        self._moved[id(tensor)] = (tensor, moved)
+        number, storage = moved._mps.number, moved._mps.memory.number
+        self.names[number] = name
+        elements = 0 if lazy else tensor.numel()
+        size = elements * tensor.dtype.itemsize
+        self.placed[storage] = Placed(kind, name, size)
+        if is_parameter:
+            self.elements += elements
+            self.bytes += size
+        if tensor.dtype not in PLAIN_DTYPES or tensor.layout is not torch.strided:
+            self.moves.append(
+                Move(
+                    number,
+                    storage,
+                    name,
+                    str(tensor.dtype).removeprefix("torch."),
+                    tuple(tensor.shape),
+                    made,
+                    str(tensor.layout).removeprefix("torch."),
+                )
+            )
+        return moved
+
+    def calls(self, numbers: Numbers) -> tuple[OpCall, ...]:
+        """Return the moves that need a verdict, as calls; ``numbers`` are those of the graph that follows."""
+        return tuple(_move_call(move, numbers) for move in self.moves)
+
+    def births(self, numbers: Numbers) -> tuple[Birth, ...]:
+        """Return how the tensors of these moves were made, as far as it was seen."""
+        return tuple(
+            birth(move.made, numbers.number("moved", move.number), move.name)
+            for move in self.moves
+            if move.made is not None
+        )
+
+
+def _global_names(tensors: Sequence[torch.Tensor]) -> dict[int, str]:
+    """Return the names of those that are global in a module, by their ids."""
+    wanted = {id(tensor) for tensor in tensors}
+    if not wanted:
+        return {}
+    return {
+        id(value): f"{module.__name__}.{name}"
+        for module in list(sys.modules.values())
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if id(value) in wanted
+    }
+
+
+def _move_call(move: Move, numbers: Numbers) -> OpCall:
+    def spec(tensor: int, storage: int, device: str) -> TensorSpec:
+        return TensorSpec(
+            tensor=tensor,
+            storage=storage,
+            dtype=move.dtype,
+            shape=move.shape,
+            device=device,
+            layout=move.layout,
+        )
+
+    source = numbers.number("moved", move.number)
+    return OpCall(
+        op="aten::_to_copy",
+        inputs=(spec(source, source, "cpu"),),
+        outputs=(
+            spec(
+                numbers.number("tensor", move.number),
+                numbers.number("storage", move.storage),
+                "mps",
+            ),
+        ),
+        arguments={"device": "mps:0"},
+        module=move.name,
+        phase="move",
+        inner=("aten::empty_strided",),
+    )

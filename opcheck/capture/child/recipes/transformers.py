@@ -1,0 +1,410 @@
+"""Inputs of a transformers model: its forward's names, filled from its configuration by ``transformers.yaml``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from opcheck.capture.child.build import building, values
+from opcheck.capture.child.recipes.engine import CHOSEN, Scope, recipe_function
+from opcheck.common.errors import InputError
+from opcheck.common.yaml_text import load_shipped
+from opcheck.tracing.torch_private.trees import tree_iter
+
+#: Tokens in a text: a sentence or two, where the model has positions for as many.
+TOKENS = 128
+
+#: Where a configuration keeps those of its parts; one that has others names them in ``sub_configs``.
+_PARTS = (
+    "text_config",
+    "vision_config",
+    "audio_config",
+    "decoder",
+    "encoder",
+    "backbone_config",
+    "thinker_config",
+)
+
+#: What limits the length of a text, by the names that configurations use.
+_LENGTHS = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_target_positions",
+    "max_seq_len",
+    "context_length",
+)
+
+#: Settings that hold the number of a token which stands for an image, a sound or a video.
+_PLACEHOLDERS = tuple(
+    f"{what}_{end}"
+    for what in ("image", "img", "audio", "video", "image_patch", "media")
+    for end in ("token_id", "token_index", "token")
+)
+
+#: What the first layer of a vision part may be.
+_VISION_LAYERS = (nn.Conv2d, nn.Conv3d, nn.Linear)
+_AUDIO_LAYERS = (nn.Conv1d, nn.Conv2d, nn.Linear)
+
+#: Arguments that have a default with which no user calls the model.
+_OFFERED = ("bbox", "grid_thw")
+
+#: The same for a model of sound alone.
+_OFFERED_WITH_SOUND = ("input_features_mask", "feature_attention_mask")
+
+
+class Modality(msgspec.Struct, frozen=True):
+    """What a model reads beside its text, or among it."""
+
+    main: str
+    #: settings of a model that reads it among its text: the token that stands for a part of it
+    placeholders: tuple[str, ...]
+    #: the method of the model that turns it into vectors
+    encode: str
+    #: the arguments of forward that belong to it
+    arguments: tuple[str, ...]
+    #: arguments that mark the placeholder tokens
+    types: tuple[str, ...] = ()
+
+
+MODALITIES = msgspec.convert(
+    load_shipped(Path(__file__).with_name("modalities.yaml")), tuple[Modality, ...]
+)
+
+
+class TransformersScope(Scope):
+    """A model of transformers, its configuration, and what its recipes may call."""
+
+    def __init__(self, model: nn.Module) -> None:
+        kind = getattr(model.config, "model_type", "")
+        super().__init__("transformers", model, kind)
+
+    @recipe_function
+    def get(self, *names: str, default: Any = None) -> Any:
+        """Return the first of these settings that the configuration or one of its parts has."""
+        for part in _configs(self.config):
+            for name in names:
+                value = getattr(part, name, None)
+                if value is not None:
+                    return value
+        return default
+
+    @recipe_function
+    def own(self, name: str, default: Any = None) -> Any:
+        """Return a setting of the configuration itself."""
+        return getattr(self.config, name, default)
+
+    @recipe_function
+    def size(self, *names: str, default: int = 1) -> int:
+        """Return the first of these settings as a number; of a list its first entry."""
+        value = self.get(*names)
+        if isinstance(value, (list, tuple)):
+            value = value[0] if value else None
+        return int(value) if isinstance(value, (int, float)) else default
+
+    @recipe_function
+    def part(self, *names: str) -> TransformersScope:
+        """Return the scope of the first of these parts that the configuration has; else this one."""
+        for name in names:
+            config = getattr(self.config, name, None)
+            if config is not None and not isinstance(config, (dict, str)):
+                scope = object.__new__(TransformersScope)
+                vars(scope).update(vars(self), config=config)
+                return scope
+        return self
+
+    # Text.
+
+    @recipe_function
+    def length(self) -> int:
+        """Return the number of tokens of a text."""
+        limit = self.size(*_LENGTHS, default=-1)
+        # Models that count positions from the padding token have two fewer than they say.
+        return TOKENS if limit < 0 else max(1, min(TOKENS, limit - 2))
+
+    @recipe_function
+    def vocabulary(self) -> int:
+        """Return how many different tokens there are."""
+        return self.size("vocab_size", "text_vocab_size", "codebook_size", default=2)
+
+    @recipe_function
+    def row(self) -> torch.Tensor:
+        """Make tokens (1, length), none of which stands for something else."""
+        size = self.vocabulary()
+        ids = values((1, self.length()), torch.int64, size)
+        for name in _PLACEHOLDERS:
+            token = self.get(name)
+            if isinstance(token, int):
+                ids[ids == token] = max(0, size // 2 - 1)
+        return ids
+
+    @recipe_function
+    def text(self) -> torch.Tensor:
+        """Make tokens (1, length) that end as texts end."""
+        ids = self.row()
+        end = self.get("eos_token_id")
+        if self.get("is_encoder_decoder") and isinstance(end, int) and end < self.vocabulary():
+            ids[:, -1] = end
+        return ids
+
+    @recipe_function
+    def marked(self, position: int, token: int) -> torch.Tensor:
+        """Make a text with a token at a position."""
+        ids: torch.Tensor = self["_tokens"]
+        ids[:, position] = token
+        return ids
+
+    @recipe_function
+    def separated(self, separator: int) -> torch.Tensor:
+        """Make a question, two separators, a text and its end."""
+        ids: torch.Tensor = self["_tokens"]
+        ids[ids == separator] = 10
+        ids[..., (8, 9, -1)] = separator
+        return ids
+
+    @recipe_function
+    def coded(self, count: int) -> torch.Tensor:
+        """Make a text with ``count`` codes beside each token."""
+        ids: torch.Tensor = self["_tokens"].unsqueeze(-1)
+        return (ids % self.size("codebook_size", "vocab_size", default=2)).repeat(1, 1, count)
+
+    @recipe_function
+    def with_placeholders(self, ids: torch.Tensor, token: int, count: int) -> torch.Tensor:
+        """Insert ``count`` tokens that stand for parts of an image after the first token."""
+        marks = torch.full((ids.shape[0], count), token, dtype=ids.dtype)
+        return torch.cat((ids[:, :1], marks, ids[:, 1:]), dim=1)
+
+    @recipe_function
+    def boxes_in_a_row(self) -> torch.Tensor:
+        """Make a box for each token, each to the right of the one before."""
+        left = torch.arange(self.length())
+        return torch.stack((left, left, left + 1, left + 1), dim=-1).unsqueeze(0)
+
+    @recipe_function
+    def boxes_on_a_page(self, count: int) -> torch.Tensor:
+        """Make boxes on a page of a thousand by a thousand, each below the one before."""
+        top = 10.0 * torch.arange(count)
+        left = torch.zeros_like(top)
+        return torch.stack((left, top, left + 900, top + 9), dim=-1).unsqueeze(0)
+
+    # Images.
+
+    @recipe_function
+    def image(self) -> tuple[int, int, int]:
+        """Return the channels, height and width of an image."""
+        part = self.part("vision_config", "backbone_config")
+        first = _first(_vision_part(self.model), nn.Conv2d)
+        channels = part.size("num_channels", "in_channels", "in_chans", "image_channels", default=3)
+        if first is not None and first.groups == 1 and first.in_channels in (1, 3, 4):
+            channels = first.in_channels
+        size = self.get("image_size", "input_size", "img_size", default=self["_image_size"])
+        if isinstance(size, dict):
+            size = (size["height"], size["width"])
+        height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+        return channels, height, width
+
+    @recipe_function
+    def square_patch(self) -> tuple[int, int, int]:
+        """Return the channels, height and width of a patch."""
+        part = self.part("vision_config")
+        channels = part.size("in_channels", "in_chans", "num_channels", default=3)
+        side = part.size("patch_size", default=14)
+        return channels, side, side
+
+    @recipe_function
+    def patch(self) -> tuple[int, ...]:
+        """Return the shape of a patch as the processors of Qwen2-VL and its kin make it: mostly flat."""
+        shape = channels, side, _ = self.square_patch()
+        first = _first(_vision_part(self.model), *_VISION_LAYERS)
+        if isinstance(first, nn.Conv2d):
+            return shape
+        if isinstance(first, nn.Linear) and first.in_features % (channels * side * side) == 0:
+            return (first.in_features,)
+        frames = self.part("vision_config").size("temporal_patch_size")
+        return (channels * frames * side * side,)
+
+    @recipe_function
+    def feature_map(self, side: int) -> torch.Tensor:
+        """Make what a part of a vision model reads: a map of features, or a row of vectors."""
+        first = _first(self.model, *_VISION_LAYERS)
+        if isinstance(first, nn.Conv2d) and first.groups == 1:
+            return self.floats(1, first.in_channels, side, side)
+        return self.floats(1, 64, self.size("input_dim", "hidden_size", default=768))
+
+    @recipe_function
+    def positions(self, side: int) -> torch.Tensor:
+        """Make the column and the row of each patch of a square image."""
+        rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+        return torch.stack((columns, rows), dim=-1).reshape(1, side * side, 2)
+
+    # Sound.
+
+    @recipe_function
+    def first_width(self) -> int:
+        """Return how many channels the model's first one-dimensional convolution reads; 0: it has none."""
+        first = _first(self.model, nn.Conv1d)
+        return first.in_channels if first is not None else 0
+
+    @recipe_function
+    def stacked(self, bands: int) -> int:
+        """Return how many numbers a frame has, where the model's first layer reads several frames as one."""
+        first = _first(self.model, *_AUDIO_LAYERS)
+        reads_several = isinstance(first, nn.Linear) and first.in_features % bands == 0
+        return first.in_features if reads_several else bands
+
+
+def derive(model: nn.Module, also: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
+    """Make keyword arguments for one forward pass with batch size 1, and a note for the report.
+
+    Args:
+        model: the model.
+        also: names of optional arguments that a wrapper of the model passes on.
+
+    Returns:
+        ``input_ids`` 1x128, ``pixel_values`` 1x3xHxW, ``input_values`` 1x16000 and the like: the
+        model's main input, and what its forward does not run without.  A model that reads images
+        among its text gets one, if its vision part can be run to count the tokens that it takes.
+
+    Raises:
+        InputError: the main input is one that nothing is known about.
+    """
+    scope = TransformersScope(model)
+    made = {name: _make(scope, name) for name in dict.fromkeys((*_wanted(scope), *also))}
+    made = {name: value for name, value in made.items() if value is not None}
+    note = ""
+    for modality in MODALITIES:
+        token = _placeholder(scope, modality)
+        if (
+            "input_ids" in made
+            and modality.main in scope.parameters
+            and token is not None
+            and not (made["input_ids"] == token).any()  # placed already
+        ):
+            if not scope.parameters[modality.main]:
+                made.pop(modality.main, None)
+            made.update(_among_text(scope, modality, token, made["input_ids"]))
+            if modality.main not in made:
+                note += f"; without {modality.main}, which --input gives"
+    chosen = CHOSEN.get(model, ())
+    if chosen:
+        note += f"; {', '.join(chosen)} set, which {type(model.config).__name__} leaves open"
+    return made, f"inputs as the configuration describes them{note}"
+
+
+def _wanted(scope: TransformersScope) -> Iterator[str]:
+    """Yield the arguments that the model is called with."""
+    required = [name for name, needed in scope.parameters.items() if needed]
+    names = _main_inputs(scope, required)
+    yield from names
+    yield from required
+    if "input_ids" in (*names, *required):
+        both = scope.get("image_size") or hasattr(scope.config, "audio_config")
+        yield from (
+            modality.main for modality in MODALITIES if both and modality.main in scope.parameters
+        )
+    if (
+        getattr(scope.config, "is_encoder_decoder", False)
+        and "decoder_input_ids" in scope.parameters
+    ):
+        yield "decoder_input_ids"
+    yield from (name for name in _OFFERED if name in scope.parameters)
+    if "input_features" in (*names, *required):
+        yield from (name for name in _OFFERED_WITH_SOUND if name in scope.parameters)
+    yield from scope.own_arguments()
+
+
+def _main_inputs(scope: TransformersScope, required: list[str]) -> list[str]:
+    own: list[str] | None = scope["_main_inputs"]
+    if own is not None:
+        return own
+    main = getattr(scope.model, "main_input_name", "input_ids")
+    names = [main] if isinstance(main, str) else list(main)
+    # Some parts of a model state the main input of the whole.
+    names = [name for name in names if name in scope.parameters or not required]
+    if not set(names) & set(scope.parameters) and "input_ids" in scope.parameters:
+        return ["input_ids"]
+    return names
+
+
+def _make(scope: TransformersScope, name: str) -> Any:
+    if not scope.has(name):
+        raise InputError(
+            f"nothing says what the input {name!r} of {scope.class_name} looks like",
+            context=f"transformers:{scope.class_name} takes {', '.join(scope.parameters)}",
+            hint=f"give it: --input {name}=1x128:float32",
+        )
+    return scope[name]
+
+
+def _placeholder(scope: TransformersScope, modality: Modality) -> int | None:
+    """Return the token that stands for a part of an image or of a sound."""
+    token = scope.get(*modality.placeholders)
+    return token if isinstance(token, int) else None
+
+
+def _among_text(
+    scope: TransformersScope, modality: Modality, token: int, text: torch.Tensor
+) -> dict[str, Any]:
+    """Make an image or a sound, and the text with as many tokens as the model turns it into; {} if that fails."""
+    encode: Any = getattr(scope.model, modality.encode, None)
+    if encode is None:
+        return {}
+    taken = set(inspect.signature(encode).parameters) & set(scope.parameters)
+    names = [name for name in (*modality.arguments, *scope.own_arguments()) if name in taken]
+    try:
+        shown = {name: _make(scope, name) for name in dict.fromkeys(names)}
+        # The models of the Q-Former state how many tokens an image takes.
+        count = scope.get("num_query_tokens") or _count_vectors(scope, encode, shown)
+    except Exception:  # noqa: BLE001 - the model's own code, on weights without memory
+        return {}
+    ids = scope.with_placeholders(text, token, count)
+    types = {name: (ids == token).long() for name in modality.types if name in scope.parameters}
+    return {"input_ids": ids, **shown, **types}
+
+
+def _count_vectors(scope: Scope, encode: Callable[..., Any], shown: dict[str, Any]) -> int:
+    """Count the vectors of the text's width that the model makes; large tensors stay without memory."""
+    training = scope.model.training
+    scope.model.eval()
+    try:
+        with building(), torch.no_grad():
+            made = encode(**shown)
+    finally:
+        scope.model.train(training)
+    made = getattr(made, "pooler_output", made)
+    leaves = [leaf for leaf in tree_iter(made) if isinstance(leaf, torch.Tensor)]
+    width = scope.model.get_input_embeddings().embedding_dim
+    if not leaves or any(leaf.shape[-1] != width for leaf in leaves):
+        raise ValueError(leaves)
+    return sum(leaf.numel() for leaf in leaves) // width
+
+
+def _configs(config: Any) -> Iterator[Any]:
+    """Yield a configuration and those of its parts."""
+    yield config
+    for name in dict.fromkeys((*_PARTS, *getattr(config, "sub_configs", ()))):
+        part = getattr(config, name, None)
+        if part is not None and not isinstance(part, (dict, str)):
+            yield from _configs(part)
+
+
+def _vision_part(model: nn.Module) -> nn.Module:
+    """Return the part of the model that sees; the whole where no name says which it is."""
+    named = (
+        module
+        for name, module in model.named_modules()
+        if name.rpartition(".")[2].startswith("vis")
+    )
+    part: nn.Module = next(named, model)
+    return part
+
+
+def _first(model: nn.Module, *kinds: type[nn.Module]) -> Any:
+    """Return the first layer of these kinds; None: the model has none."""
+    return next((layer for layer in model.modules() if isinstance(layer, kinds)), None)

@@ -1,0 +1,311 @@
+"""The captured calls as a torch.fx graph, and the records that its nodes carry.
+
+The graph is the interchange: one ``call_function`` node a call, in the order of the run, with the OpCall record in
+``node.meta["op_call"]``.  It can be run again, printed as code, or exported.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import fx
+
+from opcheck.capture.child.recording.flops import flops
+from opcheck.capture.child.recording.tensor_log import Numbers
+from opcheck.common.vocabulary import Phase
+from opcheck.model.records import OpCall, SourceLocation, TensorSpec
+from opcheck.simulator.tensor_meta import TensorMeta, decode
+from opcheck.tracing.source_locations import locate
+from opcheck.tracing.torch_private.modules import root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref, TraceEntry
+    from opcheck.simulator.calls import InnerCall
+
+    Place = Callable[[TraceEntry], tuple[SourceLocation | None, str]]
+
+_NO_NAME = re.compile(r"\W+")
+_SCALARS = (bool, int, float, complex, str, type(None))
+
+
+def to_graph(
+    calls: Sequence[TraceEntry],
+    names: Mapping[int, str],
+    place: Place | None = None,
+    numbers: Numbers | None = None,
+) -> fx.Graph:
+    """Return the graph of the recorded calls.
+
+    Args:
+        calls: as a Recorder keeps them.
+        names: a tensor's name by its number (inputs, parameters).
+        place: where a call was made; a Recorder's ``place`` knows of graphs that are run again.
+        numbers: the identities in the records; given where others refer to them.
+    """
+    place = place or (lambda entry: (locate(entry.site), entry.module))
+    builder = _Builder(names, place, numbers or Numbers())
+    for entry in calls:
+        builder.add(entry)
+    builder.graph.output(None)
+    return builder.graph
+
+
+def op_call(call: RecordedCall) -> OpCall:
+    """Return the record of one call by itself: without its place, and its tensors numbered from one."""
+    return _Builder({}, lambda _: (None, ""), Numbers()).record(call)
+
+
+def op_calls(graph: fx.Graph) -> tuple[OpCall, ...]:
+    """Return the records of a graph's calls, in order."""
+    return tuple(node.meta["op_call"] for node in graph.nodes if "op_call" in node.meta)
+
+
+def code(graph: fx.Graph) -> str:
+    """Return the graph as Python code, each call behind a comment with its line and module."""
+    lines = []
+    for node in graph.nodes:
+        call: OpCall | None = node.meta.get("op_call")
+        if call is not None:
+            lines.append(f"# {call.location or '?'}  {call.module}".rstrip())
+        text = node.format_node()
+        if text:
+            lines.append(text)
+    return "\n".join(lines) + "\n"
+
+
+class _Role(NamedTuple):
+    argument: str
+    written: bool
+
+
+_RESULT = _Role("", written=False)
+
+
+class _Builder:
+    def __init__(self, names: Mapping[int, str], place: Place, numbers: Numbers) -> None:
+        self.graph = fx.Graph()
+        self._place = place
+        self._names = names
+        self._nodes: dict[int, fx.Node] = {}
+        self._places: dict[object, tuple[SourceLocation | None, str]] = {}
+        self._last_placeholder: fx.Node = root_of(self.graph)
+        self._placeholders: Counter[str] = Counter()
+        self._numbers = numbers
+        self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
+        self._known_flops: dict[tuple[Any, ...], int] = {}
+        self._inner_calls: dict[tuple[Any, ...], OpCall] = {}
+
+    def add(self, entry: TraceEntry) -> None:
+        """Add one call."""
+        call = entry.call
+        inputs = iter([self._node(ref) for ref in call.inputs])
+        args, kwargs = _arguments(call.key, inputs)
+        node = self.graph.create_node("call_function", call.route.func, args, kwargs)
+        node.meta["op_call"] = self._op_call(entry)
+        if len(call.route.returns) == 1 and not call.route.returns_list:
+            for output in call.outputs:
+                self._nodes[output.number] = node
+            return
+        for index, output in enumerate(call.outputs):
+            item = self.graph.call_function(operator.getitem, (node, index))
+            self._nodes[output.number] = item
+
+    def _node(self, ref: Ref) -> fx.Node:
+        node = self._nodes.get(ref.number)
+        if node is None:
+            name = self._names.get(ref.number, "")
+            node = self._nodes[ref.number] = self._placeholder(ref.spec, name)
+        return node
+
+    def _placeholder(self, spec: TensorMeta, name: str) -> fx.Node:
+        # torch.fx wants all placeholders in front of the calls.
+        with self.graph.inserting_after(self._last_placeholder):
+            readable = _NO_NAME.sub("_", name).strip("_") or "constant"
+            # The target becomes the parameter's name as it stands: torch.fx makes only the node's unique.
+            self._placeholders[readable] += 1
+            count = self._placeholders[readable]
+            node = self.graph.placeholder(readable if count == 1 else f"{readable}_{count}")
+        self._last_placeholder = node
+        node.meta["spec"] = repr(spec)
+        node.meta["name"] = name
+        return node
+
+    def _op_call(self, entry: TraceEntry) -> OpCall:
+        known = (entry.site, entry.module)
+        if known not in self._places:
+            self._places[known] = self._place(entry)
+        location, module = self._places[known]
+        return self.record(entry.call, location, module, entry.phase)
+
+    def record(
+        self,
+        call: RecordedCall,
+        location: SourceLocation | None = None,
+        module: str = "",
+        phase: Phase = "forward",
+    ) -> OpCall:
+        """Return the record of one call."""
+        route = call.route
+        arguments = _scalars(call.key, route.arguments)
+        return OpCall(
+            op=route.name,
+            inputs=tuple(map(self._tensor_spec, call.inputs, self._roles(call))),
+            outputs=tuple(map(self._tensor_spec, call.outputs)),
+            arguments=arguments,
+            location=location,
+            module=module,
+            phase=phase,
+            inner=call.body.names if route.has_body else None,
+            inside=tuple(map(self._inner_call, call.body.calls)),
+            refusal=call.refusal,
+            registrations=route.registrations,
+            flops=self._flops(call),
+            waits=_waits(call, arguments),
+        )
+
+    def _inner_call(self, call: InnerCall) -> OpCall:
+        """Return the record of a call that a composite makes; its tensors are no tensors of the trace."""
+        known = self._inner_calls.get(call.key)
+        if known is None:
+            roles = self._roles(call)
+            known = self._inner_calls[call.key] = OpCall(
+                op=call.route.name,
+                inputs=tuple(map(_inner_spec, call.inputs, roles)),
+                outputs=tuple(map(_inner_spec, call.outputs)),
+                arguments=_scalars(call.key, call.route.arguments),
+            )
+        return known
+
+    def _flops(self, call: RecordedCall) -> int:
+        known = self._known_flops.get(call.key)
+        if known is None:
+            positional, named = _split(call.key)
+            args = [decode(part) for part in positional]
+            kwargs = {name: decode(part) for name, part in named}
+            outputs = [output.spec for output in call.outputs]
+            several = len(outputs) != 1 or call.route.returns_list
+            known = flops(call.route.func, args, kwargs, outputs if several else outputs[0])
+            self._known_flops[call.key] = known
+        return known
+
+    def _roles(self, call: RecordedCall | InnerCall) -> tuple[_Role, ...]:
+        """Return for each input tensor its argument and whether the call writes to it, by the schema."""
+        roles = self._known_roles.get(call.key)
+        if roles is None:
+            written = {call.route.arguments[index] for index in call.route.writes}
+            positional, named = _split(call.key)
+            roles = self._known_roles[call.key] = tuple(
+                _Role(name, name in written)
+                for name, part in (*zip(call.route.arguments, positional, strict=False), *named)
+                for _ in range(_count_specs(part))
+            )
+        return roles
+
+    def _tensor_spec(self, ref: Ref, role: _Role = _RESULT) -> TensorSpec:
+        tensor = self._numbers.number("tensor", ref.number)
+        return _spec(ref.spec, role, tensor, self._numbers.number("storage", ref.storage))
+
+
+def _inner_spec(meta: TensorMeta, role: _Role = _RESULT) -> TensorSpec:
+    return _spec(meta, role, tensor=0, storage=0)
+
+
+def _spec(meta: TensorMeta, role: _Role, tensor: int, storage: int) -> TensorSpec:
+    strided = meta.layout is torch.strided
+    return TensorSpec(
+        tensor=tensor,
+        storage=storage,
+        dtype=meta.dtype_name,
+        shape=meta.shape,
+        stride=meta.stride,
+        offset=meta.offset,
+        layout="strided" if strided else str(meta.layout).removeprefix("torch."),
+        device=meta.device,
+        argument=role.argument,
+        written=role.written,
+    )
+
+
+def _count_specs(part: Any) -> int:
+    if type(part) is TensorMeta:
+        return 1
+    return sum(map(_count_specs, part)) if type(part) is tuple else 0
+
+
+def _split(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[tuple[str, Any]]]:
+    count = key[1]
+    rest = key[2 + count :]
+    return key[2 : 2 + count], list(zip(rest[::2], rest[1::2], strict=True))
+
+
+def _arguments(
+    key: tuple[Any, ...], inputs: Iterator[fx.Node]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    positional, named = _split(key)
+    args = tuple(_fill(decode(part), inputs) for part in positional)
+    return args, {name: _fill(decode(part), inputs) for name, part in named}
+
+
+def _fill(value: Any, inputs: Iterator[fx.Node]) -> Any:
+    kind = type(value)
+    if kind is TensorMeta:
+        return next(inputs)
+    if kind is list:
+        return [_fill(item, inputs) for item in value]
+    if kind is tuple:
+        return tuple(_fill(item, inputs) for item in value)
+    # torch.fx has no base type for a generator: the graph draws from the default one.
+    return None if kind is torch.Generator else value
+
+
+def _waits(call: RecordedCall, arguments: Mapping[str, Any]) -> bool:
+    """Return whether the CPU waits for values of tensors on the GPU."""
+    route = call.route
+    if not route.operator.takes_masks:
+        # repeat_interleave does not add the repeats up where the caller has (native/Repeat.cpp).
+        reads = route.reads_data or route.reads_shape or route.operator.unbacked is not None
+        return reads and arguments.get("output_size") is None
+    indices = list(call.inputs[1:])
+    if "values" in route.arguments:
+        values = indices.pop().spec
+        # native/TensorAdvancedIndexingUtils.h, canDispatchToMaskedFill: filling needs no positions.
+        if values.device == "cpu" and math.prod(values.shape) == 1:
+            return False
+    # expandTensors there: the positions that a mask selects; integers are positions.
+    return any(index.spec.device == "mps" and index.spec.dtype in _MASKS for index in indices)
+
+
+#: dtypes of indices that select by their values.
+_MASKS = frozenset({torch.bool, torch.uint8})
+
+
+def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
+    positional, named = _split(key)
+    result: dict[str, Any] = {}
+    for name, part in (*zip(names, positional, strict=False), *named):
+        if type(part) is TensorMeta:
+            continue
+        value = decode(part)
+        if type(value) in _SCALARS:
+            result[name] = _written(value)
+        elif type(value) in (list, tuple):
+            if all(type(item) in _SCALARS for item in value):
+                result[name] = tuple(map(_written, value))
+        elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+            result[name] = str(value).removeprefix("torch.")
+    return result
+
+
+def _written(value: Any) -> Any:
+    """Return a word for what is no number in JSON: an infinity, NaN (model.ENDLESS), a complex number."""
+    is_number = not isinstance(value, complex) and (
+        not isinstance(value, float) or math.isfinite(value)
+    )
+    return value if is_number else str(value)

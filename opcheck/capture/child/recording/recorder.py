@@ -1,0 +1,279 @@
+"""Records operator calls as they happen, with the module and the line of the user's code that made them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
+from opcheck.common.python_source import source_line, source_lines
+from opcheck.model.records import Problem, SourceLocation
+from opcheck.simulator.tensor import is_on_mps
+from opcheck.tracing.call_sites import CallSites
+from opcheck.tracing.source_locations import locate
+from opcheck.tracing.torch_private.modules import Dropout, buffers_of, parameters_of
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+    from opcheck.capture.child.recording.dtype_origins import Births
+    from opcheck.simulator.calls import Call
+
+
+# -- unknown values --------------------------------------------------------------------------------
+
+
+#: different answers of one line that its problem names.
+_ANSWERS_SHOWN = 3
+
+_TORCH = Path(torch.__file__).parent
+_OURS = str(Path(__file__).parents[3]) + os.sep
+#: between the line that asks and the operator: they ask for their callers.
+_PASSED_ON = frozenset(
+    str(_TORCH / name)
+    for name in ("_tensor.py", "_ops.py", "overrides.py", "utils/_python_dispatch.py")
+)
+
+#: the same, function by function: torch/distributions/distribution.py, from 2.15 on.
+_PASSED_ON_BY_NAME = frozenset({"_all_true_or_runtime_assert"})
+
+#: operators by which C++ asks only whether its arguments are valid, and the function that does:
+#: native/SpectralOps.cpp, istft, is_scalar_tensor_true of the window's lowest value.
+_CHECKS_IN_CPP = {"aten::equal": "istft("}
+
+#: what a line may end in instead of ``raise``.
+_RAISING = frozenset({"_assert", "_check", "_check_value", "_check_index", "fail"})
+
+#: functions and classes that make pictures of values (diffusers 0.42.1, image_processor.py) or end the loop of
+#: ``generate`` by them (transformers 5.23.0, generation/utils.py), and go no other way.
+_GO_NO_OTHER_WAY = frozenset(
+    {
+        "DeferredStopCheck",
+        "StopCheck",
+        "_beam_search_has_unfinished_sequences",
+        "_has_unfinished_sequences",
+        "pt_to_numpy",
+    }
+)
+#: what those loops keep the end in.
+_LOOP_ENDS = frozenset({"this_peer_finished"})
+
+#: a file and a line of it
+Asker = tuple[str, int]
+
+
+class Guessed:
+    """The answers that one line was given in place of values that nobody knows."""
+
+    def __init__(
+        self,
+        operator: str,
+        location: SourceLocation | None,
+        module: str,
+        *,
+        checks: bool = False,
+    ) -> None:
+        self.operator = operator
+        self.location = location
+        self.module = module
+        #: the program goes no other way by them: it would raise, writes them out or ends a loop.
+        self.checks = checks
+        self.count = 0
+        #: in the order of their first use
+        self.answers: dict[str, None] = {}
+
+    @property
+    def answered(self) -> str:
+        """The answers in words."""
+        first = list(self.answers)[:_ANSWERS_SHOWN]
+        return ", then ".join(first) + (", ..." if len(self.answers) > _ANSWERS_SHOWN else "")
+
+    def problem(self) -> Problem:
+        """Return the problem that reports these guesses."""
+        return Problem(
+            kind="value_check" if self.checks else "guess",
+            message=f"{self.operator} asked for values that a run on shapes does not have: "
+            f"answered {self.answered}"
+            + (f" ({self.count:,} times)" if self.count > 1 else "")
+            + ("" if self.checks else "; the way and the shapes from here rest on that guess"),
+            location=self.location,
+            module=self.module,
+            op=self.operator,
+            answered=self.answered,
+            count=self.count,
+        )
+
+
+def asker() -> Asker:
+    """Return the code that needs a value now: the innermost line that is not passed through on the way."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        passed_on = code.co_filename in _PASSED_ON or code.co_name in _PASSED_ON_BY_NAME
+        if not passed_on and not code.co_filename.startswith(_OURS):
+            return code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+def only_checks(asked: Asker, operator: str) -> bool:
+    """Return whether a line needs values only to raise if they are bad, to write them, or to end a loop."""
+    file, line = asked
+    in_cpp = _CHECKS_IN_CPP.get(operator)
+    if in_cpp is not None and in_cpp in source_line(file, line):
+        return True
+    return line in _checking_lines(file)
+
+
+@functools.cache
+def _checking_lines(file: str) -> frozenset[int]:
+    try:
+        tree = ast.parse("".join(source_lines(file)))
+    except SyntaxError:
+        return frozenset()
+    numbers: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, _USES) and _only_uses(node):
+            numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        elif isinstance(node, ast.If) and _raises(node.body[-1]) and not node.orelse:
+            numbers.update(range(node.lineno, (node.test.end_lineno or node.lineno) + 1))
+    return frozenset(numbers)
+
+
+#: Statements that may use values and go no other way by them.
+_USES = (ast.Assert, ast.Assign, ast.ClassDef, ast.Expr, ast.FunctionDef)
+
+
+def _only_uses(node: ast.stmt) -> bool:
+    """Return whether a whole statement goes no other way by the values that it needs."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return node.name in _GO_NO_OTHER_WAY
+    if isinstance(node, ast.Assign):
+        return any(isinstance(each, ast.Name) and each.id in _LOOP_ENDS for each in node.targets)
+    return isinstance(node, ast.Assert) or _raises(node)
+
+
+def _raises(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Raise):
+        return True
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    called = node.value.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _RAISING
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+#: A guess is repeated at a line this often before the program is taken to loop on it.
+MAX_GUESSES = 5_000
+
+#: The most calls that are kept: an endless loop makes more, and turning them into a trace takes time, too.
+MAX_CALLS = 200_000
+
+_IDLE = (Dropout, torch.nn.Identity)
+
+
+class TooManyCallsError(BaseException):
+    """The program makes more calls than are kept."""
+
+
+class LoopsOnGuessError(RuntimeError):
+    """A line keeps asking for values that are not known."""
+
+
+class Recorder:
+    """A sink for the simulator that keeps every call."""
+
+    def __init__(self, births: Births | None = None, caller: CodeType | None = None) -> None:
+        """Start with no calls.
+
+        Args:
+            births: where CPU tensors of rare dtypes were made.
+            caller: calls the program; the frames above it are not the program's.
+        """
+        self.sites = CallSites(caller)
+        self.calls: list[TraceEntry] = []
+        self.tensors = TensorLog(self.calls, births)
+        self.guesses: dict[tuple[Any, ...], Guessed] = {}
+
+    def record(self, call: Call) -> None:
+        """Keep one leaf call.
+
+        Raises:
+            TooManyCallsError: MAX_CALLS are kept already.
+        """
+        if len(self.calls) >= MAX_CALLS:
+            message = f"the run made more than {MAX_CALLS:,} operator calls and was ended"
+            raise TooManyCallsError(message)
+        self.calls.append(TraceEntry(self.tensors.keep(call), *self.sites.here()))
+
+    def asked(self, operator: str) -> int:
+        """Return how often this line, in this module, has needed unknown values by ``operator``."""
+        guess = self.guesses.get((operator, *self.sites.here()[:2]))
+        return guess.count if guess else 0
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Count an answer that was made up.
+
+        Raises:
+            LoopsOnGuessError: one line asked more often than MAX_GUESSES.
+        """
+        key = (operator, *self.sites.here()[:2])
+        guess = self.guesses.get(key)
+        if guess is None:
+            guess = self.guesses[key] = Guessed(
+                operator, locate(key[1]), key[2], checks=only_checks(asker(), operator)
+            )
+        guess.count += 1
+        guess.answers.setdefault(str(answer))
+        if guess.count > MAX_GUESSES:
+            message = (
+                f"{operator} asked for unknown values {guess.count:,} times at one line, "
+                f"and no answer ended that: {guess.answered}"
+            )
+            raise LoopsOnGuessError(message)
+
+    def place(self, entry: TraceEntry) -> tuple[SourceLocation | None, str]:
+        """Return the line and the module of a call; in a graph that is run again, those of its node."""
+        return self.sites.locate(entry.site, entry.module)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return the guesses, as problems of the trace."""
+        by_line: dict[tuple[str, str, SourceLocation | None], Guessed] = {}
+        for guess in self.guesses.values():
+            guessed = by_line.setdefault(
+                (guess.operator, guess.answered, guess.location),
+                Guessed(guess.operator, guess.location, guess.module, checks=guess.checks),
+            )
+            guessed.count += guess.count
+            guessed.answers.update(guess.answers)
+        return tuple(guessed.problem() for guessed in by_line.values())
+
+    def uncalled(self, root: torch.nn.Module) -> tuple[str, ...]:
+        """Return the modules that neither ran nor had a tensor of theirs used by another's code.
+
+        Modules that do nothing outside of training (dropout, identity) are not worth a word.
+        """
+        used = {ref.number for entry in self.calls for ref in entry.call.inputs}
+        return tuple(
+            name
+            for name, module in root.named_modules()
+            if name
+            and id(module) not in self.sites.modules.called
+            # TorchScript's interpreter calls the modules inside of one.
+            and not isinstance(module, torch.jit.ScriptModule)
+            and type(module).forward is not torch.nn.Module.forward
+            and not isinstance(module, _IDLE)
+            and not any(
+                is_on_mps(tensor) and tensor._mps.number in used
+                for tensor in (*parameters_of(module).values(), *buffers_of(module).values())
+            )
+        )

@@ -1,0 +1,295 @@
+"""One capture for all targets on which the run would be the same; the model is built once.
+
+Each run has a fork of its own, which begins with the model as it was built: a run changes a model, and one that raises,
+hangs or ends its process ends no other.  Runs in the process that it is called in: the model is loaded there.  Where
+a process cannot be copied, each class of targets needs a process of its own, for which the model is loaded again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.capture.child import run
+from opcheck.capture.protocol import Captures, ManyTargets, Shared
+from opcheck.common.errors import CaptureError, LibraryLoadError, ModelLoadError
+from opcheck.data.registrations import load as load_lists
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.requirements import show_installed_to_libraries
+from opcheck.simulator.same_dispatch import same_dispatch
+from opcheck.worker import platform
+from opcheck.worker.protocol import Failure, error_of, failure_of, silent
+from opcheck.worker.worker import WorkerError, branched, forked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.common.versions import Target
+    from opcheck.model.records import Trace
+    from opcheck.simulator.python_visible_target import BeforeAnswer
+    from opcheck.worker.protocol import Say
+
+#: seconds that a fork gets beside the time limit of the run, to make a trace of it
+_AFTER = 150.0
+
+
+def answer(request: ManyTargets, say: Say) -> Captures:
+    """Return the outcome of ``captures`` to the parent of this process."""
+    if request.as_installed:
+        show_installed_to_libraries()
+    return captures(request.capture, request.targets, say)
+
+
+def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Captures:
+    """Capture the model of ``request`` once for each class of targets on which the run is the same.
+
+    Call it in a process that nothing else is to happen in: user code may run here, and PYTORCH_ENABLE_MPS_FALLBACK is
+    set.
+
+    Args:
+        request: the model and its inputs; its own target is not looked at.
+        targets: those to be served.
+        say: told the stages.
+
+    Returns:
+        The captures, those of newer releases first.  ``left`` are targets that give other answers than this process
+        has had: they need another process.
+
+    Raises:
+        ModelLoadError, InputError: as ``capture.run`` does, for any release.
+        OpListError: the lists hold no such torch release.
+        CaptureError: what this process has loaded already was told of another Mac.
+    """
+    # The newest first: it has most kernels, and so tells most of what it would have asked.
+    order = sorted(
+        range(len(targets)),
+        key=lambda n: (targets[n].torch, targets[n].macos, targets[n].cpu_fallback),
+        reverse=True,
+    )
+    if not order:
+        return Captures(shared=())
+    for target in targets:
+        load_lists().release(str(target.torch))
+    left = [n for n in order if not python_visible_target.fits(targets[n])]
+    newest_first = order = [n for n in order if n not in left]
+    if not order:
+        raise CaptureError(
+            f"this process has loaded programs that were told of another Mac than {targets[left[0]]}",
+            context=request.model,
+            hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
+        )
+    # A library keeps the answers that it got at its import: the fork that loads it copies itself at the first question
+    # that its targets answer differently, so that torch and what was imported by then are imported once.
+    forks = platform.CAN_FORK and len({targets[n].torch for n in order}) > 1
+    shared: list[Shared] = []
+    while order:
+        target = targets[order[0]]
+        if forks:
+            say(f"loading {request.model} as on {target}", seconds=_limit(request, len(order)))
+            made = _in_a_fork(request, targets, order)
+        else:
+            made = _loaded_and_run(request, targets, order, say)
+        shared += made.shared
+        order = [*made.left]
+        if not forks:
+            break
+    rank = {n: place for place, n in enumerate(newest_first)}
+    shared.sort(key=lambda each: rank[each.targets[0]])
+    return Captures(shared=tuple(shared), left=(*order, *left))
+
+
+def _limit(request: CaptureRequest, runs: int) -> float:
+    """Return the seconds that loading and some runs may take."""
+    return (runs + 1) * (request.time_limit + _AFTER)
+
+
+def _in_a_fork(
+    request: CaptureRequest, targets: Sequence[Target], order: Sequence[int]
+) -> Captures:
+    """Load and run the model in a fork, which copies itself where a question has several answers."""
+
+    def work() -> Captures | Failure:
+        # A pool of threads does not live on in a fork, nor does the timer of its parent.
+        torch.set_num_threads(1)
+        platform.limit_time(request.time_limit)
+        served, made = [*order], list[Captures | Failure]()
+        try:
+            split = _splitting(request, targets, served, made)
+            made.append(_loaded_and_run(request, targets, served, silent, split))
+        except platform.TimeLimitReached:
+            late = CaptureError(
+                f"the model was not loaded after {request.time_limit:g} s", context=request.model
+            )
+            return failure_of(late, request.model)
+        except LibraryLoadError as error:
+            here = tuple(n for n in served if python_visible_target.fits(targets[n]))
+            failed = Shared(targets=here, failure=failure_of(error, request.model), doubtful=True)
+            left = tuple(n for n in served if n not in here)
+            made.append(Captures(shared=(failed,), left=left))
+        except Exception as error:  # noqa: BLE001 - user code runs here: its error crosses the pipe
+            return failure_of(error, request.model)
+        captured = [each for each in made if isinstance(each, Captures)]
+        return next(
+            (each for each in made if isinstance(each, Failure)),
+            Captures(
+                shared=tuple(shared for each in captured for shared in each.shared),
+                left=tuple(n for each in captured for n in each.left),
+            ),
+        )
+
+    try:
+        made = forked(work, Captures | Failure, _limit(request, len(order)), group=False)
+    except WorkerError as error:
+        raise CaptureError(
+            f"the process that loaded the model {error}",
+            context=f"{request.model}, as on {targets[order[0]]}",
+            hint="run again with -v to see all that it printed",
+        ) from None
+    if isinstance(made, Failure):
+        raise error_of(made)
+    return made
+
+
+def _splitting(
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    served: list[int],
+    made: list[Captures | Failure],
+) -> BeforeAnswer:
+    """Return what copies this fork for the targets that answer a question otherwise than the first one that it serves.
+
+    Args:
+        request: the model, and its time limit.
+        targets: all targets.
+        served: the places of those that this fork loads the model for; of a copy, those that it was made for.
+        made: takes what copies return; empty in a copy.
+    """
+
+    def split(decide: Callable[..., Any], details: tuple[Hashable, ...]) -> None:
+        answers = {n: decide(targets[n], *details) for n in served}
+        others = [n for n in served if answers[n] != answers[served[0]]]
+        if not others:
+            return
+        platform.stop_time_limit()
+        try:
+            branch = branched(Captures | Failure, _limit(request, len(others)))
+        except WorkerError:
+            branch = Captures(shared=(), left=tuple(others))
+        platform.limit_time(request.time_limit)
+        if branch is not None:
+            made.append(branch)
+            served[:] = [n for n in served if n not in others]
+            return
+        made.clear()
+        served[:] = others
+        python_visible_target.become(targets[others[0]])
+        split(decide, details)
+
+    return split
+
+
+def _loaded_and_run(
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    order: Sequence[int],
+    say: Say,
+    split: BeforeAnswer | None = None,
+) -> Captures:
+    """Load the model as on the first target, and run it for all targets that would have loaded the same.
+
+    Args:
+        request: the model and its inputs.
+        targets: all targets.
+        order: the places of those that are to be served; ``split`` may change it.
+        say: called with the stages.
+        split: called before the load answers a question of Python for the first time.
+    """
+    python_visible_target.set_fallback(targets[order[0]])
+    try:
+        with python_visible_target.before_answers(split):
+            prepared = run.prepare(request, targets[order[0]], say)
+    except ModelLoadError as error:
+        # In a copy, the order is another one by now.
+        trace = run.trace_of_constructor(request, targets[order[0]], error)
+        if trace is None:
+            raise
+        served = [n for n in order if python_visible_target.fits(targets[n])]
+        left = tuple(n for n in order if n not in served)
+        return Captures(shared=(_served(targets, served, trace, doubtful=False),), left=left)
+    finally:
+        platform.stop_time_limit()
+    here = [n for n in order if python_visible_target.fits(targets[n])]
+    shared = []
+    waiting = here
+    while waiting:
+        target = targets[waiting[0]]
+        say(f"running as {target}", seconds=request.time_limit + _AFTER)
+        captured = _captured(request, prepared, targets, waiting)
+        shared.append(captured)
+        waiting = [n for n in waiting if n not in captured.targets]
+        if not platform.CAN_FORK:
+            break
+    left = tuple(n for n in order if n not in here or n in waiting)
+    return Captures(shared=tuple(shared), left=left)
+
+
+def _served(
+    targets: Sequence[Target], served: Sequence[int], trace: Trace, *, doubtful: bool
+) -> Shared:
+    """Return the capture with what each target that it serves differs in."""
+    differences = [run.differences(targets[n]) for n in served]
+    return Shared(
+        targets=tuple(served),
+        trace=trace,
+        differences=tuple(each["differences"] for each in differences),
+        differing_libraries=tuple(each["differing_libraries"] for each in differences),
+        doubtful=doubtful,
+    )
+
+
+def _captured(
+    request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
+) -> Shared:
+    """Return the capture for the first waiting target, and for all waiting targets that it serves."""
+
+    def work() -> Shared:
+        return _run(request, prepared, targets, waiting)
+
+    if len(targets) == 1 or not platform.CAN_FORK:
+        return work()
+    try:
+        return forked(work, Shared, request.time_limit + _AFTER, group=False)
+    except WorkerError as error:
+        ended = CaptureError(
+            f"the process that ran the model {error}",
+            context=f"{request.model}, as on {targets[waiting[0]]}",
+            hint="audit this target alone, with -v to see all that is printed",
+        )
+        return Shared(targets=(waiting[0],), failure=failure_of(ended, request.model))
+
+
+def _run(
+    request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
+) -> Shared:
+    target = targets[waiting[0]]
+    python_visible_target.set_fallback(target)
+    # A pool of threads does not live on in a fork.
+    torch.set_num_threads(1)
+    platform.limit_time(request.time_limit)
+    try:
+        captured = run.record(request, target, prepared, silent)
+    except Exception as error:  # noqa: BLE001 - of one class of targets: the others have their own
+        with contextlib.suppress(Exception):  # the program may have closed stderr
+            traceback.print_exc()
+        return Shared(targets=(waiting[0],), failure=failure_of(error, request.model))
+    finally:
+        platform.stop_time_limit()
+    mac = captured.mac
+    served = [
+        n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
+    ]
+    return _served(targets, served, captured.trace, doubtful=captured.doubtful)

@@ -1,0 +1,311 @@
+"""Completes the short names of models that people write: ``mymodel.py``, ``resnet50``, ``model.pt``, a folder.
+
+Nothing here imports torch, a library of models or the user's code: files are parsed, so that a name that is not
+complete is answered at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.capture.file_kinds import kind_of
+from opcheck.capture.repository import MARKERS, no_configuration
+from opcheck.common import documents
+from opcheck.common.errors import ModelLoadError
+from opcheck.common.files import is_file
+from opcheck.common.text import plural
+
+FORMS = (
+    "write file.py:attribute, package.module:attribute, file.pt2, "
+    "or transformers:, timm:, torchvision:, diffusers: and a name"
+)
+
+#: The files of the libraries that name their models, and how.  transformers keeps a table of names and classes.
+_REGISTERED = re.compile(r"^@register_model.*\n(?:@.*\n)*def (\w+)", re.MULTILINE)
+LIBRARIES = {
+    "torchvision": ("models/**/*.py", _REGISTERED),
+    "timm": ("models/*.py", _REGISTERED),
+    "transformers": (
+        "models/auto/modeling_auto.py",
+        re.compile(r'^ +\("[\w-]+", "(\w+)"\)', re.MULTILINE),
+    ),
+    "diffusers": ("models/__init__.py", re.compile(r'"([A-Z]\w+(?:Model|UNet\w*|VAE|2D|3D))"')),
+}
+
+_BARE = re.compile(r"[A-Za-z_][\w-]*")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+#: Bases of modules that a file imports from elsewhere.
+_BASES = re.compile(r"Module|Sequential|LightningModule|ModelMixin|\w*PreTrainedModel|GraphModule")
+#: How many models an error lists.
+_MOST_NAMED = 6
+
+
+def full_name(spec: str) -> str:
+    """Return the whole name of the model that a short name means; other names as they are.
+
+    Raises:
+        ModelLoadError: it means none, or several.
+    """
+    path = Path(spec)
+    if spec.removesuffix(":").endswith(".py") and is_file(Path(spec.removesuffix(":"))):
+        file = Path(spec.removesuffix(":"))
+        # A script that defines no model at its top level is run until it calls one (user_code.py).
+        return spec if not modules_in(file) and _runs(file) else _only_model([file], spec)
+    if ":" in spec or spec.endswith((".ipynb", ".pt2", ".py")):
+        return spec
+    if is_file(path) or spec.lower().endswith(_WEIGHTS):
+        raise no_model(spec)
+    if path.is_dir() and not any((path / name).is_file() for name in MARKERS):
+        files = sorted(path.glob("*.py"))
+        if not files:
+            raise no_configuration(spec, sorted(each.name for each in path.iterdir()))
+        return _only_model(files, spec)
+    if _BARE.fullmatch(spec) or _DOTTED.fullmatch(spec):
+        raise _which_library(spec)
+    return spec
+
+
+class ModuleName(NamedTuple):
+    """A name of a file that is a module, a class of one, or a function that makes one."""
+
+    name: str
+    #: it needs no argument
+    complete: bool
+    #: another of the file's modules is made of it
+    used: bool
+
+
+def modules_in(path: Path) -> tuple[ModuleName, ...]:
+    """Return the modules that a file defines, in its order; none if it cannot be parsed."""
+    try:
+        tree = ast.parse(documents.read(path))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ()
+    made: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        name = _defines_model(node, made)
+        if name and not name.startswith("_"):
+            made[name] = node
+    used = {
+        word.id
+        for name, node in made.items()
+        for word in ast.walk(node)
+        if isinstance(word, ast.Name) and word.id != name
+    }
+    return tuple(ModuleName(name, _complete(node), name in used) for name, node in made.items())
+
+
+def _runs(path: Path) -> bool:
+    """Return whether a file does more than define names: it is a script."""
+    try:
+        body = ast.parse(documents.read(path)).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    return any(
+        isinstance(node, (ast.For, ast.If, ast.While, ast.With))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        for node in body
+    )
+
+
+def _defines_model(node: ast.stmt, known: Iterable[str]) -> str:
+    """Return the name that a statement gives to a module, a class of one or a function that makes one; or nothing."""
+    if isinstance(node, ast.ClassDef):
+        return node.name if any(_is_class(base, known) for base in node.bases) else ""
+    if isinstance(node, ast.FunctionDef):
+        returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+        local = {
+            target.id
+            for each in ast.walk(node)
+            if isinstance(each, ast.Assign) and _is_made(each.value, known)
+            for target in each.targets
+            if isinstance(target, ast.Name)
+        }
+        makes = any(
+            _is_made(value, known) or (isinstance(value, ast.Name) and value.id in local)
+            for value in returned
+        )
+        declared = node.returns is not None and _is_class(node.returns, known)
+        return node.name if makes or declared else ""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target = node.targets[0]
+        return target.id if isinstance(target, ast.Name) and _is_made(node.value, known) else ""
+    return ""
+
+
+def _is_class(node: ast.expr, known: Iterable[str]) -> bool:
+    """Return whether an expression names a class of modules: nn.Module, or a class of this file."""
+    last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return last in known or bool(_BASES.fullmatch(last))
+
+
+def _is_made(node: ast.expr | None, known: Iterable[str]) -> bool:
+    """Return whether an expression makes a module: ``Net()``, ``nn.Sequential(...)``, ``Net().eval()``."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+        return _is_made(node.func.value, known)  # a method of what was made: .eval(), .to(...)
+    return _is_class(node.func, known)
+
+
+def _complete(node: ast.stmt) -> bool:
+    """Return whether a class or a function can be called without an argument."""
+    if isinstance(node, ast.ClassDef):
+        own = [
+            each
+            for each in node.body
+            if isinstance(each, ast.FunctionDef) and each.name == "__init__"
+        ]
+        return all(_needs(each) <= 1 for each in own)  # self
+    return not isinstance(node, ast.FunctionDef) or _needs(node) == 0
+
+
+def _needs(function: ast.FunctionDef) -> int:
+    """Return how many arguments have no default."""
+    arguments = function.args
+    positional = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    return positional + sum(default is None for default in arguments.kw_defaults)
+
+
+def _syntax_error(file: str) -> Exception | None:
+    """Return why a file cannot be parsed; None for a file that can be, and for what is no file."""
+    try:
+        ast.parse(documents.read(file), Path(file).name)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return error
+    except OSError:
+        pass
+    return None
+
+
+def _only_model(paths: Iterable[Path], spec: str) -> str:
+    """Return the name of the one model in these files.
+
+    Raises:
+        ModelLoadError: there is none, or several.
+    """
+    found = [(path, module) for path in paths for module in modules_in(path)]
+    tops = [f"{path}:{module.name}" for path, module in found if not module.used]
+    if len(tops) == 1:
+        return tops[0]
+    names = tops or [f"{path}:{module.name}" for path, module in found]
+    if not names:
+        if (error := _syntax_error(spec)) is not None:
+            raise ModelLoadError(
+                f"{spec} is not a file of Python: {error}",
+                context=_place(spec),
+                hint="correct the file, or name another: file.py:attribute",
+            )
+        raise ModelLoadError(
+            f"{spec} defines no model that can be seen without running it",
+            context=_place(spec),
+            hint="write file.py:attribute, a class of torch.nn.Module or a function that returns one",
+        )
+    shown = names[:_MOST_NAMED]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    raise ModelLoadError(
+        f"{spec} defines {plural(len(names), 'model')}: which one?",
+        context=_place(spec),
+        hint=f"write {', '.join(shown[:-1])} or {shown[-1]}{more}",
+    )
+
+
+def library_models(library: str) -> tuple[str, ...]:
+    """Return the names of an installed library's models, read in its files; none if it is not installed."""
+    files, pattern = LIBRARIES[library]
+    texts: set[str] = set()
+    for path in package_folder(library).glob(files):
+        texts.update(pattern.findall(documents.read_text(path)))
+    return tuple(sorted(texts))
+
+
+@functools.cache
+def package_folder(package: str) -> Path:
+    """Return the folder of a package without importing the package."""
+    spec = find_spec(package)
+    return Path(spec.origin).parent if spec is not None and spec.origin else Path("/nonexistent")
+
+
+def _which_library(spec: str) -> ModelLoadError:
+    """Return the error for a name without its library: the libraries that have it, or the nearest names."""
+    named = list(_named_alike(spec))
+    if named:
+        return ModelLoadError(
+            f"{spec} is in {plural(len(named), 'library')}: name it with its library",
+            context=_place(spec),
+            hint=f"{' or '.join(named)}?",
+        )
+    module, _, attribute = spec.rpartition(".")
+    if module and attribute[:1].isupper():
+        return ModelLoadError(
+            f"not a model: {spec!r}", context=_place(spec), hint=f"{module}:{attribute}?"
+        )
+    every = {name: f"{library}:{name}" for library in LIBRARIES for name in library_models(library)}
+    near = difflib.get_close_matches(spec, every, n=3, cutoff=0.75)
+    hint = f"did you mean {' or '.join(every[name] for name in near)}?" if near else FORMS
+    return ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=hint)
+
+
+def _named_alike(spec: str) -> Iterator[str]:
+    """Yield the models of the installed libraries with this name, without regard to case, - and _."""
+    word = _plain(spec.rpartition(".")[2])
+    for library in LIBRARIES:
+        yield from (f"{library}:{name}" for name in library_models(library) if _plain(name) == word)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]", "", name).lower()
+
+
+#: What the weights in a file alone lack.
+_NEEDS_CODE = (
+    "it holds weights and no program: write file.py:attribute, a function that builds the module (weights need not "
+    "be loaded)"
+)
+_TORCHSCRIPT = (
+    "TorchScript is audited as an object, opcheck.audit(torch.jit.load(file)), if you trust the file: it may write "
+    "files; or write file.py:attribute, the module that it was made from"
+)
+_OTHER_RUNTIME = (
+    "it is for another runtime: write file.py:attribute, the PyTorch module that it was made from"
+)
+_HINTS = {
+    "a Core ML model": _OTHER_RUNTIME,
+    "a TensorFlow Lite model": _OTHER_RUNTIME,
+    "a TorchScript archive": _TORCHSCRIPT,
+    "a program of torch.export": "rename it to end in .pt2",
+    "an ONNX model": _OTHER_RUNTIME,
+    "an archive of torch.package": "it holds Python code: write file.py:attribute, a function that imports it",
+}
+#: Files of models by their suffixes, where there is no such file to look into.
+_WEIGHTS = (".bin", ".ckpt", ".gguf", ".h5", ".onnx", ".pt", ".pth", ".safetensors")
+
+
+def no_model(spec: str) -> ModelLoadError:
+    """Return the error for a name of an unknown form; a file is named by its content, and none of it runs."""
+    path = Path(spec)
+    kind = kind_of(path) if is_file(path) else ""
+    if kind:
+        return ModelLoadError(
+            f"{spec} is {kind}, not a model that can be audited",
+            context=_place(spec),
+            hint=_HINTS.get(kind, _NEEDS_CODE),
+        )
+    if spec.lower().endswith(_WEIGHTS) and not path.exists():
+        return ModelLoadError(
+            f"there is no file {spec}",
+            context=_place(spec),
+            hint="a file of weights is no program in any case: write file.py:attribute",
+        )
+    return ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
+
+
+def _place(spec: str) -> str:
+    return f"model {spec}, working directory {Path.cwd()}"

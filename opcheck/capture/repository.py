@@ -1,0 +1,664 @@
+"""Reads what a hub or a folder says of a model: configuration files and the headers of its weights, never weights.
+
+It imports no torch.  The process that asks for a capture calls ``fetch``; the child that builds the model gets the
+contents with its request, and needs neither the network nor the folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import struct
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from opcheck.capture import hub_kernels, hub_recipes
+from opcheck.common import documents, sanitize
+from opcheck.common.caches import user_cache
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.files import is_file, replaced
+from opcheck.common.text import one_line, plural, type_and_text
+from opcheck.model.records import Record
+
+#: Names of configuration files; nothing else is downloaded.
+_CONFIGURATIONS = frozenset(
+    {
+        "adapter_config.json",
+        "config.json",
+        "config_sentence_transformers.json",
+        "generation_config.json",
+        "model_index.json",
+        "modules.json",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "quantize_config.json",
+        "scheduler_config.json",
+        "sentence_bert_config.json",
+        "tokenizer_config.json",
+        "video_preprocessor_config.json",
+    }
+)
+#: The file that says what kind of model a repository holds; the first that is there.
+MARKERS = ("model_index.json", "modules.json", "adapter_config.json", "config.json")
+_ADAPTER = "adapter_config.json"
+_CONFIG = "config.json"
+#: Folders of the same model in the formats of other runtimes.
+_OTHER_RUNTIMES = frozenset({"coreml", "flax", "onnx", "openvino", "original", "metal"})
+#: ``unet/diffusion_pytorch_model.fp16.safetensors`` beside the same file without ``.fp16``.
+_VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)(?=[.-])")
+#: ``model-00002-of-00030.safetensors``
+_SHARD = re.compile(r"-(\d{5})-of-\d{5}")
+#: Bytes of one configuration file.
+_MOST_BYTES = 8 << 20
+#: Files of weights whose headers are read: a model of 671 billion parameters has 163.
+_MOST_HEADERS = 256
+_HEADER_LIMIT = 100 << 20
+_AT_ONCE = 8
+#: Seconds until a hub must answer.
+_PATIENCE = 10.0
+#: Seconds for all that is read of one repository.
+_WHOLE = 120.0
+
+#: The revision where none is named.
+_MAIN = "main"
+
+_ORG_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@\s]+)?")
+_ONE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[^@\s]+)?")
+#: Files that are a model or weights by themselves: a slash before them is that of a path.
+_FILES = (".bin", ".ckpt", ".gguf", ".ipynb", ".onnx", ".pt", ".pt2", ".pth", ".py", ".safetensors")
+#: Models whose configurations ship with opcheck (capture/hub_recipes.yaml).
+RECIPE = "recipe:"
+HUB = "hf:"
+#: ``transformers:pipeline/text-generation``
+_TASK = "pipeline/"
+
+
+class Weights(Record, frozen=True, kw_only=True):
+    """The dtypes of the tensors in one folder of a repository, by the headers of its safetensors files."""
+
+    #: empty: the repository itself; else a component of a pipeline
+    folder: str = ""
+    #: dtype as safetensors writes it -> number of elements
+    elements: dict[str, int] = {}
+    #: files whose headers were read
+    headers: int = 0
+    #: files in all
+    files: int = 0
+
+
+class _Entry(msgspec.Struct):
+    """A tensor in the header of a safetensors file."""
+
+    dtype: str
+    shape: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
+
+
+class DamagedError(ModelLoadError):
+    """A file of a repository cannot be used."""
+
+
+class Repository(Record, frozen=True, kw_only=True):
+    """What is known of a model before it is built."""
+
+    #: ``openai/whisper-small``, or the folder as the user wrote it
+    name: str
+    #: of the hub; empty: a folder
+    commit: str = ""
+    #: path in the repository -> the text of a configuration file
+    files: dict[str, str] = {}
+    weights: tuple[Weights, ...] = ()
+    #: what is there beside; no more than some, for a message
+    others: tuple[str, ...] = ()
+    #: the model that an adapter changes
+    base: Repository | None = None
+    #: whether Python code of the repository may run
+    trusted: bool = False
+
+    def settings(self, path: str) -> dict[str, Any]:
+        """Return the content of a JSON file; {}: there is none.
+
+        Raises:
+            ModelLoadError: it is no JSON object.
+        """
+        if path not in self.files:
+            return {}
+        try:
+            content = documents.from_python_json(self.files[path])
+        except DocumentError as error:
+            raise self.damaged(path, str(error)) from error
+        if not isinstance(content, dict):
+            raise self.damaged(path, "it holds no settings")
+        return content
+
+    def quantized_by(self) -> tuple[str, ...]:
+        """Return the methods by which the weights of the model or of its parts are quantized."""
+        methods = [
+            self.settings(path).get("quantization_config")
+            for path in self.files
+            if PurePosixPath(path).name == _CONFIG
+        ]
+        names = [_method(each) for each in methods if isinstance(each, dict)]
+        return tuple(dict.fromkeys((*names, *(self.base.quantized_by() if self.base else ()))))
+
+    def hub_kernels(self) -> tuple[str, ...]:
+        """Return the kernels of the hub that configurations of the model or of its parts name."""
+        names = [
+            kernel
+            for path in self.files
+            if PurePosixPath(path).name == _CONFIG
+            for kernel in hub_kernels.kernels(self.settings(path))
+            if kernel != hub_kernels.USE_KERNELS
+        ]
+        return tuple(dict.fromkeys((*names, *(self.base.hub_kernels() if self.base else ()))))
+
+    def text(self, path: str) -> str:
+        """Return the text of a file for the library that reads it: without kernels of the hub."""
+        if PurePosixPath(path).name != _CONFIG or not self.hub_kernels():
+            return self.files[path]
+        return json.dumps(hub_kernels.without(self.settings(path)))
+
+    def damaged(self, path: str, why: str) -> DamagedError:
+        """Return the error for a file that cannot be used."""
+        return DamagedError(
+            f"{path} of {self.name} cannot be read: {why}",
+            context=f"model {self.name}",
+            hint="audit another revision, hf:org/name@revision, or a folder with the file corrected"
+            if self.commit
+            else "correct the file",
+        )
+
+    @property
+    def kind(self) -> str:
+        """The file that says what kind of model it is."""
+        return next(name for name in MARKERS if name in self.files)
+
+    def source(self) -> str:
+        """Say what was read, for the report."""
+        if self.name.startswith("recipe "):
+            return (
+                f"{self.name}: its public configuration as opcheck holds it; nothing was downloaded"
+            )
+        size = sum(len(text.encode()) for text in self.files.values())
+        headers = sum(weights.headers for weights in self.weights)
+        of_files = sum(weights.files for weights in self.weights)
+        parts = [f"{plural(len(self.files), 'configuration file')} ({size / 1024:.1f} KiB)"]
+        if headers:
+            some = f"{headers} of {of_files}" if headers < of_files else f"{headers}"
+            parts.append(f"the headers of {some} safetensors {'file' if headers == 1 else 'files'}")
+        at = f" at {self.commit[:12]}" if self.commit else ""
+        text = f"{self.name}{at}: {' and '.join(parts)} read, no weights"
+        if self.trusted:
+            text += ", its Python code run"
+        return f"{text}; {self.base.source()}" if self.base else text
+
+
+def _method(quantization: Mapping[str, Any]) -> str:
+    """Return the method that a ``quantization_config`` states."""
+    stated = quantization.get("quant_method")
+    is_old = quantization.get("load_in_4bit") or quantization.get("load_in_8bit")
+    return str(stated or ("bitsandbytes" if is_old else "an unnamed method"))
+
+
+class _Name(NamedTuple):
+    """A name on the hub."""
+
+    repository: str
+    revision: str | None
+
+
+def is_repository(spec: str) -> bool:
+    """Return whether a model's name means a repository of a hub, a recipe of one, or a folder."""
+    if spec.startswith((HUB, RECIPE, f"transformers:{_TASK}")) or _is_folder(spec):
+        return True
+    if spec.startswith("diffusers:"):
+        return spec.endswith("Pipeline")
+    if spec.lower().endswith(_FILES) or is_file(Path(spec)):
+        return False
+    return bool(_ORG_NAME.fullmatch(spec))
+
+
+def fetch(spec: str, *, trusted: bool = False) -> Repository:
+    """Return what a hub, a folder or the recipes say of a model; what is downloaded goes to the hub's own cache.
+
+    Args:
+        spec: ``org/name``, ``org/name@revision``, ``hf:name``, a folder, ``recipe:org/name``,
+            ``diffusers:StableDiffusionPipeline`` or ``transformers:pipeline/TASK``.
+        trusted: whether Python code of the repository may run.
+
+    Raises:
+        ModelLoadError: there is none, it cannot be reached, or it holds no configuration.
+    """
+    repository = _read(spec, trusted=trusted)
+    base = _base(repository, trusted=trusted) if repository.kind == _ADAPTER else None
+    return _with(repository, base=base, trusted=trusted)
+
+
+def _read(spec: str, *, trusted: bool) -> Repository:
+    if _is_folder(spec):
+        repository = _from_folder(Path(spec).expanduser(), spec, trusted=trusted)
+    elif ":" in spec and not spec.startswith(HUB):
+        repository = _from_recipe(spec)
+    else:
+        repository = _from_hub(_named(spec), trusted=trusted)
+    if not any(name in repository.files for name in MARKERS):
+        raise no_configuration(repository.name, repository.others)
+    return repository
+
+
+def _base(adapter: Repository, *, trusted: bool) -> Repository:
+    """Read the model that an adapter changes.
+
+    Raises:
+        ModelLoadError: the adapter names none, or it cannot be read.
+    """
+    name = adapter.settings(_ADAPTER).get("base_model_name_or_path")
+    if not (isinstance(name, str) and name):
+        raise adapter.damaged(_ADAPTER, "it names no base model")
+    if not (_is_folder(name) or _ONE_NAME.fullmatch(name)):
+        raise ModelLoadError(
+            f"the base model of {adapter.name} is not here: {name!r} is neither a folder nor a name on the hub",
+            context=f"base_model_name_or_path in {_ADAPTER} of {adapter.name}",
+            hint="write there the name of its model on the hub, or the folder that has it",
+        )
+    try:
+        base = _read(name if _is_folder(name) else f"{HUB}{name}", trusted=trusted)
+    except ModelLoadError as error:
+        raise ModelLoadError(
+            f"the base model of {adapter.name}: {error.message}",
+            context=error.context,
+            hint=error.hint,
+        ) from error
+    if base.kind == _ADAPTER:
+        raise adapter.damaged(_ADAPTER, f"its base model {name} is an adapter, too")
+    return base
+
+
+def _with(repository: Repository, **changes: Any) -> Repository:
+    return msgspec.structs.replace(repository, **changes)
+
+
+def _is_folder(spec: str) -> bool:
+    try:
+        return Path(spec).expanduser().is_dir()
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have; "~nobody"
+        return False
+
+
+def _named(spec: str) -> _Name:
+    text = spec.removeprefix(HUB)
+    if not _ONE_NAME.fullmatch(text):
+        raise ModelLoadError(
+            f"not a name on the hub: {text!r}",
+            context=f"model {spec}",
+            hint="write hf:org/name or hf:org/name@revision",
+        )
+    name, _, revision = text.partition("@")
+    return _Name(name, revision or None)
+
+
+def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
+    """Return the error for a repository or a folder that has only other files than a model's configuration."""
+    seen = ", ".join(map(sanitize.one_line, others[:4])) or "nothing"
+    gguf = any(each.endswith(".gguf") for each in others)
+    return ModelLoadError(
+        f"{name} holds no configuration of a model (it has {seen})",
+        context=f"it should have {', '.join(reversed(MARKERS))}",
+        hint="audit the model that the GGUF files were made from"
+        if gguf
+        else "name the repository or the folder that has its config.json",
+    )
+
+
+# -- a folder ---------------------------------------------------------------------------------------------------------
+
+
+def _from_folder(folder: Path, spec: str, *, trusted: bool) -> Repository:
+    names = sorted(
+        path.relative_to(folder).as_posix()
+        for pattern in ("*", "*/*")
+        for path in folder.glob(pattern)
+        if path.is_file()
+    )
+    return Repository(
+        name=spec,
+        files={
+            name: _text(folder / name, name, spec) for name in _configurations(names, code=trusted)
+        },
+        weights=tuple(_weights(names, lambda name: _header(folder / name, name, spec))),
+        others=tuple(name for name in names if PurePosixPath(name).name not in _CONFIGURATIONS)[:8],
+    )
+
+
+def _text(path: Path, name: str, spec: str) -> str:
+    try:
+        return documents.read_text(path, _MOST_BYTES)
+    except DocumentError as error:
+        raise ModelLoadError(
+            f"{name} cannot be read: {error}", context=f"model {spec}", hint="correct the file"
+        ) from error
+
+
+def _header(path: Path, name: str, spec: str) -> Mapping[str, Any]:
+    """Return the dtype and shape of each tensor of a safetensors file."""
+    try:
+        header = documents.from_json(_header_text(path), dict[str, msgspec.Raw])
+        entries = {
+            key: documents.from_json(bytes(entry), _Entry)
+            for key, entry in header.items()
+            if key != "__metadata__"
+        }
+        return {key: (entry.dtype, entry.shape) for key, entry in entries.items()}
+    except (OSError, DocumentError) as error:
+        raise ModelLoadError(
+            f"the header of {name} cannot be read: {one_line(error)}",
+            context=f"model {spec}",
+            hint="download the file again, or leave it out: the configuration alone is enough",
+        ) from error
+
+
+def _header_text(path: Path) -> bytes:
+    """Return the header of a safetensors file: JSON, behind its length in eight bytes."""
+    rest = path.stat().st_size - 8
+    if rest < 0:
+        raise DocumentError("the file has not the eight bytes of its length")
+    with documents.open_file(path) as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        if size > min(rest, _HEADER_LIMIT):
+            raise DocumentError(f"it has {size:,} bytes by its first eight, the file {rest:,}")
+        return file.read(size)
+
+
+# -- which files ------------------------------------------------------------------------------------------------------
+
+
+def _configurations(names: Iterable[str], *, code: bool) -> Iterator[str]:
+    """Yield the configuration files, and the Python code beside them if ``code`` is wanted."""
+    for name in names:
+        path = PurePosixPath(name)
+        if not _is_inside(path) or path.parts[0] in _OTHER_RUNTIMES:
+            continue
+        if path.name in _CONFIGURATIONS or (code and path.suffix == ".py" and len(path.parts) == 1):
+            yield name
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    """Return whether a file lies in a repository or in one of its folders; its list may name any path."""
+    in_place = 0 < len(path.parts) <= 2 and not path.is_absolute() and ".." not in path.parts
+    return in_place and not any(letter in str(path) for letter in "\\:\0")
+
+
+def _weights(names: Iterable[str], header: Any) -> Iterator[Weights]:
+    """Yield the dtypes of each folder; ``header`` returns the (dtype, shape) of each tensor in a file."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        path = PurePosixPath(name)
+        if (
+            path.suffix == ".safetensors"
+            and _is_inside(path)
+            and path.parts[0] not in _OTHER_RUNTIMES
+        ):
+            folders.setdefault(str(path.parent).removeprefix("."), []).append(name)
+    for folder, files in sorted(folders.items()):
+        plain = [name for name in files if not _VARIANT.search(name)] or files
+        sharded = [name for name in plain if _SHARD.search(name)]
+        whole = [name for name in plain if not _SHARD.search(name)]
+        # Of several whole files the one that libraries load by default; else the first.
+        usual = [name for name in whole if PurePosixPath(name).stem in _USUAL] or whole[:1]
+        chosen = usual or sharded
+        read = chosen[:_MOST_HEADERS]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            headers = list(pool.map(header, read))
+        counts: Counter[str] = Counter()
+        for tensors in headers:
+            for dtype, shape in tensors.values():
+                size = 1
+                for length in shape:
+                    size *= length
+                counts[dtype] += size
+        yield Weights(folder=folder, elements=dict(counts), headers=len(read), files=len(chosen))
+
+
+_USUAL = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
+
+
+# -- recipes ----------------------------------------------------------------------------------------------------------
+
+
+def _from_recipe(spec: str) -> Repository:
+    name = _recipe_name(spec)
+    chosen = hub_recipes.recipe(name)
+    elements = Weights(elements={chosen.dtype: 1})
+    return Repository(
+        name=f"recipe of {name}",
+        files={path: json.dumps(value) for path, value in chosen.contents().items()},
+        weights=(elements,),
+    )
+
+
+def _recipe_name(spec: str) -> str:
+    """Return the repository that stands for a class of diffusers or a task of transformers, or that is named.
+
+    Raises:
+        ModelLoadError: there is none.
+    """
+    if spec.startswith(RECIPE):
+        return spec.removeprefix(RECIPE)
+    prefix, _, name = spec.partition(":")
+    task = name.removeprefix(_TASK)
+    known = hub_recipes.of_pipeline(name) if prefix == "diffusers" else hub_recipes.of_task(task)
+    if known:
+        return known
+    tasks = sorted({each.task for each in hub_recipes.recipes().values() if each.config})
+    raise ModelLoadError(
+        f"opcheck has no recipe of a model for {name}",
+        context=f"model {spec}",
+        hint="name a repository of the hub: org/name"
+        if prefix == "diffusers"
+        else f"it has {', '.join(tasks)}",
+    )
+
+
+# -- the hub ----------------------------------------------------------------------------------------------------------
+
+
+def _from_hub(name: _Name, *, trusted: bool) -> Repository:
+    """Read a repository of the hub, and wait no longer for it than _WHOLE: a server may send a byte now and then.
+
+    In a thread of its own, which ends with the process: no library stops a transfer that goes on.
+    """
+    outcome: Future[Repository] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(_from_server(name, trusted=trusted))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return outcome.result(_WHOLE)
+    except FutureTimeout:
+        if outcome.done():
+            raise
+        return _from_cache(name, f"the hub takes longer than {_WHOLE:g} s", trusted=trusted)
+
+
+def _from_server(name: _Name, *, trusted: bool) -> Repository:
+    try:
+        import huggingface_hub as hub
+        from huggingface_hub import constants
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+    except ImportError as error:
+        raise ModelLoadError(
+            "huggingface_hub is not installed",
+            context=f"model {name.repository} is on a hub",
+            hint="python -m pip install huggingface_hub",
+        ) from error
+    if constants.HF_HUB_OFFLINE:
+        return _from_cache(name, "HF_HUB_OFFLINE is set", trusted=trusted)
+    disable_progress_bars()
+    api = hub.HfApi()
+    try:
+        info = api.model_info(name.repository, revision=name.revision, timeout=_PATIENCE)
+        commit = str(info.sha)
+        kept = _kept(name.repository, commit, trusted=trusted)
+        if kept is not None:
+            _keep(kept, name.revision or _MAIN)
+            return kept
+        names = sorted(entry.rfilename for entry in info.siblings or ())
+        wanted = [*_configurations(names, code=trusted)]
+
+        def text(path: str) -> str:
+            local = hub.hf_hub_download(name.repository, path, revision=commit)
+            return _text(Path(local), path, name.repository)
+
+        def header(path: str) -> Mapping[str, Any]:
+            metadata = api.parse_safetensors_file_metadata(
+                name.repository, path, revision=commit, timeout=_PATIENCE
+            )
+            return {key: (tensor.dtype, tensor.shape) for key, tensor in metadata.tensors.items()}
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            files = dict(zip(wanted, pool.map(text, wanted), strict=True))
+        repository = Repository(
+            name=name.repository,
+            commit=commit,
+            files=files,
+            weights=tuple(_weights(names, header)),
+            others=tuple(path for path in names if PurePosixPath(path).name not in _CONFIGURATIONS)[
+                :8
+            ],
+            trusted=trusted,
+        )
+    except OpcheckError:
+        raise
+    except Exception as error:  # huggingface_hub takes what a server sends as it comes
+        if _unreachable(error):
+            return _from_cache(name, _no_answer(error), trusted=trusted)
+        raise _refused(error, name) from error
+    _keep(repository, commit)
+    _keep(repository, name.revision or _MAIN)
+    return repository
+
+
+def _unreachable(error: BaseException) -> bool:
+    """Return whether the hub gave no answer at all: an error of the system, or of the HTTP library of that release."""
+    kinds: list[type[BaseException]] = [OSError]
+    for library in ("httpx2", "httpx", "requests"):
+        module = sys.modules.get(library)
+        kind = getattr(module, "HTTPError", None) or getattr(module, "RequestException", None)
+        if isinstance(kind, type):
+            kinds.append(kind)
+    without_answer = getattr(error, "response", None) is None and not isinstance(error, ValueError)
+    return without_answer and isinstance(error, tuple(kinds))
+
+
+def _no_answer(error: BaseException) -> str:
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
+
+
+def _refused(error: BaseException, name: _Name) -> ModelLoadError:
+    """Return the error for what the hub answered."""
+    from huggingface_hub import constants, errors
+
+    at = f"{constants.ENDPOINT}/{name.repository}"
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, errors.GatedRepoError):
+        what = f"{name.repository} is gated: the hub gives it only to those who accepted its terms"
+        hint = f"accept them at {at}, then set HF_TOKEN, or run: hf auth login"
+    elif isinstance(error, errors.RevisionNotFoundError):
+        what = f"{name.repository} has no revision {name.revision!r}"
+        hint = "give a branch, a tag or a commit: hf:org/name@main"
+    elif isinstance(error, errors.RepositoryNotFoundError):
+        what = f"the hub has no model {name.repository}, or it is private"
+        near = difflib.get_close_matches(name.repository, hub_recipes.recipes(), 1, 0.8)
+        check = f"did you mean {near[0]}?" if near else "check the name;"
+        hint = f"{check} a private one needs HF_TOKEN; a folder is written as ./folder"
+    elif status == 401:
+        what = "the hub does not accept the token"
+        hint = "set another HF_TOKEN, or none: hf auth login"
+    elif status == 403:
+        what = f"the token may not read {name.repository}"
+        hint = f"ask for access at {at}"
+    elif isinstance(error, errors.HfHubHTTPError):
+        what = f"the hub answers {status or 'with an error'}: {one_line(error)}"
+        hint = "try again later, or audit a folder that has the model's config.json"
+    else:
+        what = f"what the hub sent cannot be used: {type_and_text(error)}"
+        hint = "audit another revision, hf:org/name@revision, or a folder"
+    return ModelLoadError(what, context=at, hint=hint)
+
+
+# -- what earlier runs read -------------------------------------------------------------------------------------------
+
+
+def _entry(repository: str, revision: str, *, trusted: bool) -> Path:
+    owner, revision = repository.replace("/", "--"), revision.replace("/", "--")
+    return user_cache() / "hub" / f"{owner}@{revision}{'+code' if trusted else ''}.json"
+
+
+def _kept(repository: str, revision: str, *, trusted: bool) -> Repository | None:
+    path = _entry(repository, revision, trusted=trusted)
+    try:
+        kept = documents.from_json(documents.read(path), Repository)
+    except DocumentError:
+        return None
+    # Another program, or another repository's name, may have written it: a--b/c and a/b--c have one file.
+    is_ours = kept.name == repository and kept.trusted == trusted and kept.base is None
+    return (
+        kept
+        if is_ours and set(_configurations(kept.files, code=trusted)) == {*kept.files}
+        else None
+    )
+
+
+def _keep(repository: Repository, revision: str) -> None:
+    path = _entry(repository.name, revision, trusted=repository.trusted)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(path) as file:
+            file.write(msgspec.json.encode(repository))
+    except OSError:
+        return  # a cache that cannot be written is empty
+
+
+def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:
+    """Return what an earlier run read of a repository, or what the hub's cache on this machine has of it.
+
+    Raises:
+        ModelLoadError: it has nothing of it.
+    """
+    import huggingface_hub as hub
+
+    earlier = _kept(name.repository, name.revision or _MAIN, trusted=trusted)
+    if earlier is not None:
+        return earlier
+    for marker in MARKERS:
+        try:
+            path = hub.try_to_load_from_cache(name.repository, marker, revision=name.revision)
+        except (OSError, ValueError):
+            path = None
+        if isinstance(path, str):
+            folder = Path(path).parent
+            repository = _from_folder(folder, name.repository, trusted=trusted)
+            return _with(repository, commit=folder.name)
+    raise ModelLoadError(
+        f"{name.repository} cannot be read: {why}, and the hub's cache has nothing of it",
+        context=f"model {name.repository}"
+        + (f"@{name.revision}" if name.revision else "")
+        + f", HF_ENDPOINT={os.environ.get('HF_ENDPOINT', '')}".rstrip("="),
+        hint="connect and try again, or audit a folder that has its config.json: opcheck audit ./folder",
+    )

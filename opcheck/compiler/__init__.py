@@ -1,1 +1,0 @@
-"""Tries torch.compile: its variants, and the Metal kernels that Inductor would run."""

@@ -1,0 +1,99 @@
+"""The simulator with values: every tensor on MPS holds a real one of the CPU, of any size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.device.emulator.child import index_checks
+from opcheck.device.emulator.child.errors import CpuRefusesError, is_run_by_the_cpu, mac_error
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.dispatcher import Simulator
+from opcheck.simulator.errors import NotSimulatedError, RefusedError
+from opcheck.simulator.routes import named
+from opcheck.simulator.tensor import MPSTensor
+from opcheck.tracing.torch_private.dispatch import without_function_modes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opcheck.common.versions import Target, Version
+    from opcheck.simulator.routes import Route
+
+
+class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
+    """Computes each leaf call on the CPU, where the target's verdict lets it run."""
+
+    def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[MPSTensor],
+        device: torch.device,
+    ) -> Any:
+        if not all(tensor._mps.payload is not None for tensor in on_mps):
+            # The simulator follows the body of a composite, on tensors
+            # without values.
+            return super()._compute(route, key, args, kwargs, on_mps, device)
+        if torch.is_inference_mode_enabled():
+            # Outside of inference mode, the program may write to these results or save them for a
+            # backward.
+            with torch.inference_mode(mode=False):
+                return self._compute_real(route, args, kwargs, device)
+        return self._compute_real(route, args, kwargs, device)
+
+    def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = route.operator.emulate or route.func
+        try:
+            with without_function_modes():
+                return function(*args, **kwargs)
+        except (RuntimeError, IndexError) as error:
+            release = python_visible_target.now(_release)
+            inside = self._in_range(error, route, named(route, args, kwargs), release)
+            if inside is not None:
+                return function(
+                    *(inside[name] for name in route.arguments[: len(args)]),
+                    **{name: inside[name] for name in kwargs},
+                )
+            if route.operator.not_emulated and isinstance(error, NotImplementedError):
+                message = (
+                    f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
+                )
+                raise NotSimulatedError(message) from error
+            arguments = (*args, *kwargs.values())
+            shown = mac_error(error, route.name, arguments, self._registrations, release)
+            if shown is error:
+                raise
+            wider = route.operator.emulate_wider
+            if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
+                return wider.function(*args, **kwargs)
+            raise shown from None
+
+    def _in_range(
+        self, error: Exception, route: Route, given: dict[str, Any], release: Version
+    ) -> Mapping[str, Any] | None:
+        """Return the arguments of a call whose indices the CPU refuses and a Mac does not check.
+
+        Raises:
+            RefusedError: a Mac checks them, too.
+        """
+        if is_run_by_the_cpu(route.name, self._registrations):
+            return None
+        try:
+            inside = index_checks.in_range(error, route.name, given, release)
+        except index_checks.OutOfRangeError as refused:
+            raise RefusedError("index_out_of_range", str(refused)) from None
+        except (KeyError, IndexError, AttributeError):
+            return None
+        if inside is not None:
+            self.not_computed = (
+                "an index is out of range, which a Mac does not check: its result is not known"
+            )
+        return inside
+
+
+def _release(target: Target) -> Version:
+    return target.torch

@@ -1,0 +1,331 @@
+"""``opcheck.emulate``: for the length of a with block, this process runs on an emulated Mac."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from opcheck.capture.child import endings
+from opcheck.common.errors import UsageError
+from opcheck.common.text import one_line, plural, type_and_text
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import HEADLINES
+from opcheck.data import targets
+from opcheck.data.registrations import OpLists, load
+from opcheck.device.emulator.child import vision_kernels
+from opcheck.device.emulator.child.distributed import processes_of_mac
+from opcheck.device.emulator.child.engine import Emulator
+from opcheck.device.emulator.child.errors import ProcessAbortedError
+from opcheck.device.emulator.child.exporting import export_below
+from opcheck.device.emulator.child.tally import (
+    Tally,
+    follows_from_a_mac,
+    is_raised_on_a_mac,
+    merged,
+)
+from opcheck.device.emulator.child.uncompiled import uncompiled
+from opcheck.device.emulator.child.verdicts import Verdicts
+from opcheck.device.emulator.processes import Processes, is_not_spawned
+from opcheck.device.emulator.program import warnings_at_their_lines
+from opcheck.device.emulator.request import ProcessReport
+from opcheck.judge.assembly import assemble
+from opcheck.judge.rules.rule import Audited
+from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.mac import simulated_mac
+from opcheck.simulator.public_names import names_of_the_target
+from opcheck.simulator.requirements import differing_libraries, forget_questions
+from opcheck.tracing.eager_compile import add_left_out
+from opcheck.tracing.module_stack import ProgramStack
+from opcheck.tracing.source_locations import locate_raise
+from opcheck.worker import platform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.simulator.dispatcher import Simulator
+
+FAILS = HEADLINES[0]
+
+#: the simulator keeps every value, whatever its size
+_ALL = 1 << 62
+
+#: the operators that a program calls to move tensors
+_MOVES = frozenset({"aten::_to_copy", "aten::copy_", "aten::detach", "aten::alias"})
+
+#: pull request 178037 of PyTorch: no release raises here
+_IN_FORK = "a forked process computed on mps: Metal does not support fork, and a Mac may hang or crash there"
+
+_ACTIVE: list[Emulation] = []
+
+
+class Emulation:
+    """A run on the emulated Mac; ``report`` has at any time what it has done so far."""
+
+    def __init__(self, target: Target, lists: OpLists, name: str) -> None:
+        self.target = target
+        self.name = name
+        self._lists = lists
+        self._tally = Tally(Verdicts(target, lists), ProgramStack())
+        self._problems: list[Problem] = []
+        self._complete = True
+        #: those that the program starts; None where they are not followed
+        self._processes: Processes | None = None
+        #: None until the block is entered
+        self._mac: Simulator | None = None
+
+    @property
+    def report(self) -> Report:
+        """What the operator calls did, in the form of ``opcheck audit``.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        libraries = differing_libraries(self.target)
+        processes = self._processes
+        children = processes.reports() if processes else []
+        problems = (*self._problems, *(each for child in children for each in child.problems))
+        problems = tuple(dict.fromkeys(problems))  # of processes that do the same
+        forked = any(child.forked for child in children)
+        if forked:
+            problems = (*problems, Problem(kind="mps_in_fork", message=_IN_FORK))
+        trace = Trace(
+            model=self.name,
+            mode="run",
+            tracer="emulator",
+            installed_torch=str(torch.__version__),
+            target_torch=str(self.target.torch),
+            target_macos=str(self.target.macos),
+            differences=(*libraries.values(), *python_visible_target.notes()),
+            differing_libraries=tuple(libraries),
+            problems=problems,
+            complete=self._complete and not forked,
+            environment={
+                name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")
+            },
+        )
+        audited = Audited(
+            groups=merged(
+                [*self._tally.groups(), *(group for child in children for group in child.groups)]
+            ),
+            trace=trace,
+            target=self.target,
+            partition=self._tally.partition(child.copies for child in children),
+            lists=self._lists,
+        )
+        report = assemble(audited)
+        if vision_kernels.installed() and any(
+            "torchvision::" in row.op for row in self._tally.rows
+        ):
+            note = (
+                "torchvision's compiled part, which does not load here: formulas in Python "
+                "computed what its operators give"
+            )
+            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
+        if processes and processes.unfollowed:
+            started = plural(processes.unfollowed, "other start")
+            note = (
+                f"{started} of Python by the program, as a subprocess: nothing is emulated in them"
+            )
+            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
+        lost = sum(child.lost for child in children)
+        if lost:
+            note = f"{lost} of the processes that the program started: they left no report"
+            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
+        failed = any(problem.kind == "call_raised" for problem in problems)
+        return msgspec.structs.replace(report, headline=FAILS) if failed else report
+
+    def follow(self, processes: Processes, *, is_main: bool = True) -> None:
+        """Take up what processes of the program do: in the main one their reports, in a fork that it came to mps."""
+        processes.at_not_sent = self.note_not_sent
+        if is_main:
+            self._processes = processes
+        platform.after_fork(lambda: self._tally.watch_first(processes.note_use_in_fork))
+
+    def process_report(self) -> ProcessReport:
+        """Return what this process did, if the program started it."""
+        return ProcessReport(
+            groups=self._tally.groups(),
+            problems=tuple(self._problems),
+            copies=self._tally.copies(),
+            started=not any(problem.kind == "not_spawned" for problem in self._problems),
+        )
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """For the length of the block, this process runs on the emulated Mac.
+
+        Raises:
+            UsageError: an emulated Mac runs already; its registrations belong to the process.
+        """
+        if _ACTIVE:
+            raise UsageError(
+                "an emulated Mac is running in this process already",
+                context=str(_ACTIVE[0].target),
+                hint="leave the first block before the next is entered",
+            )
+        _ACTIVE.append(self)
+        python_visible_target.forget_notes()
+        forget_questions()
+        registrations = dict(self._lists.operators(str(self.target.torch)))
+        tally = self._tally
+        try:
+            with (
+                simulated_mac(
+                    self.target,
+                    registrations,
+                    tally,
+                    keep=_ALL,
+                    simulator_type=Emulator,
+                    allocated=lambda: tally.allocated,
+                ) as mac,
+                uncompiled(self._left_out),
+                processes_of_mac(self.target),
+                tally.followed(),
+                names_of_the_target(),
+                warnings_at_their_lines(),
+                export_below(),
+            ):
+                mac.before_call = tally.ask
+                self._mac = mac
+                yield
+        finally:
+            _ACTIVE.clear()
+
+    @property
+    def ended_by_limit(self) -> bool:
+        """Return whether opcheck, and not the program or its Mac, ended the run."""
+        return any(problem.kind in OWN_LIMITS for problem in self._problems)
+
+    def read_variables(self) -> None:
+        """Read the fallback variable as the program has set it.
+
+        MPSFallback.mm reads it once, when torch is imported.
+        """
+        # std::stoi takes the number that the text begins with.
+        number = re.match(
+            r"\s*[+-]?\d{1,4000}", os.environ.get(python_visible_target.FALLBACK_VARIABLE, "")
+        )
+        on = number is not None and int(number[0]) != 0
+        if on is not self.target.cpu_fallback:
+            self.target = msgspec.structs.replace(self.target, cpu_fallback=on)
+            self._tally.retarget(self.target)
+
+    def give_up_starting(self) -> None:
+        """End the program, which starts processes without end, because none of them can start."""
+        message = (
+            "processes are started again and again, and each ends at once: on a Mac without end"
+        )
+        self._problems.append(Problem(kind="not_spawned", message=message, answered=message))
+        platform.interrupt_this_process()
+
+    def note_not_sent(self, error: BaseException) -> None:
+        """Note what a thread of a queue raises, which the program does not see, if a Mac alone raises it."""
+        if kind := endings.kind_of(error):
+            self._problems.append(endings.problem_of(error, kind, locate_raise(error)))
+
+    def came_to_its_end(self, cause: str = "") -> None:
+        """Note if the program computed nothing on ``mps``; ``cause`` is the reason, if known."""
+        made = {row.op for row in self._tally.rows}
+        if made <= _MOVES:
+            message = (
+                "tensors were moved to mps, and nothing was computed there"
+                if made
+                else f"no tensor reached mps: {cause or self._elsewhere()}"
+            )
+            self._problems.append(Problem(kind="nothing_on_mps", message=message))
+
+    def _elsewhere(self) -> str:
+        calls = self._mac.elsewhere if self._mac else 0
+        if not calls:
+            return (
+                "the program made no tensor at all (its work may wait for an argument, or for a "
+                "function to be called)"
+            )
+        return f"the program made {plural(calls, 'operator call')} on the CPU, and moved nothing"
+
+    def broke_off(self, error: BaseException, *, only_macs: bool = False) -> None:
+        """Note that an exception ended the program; with ``only_macs`` none that is the program's own."""
+        self._complete = False
+        if isinstance(error, platform.SignalledError):
+            text = f"{platform.signal_name(error.number)} ended the program"
+            self._problems.append(Problem(kind="program_raised", message=text))
+            return
+        if is_not_spawned(error):
+            problem = Problem(
+                kind="not_spawned",
+                message=f"a Mac starts no process here: {type_and_text(error)}",
+                location=locate_raise(error),
+                answered=type_and_text(error),
+            )
+            self._problems.append(problem)
+            return
+        ends = "" if is_raised_on_a_mac(error) else endings.kind_of(error)
+        if ends:
+            self._problems.append(endings.problem_of(error, ends, locate_raise(error)))
+            return
+        failed = isinstance(error, (Exception, SystemExit)) and follows_from_a_mac(error)
+        if only_macs and not failed and not isinstance(error, ProcessAbortedError):
+            return
+        if isinstance(error, SystemExit):
+            kind = "call_raised" if failed else "program_exited"
+            self._problems.append(Problem(kind=kind, message=_exit_text(error)))
+            return
+        kind = "call_raised" if failed else _kind_of_end(error)
+        text = f"the program ended with {type_and_text(error)}"
+        self._problems.append(Problem(kind=kind, message=text, location=locate_raise(error)))
+
+    def _left_out(self, name: str) -> None:
+        add_left_out(self._problems, name)
+
+
+def _kind_of_end(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "module_missing"
+    return "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
+
+
+def _exit_text(error: SystemExit) -> str:
+    if error.code is None or isinstance(error.code, int):
+        return f"the program ended itself with exit code {error.code}"
+    # Python prints what is no number, and exits with 1.
+    return f"the program ended itself with exit code 1: {one_line(error)}"
+
+
+@contextlib.contextmanager
+def emulate(
+    torch: str | None = None,
+    macos: str | None = None,
+    *,
+    fallback: bool = False,
+    name: str = "emulated block",
+) -> Iterator[Emulation]:
+    """For the length of the block, ``mps`` is a device of this process that behaves as on a Mac.
+
+    Its tensors hold real values, which this machine's CPU computes: the block shows that a program
+    runs, with the Mac's own errors and warnings, not that a Mac computes the same numbers. Nothing
+    is observed on a Mac.
+
+    Args:
+        torch: the release to follow, as ``2.13``; the newest in the lists if not given.
+        macos: the Mac's macOS, as ``15``; the newest known if not given.
+        fallback: PYTORCH_ENABLE_MPS_FALLBACK=1 is set on it.
+        name: what the report calls the block.
+
+    Raises:
+        UsageError: not a version, or another such block is running.
+        UnknownTargetError: there is no list for that release, or it does not run on that macOS.
+    """
+    lists = load()
+    run = Emulation(targets.target(torch, macos, lists, fallback=fallback), lists, name)
+    with run.running():
+        try:
+            yield run
+        except BaseException as error:
+            run.broke_off(error)
+            raise

@@ -1,0 +1,196 @@
+"""Judges calls as they happen; equal calls are judged once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import torch
+
+from opcheck.capture.child.recording.graph import op_call
+from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref
+from opcheck.common.vocabulary import Side
+from opcheck.data.matching import holds_but_for_words
+from opcheck.device.emulator.child import value_conditions
+from opcheck.device.emulator.child.errors import error_of, warning_of
+from opcheck.judge import matching_statements
+from opcheck.judge.judge import judge, outcome
+from opcheck.model.records import Verdict
+from opcheck.simulator.tensor import is_on_mps
+from opcheck.simulator.tensor_meta import spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.common.versions import Target
+    from opcheck.data.registrations import OpLists
+    from opcheck.data.statement_model import Statement
+    from opcheck.model.records import OpCall
+    from opcheck.simulator.calls import Call
+
+#: So many verdicts are kept: keys hold numbers, such as a step size, that change in each step.
+_KEPT = 20_000
+
+
+class Judged(NamedTuple):
+    """A verdict, and the error or warning that a program sees."""
+
+    verdict: Verdict
+    #: mps, cpu, unknown, raises
+    side: Side
+    error: BaseException | None
+    warning: str
+    dtypes: tuple[str, ...]
+    call: OpCall
+    #: statements whose words the values of a call decide
+    open: tuple[Statement, ...] = ()
+
+
+class Verdicts:
+    """Judges calls for a target."""
+
+    def __init__(self, target: Target, lists: OpLists) -> None:
+        self._target = target
+        self._lists = lists
+        self._by_key: dict[Any, Judged] = {}
+        self._by_kind: dict[Any, Judged] = {}
+        self._details: dict[str, bool] = {}
+        self._same: dict[Verdict, Verdict] = {}
+        #: which statements the values of the call in progress decide, read before it writes to its arguments
+        self._decided: dict[str, bool] = {}
+
+    def retarget(self, target: Target) -> None:
+        """Judge for another target from here on."""
+        self._target = target
+        for kept in (self._by_key, self._by_kind, self._details):
+            kept.clear()
+
+    def before(self, call: Call) -> Judged | None:
+        """Return the verdict of a call before it is computed; None where the result may decide.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        known = self._by_key.get(_key(call))
+        judged = known or self._judge(call)
+        self._decided = _decided(judged, call) if judged.open else {}
+        return known if judged.error is None else judged
+
+    def after(self, call: Call) -> Judged:
+        """Return the verdict of a call that has its results.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        if call.not_computed and not any(self._decided.values()):
+            return self._not_computed(call)
+        key = _key(call)
+        known = self._by_key.get(key)
+        if known is None:
+            if len(self._by_key) >= _KEPT:
+                self._by_key.clear()
+            known = self._by_key[key] = self._judge(call)
+        return self._with_values(known) if known.open else known
+
+    def _with_values(self, judged: Judged) -> Judged:
+        """Return the verdict with the statements that the values decide: certain, or left out."""
+        verdict = judged.verdict
+        held = [each for each in judged.open if self._decided.get(each.id)]
+        out = {each.id for each in judged.open if self._decided.get(each.id) is False}
+        verdict = msgspec.structs.replace(
+            verdict,
+            advisories=tuple(name for name in verdict.advisories if name not in out),
+            limitations=tuple(name for name in verdict.limitations if name not in out),
+            evidence=(*verdict.evidence, *matching_statements.evidence(held)),
+        )
+        return judged._replace(verdict=self._same.setdefault(verdict, verdict))
+
+    def _not_computed(self, call: Call) -> Judged:
+        """Return an unknown verdict in place of a native one: the program never got this result."""
+        judged = self._afresh(call)
+        if judged.verdict.status != "native":
+            return judged
+        because = call.not_computed.removeprefix(f"{call.route.name}: ")
+        verdict = Verdict(status="unknown", because=because, confidence="inferred")
+        verdict = self._same.setdefault(verdict, verdict)
+        return judged._replace(verdict=verdict, side=outcome(verdict).side, error=None, warning="")
+
+    def _judge(self, call: Call) -> Judged:
+        name = call.route.name
+        details = self._details.get(name)
+        if details is None:
+            details = self._details[name] = any(
+                matching_statements.detail_needed(op, self._target, self._lists)
+                for op in (name, *(call.inner or ()))
+            )
+        if details or call.refusal is not None or call.in_refused_dtype:
+            return self._afresh(call)
+        kind = (name, call.inner, _kinds(call.inputs), _kinds(call.outputs))
+        known = self._by_kind.get(kind)
+        if known is None:
+            known = self._by_kind[kind] = self._afresh(call)
+        return known
+
+    def _afresh(self, call: Call) -> Judged:
+        kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
+        record = op_call(RecordedCall(*kept, call.body, call.refusal))
+        verdict = judge(record, self._target, self._lists)
+        verdict = self._same.setdefault(verdict, verdict)
+        side = outcome(verdict).side
+        specs = (*record.inputs, *record.outputs)
+        return Judged(
+            verdict,
+            side,
+            error_of(verdict, record, self._target, self._lists),
+            warning_of(verdict, call.route.name, self._lists),
+            tuple(sorted({spec.dtype for spec in specs})),
+            record,
+            self._open(verdict, record),
+        )
+
+    def _open(self, verdict: Verdict, call: OpCall) -> tuple[Statement, ...]:
+        """Return the statements that hold but for their words, which the values of the call decide."""
+        statements = self._lists.statements
+        arguments = statements.arguments.get(call.op)
+        named = (statements.by_id.get(name) for name in (*verdict.advisories, *verdict.limitations))
+        return tuple(
+            each
+            for each in named
+            if each is not None
+            and not each.decides
+            and each.when in value_conditions.CONDITIONS
+            # The values of another operator that a composite calls are not those of its arguments.
+            and any(_base(op) == _base(call.op) for op in each.ops)
+            and holds_but_for_words(each, call, arguments)
+        )
+
+
+def _decided(judged: Judged, call: Call) -> dict[str, bool]:
+    """Return whether the words of each open statement hold for the values of a call, where that is known."""
+    given: dict[str, Any] = dict(judged.call.arguments)
+    for spec, tensor in zip(judged.call.inputs, call.inputs, strict=False):
+        given[spec.argument] = tensor._mps.payload if is_on_mps(tensor) else tensor
+    answers = ((each.id, value_conditions.holds(each.when, given)) for each in judged.open)
+    return {name: answer for name, answer in answers if answer is not None}
+
+
+def _base(op: str) -> str:
+    """Return the overload's name without its ending and the sign of a call in place."""
+    return op.partition(".")[0].rstrip("_")
+
+
+def _key(call: Call) -> tuple[Any, ...]:
+    """Everything that a verdict depends on; the default dtype decides what a factory makes."""
+    return (call.key, call.refusal, call.inner, torch.get_default_dtype())
+
+
+def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    return tuple([(is_on_mps(t), t.dtype, t.layout) for t in tensors])
+
+
+def _refs(tensors: Sequence[torch.Tensor]) -> tuple[Ref, ...]:
+    """The tensors' metadata; a verdict does not depend on their numbers."""
+    return tuple(
+        Ref(0, 0, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu"))
+        for tensor in tensors
+    )

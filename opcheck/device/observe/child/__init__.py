@@ -1,0 +1,1 @@
+"""What observes a run from within, where torch is imported."""

@@ -1,0 +1,1 @@
+"""What compiles, in a child process: the only part of the feature that imports torch."""

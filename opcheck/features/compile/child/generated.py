@@ -1,0 +1,209 @@
+"""Records of the code that Inductor generates for mps: kernels and eager operators."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import torch
+
+from opcheck.features.compile.child.failures import line, module, operator_name
+from opcheck.features.compile.records import Extern, FusedNode, Kernel
+
+_BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
+#: How the source of a kernel stands in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
+_SHADER = re.compile(
+    r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
+)
+_PACKAGED = re.compile(
+    r'R"MTL\(.*\n(?P<kernel>(?: *\[\[[^\n]*\n)? *kernel void .*)\)MTL"', re.DOTALL
+)
+HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
+#: dimensions of a batch of images
+_IMAGES = 4
+#: A call with many tensors, such as an optimizer's, is cut.
+_LONGEST_CALL = 2000
+#: what runs attention on mps without grad (native/transformers/attention.cpp)
+MPS_ATTENTION = "aten::_scaled_dot_product_attention_math_for_mps"
+#: what a kernel is called in a library of its own
+GENERATED = "generated_kernel"
+_THREADGROUP = re.compile(r"threadgroup\s+(?P<type>[\w:]+)\s+\w+\[(?P<count>[^\]]+)\]")
+
+_SIZES = {
+    "bool": 1, "char": 1, "uchar": 1, "short": 2, "ushort": 2, "half": 2, "bfloat": 2,
+    "int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8, "float2": 8, "float3": 16, "float4": 16,
+}  # fmt: skip
+
+
+def kernel_of(name: str, source: str, schedule: Any) -> Kernel:
+    """Return what MetalScheduling.define_kernel is called with."""
+    written = _SHADER.search(source)
+    body = written["text"] if written else source
+    # For AOTInductor the headers stand in the text.
+    packaged = _PACKAGED.search(body)
+    body = packaged["kernel"] if packaged else body
+    headers = HEADER.findall(body)
+    # Up to 2.11 each kernel has a library of its own, mps_lib_0, mps_lib_1 ..., and is called generated_kernel there.
+    name = name.partition(".")[0]
+    lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
+    text = "\n".join(lines).replace(f"kernel void {GENERATED}(", f"kernel void {name}(")
+    return Kernel(
+        name=name,
+        source=text.strip("\n") + "\n",
+        headers=tuple(sorted({*headers})),
+        nodes=_fused(schedule),
+        buffers=_buffers(text),
+        threadgroup_bytes=_threadgroup(text),
+    )
+
+
+def _buffers(source: str) -> int:
+    """Count the buffers among the kernel's arguments."""
+    return len(_BUFFER.findall(source.partition("kernel void")[2].partition(") {")[0]))
+
+
+def _threadgroup(source: str) -> int:
+    return sum(map(_threadgroup_size, _THREADGROUP.finditer(source)))
+
+
+def _threadgroup_size(match: re.Match[str]) -> int:
+    count = match["count"].strip()
+    return _SIZES.get(match["type"].rpartition("::")[2], 4) * int(count) if count.isdigit() else 0
+
+
+def _fused(schedule: Any) -> tuple[FusedNode, ...]:
+    """Return the nodes of the graph that went into a kernel, in the order of the graph."""
+    nodes: dict[str, torch.fx.Node] = {}
+    for entry in schedule:
+        origins = getattr(getattr(entry, "node", None), "origins", ())
+        nodes.update({node.name: node for node in origins if node.op == "call_function"})
+    return tuple(map(_fused_node, sorted(nodes.values())))
+
+
+def _fused_node(node: torch.fx.Node) -> FusedNode:
+    return FusedNode(
+        name=node.name,
+        op=operator_name(node),
+        location=line(node),
+        module=module(node),
+        call=call_text(node),
+    )
+
+
+def extern_of(kernel: Any) -> Extern:
+    """Record the operator that an ExternKernel of Inductor's calls."""
+    overload = getattr(kernel, "op_overload", None)
+    origins = [node for node in getattr(kernel, "origins", ()) if node.op == "call_function"]
+    origin = max(origins, default=None)
+    op = overload.name() if overload is not None and hasattr(overload, "name") else ""
+    if not op and origin is not None:
+        op = operator_name(origin)
+    dtype = str(kernel.get_dtype()).removeprefix("torch.") if _has_dtype(kernel) else ""
+    return Extern(
+        op=op or str(kernel.python_kernel_name),
+        dtypes=(dtype,) if dtype else (),
+        location=None if origin is None else line(origin),
+        module="" if origin is None else module(origin),
+        call="" if origin is None else call_text(origin) + _order(kernel),
+    )
+
+
+def _order(kernel: Any) -> str:
+    """Return `` channels_last`` if Inductor hands over a tensor of images in that order."""
+    for tensor in getattr(kernel, "inputs", ()):
+        layout = getattr(tensor, "layout", None) or getattr(
+            getattr(tensor, "data", None), "layout", None
+        )
+        size: Any = getattr(layout, "size", ())
+        stride: Any = getattr(layout, "stride", ())
+        if len(size) == _IMAGES and stride[1] == 1 and size[1] != 1:
+            return " channels_last"
+    return ""
+
+
+def attention_of(gm: torch.fx.GraphModule) -> tuple[Extern, ...]:
+    """Return the calls of attention in a graph of Dynamo's that the CPU takes apart and mps, without grad, does not.
+
+    The CPU's one kernel wants values of the queries' last dimension (native/transformers/sdp_utils_cpp.h).
+    """
+    found = []
+    for node in gm.graph.nodes:
+        if node.target is not torch.nn.functional.scaled_dot_product_attention:
+            continue
+        query, value = (
+            getattr(tensor, "meta", {}).get("example_value")
+            for tensor in (
+                *node.args[:1],
+                *[node.kwargs[name] for name in ("query", "value") if name in node.kwargs],
+                *node.args[2:3],
+            )
+        )
+        if query is not None and value is not None and query.shape[-1] != value.shape[-1]:
+            found.append(
+                Extern(
+                    op=MPS_ATTENTION,
+                    dtypes=(str(query.dtype).removeprefix("torch."),),
+                    location=line(node),
+                    module=module(node),
+                    call=call_text(node),
+                )
+            )
+    return tuple(found)
+
+
+def call_text(node: torch.fx.Node) -> str:
+    """Return a call of the graph in a line: ``aten.mm.default(float32[2, 3], float32[3, 4])``."""
+    arguments = [_argument_text(value) for value in node.args]
+    arguments += [f"{name}={_argument_text(value)}" for name, value in node.kwargs.items()]
+    named = hasattr(node.target, "name")  # an overload
+    name = node.target if named else getattr(node.target, "__name__", node.target)
+    return f"{name}({', '.join(arguments)})"[:_LONGEST_CALL]
+
+
+def _argument_text(value: Any) -> str:
+    meta = getattr(value, "meta", None)
+    tensor: Any = None
+    if isinstance(meta, dict):
+        # Dynamo's graphs have example values.
+        tensor = meta.get("val", meta.get("example_value"))
+    if tensor is not None and hasattr(tensor, "shape"):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        shape = ", ".join(map(str, tensor.shape))
+        if tensor.is_contiguous():
+            return f"{dtype}[{shape}]"
+        permuted = " permuted" if _is_permuted(tensor) else ""
+        return f"{dtype}[{shape}; {', '.join(map(str, tensor.stride()))}{permuted}]"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_argument_text, value))}]"
+    return str(value)
+
+
+def _is_permuted(tensor: Any) -> bool:
+    """Return whether the dimensions are in another order than in memory; a size that is not a number counts."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    strides = [stride for size, stride in pairs if str(size) != "1" and str(stride) != "0"]
+    try:
+        return any(bool(first < second) for first, second in itertools.pairwise(strides))
+    except Exception:  # noqa: BLE001 - a symbolic relation that cannot be decided
+        return True
+
+
+def _has_dtype(kernel: Any) -> bool:
+    try:
+        kernel.get_dtype()
+    except (NotImplementedError, AttributeError):
+        return False
+    return True
+
+
+def flex_kernel(node: Any) -> Kernel:
+    """Record a MetalFlexAttentionNode, whose shader a template generates."""
+    source = str(node.shader_source)
+    return Kernel(
+        name="metal_flex_attention",
+        source=source.strip("\n") + "\n",
+        nodes=(_fused_node(max(node.origins)),),
+        buffers=_buffers(source),
+        threadgroup_bytes=_threadgroup(source),
+    )

@@ -1,0 +1,304 @@
+"""Inductor's Metal backend, run on any machine.
+
+torch.compile runs the program for real on the CPU.  Each graph that reaches Inductor, after AOTAutograd and its
+partitioning, is copied, put on ``mps`` and compiled a second time: the backend is plain Python up to the call that
+hands the source to Metal, which is answered here.  Autograd never sees ``mps``.
+
+Where this torch lacks a name, ``compilation.missing_for_metal()`` says so and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from opcheck.common.replacing import replaced
+from opcheck.features.compile.child.failures import failure
+from opcheck.features.compile.child.generated import attention_of, extern_of, flex_kernel, kernel_of
+from opcheck.features.compile.child.inductor import callable_on_cpu, on_cpu
+from opcheck.features.compile.child.masked import MaskedBlocks, plain
+from opcheck.features.compile.child.on_mps import (
+    fake_on_mps,
+    is_python_number,
+    on_mps,
+    placeholder_values,
+)
+from opcheck.features.compile.records import Extern, Failure, Kernel, SideGraph
+from opcheck.simulator.real_device import out_of_reach
+from opcheck.tracing.torch_private import compilation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+#: The split of reductions asks for the number of GPU cores; what is generated is for a GPU of so many (an M1's is
+#: 7 or 8, an M4 Max's 40).
+CORES = 10
+
+
+def preload() -> None:
+    """Import and prepare what every compilation needs, so that forks of this process have it.
+
+    A first graph imports Inductor's lowerings and traces its patterns; that takes longer than a small graph itself.
+    """
+    with torch.no_grad():
+        torch.compile(torch.sin, backend=SideCompiler())(torch.zeros(2))
+    torch.compiler.reset()
+
+
+class SideCompiler:
+    """A backend for torch.compile that runs on the CPU and compiles each graph for mps beside.
+
+    With ``run_metal`` what it compiles for mps is what runs, as ``compile/execute`` runs it.  ``mode`` is that of
+    torch.compile; ``ahead`` writes the C++ of AOTInductor around the kernels instead of Python.
+    """
+
+    def __init__(self, *, run_metal: bool = False, mode: str = "", ahead: bool = False) -> None:
+        self.graphs: list[SideGraph] = []
+        self._run_metal = run_metal
+        self._mode = mode
+        self._ahead = ahead
+        self._attention: tuple[Extern, ...] = ()
+        self._autocast = False
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        """Return what torch.compile calls with each graph of Dynamo's."""
+        self._attention = attention_of(gm)
+        self._autocast = _autocast_here(gm)
+        return compilation.compile_graph(gm, example_inputs, self._inner)
+
+    def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+        phase = "backward" if kwargs.get("is_backward") else "forward"
+        phase = "inference" if kwargs.get("is_inference") else phase
+        made: list[Any] = []
+        with (
+            on_cpu() if self._run_metal else contextlib.nullcontext(),
+            compilation.inductor_config(compilation.mode_settings(self._mode)),
+        ):
+            compile_step = compilation.compile_ahead if self._ahead else compilation.compile_inner
+            graph = side_compile(gm, example_inputs, phase, kwargs, made, compile_step)
+        if self._autocast:
+            graph = msgspec.structs.replace(graph, notes=(*graph.notes, _OTHER_CASTS))
+        if phase == "inference":
+            graph = msgspec.structs.replace(graph, externs=(*graph.externs, *self._attention))
+        self.graphs.append(graph)
+        if not self._run_metal:
+            _keep_fitting_strides(gm)
+        call = callable_on_cpu(made[0], gm) if self._run_metal and made else gm.forward
+        return compilation.boxed(call)
+
+
+_OTHER_CASTS = "autocast casts for the CPU's list of operators here, for another one on mps"
+
+
+def _autocast_here(gm: torch.fx.GraphModule) -> bool:
+    """Let autocast for mps act on the CPU's tensors, on which the program runs; return whether the graph has any."""
+    blocks = [node for node in gm.graph.nodes if getattr(node.target, "__name__", "") == _AUTOCAST]
+    for node in blocks:
+        node.args = tuple("cpu" if value == "mps" else value for value in node.args)
+    if blocks:
+        gm.recompile()
+    return bool(blocks)
+
+
+#: what Dynamo writes for ``with torch.autocast(...)`` (torch/amp/autocast_mode.py)
+_AUTOCAST = "_enter_autocast"
+
+
+def _notes(made: Sequence[Any]) -> tuple[str, ...]:
+    """Return why no CUDA graphs are taken, where a mode asks for them."""
+    skipped = compilation.skipped_cuda_graphs(made[0]) if made else ""
+    return (f"no CUDA graphs: {skipped}",) if skipped else ()
+
+
+def _keep_fitting_strides(gm: torch.fx.GraphModule) -> None:
+    """Forget the strides that were promised for results whose rank on mps is another than here.
+
+    AOTAutograd restrides what it saves for backward by them (_functorch/_aot_autograd/graph_compile.py, 2.13); the CPU
+    saves the logsumexp of its attention where mps has the weights.
+    """
+    promised = compilation.result_strides()
+    if not promised:
+        return
+    results: Any = gm.graph.output_node().args[0]
+    for index, (result, strides) in enumerate(zip(results, promised, strict=False)):
+        value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
+        if strides and isinstance(value, torch.Tensor) and value.dim() != len(strides):
+            promised[index] = None
+
+
+def side_compile(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    phase: str,
+    kwargs: dict[str, Any],
+    made: list[Any],
+    compile_step: Callable[..., Any] = compilation.compile_inner,
+) -> SideGraph:
+    """Compile a copy of the graph for mps, and append it to ``made``; whatever goes wrong is in the record."""
+    start = time.perf_counter()
+    seen = _Seen()
+    failures: list[Failure] = []
+    calls = sum(node.op == "call_function" for node in gm.graph.nodes)
+    try:
+        moved = on_mps(gm)
+        inputs = [
+            value if is_python_number(value) else fake_on_mps(value)
+            for value in placeholder_values(moved, example_inputs)
+        ]
+        with _metal(seen):
+            made.append(compile_step(moved, inputs, **_kept(kwargs)))
+    except Exception as error:  # noqa: BLE001 - anything that Inductor raises is what is looked for
+        failures.append(failure(error, gm))
+    return SideGraph(
+        phase=phase,
+        nodes=calls,
+        operators=tuple(sorted({*_operators(gm)})),
+        kernels=tuple(seen.kernels),
+        externs=seen.grouped(),
+        failures=tuple(failures),
+        notes=_notes(made),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _operators(gm: torch.fx.GraphModule) -> Iterator[str]:
+    for node in gm.graph.nodes:
+        for overload in (node.target, node.meta.get("original_aten")):
+            if getattr(overload, "namespace", "") == "aten":
+                yield overload.overloadpacket.__name__
+
+
+def _kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+    names = ("static_input_idxs", "is_backward", "is_inference", "graph_id")
+    return {name: kwargs[name] for name in names if name in kwargs}
+
+
+class _Seen:
+    """The results of one side compilation."""
+
+    def __init__(self) -> None:
+        self.kernels: list[Kernel] = []
+        self.externs: list[Extern] = []
+
+    def grouped(self) -> tuple[Extern, ...]:
+        """Return the externs of one operator, dtype and line together."""
+        counts = Counter(self.externs)
+        return tuple(
+            msgspec.structs.replace(extern, count=count) for extern, count in counts.items()
+        )
+
+
+@contextlib.contextmanager
+def _metal(seen: _Seen) -> Iterator[None]:
+    """Collect Metal sources inside the block instead of compiling them."""
+    kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
+    define, comment = kernel_step.value(), extern_step.value()
+    masked_step, blocks = compilation.masked_block(), MaskedBlocks()
+    check_step = compilation.bounds_check()
+
+    def define_kernel(self: Any, written: str, schedule: Any, kernel: Any) -> Any:
+        source = plain(written)
+        # The same source is defined once, and called again by its name.
+        known = source in compilation.defined_kernels()
+        name = define(self, source, schedule, kernel)
+        if not known:
+            made = kernel_of(str(name), source, schedule)
+            notes = blocks.notes(kernel, written)
+            # For AOTInductor the headers' content stands in the text, without their names.
+            headers = made.headers or tuple(sorted(getattr(kernel, "headers", ())))
+            seen.kernels.append(msgspec.structs.replace(made, notes=notes, headers=headers))
+        return name
+
+    def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.externs.append(extern_of(self))
+        return comment(self, *args, **kwargs)
+
+    changes: list[tuple[Any, str, Any]] = [
+        (*kernel_step, define_kernel),
+        (*extern_step, codegen_comment),
+        (*masked_step, staticmethod(blocks.following(masked_step.value()))),
+        (*check_step, blocks.checking(check_step.value())),
+        (*compilation.compile_shader(), _Library),
+        (torch.backends.mps, "get_core_count", lambda: CORES),
+    ]
+    if flex_step := compilation.flex_attention_shader():
+        changes.append((*flex_step, _flex_codegen(seen, flex_step.value())))
+    with (
+        out_of_reach(),
+        replaced(changes),
+        compilation.inductor_config({"force_disable_caches": True, "compile_threads": 1}),
+        _device_guard(),
+        _quiet("torch._inductor", "torch._subclasses"),
+    ):
+        yield
+
+
+def _flex_codegen(seen: _Seen, generate: Callable[..., Any]) -> Callable[..., Any]:
+    def codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.kernels.append(flex_kernel(self))
+        return generate(self, *args, **kwargs)
+
+    return codegen
+
+
+@contextlib.contextmanager
+def _device_guard() -> Iterator[None]:
+    """Let C++ find a guard for mps: Meta's, which does nothing.
+
+    Seeds of random numbers and dynamic shapes ask for it.  The table is exported by libc10 (c10/core/impl/
+    DeviceGuardImplInterface.h); where it is not found, those graphs fail as ours.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        table = (ctypes.c_void_p * _DEVICE_TYPES).in_dll(library, _GUARDS)
+    except (OSError, ValueError):
+        yield
+        return
+    before = table[_MPS]
+    table[_MPS] = table[_META]
+    try:
+        yield
+    finally:
+        table[_MPS] = before
+
+
+_GUARDS = "_ZN3c104impl26device_guard_impl_registryE"
+#: c10/core/DeviceType.h
+_DEVICE_TYPES, _MPS, _META = 20, 13, 14
+
+
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Silence Inductor's log of the errors it raises: the record has them."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+class _Library:
+    """Stands for a compiled Metal library: it has every function, and none can be called."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a function of the library."""
+        return name

@@ -1,0 +1,162 @@
+"""Runs one OpInfo with one dtype on the device, and records the outcome."""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+
+from opcheck.data.device_evidence import Outcome, Result
+from opcheck.data.messages import fallback_warning
+from opcheck.features.probe.child.samples import Sample, on_device, samples_of
+from opcheck.features.probe.records import Task
+from opcheck.numerics.child.tally import finite_digits
+from opcheck.numerics.compare.child.compare_mode import CompareMode, Judged
+from opcheck.numerics.compare.child.run import full_precision
+from opcheck.numerics.compare.child.tally import specs
+from opcheck.tracing.nested_tensors import tensors
+
+#: What torch says when it computes on the CPU: for an operator without a kernel, and inside of a kernel.
+_FALLS_BACK = re.compile(re.escape(fallback_warning("@")).replace("@", "(?P<op>[^']+)", 1))
+_INSIDE = re.compile(r"(?i)\bfall(?:s|ing)? back (?:on|to)(?: run on)? (?:the )?CPU")
+
+#: The worst of several calls of one overload, the worst first.
+_STATES = ("wrong", "loose", "agrees", "not compared")
+#: The outcome of several samples, the most telling first.
+_ORDER: tuple[Outcome, ...] = ("wrong", "raises", "falls back", "works", "not compared")
+#: characters of a text that are kept
+_TEXT = 2000
+
+
+class _Seen:
+    """The outcomes of the calls of one sample."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, str] = {}
+        self.wrong: Judged | None = None
+        #: why the first call that was not compared was not
+        self.reason = ""
+        self.error = -1.0
+
+    def add(self, judged: Judged) -> None:
+        """Count one call."""
+        op = judged.op
+        before = self.calls.get(op, judged.outcome)
+        self.calls[op] = min(before, judged.outcome, key=_STATES.index)
+        self.reason = self.reason or judged.reason
+        if judged.outcome != "not compared":
+            self.error = max(self.error, judged.worst.error)
+        if judged.outcome == "wrong":
+            self.wrong = self.wrong or judged
+
+
+def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
+    """Return the result of one OpInfo: its first samples, each call compared with float64."""
+    start = functools.partial(Result, opinfo=task.opinfo, dtype=task.dtype, phase=task.phase)
+    try:
+        samples = samples_of(op, task, limit)
+    except Exception as error:  # noqa: BLE001 - torch's samples, of dtypes that the CPU may not have
+        text = f"no samples: {_describe(error)}"
+        return start(outcome="not judged", samples=0, text=text)
+    start = functools.partial(start, samples=1)
+    tried = [_try(op, task, sample, device, start) for sample in samples]
+    results = [result for result in tried if result is not None]
+    if not results:
+        return start(outcome="not judged", samples=0)
+    worst = min(results, key=lambda result: _ORDER.index(result.outcome))
+    calls: dict[str, str] = {}
+    for result in results:
+        for name, state in result.calls.items():
+            calls[name] = min(calls.get(name, state), state, key=_STATES.index)
+    errors = [result.error for result in results if result.error is not None]
+    bad = worst.outcome in {"wrong", "raises", "falls back"}
+    endless = worst.outcome == "wrong" and worst.error is None
+    return msgspec.structs.replace(
+        worst,
+        samples=len(results),
+        failed=sum(result.outcome == worst.outcome for result in results) if bad else 0,
+        error=None if endless else max(errors, default=None),
+        calls=dict(sorted(calls.items())),
+    )
+
+
+def _try(
+    op: Any, task: Task, sample: Sample, device: torch.device, start: Callable[..., Result]
+) -> Result | None:
+    """Return the result of one sample; None where the CPU does not run it."""
+    seen = _Seen()
+    mode = CompareMode(device, seen.add, views=True)
+    raised: Exception | None = None
+    with warnings.catch_warnings(record=True) as warned, full_precision():
+        warnings.simplefilter("always")
+        try:
+            moved = on_device(op, sample, device)
+            with mode:
+                _run(op, task, moved)
+        except Exception as error:  # noqa: BLE001 - whatever the device's kernels raise
+            raised = error
+    if raised is not None and not _runs_on_cpu(op, task, sample):
+        return None
+    if seen.wrong is not None:
+        return _wrong(seen.wrong, functools.partial(start, calls=seen.calls))
+    largest = finite_digits(seen.error) if seen.error >= 0 else None
+    start = functools.partial(start, calls=seen.calls, error=largest)
+    if raised is not None:
+        return start(outcome="raises", op=mode.running, text=_describe(raised))
+    for warning in warned:
+        text = str(warning.message)
+        match = _FALLS_BACK.search(text)
+        if match or _INSIDE.search(text):
+            return start(outcome="falls back", op=match["op"] if match else "", text=text[:_TEXT])
+    if set(seen.calls.values()) <= {"not compared"}:
+        return start(outcome="not compared", text=seen.reason)
+    return start(outcome="works")
+
+
+def _wrong(judged: Judged, start: Callable[..., Result]) -> Result:
+    worst = judged.worst
+    cpu = "" if judged.cpu is None else f"; the CPU in the same dtype {judged.cpu:.2g}"
+    return start(
+        outcome="wrong",
+        op=judged.op,
+        text=f"{worst.kind}: result {judged.output} at {list(worst.element)} is {worst.found}, "
+        f"exact {worst.exact}; {worst.error:.2g} tolerances{cpu}",
+        inputs=specs(judged.call.args, judged.call.kwargs),
+        error=finite_digits(worst.error),
+    )
+
+
+def _run(op: Any, task: Task, sample: Sample) -> None:
+    out = op(*sample.args, **sample.kwargs)
+    if task.phase == "forward":
+        return
+    # A gradient that comes in in a sparse layout ends the process in torch 2.13, on the CPU, too.
+    outputs = [
+        tensor for tensor in tensors(out) if tensor.requires_grad and tensor.layout == torch.strided
+    ]
+    inputs = [
+        tensor for tensor in tensors(tuple(sample)) if tensor.requires_grad and tensor.is_leaf
+    ]
+    if outputs and inputs:
+        # The gradients come from outside, so that no reduction of ours is among the calls.
+        gradients = [torch.ones_like(output) for output in outputs]
+        torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
+
+
+def _runs_on_cpu(op: Any, task: Task, sample: Sample) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _run(op, task, sample)
+    except Exception:  # noqa: BLE001 - then the sample shows nothing about the device
+        return False
+    return True
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_TEXT]

@@ -1,0 +1,1 @@
+"""What the comparisons share in their child processes, where torch is imported."""

@@ -1,0 +1,1 @@
+"""The comparison itself, in a child process, where torch is imported."""

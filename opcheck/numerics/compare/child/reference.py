@@ -1,0 +1,220 @@
+"""Repeats a device's call on the CPU: in float64, and in its own dtype."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from opcheck.numerics.child.float64 import PRODUCTS, WIDE, Call, widened
+from opcheck.numerics.child.kept_tensors import KeptTensor, restore
+from opcheck.tracing.nested_tensors import tensors
+
+# -- formulas --------------------------------------------------------------------------------------
+#
+# Operators that only a GPU has, or that take what a GPU made, written with those of the CPU.  Each
+# formula returns first the results that can be compared with the device's; what comes after them
+# (the state of a generator, sums that a backward reads) is the kernel's own.  Arguments go by the
+# names of the schema, the same in torch 2.8 to 2.15 (native_functions.yaml).
+
+aten = torch.ops.aten
+
+Given = Mapping[str, Any]
+
+
+def kernel_for(func: Any) -> Callable[..., Any]:
+    """Return what makes the operator's results on the CPU: the operator itself, or a formula of this module."""
+    formula = FORMULAS.get(func.name())
+    if formula is None:
+        own: Callable[..., Any] = func
+        return own
+    return lambda *args, **kwargs: formula(Call(func, args, kwargs).arguments())
+
+
+def _weights(given: Given) -> torch.Tensor:
+    """Return how much each query takes of each value (torch/nn/functional.py, scaled_dot_product_attention)."""
+    if given["dropout_p"]:
+        raise NotImplementedError("its dropout draws other numbers than the CPU's")
+    query, key = given["query"], _shared(given, "key")
+    scores = query @ key.mT * _scale(given)
+    if given["is_causal"]:
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~allowed, -math.inf)
+    bias = given.get("attn_bias", given.get("attn_mask"))
+    if bias is not None:
+        boolean = bias.dtype == torch.bool
+        scores = scores.masked_fill(~bias, -math.inf) if boolean else scores + bias
+    return scores.softmax(-1)
+
+
+def _scale(given: Given) -> float:
+    scale: float | None = given["scale"]
+    return 1 / math.sqrt(given["query"].shape[-1]) if scale is None else scale
+
+
+def _shared(given: Given, name: str) -> torch.Tensor:
+    """Repeat the heads that several heads of the query share, once for each."""
+    tensor: torch.Tensor = given[name]
+    return tensor.repeat_interleave(given["query"].shape[-3] // tensor.shape[-3], -3)
+
+
+def _attention(given: Given) -> tuple[torch.Tensor]:
+    return (_weights(given) @ _shared(given, "value"),)
+
+
+def _attention_backward(given: Given) -> tuple[torch.Tensor, ...]:
+    """Return the derivative of the formula above; below a dispatch mode there is no autograd to take it."""
+    query, key, value = given["query"], given["key"], given["value"]
+    if key.shape[-3] != query.shape[-3]:
+        raise NotImplementedError("several heads share one")
+    grad = given["grad_out"] if "grad_out" in given else given["grad_out_"]
+    weights, factor = _weights(given), _scale(given)
+    wanted = grad @ value.mT
+    scores = weights * (wanted - (wanted * weights).sum(-1, keepdim=True))
+    return scores @ key * factor, scores.mT @ query * factor, weights.mT @ grad
+
+
+def _convolution(given: Given) -> Any:
+    return aten.convolution(
+        *(given[name] for name in ("self", "weight", "bias", "stride", "padding", "dilation")),
+        transposed=False,
+        output_padding=[0] * len(given["padding"]),
+        groups=given["groups"],
+    )
+
+
+def _convolution_backward(given: Given) -> Any:
+    return aten.convolution_backward(
+        *(given[name] for name in ("grad_output", "self", "weight")),
+        bias_sizes=[given["grad_output"].shape[1]],
+        **{name: given[name] for name in ("stride", "padding", "dilation", "groups")},
+        transposed=False,
+        output_padding=[0] * len(given["padding"]),
+        output_mask=given["output_mask"],
+    )
+
+
+def _linear_backward(given: Given) -> tuple[torch.Tensor, ...]:
+    inputs, grad, weight = given["self"], given["grad_output"], given["weight"]
+    rows, columns = inputs.flatten(0, -2), grad.flatten(0, -2)
+    gradients = grad @ weight, columns.mT @ rows, columns.sum(0)
+    return tuple(itertools.compress(gradients, given["output_mask"]))
+
+
+def _log_sigmoid_backward(given: Given) -> tuple[torch.Tensor]:
+    """Compute without the buffer, which only the CPU's forward fills (native/Activation.cpp)."""
+    return (given["grad_output"] * torch.sigmoid(-given["self"]),)
+
+
+FORMULAS: dict[str, Callable[[Given], Any]] = {
+    "aten::_scaled_dot_product_flash_attention": _attention,
+    "aten::_scaled_dot_product_efficient_attention": _attention,
+    "aten::_scaled_dot_product_cudnn_attention": _attention,
+    "aten::_scaled_dot_product_attention_math_for_mps": _attention,
+    "aten::_scaled_dot_product_flash_attention_backward": _attention_backward,
+    "aten::_scaled_dot_product_efficient_attention_backward": _attention_backward,
+    "aten::_scaled_dot_product_cudnn_attention_backward": _attention_backward,
+    "aten::_mps_convolution": _convolution,
+    "aten::mps_convolution_backward": _convolution_backward,
+    "aten::linear_backward": _linear_backward,
+    "aten::log_sigmoid_backward": _log_sigmoid_backward,
+}
+
+
+# -- the call again ---------------------------------------------------------------------------------
+
+#: Operators whose results are sums of something else than products.
+_SUMS = tuple(
+    f"aten::{name}"
+    for name in (
+        *("sum", "mean", "cumsum", "index_add", "scatter_add", "upsample", "_upsample"),
+        *("avg_pool", "_adaptive_avg_pool", "grid_sampler"),
+    )
+)
+#: Sums in which each element takes of all others.
+_OF_ALL = "aten::_fft_"
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+def in_float64(call: Call, like: torch.Tensor | None = None) -> list[torch.Tensor]:
+    """Return what a call makes in float64 of the same numbers.
+
+    Args:
+        call: with its tensors kept.
+        like: its first result on the device.
+
+    Raises:
+        Exception: whatever the CPU's kernel raises where it does not take them.
+    """
+    return _on_cpu(call.for_wide_results(like), widened)
+
+
+def in_its_dtype(call: Call) -> list[torch.Tensor] | None:
+    """Return the CPU's result in the same dtype, rounded from float32 where it has no kernel; None: there is none."""
+    try:
+        return _on_cpu(call, lambda dtype: dtype)
+    except Exception:  # noqa: BLE001 - the CPU lacks the dtype
+        given = tensors(restore((call.args, call.kwargs)))
+    rounded = {tensor.dtype for tensor in given} & _HALVES
+    if len(rounded) != 1:
+        return None
+    (half,) = rounded
+    try:
+        made = _on_cpu(call, lambda dtype: torch.float32 if dtype in _HALVES else dtype)
+    except Exception:  # noqa: BLE001 - nor that
+        return None
+    return [tensor.to(half) if tensor.dtype == torch.float32 else tensor for tensor in made]
+
+
+def sizes(call: Call) -> list[torch.Tensor] | None:
+    """Return what was summed for each element, without its sign; None: the call makes no sums."""
+    name = call.func.name()
+    if name.startswith(_OF_ALL):
+        exact = in_float64(call)
+        return [tensor.abs().square().mean().sqrt().expand(tensor.shape) for tensor in exact]
+    if "_backward" in name and not name.startswith(PRODUCTS):
+        return _of_gradient(call)
+    if not name.startswith((*PRODUCTS, *_SUMS)):
+        return None
+
+    def unsigned(value: Any) -> Any:
+        numeric = isinstance(value, KeptTensor) and value.dtype in WIDE
+        return value.with_memory(torch.abs) if numeric else value
+
+    try:
+        return [tensor.abs() for tensor in in_float64(call.changed(unsigned))]
+    except Exception:  # noqa: BLE001 - then there is no such number
+        return None
+
+
+def _of_gradient(call: Call) -> list[torch.Tensor] | None:
+    """Return the largest incoming gradient: the outgoing ones are differences of such values."""
+    gradients = [
+        value
+        for name, value in call.arguments().items()
+        if name.startswith("grad") and isinstance(value, KeptTensor)
+    ]
+    if not gradients or not gradients[0].memory.numel():
+        return None
+    largest = gradients[0].memory.abs().max().double()
+    return [largest.expand(tensor.shape) for tensor in in_float64(call)]
+
+
+def _on_cpu(call: Call, change: Callable[[torch.dtype], torch.dtype]) -> list[torch.Tensor]:
+    """Return what the CPU makes of a call with its dtypes changed."""
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, KeptTensor):
+            # Not Tensor.to: it would lay the tensor out anew.
+            return value.with_memory(lambda memory: memory.to(change(value.dtype))).tensor()
+        if isinstance(value, torch.dtype):
+            return change(value)
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+    call = call.changed(moved)
+    if "pin_memory" in call.kwargs:
+        call = call._replace(kwargs={**call.kwargs, "pin_memory": False})
+    return call.run(kernel_for(call.func))

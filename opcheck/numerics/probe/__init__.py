@@ -1,1 +1,0 @@
-"""Runs PyTorch's operator database on a device: evidence for the op lists.  Imports no torch."""

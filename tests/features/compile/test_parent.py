@@ -1,0 +1,64 @@
+"""What the kernels are compiled to is gone when the answer is there, however the child ended."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import CaptureError
+from opcheck.features.compile import parent
+from opcheck.features.compile.plan import TRIED, CompileRequest, Plan
+from opcheck.features.compile.records import Compiled, Tried, Variant
+from opcheck.worker.platform import SignalledError
+
+
+def test_the_folder_of_the_kernels_goes_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Path] = []
+
+    def dies(_function: str, _answer: Any, request: CompileRequest, *_: Any, **__: Any) -> NoReturn:
+        seen.append(Path(request.plan.scratch))
+        (seen[0] / "kernels.so").write_text("")
+        raise CaptureError("died")
+
+    monkeypatch.setattr(parent, "ask", dies)
+    with pytest.raises(CaptureError):
+        parent.compile_variants(
+            CaptureRequest(model="m.py:M", torch="", macos=""), Plan(variants=())
+        )
+    assert not seen[0].exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [
+        (KeyboardInterrupt(), "Ctrl-C"),
+        (SignalledError(signal.SIGTERM), "SIGTERM"),
+        (CaptureError("the model was still running after 7 s"), "the model was still running"),
+    ],
+)
+def test_a_run_that_is_ended_keeps_what_it_has(
+    error: BaseException, ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = Variant(backend="eager")
+    so_far = Compiled(
+        model="m",
+        installed_torch="",
+        device="cpu",
+        tried=(Tried(variant=variant, outcome="works"),),
+    )
+
+    def is_ended(_function: str, _answer: Any, request: CompileRequest, *_: Any, **__: Any) -> Any:
+        (Path(request.plan.scratch) / TRIED).write_bytes(msgspec.json.encode(so_far))
+        raise error
+
+    monkeypatch.setattr(parent, "ask", is_ended)
+    compiled = parent.compile_variants(
+        CaptureRequest(model="m.py:M", torch="", macos=""), Plan(variants=(variant,) * 3)
+    )
+    assert compiled.ended.startswith(ended)
+    assert (compiled.tried, compiled.lacking) == (so_far.tried, 2)

@@ -1,0 +1,36 @@
+"""Stands for the process that probes: every way to end."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from opcheck.common.errors import CaptureError
+from opcheck.data.device_evidence import Machine, Result
+from opcheck.features.probe.records import Done, Ready, Setup, Task, Trial
+from opcheck.worker.protocol import Say
+
+NAMES = ("add", "crash", "crash everywhere", "hang", "sub")
+
+
+def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
+    if isinstance(request, Setup):
+        machine = Machine(
+            device=request.device, device_name="", os="Linux", os_version="6", arch="", torch="2.13.0", commit=""
+        )  # fmt: skip
+        tasks = tuple(Task(opinfo=name, dtype="float32", phase="forward") for name in NAMES)
+        return Ready(machine=machine, tasks=tasks)
+    device, opinfo = request.setup.device, request.task.opinfo
+    if device == "bug":
+        raise CaptureError("a bug of ours")
+    if opinfo == "hang":
+        time.sleep(60)
+    if opinfo == "crash everywhere" or (opinfo == "crash" and device != "cpu"):
+        os.write(2, b"failed assertion\n")
+        os.abort()
+    calls = {"aten::add": "agrees"}
+    return Done(
+        result=Result(
+            opinfo=opinfo, dtype="float32", phase="forward", outcome="works", samples=1, calls=calls
+        )
+    )  # fmt: skip
