@@ -3,7 +3,8 @@
 The key of an entry covers what is known beforehand: the request and its target, opcheck's own source
 and op lists, Python, the installed distributions, the variables that native code reads.  In the
 entry stands what the capture was observed to read (worker/dependency_tracking.py).  An entry is used
-only if all that is as it was, and if it is not damaged.  A report is not kept if its run did not
+only if all that is as it was, and if this user wrote it here (common/caches.py): a checkout may come with
+entries of its own.  A report is not kept if its run did not
 come to its end, or if it depends on something that cannot be observed (another program, the
 network, a database).  Writes are atomic, so that two runs at once do each other no
 harm.
@@ -27,10 +28,7 @@ import msgspec
 
 from opcheck.capture.parent import variables
 from opcheck.capture.request import CaptureRequest
-from opcheck.common import documents
-from opcheck.common.caches import user_cache
-from opcheck.common.documents import DocumentError
-from opcheck.common.files import replaced
+from opcheck.common import caches
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Record, Report
@@ -43,10 +41,8 @@ from opcheck.worker.dependency_tracking import (
 )
 
 #: The version of the format: a change of it makes older entries invalid.
-_VERSION = "opcheck-cache/3"
+_VERSION = "opcheck-cache/4"
 _OWN = Path(__file__).parent
-#: The length of the SHA-256 of the rest, with which an entry begins.
-_CHECKSUM = 32
 #: The names of entries and of temporary files.
 _OWN_NAME = re.compile(
     r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp"
@@ -64,8 +60,6 @@ _NATIVE_VARIABLES = (
 class Entry(Record, frozen=True, kw_only=True):
     """A report and what it depends on."""
 
-    #: the key that it was made for: a file that was given another name is no entry.
-    key: str
     dependencies: Dependencies
     report: Report
 
@@ -75,7 +69,7 @@ _ENTRY = msgspec.msgpack.Decoder(Entry)
 
 def default_folder() -> Path:
     """Return ``opcheck/gate`` in the folder for caches of this platform."""
-    return user_cache() / "gate"
+    return caches.user_cache() / "gate"
 
 
 class Cache:
@@ -93,14 +87,13 @@ class Cache:
         """Return the entry of a request and of what else its report depends on, if its dependencies are unchanged."""
         path = self._path(request, about)
         try:
-            content = documents.read(path, follow=False)
-            checksum, body = content[:_CHECKSUM], content[_CHECKSUM:]
-            entry = _ENTRY.decode(body) if checksum == _checksum(body) else None
-        except (DocumentError, msgspec.MsgspecError, RecursionError):
+            body = caches.load(path)
+            entry = None if body is None else _ENTRY.decode(body)
+        except (msgspec.MsgspecError, RecursionError):
             return None
         # What the parent sets for the child is part of opcheck's own source, or of the request.
         given = variables(cpu_fallback=request.cpu_fallback)
-        if entry is None or entry.key != path.stem or not unchanged(entry.dependencies, given):
+        if entry is None or not unchanged(entry.dependencies, given):
             return None
         with contextlib.suppress(OSError):
             os.utime(path, follow_symlinks=False)
@@ -113,21 +106,14 @@ class Cache:
         if read.unknowable or not report.capture.complete:
             return
         path = self._path(request, about)
-        body = msgspec.msgpack.encode(Entry(key=path.stem, dependencies=read, report=report))
+        body = msgspec.msgpack.encode(Entry(dependencies=read, report=report))
         with contextlib.suppress(OSError):
-            self._write(path, _checksum(body) + body)
+            caches.store(path, body)
+            _forget_old(path.parent)
 
     def _path(self, request: CaptureRequest, about: str = "") -> Path:
         key = _key(request, about)
         return self.folder / key[:2] / f"{key}.msgpack"
-
-    def _write(self, path: Path, content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.parent.is_symlink():
-            return
-        with replaced(path) as file:
-            file.write(content)
-        _forget_old(path.parent)
 
 
 def dependencies(notes: Path, request: CaptureRequest) -> Dependencies:
@@ -195,10 +181,6 @@ def _installed_digest() -> str:
                 elif name.endswith(".pth"):
                     entries.append(f"{name}{file_digest(str(Path(folder) / name))}")
     return digest("\0".join(entries))
-
-
-def _checksum(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()
 
 
 def _forget_old(folder: Path) -> None:

@@ -23,11 +23,10 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from opcheck.capture import hub_kernels, hub_recipes
-from opcheck.common import documents, sanitize
-from opcheck.common.caches import user_cache
+from opcheck.common import caches, documents, sanitize
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
-from opcheck.common.files import is_file, replaced
+from opcheck.common.files import is_file
 from opcheck.common.text import one_line, plural, type_and_text
 from opcheck.model.records import Record
 
@@ -607,13 +606,13 @@ def _refused(error: BaseException, name: _Name) -> ModelLoadError:
 
 def _entry(repository: str, revision: str, *, trusted: bool) -> Path:
     owner, revision = repository.replace("/", "--"), revision.replace("/", "--")
-    return user_cache() / "hub" / f"{owner}@{revision}{'+code' if trusted else ''}.json"
+    return caches.user_cache() / "hub" / f"{owner}@{revision}{'+code' if trusted else ''}.json"
 
 
 def _kept(repository: str, revision: str, *, trusted: bool) -> Repository | None:
     path = _entry(repository, revision, trusted=trusted)
     try:
-        kept = documents.from_json(documents.read(path), Repository)
+        kept = documents.from_json(caches.load(path) or b"", Repository)
     except DocumentError:
         return None
     # Another program, or another repository's name, may have written it: a--b/c and a/b--c have one file.
@@ -628,9 +627,7 @@ def _kept(repository: str, revision: str, *, trusted: bool) -> Repository | None
 def _keep(repository: Repository, revision: str) -> None:
     path = _entry(repository.name, revision, trusted=repository.trusted)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replaced(path) as file:
-            file.write(msgspec.json.encode(repository))
+        caches.store(path, msgspec.json.encode(repository))
     except OSError:
         return  # a cache that cannot be written is empty
 

@@ -116,12 +116,15 @@ def _require_unchanged(path: Path, before: bytes, after: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replaced(path: Path, status: os.stat_result | None = None) -> Iterator[BinaryIO]:
+def replaced(
+    path: Path, status: os.stat_result | None = None, *, mode: int = 0o666
+) -> Iterator[BinaryIO]:
     """Open a new file that replaces the path at the end of the block.
 
     Args:
         path: the file.
         status: of the old file, whose permissions, owner and hard links stay; None: those of a new file.
+        mode: the permissions of a new file, less the user's mask.
 
     Raises:
         OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
@@ -130,7 +133,7 @@ def replaced(path: Path, status: os.stat_result | None = None) -> Iterator[Binar
     beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
-        with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
+        with os.fdopen(os.open(beside, flags, mode), "wb") as file:
             yield file
         if status is not None and _is_another_file(status, beside.stat()):
             _write_in_place(path, beside.read_bytes())

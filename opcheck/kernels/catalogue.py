@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.files import replaced
+from opcheck.common.caches import load, store
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import air, names
@@ -105,7 +106,9 @@ def _digests(
     if library.section == SOURCE:
         return {name: library.functions[name].digest for name in wanted}
     path = cache / f"code-{library.section}-{library.torch}.json"
-    kept = msgspec.json.decode(documents.read(path), type=dict[str, str]) if path.is_file() else {}
+    kept: dict[str, str] = {}
+    with contextlib.suppress(documents.DocumentError):
+        kept = documents.from_json(load(path) or b"", dict[str, str])
     missing = [name for name in wanted if _key(library.functions[name]) not in kept]
     for number, name in enumerate(missing):
         if progress and number % _STEP == 0:
@@ -113,9 +116,8 @@ def _digests(
         function = library.functions[name]
         kept[_key(function)] = air.code_digest(str(air.parse(function.bitcode)))
     if missing:
-        cache.mkdir(parents=True, exist_ok=True)
-        with replaced(path) as file:
-            file.write(msgspec.json.encode(kept))
+        with contextlib.suppress(OSError):
+            store(path, msgspec.json.encode(kept))
     return {name: kept[_key(library.functions[name])] for name in wanted}
 
 

@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 from opcheck.common import documents
+from opcheck.common.caches import require_private
 from opcheck.common.errors import UsageError
 
 THREADS = Path(__file__).with_name("threads.cpp")
@@ -49,9 +50,8 @@ def library(folder: Path) -> Path:
     """
     command = (cxx(), *_FLAGS)
     key = hashlib.sha256(documents.read(THREADS) + repr(command).encode()).hexdigest()[:16]
-    path = folder / f"threads-{key}.so"
+    path = require_private(folder) / f"threads-{key}.so"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(f".{os.getpid()}")
         done = subprocess.run(
             [*command, str(THREADS), "-o", str(beside)], capture_output=True, text=True, check=False

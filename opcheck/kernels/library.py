@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
 import msgspec
 
 from opcheck.common import documents
+from opcheck.common.caches import make, require_private
 from opcheck.common.errors import OpListError
 from opcheck.common.files import replaced
 from opcheck.data.wheels import archive, metal_source, metallib
@@ -55,7 +57,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
         OpListError: the wheel cannot be had or read, or it holds no such section and no source text.
     """
     cache = cache or archive.default_cache()
-    kept = cache.parent / "kernels" / "libraries"
+    kept = require_private(cache.parent / "kernels") / "libraries"
     for name in [section] if section else SECTIONS:
         path = kept / f"{name}-{release}.metallib"
         if path.is_file():
@@ -76,8 +78,10 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
             context=wheel.name,
             hint=f"it has {', '.join(sorted(sections))}" if sections else _HINT,
         )
-    kept.mkdir(parents=True, exist_ok=True)
-    with replaced(kept / f"{chosen}-{release}.metallib") as file:
+    with (
+        contextlib.suppress(OSError),
+        replaced(make(kept) / f"{chosen}-{release}.metallib") as file,
+    ):
         file.write(sections[chosen])
     return _library(release, chosen, sections[chosen])
 

@@ -5,11 +5,11 @@ An assertion of LLVM ends the process, and so may a kernel: only a child process
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import functools
 import hashlib
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 import torch
 
 from opcheck.common import documents
+from opcheck.common.caches import load, require_private, store
 from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import air, fibers, intrinsics, lowering
 
@@ -67,7 +68,7 @@ class Machine:
         mathematics = ctypes.util.find_library("m")
         if mathematics:
             llvm.load_library_permanently(mathematics)
-        self._cache = cache
+        self._cache = require_private(cache)
         self._objects = cache / "objects" / self._key()
         self._fibers: Any = None
         self._bfloat = self._load(self._emit(intrinsics.HELPERS["__truncsfbf2"]))
@@ -111,14 +112,12 @@ class Machine:
             KernelError: LLVM refuses it.
         """
         path = self._objects / function.digest[:2] / function.digest
-        if path.is_file():
-            return msgspec.msgpack.decode(documents.read(path), type=Compiled)
-        made = self.compile(str(air.parse(function.bitcode)), function.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(f".{os.getpid()}")
-        beside.write_bytes(msgspec.msgpack.encode(made))
-        beside.replace(path)
-        return made
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.msgpack.decode(load(path) or b"", type=Compiled)
+        compiled = self.compile(str(air.parse(function.bitcode)), function.name)
+        with contextlib.suppress(OSError):
+            store(path, msgspec.msgpack.encode(compiled))
+        return compiled
 
     def compile(self, text: str, name: str) -> Compiled:
         """Compile a kernel from AIR in LLVM's assembly.

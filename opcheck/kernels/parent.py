@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import hashlib
+import hmac
 import os
 import queue
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck.common import documents
+from opcheck.common import caches, documents
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.versions import Version
@@ -113,13 +114,19 @@ def _kept_file(cache: Path, request: Sequence[str]) -> Path:
 
 
 def _read_kept(path: Path) -> dict[str, Outcome]:
-    """Return the outcomes of a run that was ended, by kernel; a line that was not written to its end is left out."""
+    """Return the outcomes of a run that was ended, by kernel: the lines that this user's runs wrote to their end."""
     outcomes = {}
     for line in documents.read(path).splitlines() if is_file(path) else ():
+        sealed, _, content = line.partition(b" ")
         with contextlib.suppress(msgspec.MsgspecError):
-            outcome = msgspec.json.decode(line, type=Outcome)
-            outcomes[outcome.kernel] = outcome
+            if hmac.compare_digest(sealed, _seal(path, content)):
+                outcome = msgspec.json.decode(content, type=Outcome)
+                outcomes[outcome.kernel] = outcome
     return outcomes
+
+
+def _seal(path: Path, content: bytes) -> bytes:
+    return caches.seal(path, content).hex().encode()
 
 
 def _without(tasks: Iterable[Task], finished: Collection[str]) -> list[Task]:
@@ -157,7 +164,7 @@ def _run_all(
     lock, stopped = threading.Lock(), threading.Event()
     jobs = max(1, min(jobs, len(tasks)))
     runners = [_Runner(source, stopped) for _ in range(jobs)]
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    caches.make(kept.parent)
 
     def work(runner: _Runner) -> None:
         with contextlib.closing(runner), contextlib.suppress(queue.Empty):
@@ -166,7 +173,8 @@ def _run_all(
                 for outcome in runner.outcomes(task):
                     with lock:
                         finished[outcome.kernel] = outcome
-                        file.write(msgspec.json.encode(outcome) + b"\n")
+                        content = msgspec.json.encode(outcome)
+                        file.write(b"%s %s\n" % (_seal(kept, content), content))
                 if progress:
                     progress(f"{len(finished):,} of {every:,} kernels: {task.operation}")
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 from packaging.requirements import Requirement
 
+from opcheck.common.caches import require_private
 from opcheck.common.errors import CaptureError
 from opcheck.model.records import Record
 
@@ -64,7 +65,7 @@ def interpreter(wanted: Wanted, progress: Callable[[str], None] | None = None) -
     Raises:
         CaptureError: it cannot be made: no network, no such release for this Python.
     """
-    place = folder() / wanted.name
+    place = require_private(folder()) / wanted.name
     python = _python(place)
     if not (place / _READY).is_file():
         with _locked(place):

@@ -15,6 +15,7 @@ from huggingface_hub import HfApi, constants
 
 from opcheck.capture import repository
 from opcheck.capture.repository import fetch, is_repository
+from opcheck.common import caches
 from opcheck.common.errors import ModelLoadError
 from tests.loopback_hub import Hub, safetensors, serving
 
@@ -88,7 +89,8 @@ def test_an_entry_of_the_cache_that_this_program_does_not_write_is_no_entry(
 ) -> None:
     first = fetch("org/plain")
     for entry in (tmp_path / "cache/opcheck/hub").iterdir():
-        entry.write_text(json.dumps({**json.loads(entry.read_text()), **changes}))
+        content = json.loads(caches.load(entry) or b"")
+        caches.store(entry, json.dumps({**content, **changes}).encode())
     assert fetch("org/plain") == first
     assert len([line for line in hub.requests if "config.json" in line]) >= 2
 

@@ -15,6 +15,7 @@ import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from opcheck.common import documents
+from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.wheels.damage import opened
 from opcheck.worker import process
@@ -85,10 +86,11 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
             f"neither a {package} release nor a wheel file: {source!r}",
             hint=_HINT if package == "torch" else f"name all three numbers: {package}==X.Y.Z",
         )
+    # Kernels and Inductor's Python are run out of it.
+    require_private(cache, "give a wheel's path, or name another folder in OPCHECK_CACHE")
     wheel = _cached(source, cache, package)
     if wheel:
         return wheel
-    cache.mkdir(parents=True, exist_ok=True)
     problem = ""
     for python in _PYTHONS:
         problem = _download(source, cache, python, package)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcheck.common import documents
+from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.damage import opened
@@ -52,7 +53,7 @@ def unpacked(release: Release, cache: Path | None = None) -> Path:
         OpListError: the wheel cannot be had, is damaged, is another file than the listed one, or has no such backend.
     """
     cache = cache or archive.default_cache()
-    folder = cache.parent / "inductor" / _CONTENT / release.torch
+    folder = require_private(cache.parent / "inductor") / _CONTENT / release.torch
     if (folder / BACKEND).is_file():
         return folder
     wheel = archive.obtain(release.torch, cache)
