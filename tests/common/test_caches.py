@@ -90,11 +90,24 @@ def test_a_key_that_others_could_have_put_there_is_not_used(tmp_path: Path, home
     assert caches.load(tmp_path / "entry") is None
 
 
-def link_out(folder: Path) -> None:
-    folder.rmdir()
+def to_a_strangers(folder: Path) -> None:
     (folder.parent / "strange").mkdir()
     os.chown(folder.parent / "strange", _STRANGER, _STRANGER)
     folder.symlink_to(folder.parent / "strange", target_is_directory=True)
+
+
+def by_a_stranger(folder: Path) -> None:
+    (folder.parent / "mine").mkdir()
+    folder.symlink_to(folder.parent / "mine")
+    os.chown(folder, _STRANGER, _STRANGER, follow_symlinks=False)
+
+
+def instead(by: Callable[[Path], object]) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        folder.rmdir()
+        by(folder)
+
+    return change
 
 
 #: What makes a folder that others can steer.
@@ -104,15 +117,11 @@ _OPEN: dict[str, Callable[[Path], object]] = {
     "its group may write": lambda folder: folder.chmod(0o770),
     "all may replace it": lambda folder: folder.parent.chmod(0o777),
     "a stranger's": lambda folder: os.chown(folder, _STRANGER, _STRANGER),
-    "a stranger's link": lambda folder: (
-        folder.rename(folder.with_name("mine")),
-        folder.symlink_to(folder.with_name("mine")),
-        os.chown(folder, _STRANGER, _STRANGER, follow_symlinks=False),
-    ),
-    "a link to a stranger's": link_out,
-    "a link to itself": lambda folder: (folder.rmdir(), folder.symlink_to(folder)),
-    "a file": lambda folder: (folder.rmdir(), folder.write_bytes(b"")),
-    "a named pipe": lambda folder: (folder.rmdir(), os.mkfifo(folder)),
+    "a stranger's link": instead(by_a_stranger),
+    "a link to a stranger's": instead(to_a_strangers),
+    "a link to itself": instead(lambda folder: folder.symlink_to(folder)),
+    "a file": instead(lambda folder: folder.write_bytes(b"")),
+    "a named pipe": instead(os.mkfifo),
 }
 
 

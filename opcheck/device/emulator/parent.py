@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from opcheck.capture.exact import interpreter
-from opcheck.common.documents import DocumentError, from_json, read
+from opcheck.common.documents import DocumentError, read
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
 from opcheck.device.emulator.request import PROCESSES, Outcome, RunRequest
 from opcheck.worker.platform import SignalledError, how_it_ended
-from opcheck.worker.protocol import Failure, error_of
+from opcheck.worker.process import GarbledError
+from opcheck.worker.protocol import Failure, error_of, new_secret, unsealed
 from opcheck.worker.worker import run_program
 
-_ANSWER: Any = Outcome | Failure
+_ANSWER: msgspec.json.Decoder[Outcome | Failure] = msgspec.json.Decoder(Outcome | Failure)
 #: bytes that an outcome may have on a disk that the program has filled
 RESERVED = 4 << 20
 
@@ -31,10 +31,10 @@ def run(request: RunRequest) -> Outcome:
         CaptureError: the process ended without a report: a signal, ``os._exit``, an exec; or the
             installed torch is none that can be emulated with.
     """
-    with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
+    with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as directory:
         answer = Path(directory, "outcome.json")
         asked = Path(directory, "request.json")
-        request = msgspec.structs.replace(request, answer=str(answer))
+        request = msgspec.structs.replace(request, answer=str(answer), secret=new_secret())
         asked.write_bytes(msgspec.json.encode(request))
         # Its space is taken now: the program may fill the disk.
         answer.write_bytes(b" " * RESERVED)
@@ -54,8 +54,19 @@ def run(request: RunRequest) -> Outcome:
             )
         except SignalledError as error:
             ended = error
-        # The program may have put a pipe or another thing in its place.
-        if (answer.is_file() and not read(answer).strip()) or not os.path.lexists(answer):
+        try:
+            # The program may have put a pipe or another thing in its place.
+            content = read(answer).strip() if os.path.lexists(answer) else b""
+            outcome: Outcome | Failure | None = (
+                unsealed(content, request.secret, _ANSWER) if content else None
+            )
+        except (DocumentError, GarbledError) as error:
+            raise CaptureError(
+                f"the program wrote over the report: {error}",
+                context=request.program,
+                hint="leave the files of other programs in the temporary folder alone",
+            ) from error
+        if outcome is None:
             if ended:
                 raise ended
             raise CaptureError(
@@ -64,14 +75,6 @@ def run(request: RunRequest) -> Outcome:
                 hint="opcheck reports when the program comes to its end, also by an exception; "
                 "os._exit, SIGKILL, an exec or a full temporary disk leave nothing behind",
             )
-        try:
-            outcome: Outcome | Failure = from_json(read(answer), _ANSWER)
-        except DocumentError as error:
-            raise CaptureError(
-                f"the program wrote over the report: {error}",
-                context=request.program,
-                hint="leave the files of other programs in the temporary folder alone",
-            ) from error
         if isinstance(outcome, Failure):
             raise error_of(outcome)
         # A signal to this process decides its exit code.

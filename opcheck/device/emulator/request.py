@@ -25,6 +25,8 @@ class RunRequest(Record, frozen=True, kw_only=True):
     exact: bool = False
     #: where the child writes its Outcome
     answer: str = ""
+    #: what authenticates the Outcome; the file of the request loses it before the program begins
+    secret: str = ""
 
 
 class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):

@@ -23,7 +23,8 @@ from opcheck.device.observe.request import End, ObserveRequest, Row, Start
 from opcheck.device.observe.run_report import report_of_run
 from opcheck.device.observe.variables import installed_line, variables
 from opcheck.model.records import Report
-from opcheck.worker.protocol import Failure, error_of
+from opcheck.worker.process import GarbledError
+from opcheck.worker.protocol import Failure, error_of, new_secret, unsealed
 from opcheck.worker.worker import run_program
 
 #: bytes of a recording
@@ -61,10 +62,10 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
     line = request.stand_in.partition("/")[0] or installed_line()
     setting = variables(cpu_fallback=request.cpu_fallback, line=line)
     log = bytearray()
-    with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
+    with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as directory:
         answer = Path(directory, "recording.jsonl")
         asked = Path(directory, "request.json")
-        request = msgspec.structs.replace(request, answer=str(answer))
+        request = msgspec.structs.replace(request, answer=str(answer), secret=new_secret())
         asked.write_bytes(msgspec.json.encode(request))
         code = (start or _start)(
             asked, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)])
@@ -96,9 +97,9 @@ def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> 
     decoder = msgspec.json.Decoder(Start | Row | End | Failure)
     lines = []
     for text_line in written.splitlines():
-        # An abort may leave half a line.
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            lines.append(decoder.decode(text_line))
+        # An abort may leave half a line, and the program may write there.
+        with contextlib.suppress(GarbledError):
+            lines.append(unsealed(text_line, request.secret, decoder))
     failure = next((line for line in lines if isinstance(line, Failure)), None)
     if failure is not None:
         raise error_of(failure)

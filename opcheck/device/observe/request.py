@@ -18,6 +18,8 @@ class ObserveRequest(Record, frozen=True, kw_only=True):
     strict: bool = False
     #: where the process writes, line by line.
     answer: str = ""
+    #: what each line begins with; the file of the request loses it before the program begins
+    secret: str = ""
     #: To test the observation: the emulated Mac, as ``2.13/15``, that stands in for the device.
     stand_in: str = ""
     #: the emulated Mac whose kernels it has, where they are to contradict what is predicted

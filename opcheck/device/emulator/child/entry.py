@@ -25,7 +25,7 @@ from opcheck.device.emulator.processes import Processes, mark_not_spawned, write
 from opcheck.device.emulator.request import Outcome, ProcessReport, RunRequest
 from opcheck.worker import installed, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
-from opcheck.worker.protocol import failure_of
+from opcheck.worker.protocol import failure_of, sealed
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -39,6 +39,8 @@ def main(file: Path) -> int:
     """Run the requested program, write its Outcome where the request asks for one, return its exit code."""
     # Two programs would want this name: the user's is the one.
     request = msgspec.json.decode(documents.read(file), type=RunRequest)
+    # The program can read the file, and its processes do.
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, secret="")))
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was
     # made from.
     os.environ.setdefault("PYTORCH_JIT", "0")
@@ -47,7 +49,7 @@ def main(file: Path) -> int:
         installed.require()
     except CaptureError as error:
         failure = failure_of(error, request.program)
-        Path(request.answer).write_bytes(msgspec.json.encode(failure))
+        Path(request.answer).write_bytes(sealed(failure, request.secret))
         return CaptureError.exit_code
 
     from opcheck.device.emulator.child.errors import ProcessAbortedError
@@ -99,7 +101,7 @@ def main(file: Path) -> int:
 
 
 def _leave(request: RunRequest, run: Emulation, code: int) -> None:
-    content = msgspec.json.encode(Outcome(report=run.report, exit_code=code))
+    content = sealed(Outcome(report=run.report, exit_code=code), request.secret)
     # In place: the disk may be full, and this file has its space; the program may have removed it.
     with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, _IN_PLACE), "wb") as file:
         file.write(content)

@@ -34,12 +34,13 @@ _STDERR = 2
 def main(file: Path) -> int:
     """Run the program of the request in the file and write what it does, line by line; the program's exit code."""
     request = msgspec.json.decode(documents.read(file), type=ObserveRequest)
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, secret="")))
 
     import torch
 
     from opcheck.device.observe.child.recorder import Recorder, lines_to
 
-    write = lines_to(request.answer)
+    write = lines_to(request.answer, request.secret)
     if not request.stand_in and not torch.backends.mps.is_available():
         write(_no_device(str(torch.__version__)))
         return CaptureError.exit_code

@@ -10,7 +10,6 @@ import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import torch
 
 from opcheck.common.vocabulary import Phase
@@ -21,6 +20,7 @@ from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchMode
+from opcheck.worker.protocol import sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,12 +184,11 @@ def _plain(site: tuple[str, int]) -> SourceLocation | None:
     return SourceLocation(file=site[0], line=site[1]) if site[0] else None
 
 
-def lines_to(path: str) -> Callable[[Any], None]:
+def lines_to(path: str, secret: str) -> Callable[[Any], None]:
     """What writes each record to the file at once: an abort takes nothing back."""
     file = open(path, "ab", buffering=0)  # noqa: SIM115, PTH123 - as long as the process lives
-    encode = msgspec.json.Encoder().encode
 
     def write(line: Any) -> None:
-        file.write(encode(line) + b"\n")
+        file.write(sealed(line, secret))
 
     return write

@@ -1,0 +1,105 @@
+"""A program that writes where its report belongs steers nothing: without the secret there is no report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from opcheck.common.errors import CaptureError
+from opcheck.device.emulator import parent
+from opcheck.device.emulator.request import Outcome, RunRequest
+from opcheck.model.records import Report
+from opcheck.worker.protocol import Failure, sealed
+from tests.made import call, make_report
+
+if sys.platform == "win32":
+    pytest.skip("there are no named pipes in folders", allow_module_level=True)
+
+_REQUEST = RunRequest(program="program.py", torch="2.13", macos="15.0")
+_REPORT: Report = msgspec.structs.replace(make_report(call("aten::mm")), graph=())
+_FORGED = Outcome(report=_REPORT)
+
+
+def replace(path: Path, by: Callable[[Path], object]) -> None:
+    path.unlink()
+    by(path)
+
+
+def link_folder(path: Path) -> None:
+    path.parent.rename(f"{path.parent}-moved")
+    path.parent.symlink_to("/proc")
+
+
+#: What a program does to the file of its outcome, and what comes of it.
+_ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an outcome": (lambda p: p.write_bytes(msgspec.json.encode(_FORGED)), "wrote over"),
+    "an outcome with a guess": (lambda p: p.write_bytes(sealed(_FORGED, "0" * 32)), "wrote over"),
+    "a failure": (
+        lambda p: p.write_bytes(msgspec.json.encode(Failure(error="UsageError", message="x"))),
+        "wrote over",
+    ),
+    "prose": (lambda p: p.write_bytes(b"\x1b[2Jdone\n::error::x"), "wrote over"),
+    "no text": (lambda p: p.write_bytes(b"\xff\xfe\x00"), "wrote over"),
+    "a number": (lambda p: p.write_bytes(b"1" * 5000), "wrote over"),
+    "deep": (lambda p: p.write_bytes(b"[" * 100_000), "wrote over"),
+    "without end": (lambda p: os.truncate(p, 1 << 40), "longer than 256 MiB"),
+    "empty": (lambda p: p.write_bytes(b""), "left no report"),
+    "removed": (Path.unlink, "left no report"),
+    "unreadable": (lambda p: replace(p, lambda q: q.symlink_to(q)), "wrote over"),
+    "a named pipe": (lambda p: replace(p, os.mkfifo), "not a regular file"),
+    "a device": (lambda p: replace(p, lambda q: q.symlink_to("/dev/zero")), "not a regular file"),
+    "a folder": (lambda p: replace(p, Path.mkdir), "Is a directory"),
+    "the folder removed": (lambda p: shutil.rmtree(p.parent), "left no report"),
+    "a link for the folder": (link_folder, "left no report"),
+}
+
+
+@pytest.mark.parametrize("attack", _ATTACKS)
+def test_a_forged_outcome_is_three_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    change, message = _ATTACKS[attack]
+
+    def run_program(_function: str, asked: Path, *_others: Any, **_named: Any) -> int:
+        change(Path(msgspec.json.decode(asked.read_bytes(), type=RunRequest).answer))
+        return 0
+
+    monkeypatch.setattr(parent, "run_program", run_program)
+    with pytest.raises(CaptureError, match=message) as error:
+        parent.run(_REQUEST)
+    assert error.value.context == "program.py"
+    assert error.value.hint
+
+
+def test_an_outcome_with_the_secret_is_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_program(_function: str, asked: Path, *_others: Any, **_named: Any) -> int:
+        request = msgspec.json.decode(asked.read_bytes(), type=RunRequest)
+        Path(request.answer).write_bytes(sealed(_FORGED, request.secret))
+        return 0
+
+    monkeypatch.setattr(parent, "run_program", run_program)
+    assert parent.run(_REQUEST) == _FORGED
+
+
+def test_a_program_does_not_find_the_secret_in_the_files_of_its_run(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import glob, json, os, tempfile\n"
+        "for name in glob.glob(tempfile.gettempdir() + '/opcheck-*/request.json'):\n"
+        "    request = json.load(open(name))\n"
+        "    if request['program'] == __file__:\n"
+        "        found = 'secret' in request and request['secret']\n"
+        "        os.remove(request['answer']) if found else open(request['answer'], 'w').write('{}')\n"
+        "        os._exit(0)\n"
+    )
+    with pytest.raises(CaptureError, match="wrote over the report"):
+        parent.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
