@@ -12,6 +12,13 @@ except OSError:  # it is gone, and nothing is imported from it
 if os.path.join(sys.path[0], "") == _HERE and not __file__.startswith(_HERE):
     del sys.path[0]
 
+import signal
+
+# Ctrl-C ends the imports as the signal does, without a traceback; opcheck.cli handles it from then on.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 from opcheck.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -91,7 +91,10 @@ def main(args: Sequence[str] | None = None) -> None:
     platform.handle_signals()
     try:
         code = invoke(sys.argv[1:] if args is None else args)
+    except (platform.SignalledError, KeyboardInterrupt) as ended:  # a second one, or as it ended
+        code = _code_of(ended)
     finally:
+        platform.ignore_signals()
         process.end_all()
     sys.exit(code)
 
@@ -107,10 +110,8 @@ def invoke(args: Sequence[str]) -> int:
         return _stopped(error, args)
     except click.ClickException as error:
         return _usage_error(error)
-    except platform.SignalledError as ended:
-        return 128 + ended.number
-    except (click.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
+    except (click.Abort, KeyboardInterrupt, platform.SignalledError) as ended:
+        return _code_of(ended)
     except SystemExit:
         return _PIPE_CLOSED
     except (OSError, UnicodeEncodeError) as error:
@@ -118,6 +119,10 @@ def invoke(args: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
         return _bug()
     return code
+
+
+def _code_of(ended: BaseException) -> int:
+    return 128 + ended.number if isinstance(ended, platform.SignalledError) else _INTERRUPTED
 
 
 def _stopped(error: OpcheckError, args: Sequence[str]) -> int:

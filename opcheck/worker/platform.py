@@ -95,9 +95,17 @@ def handle_signals() -> None:
 
     A signal that is ignored already, as by nohup, stays ignored.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in _ending_signals():
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _raise_signalled)
+
+
+def ignore_signals() -> None:
+    """Let nothing interrupt what is left to do at the end of this process."""
+    for number in (signal.SIGINT, *_ending_signals()):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _ending_signals() -> list[signal.Signals]:
@@ -380,6 +388,8 @@ class Fork:
                 stop_time_limit()
                 assert work is not None
                 code = work()
+            except (KeyboardInterrupt, SignalledError):
+                pass
             except BaseException:  # noqa: BLE001  (the fork ends with it)
                 with contextlib.suppress(Exception):  # user code may have closed stderr
                     traceback.print_exc()

@@ -41,11 +41,17 @@ def compute(work: Callable[[int], Result], count: int) -> list[Result]:
                 results.append(pickle.loads(sent))  # noqa: S301
             except (pickle.UnpicklingError, EOFError):
                 results.append(work(number))
-    finally:
-        for copy, end in copies:
-            os.close(end)
-            copy.end(_PATIENCE if len(copies) < count else 0)
+    except BaseException:
+        _end(copies, 0.0)
+        raise
+    _end(copies, _PATIENCE)
     return results
+
+
+def _end(copies: list[tuple[Fork, int]], seconds: float) -> None:
+    for copy, end in copies:
+        os.close(end)
+        copy.end(seconds)
 
 
 def _start(work: Callable[[int], object], number: int) -> tuple[Fork, int]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from opcheck import cli
+from opcheck.worker import platform
 from opcheck.worker.process import python
 
 if sys.platform == "win32":
@@ -176,3 +178,46 @@ def test_what_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
         "assert callable(signal.getsignal(signal.SIGTERM))"
     )
     assert subprocess.run(python("-c", code), check=False, cwd=tmp_path).returncode == 0
+
+
+#: Runs ``opcheck op`` with a signal as a module's import begins, and another at the end.
+_AT_IMPORT = """
+import os, runpy, sys
+stage, number = sys.argv[1], int(sys.argv[2])
+class AtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == stage and os.environ.pop("ONCE", ""):
+            os.kill(os.getpid(), number)
+sys.meta_path.insert(0, AtImport())
+sys.argv = ["opcheck", "op", "aten::mm"]
+runpy.run_module("opcheck", None, "__main__", True)
+"""
+
+
+@pytest.mark.parametrize("stage", ["click", "opcheck.cli.streams", "opcheck.lookup.answer"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_while_modules_are_imported_writes_nothing(stage: str, number: int) -> None:
+    ended = subprocess.run(
+        python("-c", _AT_IMPORT, stage, str(int(number))),
+        capture_output=True,
+        check=False,
+        env={**os.environ, "ONCE": "1"},
+    )
+    # A shell shows both as 128 and the signal.
+    assert ended.returncode in {-number, 128 + number}
+    assert ended.stdout + ended.stderr.strip() == b""  # click ends the line of ^C
+
+
+def test_a_second_signal_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted_twice(_words: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "invoke", interrupted_twice)
+    monkeypatch.setattr(platform, "handle_signals", lambda: None)
+    monkeypatch.setattr(platform, "ignore_signals", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["op"])
+    assert ended.value.code == 130
+    assert capfd.readouterr().err == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -29,3 +30,16 @@ def test_what_a_copy_cannot_do_is_done_here(capfd: pytest.CaptureFixture[str]) -
 
 def test_one_share_needs_no_copy() -> None:
     assert shares.compute(lambda _: os.getpid(), 1) == [os.getpid()]
+
+
+def test_a_signal_waits_for_no_copy() -> None:
+    def work(number: int) -> int:
+        if not number:
+            raise KeyboardInterrupt
+        time.sleep(60)
+        return number
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        shares.compute(work, 3)
+    assert time.monotonic() - start < 4
