@@ -14,10 +14,19 @@ from __future__ import annotations
 import contextlib
 import os
 import pkgutil
+import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
+
+# Ctrl-C ends a program's imports as the signal does, without a traceback.
+if (
+    sys.argv[1:2] == ["--program"]
+    and __name__ == "__main__"
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import msgspec
 

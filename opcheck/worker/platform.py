@@ -95,11 +95,16 @@ def handle_signals() -> None:
 
     A signal that is ignored already, as by nohup, stays ignored.
     """
-    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    raise_at_interrupt()
     for number in _ending_signals():
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _raise_signalled)
+
+
+def raise_at_interrupt() -> None:
+    """Let SIGINT raise where it ends the process."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def ignore_signals() -> None:

@@ -180,7 +180,7 @@ def test_what_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
     assert subprocess.run(python("-c", code), check=False, cwd=tmp_path).returncode == 0
 
 
-#: Runs ``opcheck op`` with a signal as a module's import begins, and another at the end.
+#: Runs a module of opcheck, and sends it a signal as an import begins.
 _AT_IMPORT = """
 import os, runpy, sys
 stage, number = sys.argv[1], int(sys.argv[2])
@@ -189,16 +189,31 @@ class AtImport:
         if name == stage and os.environ.pop("ONCE", ""):
             os.kill(os.getpid(), number)
 sys.meta_path.insert(0, AtImport())
-sys.argv = ["opcheck", "op", "aten::mm"]
-runpy.run_module("opcheck", None, "__main__", True)
+module, *sys.argv[1:] = sys.argv[3:]
+runpy.run_module(module, None, "__main__", True)
 """
 
 
-@pytest.mark.parametrize("stage", ["click", "opcheck.cli.streams", "opcheck.lookup.answer"])
+_OP = ("opcheck", "op", "aten::mm")
+_PROGRAM = ("opcheck.worker.child", "--program", "opcheck.device.emulator.child:main", "request")
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ("click", _OP),
+        ("opcheck.cli.streams", _OP),
+        ("opcheck.lookup.answer", _OP),
+        ("opcheck.worker.platform", _PROGRAM),
+        ("opcheck.device.emulator.program", _PROGRAM),
+    ],
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_while_modules_are_imported_writes_nothing(stage: str, number: int) -> None:
+def test_a_signal_while_modules_are_imported_writes_nothing(
+    stage: str, words: tuple[str, ...], number: int
+) -> None:
     ended = subprocess.run(
-        python("-c", _AT_IMPORT, stage, str(int(number))),
+        python("-c", _AT_IMPORT, stage, str(int(number)), *words),
         capture_output=True,
         check=False,
         env={**os.environ, "ONCE": "1"},

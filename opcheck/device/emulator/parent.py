@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def run(request: RunRequest) -> Outcome:
         if outcome is None:
             if ended:
                 raise ended
+            if code == -signal.SIGINT:  # Ctrl-C before the program began
+                raise KeyboardInterrupt
             raise CaptureError(
                 f"the program {how_it_ended(code)} and left no report",
                 context=request.program,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.common import documents, notebooks
-from opcheck.worker.platform import START_EVENTS
+from opcheck.worker import platform
 
 #: torch's own files whose frames stand between the program and the emulation.
 _OVERRIDES = str(Path("torch", "overrides.py"))
@@ -35,7 +35,8 @@ _OWN = str(Path(__file__).parents[2]) + os.sep
 
 
 def prepare(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
-    """Set the arguments and the path as python would; call it after all imports of ours."""
+    """Set the arguments, the path and Ctrl-C as python would; call it after all imports of ours."""
+    platform.raise_at_interrupt()
     if is_module:
         sys.argv = ["-m", *arguments]
         sys.path.insert(0, os.getcwd())  # noqa: PTH109  (as python does)
@@ -99,7 +100,7 @@ class Watched:
                 builtins.__import__ = original
 
     def _see(self, event: str, _arguments: tuple[Any, ...]) -> None:
-        if self._watching and event in START_EVENTS:
+        if self._watching and event in platform.START_EVENTS:
             self._processes += 1
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -78,6 +79,12 @@ def test_a_forged_outcome_is_three_lines(
         parent.run(_REQUEST)
     assert error.value.context == "program.py"
     assert error.value.hint
+
+
+def test_ctrl_c_before_the_program_begins_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parent, "run_program", lambda *_, **_named: -signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        parent.run(_REQUEST)
 
 
 def test_an_outcome_with_the_secret_is_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
