@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 import sys
@@ -14,6 +13,7 @@ from importlib import import_module
 import click
 
 from opcheck.common.errors import OpcheckError, UsageError
+from opcheck.common.files import hint_of
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
 from opcheck.features import features, verbs
@@ -149,9 +149,7 @@ def _not_written(error: OSError) -> int:
     full = UsageError(
         f"cannot read or write: {error.strerror or error}",
         context=str(error.filename or "stdout, or a file"),
-        hint="free some space"
-        if error.errno == errno.ENOSPC
-        else "see that it is there and open, and that you may use it",
+        hint=hint_of(error, "see that it is there and open, and that you may use it"),
     )
     streams.note(str(full))
     return full.exit_code

@@ -73,8 +73,14 @@ def write_text(path: Path, text: str) -> None:
         raise UsageError(
             f"cannot write the file: {getattr(error, 'strerror', None) or error}",
             context=str(path),
-            hint="name a file in a directory that exists and that you may write to",
+            hint=hint_of(error, "name a file in a directory that exists and that you may write to"),
         ) from error
+
+
+def hint_of(error: Exception, otherwise: str) -> str:
+    """Return what to do about an error of writing."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return "free some space" if getattr(error, "errno", 0) in full else otherwise
 
 
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
@@ -102,7 +108,9 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         raise UsageError(
             f"cannot write the file: {getattr(error, 'strerror', None) or error}",
             context=str(path),
-            hint="make the file and its directory writable, or leave it out with --exclude",
+            hint=hint_of(
+                error, "make the file and its directory writable, or leave it out with --exclude"
+            ),
         ) from error
 
 

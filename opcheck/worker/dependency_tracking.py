@@ -72,6 +72,8 @@ _WRITES = os.O_WRONLY | os.O_RDWR
 _ANEW = os.O_TRUNC | os.O_EXCL
 #: A line of the notes: its kind, and what it is about.
 _LINE = msgspec.json.Decoder(Annotated[list[str | int | None], msgspec.Meta(min_length=1)])
+#: What replaces notes that lack a line.
+_LOST = b'["unknowable", "what it reads could not be noted"]\n'
 _MODULES = tuple(importlib.machinery.all_suffixes())
 
 
@@ -201,7 +203,9 @@ class _Writer:
 
     def __init__(self, notes: Notes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._path = notes.path
         self._descriptor = os.open(notes.path, flags, 0o600)
+        self._file = os.fstat(self._descriptor)
         self._ignored = (*_INSTALLED, *MACHINE_FILES, *(folder + os.sep for folder in notes.known))
         self._lines: set[tuple[object, ...]] = set()
         self._written: set[str] = set()
@@ -209,11 +213,20 @@ class _Writer:
 
     def write(self, *line: object) -> None:
         """Append a line, if it is new."""
-        if line not in self._lines:
-            self._lines.add(line)
-            # User code may have closed the descriptor, together with those of the answers.
-            with contextlib.suppress(OSError):
-                os.write(self._descriptor, (json.dumps(line) + "\n").encode())
+        if line in self._lines:
+            return
+        self._lines.add(line)
+        content = (json.dumps(line) + "\n").encode()
+        # User code may have closed the descriptor, together with those of the answers, or the disk may be full.
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._descriptor), self._file) and os.write(
+                self._descriptor, content
+            ) == len(content):
+                return
+        with contextlib.suppress(OSError):
+            os.truncate(self._path, 0)
+            with open(self._path, "ab") as file:
+                file.write(_LOST)
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Handle an audit event; an exception here would stop the program."""

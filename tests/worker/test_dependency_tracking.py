@@ -28,13 +28,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def notes(program: str, **environment: str) -> list[list[Any]]:
-    """What a program is noted to read, with what it asks of the environment at the end."""
+def note(program: str, **environment: str) -> None:
     subprocess.run(
         [sys.executable, "-c", START + program],
         check=True,
         env={"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
     )
+
+
+def notes(program: str, **environment: str) -> list[list[Any]]:
+    """What a program is noted to read, with what it asks of the environment at the end."""
+    note(program, **environment)
     return [json.loads(line) for line in Path("notes.jsonl").read_text().splitlines()]
 
 
@@ -156,3 +160,20 @@ def test_notes_that_a_program_wrote_to_make_a_result_that_is_not_kept(
     notes = tmp_path / "notes"
     notes.write_text(f'["start"]\n{line}\n')
     assert collect(notes, ()).unknowable
+
+
+#: What keeps a line out of the notes.
+_LOSES = {
+    "closed": "os.closerange(3, 60)",
+    "another file's number": "os.closerange(3, 60)\nkept = [open(f'mine{i}', 'w') for i in range(9)]",
+    "a full disk": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, "
+    "(os.path.getsize('notes.jsonl') + 9, -1))",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows limits no file's size")
+@pytest.mark.parametrize("loses", _LOSES.values(), ids=_LOSES)
+def test_notes_that_lack_a_line_are_none(folder: Path, loses: str) -> None:
+    note(f"import os\n{loses}\nopen('data/a.txt').close()\nopen('helper.py').close()")
+    assert collect(Path("notes.jsonl"), ()).unknowable
+    assert all(not path.stat().st_size for path in folder.glob("mine*"))

@@ -12,6 +12,7 @@ import msgspec
 from opcheck.capture.exact import interpreter
 from opcheck.common.documents import DocumentError, read
 from opcheck.common.errors import CaptureError
+from opcheck.common.files import write_text
 from opcheck.common.versions import Target, Version
 from opcheck.device.emulator.request import PROCESSES, Outcome, RunRequest
 from opcheck.worker.platform import SignalledError, how_it_ended
@@ -36,9 +37,9 @@ def run(request: RunRequest) -> Outcome:
         answer = Path(directory, "outcome.json")
         asked = Path(directory, "request.json")
         request = msgspec.structs.replace(request, answer=str(answer), secret=new_secret())
-        asked.write_bytes(msgspec.json.encode(request))
+        write_text(asked, msgspec.json.encode(request).decode())
         # Its space is taken now: the program may fill the disk.
-        answer.write_bytes(b" " * RESERVED)
+        write_text(answer, " " * RESERVED)
         Path(directory, PROCESSES).mkdir()
         variable = "1" if request.cpu_fallback else "0"
         # A GPU of this machine has no part in what a Mac does.
