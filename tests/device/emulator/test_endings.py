@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 import torch
 
 import opcheck
+from opcheck import cli
 from opcheck.capture.child import endings
 from opcheck.data import messages
+from opcheck.device.emulator import parent
 from opcheck.simulator.errors import NotSimulatedError
+from tests.device.emulator.test_mac_programs import Server
 
 _NO_CUDA = "Torch not compiled with CUDA enabled"
 
 
-class Ended:
-    def __init__(self, ended: subprocess.CompletedProcess[str], file: Path) -> None:
-        self.code = ended.returncode
-        self.err = ended.stderr
-        self.report: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+class Ended(NamedTuple):
+    """How a verb ended."""
+
+    code: int
+    err: str
+    report: dict[str, Any]
 
     @property
     def rules(self) -> list[str]:
@@ -36,25 +39,52 @@ class Ended:
         return finding
 
 
-def opcheck_on(tmp_path: Path, verb: str, text: str, *words: str, of: str = "") -> Ended:
-    (tmp_path / "program.py").write_text(text, encoding="utf-8")
-    file = tmp_path / "report.json"
-    command = [sys.executable, "-m", "opcheck", verb, "--torch=2.13", "--macos=15", "-o", str(file)]
-    words = (f"program.py{of}", *words)
-    ended = subprocess.run(
-        [*command, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    return Ended(ended, file)
+class Started(Protocol):
+    """Runs a verb on a program, with the program's process a fork of one that has imported torch."""
+
+    def __call__(self, verb: str, text: str, *words: str, of: str = "") -> Ended:
+        """Return how the verb ended."""
 
 
-def test_a_program_that_asks_for_cuda_is_a_finding_at_its_line(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    started = Server(tmp_path_factory.mktemp("settings"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def opcheck_on(
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Started:
+    def run_program(_function: str, asked: Path, *_others: object, **_named: object) -> int:
+        code, text = server.work(asked, tmp_path)
+        sys.stderr.write(text)
+        return code
+
+    def start(verb: str, text: str, *words: str, of: str = "") -> Ended:
+        Path("program.py").write_text(text, encoding="utf-8")
+        report = Path("report.json")
+        target = () if "-q" in words else ("-o", str(report))
+        options = (*target, "--torch=2.13", "--macos=15")
+        flags = tuple(word for word in words if word == "-q")
+        rest = tuple(word for word in words if word != "-q")
+        capfd.readouterr()
+        code = cli.invoke([verb, *flags, *options, f"program.py{of}", *rest])
+        content = json.loads(report.read_text()) if report.exists() else {}
+        return Ended(code, capfd.readouterr().err, content)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(parent, "run_program", run_program)
+    return start
+
+
+def test_a_program_that_asks_for_cuda_is_a_finding_at_its_line(opcheck_on: Started) -> None:
     text = "import torch\nx = torch.ones(2, device='mps')\ny = x.to('cuda')\n"
-    ended = opcheck_on(tmp_path, "run", text)
+    ended = opcheck_on("run", text)
     assert ended.code == 1
     assert ended.report["headline"] == "fails"
     assert ended.rules == ["OC124"]
@@ -89,9 +119,9 @@ _IMPORT = "import flash_attn\n" + _FORWARD
     ids=["in the constructor", "in the forward", "in an import"],
 )
 def test_an_audited_model_that_asks_for_cuda_is_a_finding_at_its_line(
-    tmp_path: Path, text: str, line: int
+    opcheck_on: Started, text: str, line: int
 ) -> None:
-    ended = opcheck_on(tmp_path, "audit", text, "--input", "2x2", of=":Net")
+    ended = opcheck_on("audit", text, "--input", "2x2", of=":Net")
     assert ended.code == 1, ended.err
     assert ended.report["headline"] == "fails"
     assert ended.rules[0] == "OC124"
@@ -187,9 +217,9 @@ def test_the_programs_own_errors_and_the_macs_are_none_of_opchecks(source: str) 
     assert endings.kind_of(raised(source)) == ""
 
 
-def test_what_is_not_emulated_is_a_limit_of_opcheck(tmp_path: Path) -> None:
+def test_what_is_not_emulated_is_a_limit_of_opcheck(opcheck_on: Started) -> None:
     text = "import torch\nx = torch.ones(2, device='mps')\ntorch.mps.compile_shader('kernel')\n"
-    ended = opcheck_on(tmp_path, "run", text)
+    ended = opcheck_on("run", text)
     assert ended.code == 3
     assert ended.report["headline"] == "could not tell"
     assert ended.rules == ["OC125"]
@@ -239,9 +269,9 @@ def test_an_audit_tells_opchecks_limit_from_the_models_error(
     ids=["no torch", "the CPU", "not called", "a process", "only moves"],
 )
 def test_a_run_without_a_call_on_mps_says_what_happened_instead(
-    tmp_path: Path, text: str, cause: str, code: int
+    opcheck_on: Started, text: str, cause: str, code: int
 ) -> None:
-    ended = opcheck_on(tmp_path, "run", text)
+    ended = opcheck_on("run", text)
     assert ended.code == code
     assert ended.rules == ["OC120"]
     assert cause in ended.first["message"]
@@ -281,22 +311,22 @@ def test_an_end_that_follows_from_what_a_mac_raises_is_a_failure(text: str, head
     assert "OC102" in [finding.rule for finding in run.report.findings]
 
 
-def test_an_exit_with_a_message_is_an_exit_with_1(tmp_path: Path) -> None:
-    ended = opcheck_on(tmp_path, "run", "import sys, torch\nsys.exit('no data')")
+def test_an_exit_with_a_message_is_an_exit_with_1(opcheck_on: Started) -> None:
+    ended = opcheck_on("run", "import sys, torch\nsys.exit('no data')")
     assert ended.first["message"] == "the program ended itself with exit code 1: no data"
 
 
-def test_a_program_with_a_mistake_in_its_syntax_is_no_limit_of_opcheck(tmp_path: Path) -> None:
-    ended = opcheck_on(tmp_path, "run", "import torch\nx = (\n")
+def test_a_program_with_a_mistake_in_its_syntax_is_no_limit_of_opcheck(opcheck_on: Started) -> None:
+    ended = opcheck_on("run", "import torch\nx = (\n")
     assert ended.code == 3
     assert ended.rules == ["OC120"]
     assert "SyntaxError: '(' was never closed" in ended.first["message"]
     assert "opcheck" not in ended.err.partition("could not tell")[0]
 
 
-def test_a_missing_argument_is_told_as_the_programs_exit(tmp_path: Path) -> None:
+def test_a_missing_argument_is_told_as_the_programs_exit(opcheck_on: Started) -> None:
     text = "import sys, torch\nsys.exit(2)"
-    ended = opcheck_on(tmp_path, "run", text)
+    ended = opcheck_on("run", text)
     assert ended.code == 3
     assert "exit code 2" in ended.first["message"]
     assert "argument" in ended.first["hint"]
@@ -333,21 +363,17 @@ def test_an_end_is_one_finding(text: str, rule: str, message: str) -> None:
     ids=["nothing found", "an error"],
 )
 def test_a_quiet_run_writes_the_headline_alone(
-    tmp_path: Path, text: str, code: int, headline: str
+    opcheck_on: Started, text: str, code: int, headline: str
 ) -> None:
-    (tmp_path / "program.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "opcheck", "run", "-q", "--torch=2.13", "--macos=15"]
-    ended = subprocess.run(
-        [*command, "program.py"], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert ended.returncode == code
-    ours = ended.stderr[ended.stderr.rfind("\n", 0, -1) + 1 :]
+    ended = opcheck_on("run", text, "-q")
+    assert ended.code == code
+    ours = ended.err[ended.err.rfind("\n", 0, -1) + 1 :]
     assert ours.startswith(f"{headline}: program.py on torch 2.13, macOS 15.0; ")
     # The rest is the program's own traceback.
-    assert ended.stderr.removesuffix(ours) == "" if not code else ended.stderr.startswith("Trace")
-    assert "Evidence" not in ended.stderr
+    assert ended.err.removesuffix(ours) == "" if not code else ended.err.startswith("Trace")
+    assert "Evidence" not in ended.err
 
 
-def test_an_error_without_a_message_is_named_alone(tmp_path: Path) -> None:
-    ended = opcheck_on(tmp_path, "run", "import torch\nassert not torch.ones(1)")
+def test_an_error_without_a_message_is_named_alone(opcheck_on: Started) -> None:
+    ended = opcheck_on("run", "import torch\nassert not torch.ones(1)")
     assert ended.first["message"] == "the program ended with AssertionError"

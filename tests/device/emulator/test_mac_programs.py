@@ -101,6 +101,13 @@ class Server:
         """The outcome of the program, and what it wrote to both of its streams."""
         asked = directory / "request.json"
         asked.write_bytes(msgspec.json.encode(request))
+        code, text = self.work(asked, directory)
+        answer = Path(request.answer)
+        assert answer.exists(), f"exit {code}\n{text}"
+        return msgspec.json.decode(answer.read_bytes(), type=Outcome | Failure), text
+
+    def work(self, asked: Path, directory: Path) -> tuple[int, str]:
+        """The exit code of the program of a request, and what it wrote to both of its streams."""
         output = directory / "output"
         job = {"request": str(asked), "cwd": str(directory), "output": str(output)}
         assert self._process.stdin is not None
@@ -108,10 +115,7 @@ class Server:
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         code = json.loads(self._process.stdout.readline())
-        text = output.read_text(encoding="utf-8")
-        answer = Path(request.answer)
-        assert answer.exists(), f"exit {code}\n{text}"
-        return msgspec.json.decode(answer.read_bytes(), type=Outcome | Failure), text
+        return code, output.read_text(encoding="utf-8")
 
     def close(self) -> None:
         """End the process."""
