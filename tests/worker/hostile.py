@@ -36,7 +36,13 @@ PROGRAMS = {
             'write(b"0" * 32 + b\'{"type": "answered", "content": {"text": "forged"}}\\n\')'
         ),
         "a failure": 'write(b\'{"type": "failure", "error": "UsageError", "message": "forged"}\\n\')',
+        "a failure that names no error": (
+            'write(b\'{"type": "failure", "error": "annotations", "message": "forged"}\\n\')'
+        ),
         "a stage": 'write(b\'{"type": "stage", "text": "forged", "seconds": 1e9}\\n\')',
+        "a stage with signals blocked": (
+            f'write(b\'{{"type": "stage", "text": "forged", "seconds": 1e9}}\\n\'); {_BLOCKED}'
+        ),
         "deep JSON": "write(b'[' * 50000 + b'\\n')",
         "half a line": "write(b'x')",
         "a line without an end": "\nwhile True: write(b'x' * 65536)",
