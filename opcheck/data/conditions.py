@@ -21,6 +21,8 @@ from opcheck.model.records import TensorSpec
 
 #: The first output tensor of the call.
 RESULT = "result"
+#: Whether the call draws again in the recomputation of torch.utils.checkpoint.
+RECOMPUTED = "recomputed"
 
 _LIMIT = 1024  # elements that one function or comprehension may visit
 _LOOPS = 2  # depth of nested comprehensions

@@ -12,7 +12,7 @@ from opcheck.common.versions import MACOS_MAJORS, MACOS_NEWER, Span, Version
 from opcheck.common.vocabulary import Effect
 from opcheck.data import python_calls
 from opcheck.data.compile_defects import load_defects
-from opcheck.data.conditions import RESULT
+from opcheck.data.conditions import RECOMPUTED, RESULT
 from opcheck.data.evidence_ranges import disagreements
 from opcheck.data.macs import load_macs
 from opcheck.data.registrations import OpLists, data_directory, load
@@ -138,7 +138,7 @@ def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[Probl
     """
     statement = entry.statement
     in_condition = statement.parsed.names if statement.parsed else frozenset()
-    for name in sorted({*in_condition, *statement.dtypes_of} - {RESULT}):
+    for name in sorted({*in_condition, *statement.dtypes_of} - {RECOMPUTED, RESULT}):
         key = "condition" if name in in_condition else "dtypes_of"
         without = [
             op

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from opcheck.common.versions import Target
-from opcheck.data.conditions import RESULT
+from opcheck.data.conditions import RECOMPUTED, RESULT
 from opcheck.data.statement_model import Arguments, Statement
 from opcheck.model.records import COMPLEX, ENDLESS, OpCall, TensorSpec
 
@@ -119,6 +119,9 @@ def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mappin
             results = [spec for spec in call.outputs if spec.device == "mps"] or call.outputs
             if results:
                 given[RESULT] = results[0]
+            continue
+        if name == RECOMPUTED:
+            given[RECOMPUTED] = call.recomputed
             continue
         tensors = tuple(spec for spec in call.inputs if spec.argument == name)
         known = arguments.get(name)

@@ -315,7 +315,7 @@ def _details(call: OpCall) -> Hashable:
     )
     # 1, 1.0 and True are one key of a mapping, but not one value to a condition.
     arguments = tuple((name, repr(call.arguments[name])) for name in sorted(call.arguments))
-    return len(call.inputs), specs, arguments
+    return len(call.inputs), call.recomputed, specs, arguments
 
 
 def _summary(case: _Case, limitation: str) -> str:

@@ -120,6 +120,8 @@ class OpCall(Record, frozen=True, kw_only=True):
     flops: int = 0
     #: the result is a number, or has a shape, that depends on the tensors' values: the CPU waits for the GPU.
     waits: bool = False
+    #: draws random numbers again, where torch.utils.checkpoint computes a forward pass again.
+    recomputed: bool = False
 
 
 class Birth(Record, frozen=True, kw_only=True):

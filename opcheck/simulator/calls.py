@@ -54,6 +54,8 @@ class Call(NamedTuple):
     refusal: tuple[str, str] | None
     #: why nothing computed it here, so that no Mac's result is known; empty where it was computed
     not_computed: str = ""
+    #: draws from the default generator again, where torch.utils.checkpoint computes a forward pass again
+    recomputed: bool = False
 
     @property
     def inner(self) -> tuple[str, ...] | None:

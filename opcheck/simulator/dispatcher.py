@@ -27,7 +27,7 @@ from opcheck.simulator.nodes import Nodes
 from opcheck.simulator.operators import branches_of, legacy_body
 from opcheck.simulator.operators.device_texts import mismatch, row_of
 from opcheck.simulator.operators.operator import Role, overload_named
-from opcheck.simulator.random_numbers import drawn_on_mps, kept
+from opcheck.simulator.random_numbers import drawn_on_mps, is_recomputed, kept
 from opcheck.simulator.routes import Kind, Route, make_route, named, unwrapped
 from opcheck.simulator.target_queries import TargetQueries
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
@@ -172,8 +172,9 @@ class Simulator(dispatch.DispatchMode):
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
         refusal = self._refusal(route, args, kwargs, inputs, on_mps)
         body = self._body(route, key, args, kwargs) if route.has_body else NO_BODY
+        again = route.draws and kwargs.get("generator") is None and is_recomputed()
         if self.before_call is not None:
-            self.before_call(Call(route, key, tuple(inputs), (), body, refusal))
+            self.before_call(Call(route, key, tuple(inputs), (), body, refusal, "", again))
         try:
             outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         except NotSimulatedError as error:
@@ -200,7 +201,7 @@ class Simulator(dispatch.DispatchMode):
         if route.operator.passes and body.names is not None:
             body = self._passed(route, body.names, args, kwargs, flat)
         because, self.not_computed = self.not_computed, ""
-        self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal, because))
+        self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal, because, again))
         self._last_is_check = route.operator.is_check
         return outputs
 

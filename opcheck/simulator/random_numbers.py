@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +21,7 @@ from opcheck.tracing.torch_private.backend import generator_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
     from typing import Self
 
     from opcheck.common.versions import Target
@@ -152,6 +155,29 @@ def drawn_on_mps(generator: Any) -> Iterator[None]:
         yield
     finally:
         cpu.set_state(before)
+
+
+#: torch/utils/checkpoint.py: the functions that call the program again, in the order of ``use_reentrant`` (2.1 to
+#: 2.15) and without it (``unpack``, up to 2.0).
+_CHECKPOINT = str(Path(torch.__file__).parent / "utils" / "checkpoint.py")
+_RECOMPUTES = frozenset({"backward", "recompute_fn", "unpack"})
+
+
+def is_recomputed() -> bool:
+    """Return whether torch.utils.checkpoint computes a forward pass again and is to keep the state of generators.
+
+    It keeps the CPU's, and that of a device whose module has ``_initialized``: ``torch.mps`` has it in no release.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == _CHECKPOINT and code.co_name in _RECOMPUTES:
+            names = frame.f_locals
+            keeper = names.get("ctx")
+            kept_state = getattr(keeper, "preserve_rng_state", names.get("preserve_rng_state"))
+            return bool(kept_state)
+        frame = frame.f_back
+    return False
 
 
 # torch/mps/__init__.py and torch/random.py; each name needs a function of its own (torch/_dynamo/trace_rules.py).

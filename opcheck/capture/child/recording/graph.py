@@ -168,6 +168,7 @@ class _Builder:
             registrations=route.registrations,
             flops=self._flops(call),
             waits=_waits(call, arguments),
+            recomputed=call.recomputed,
         )
 
     def _inner_call(self, call: InnerCall) -> OpCall:

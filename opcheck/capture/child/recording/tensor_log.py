@@ -47,6 +47,8 @@ class RecordedCall(NamedTuple):
     outputs: tuple[Ref, ...]
     body: Body
     refusal: tuple[str, str] | None
+    #: as in ``Call``
+    recomputed: bool = False
 
     @property
     def inner(self) -> tuple[str, ...] | None:
@@ -96,6 +98,7 @@ class TensorLog:
             tuple([self.ref(tensor) for tensor in call.outputs]),
             call.body,
             call.refusal,
+            call.recomputed,
         )
 
     def ref(self, tensor: torch.Tensor) -> Ref:

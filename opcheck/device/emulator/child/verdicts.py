@@ -133,7 +133,7 @@ class Verdicts:
 
     def _afresh(self, call: Call) -> Judged:
         kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
-        record = op_call(RecordedCall(*kept, call.body, call.refusal))
+        record = op_call(RecordedCall(*kept, call.body, call.refusal, call.recomputed))
         verdict = judge(record, self._target, self._lists)
         verdict = self._same.setdefault(verdict, verdict)
         side = outcome(verdict).side
@@ -181,7 +181,7 @@ def _base(op: str) -> str:
 
 def _key(call: Call) -> tuple[Any, ...]:
     """Everything that a verdict depends on; the default dtype decides what a factory makes."""
-    return (call.key, call.refusal, call.inner, torch.get_default_dtype())
+    return (call.key, call.refusal, call.inner, call.recomputed, torch.get_default_dtype())
 
 
 def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
