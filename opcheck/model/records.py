@@ -156,7 +156,8 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
 
 #: Kinds of problems that end the program on a Mac, too: it asks for CUDA, for a package that no Mac
 #: has, for a name of a later torch, or for what PyTorch refuses on mps before it calls an operator; or Python code
-#: that it runs on mps alone raises; or a process of the program cannot be spawned.
+#: that it runs on mps alone raises; or a process of the program cannot be spawned; or a call has arguments that no
+#: device takes.
 RAISED_ON_A_MAC = frozenset(
     {
         "mps_branch",
@@ -164,6 +165,7 @@ RAISED_ON_A_MAC = frozenset(
         "needs_newer_torch",
         "needs_package",
         "not_spawned",
+        "refused_everywhere",
         "refused_on_mps",
     }
 )

@@ -68,7 +68,7 @@ class DeviceMode(TorchFunctionMode):
         context = self._context
         before = (context.on_mps, context.detaches, context.in_engine)
         context.on_mps = device is None and (
-            _any_on_mps(args, kwargs)
+            any_on_mps(args, kwargs)
             or (_in_func_transform() is not None and methods.any_inside((*args, *kwargs.values())))
         )
         # A leaf's node lives as long as the graph of this call, or this name.
@@ -132,12 +132,13 @@ def _makes(func: Any) -> bool:
     return func in constructors()
 
 
-def _any_on_mps(args: Any, kwargs: Any) -> bool:
+def any_on_mps(args: Any, kwargs: Any) -> bool:
+    """Return whether one of the values, or of the lists among them, is a tensor on MPS."""
     for value in args:
         kind = type(value)
         if kind is list or kind is tuple:
-            if _any_on_mps(value, {}):
+            if any_on_mps(value, {}):
                 return True
-        elif isinstance(value, torch.Tensor) and value._mps is not None:  # type: ignore[attr-defined]
+        elif is_on_mps(value):
             return True
     return any(is_on_mps(value) for value in kwargs.values())

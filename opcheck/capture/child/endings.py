@@ -226,6 +226,18 @@ def refused_operator(error: BaseException) -> str:
     return f"aten::{name}" if hasattr(torch.ops.aten, name) else ""
 
 
+def is_refused_by_torch(error: BaseException) -> bool:
+    """Return whether PyTorch refuses a tensor on MPS in front of any kernel, in C++ or Python: it does so on a Mac."""
+    frames = _frames(error.__traceback__)
+    if not frames or not isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
+        return False
+    frame = frames[-1].tb_frame
+    file = frame.f_code.co_filename
+    if not file.startswith((_SIMULATION, _TORCH)):
+        return False
+    return device.any_on_mps([*frame.f_locals.values()], frame.f_locals.get("kwargs") or {})
+
+
 def refused_call(
     problem: Problem, phase: Phase, target: Target, statements: Iterable[Statement]
 ) -> OpCall | None:

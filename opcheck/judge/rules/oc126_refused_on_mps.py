@@ -31,6 +31,15 @@ def check(audited: Audited) -> Iterator[Finding]:
                 prints=problem.answered,
                 locations=problem_places(problem),
             )
+        elif problem.kind == "refused_everywhere":
+            yield Finding(
+                rule="OC126",
+                severity="error",
+                message=problem.message,
+                hint="mend the call: a Mac does not take its arguments either",
+                prints=problem.answered,
+                locations=problem_places(problem),
+            )
         elif problem.kind == "mps_branch":
             yield Finding(
                 rule="OC126",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.device.emulator.child import index_checks
+from opcheck.device.emulator.child import index_checks, value_checks
 from opcheck.device.emulator.child.errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.dispatcher import Simulator
@@ -50,9 +50,9 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         try:
             with without_function_modes():
                 return function(*args, **kwargs)
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
             release = python_visible_target.now(_release)
-            inside = self._in_range(error, route, named(route, args, kwargs), release)
+            inside = self._unchecked(error, route, named(route, args, kwargs), release)
             if inside is not None:
                 return function(
                     *(inside[name] for name in route.arguments[: len(args)]),
@@ -66,22 +66,40 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             arguments = (*args, *kwargs.values())
             shown = mac_error(error, route.name, arguments, self._registrations, release)
             if shown is error:
+                if self._is_shared(error, route, args, kwargs):
+                    value_checks.mark_raised_on_a_mac(error)
                 raise
             wider = route.operator.emulate_wider
             if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
                 return wider.function(*args, **kwargs)
             raise shown from None
 
-    def _in_range(
+    def _is_shared(
+        self, error: Exception, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Return whether a Mac raises this error of the CPU: its own CPU computes, or all devices share the check."""
+        return is_run_by_the_cpu(
+            route.name, self._registrations
+        ) or value_checks.is_refused_everywhere(error, route.func, args, kwargs)
+
+    def _unchecked(
         self, error: Exception, route: Route, given: dict[str, Any], release: Version
     ) -> Mapping[str, Any] | None:
-        """Return the arguments of a call whose indices the CPU refuses and a Mac does not check.
+        """Return the arguments with which a call goes on that the CPU refuses and a Mac does not check.
 
         Raises:
-            RefusedError: a Mac checks them, too.
+            RefusedError: a Mac checks an index, too.
+            RuntimeError ...: a Mac checks a value, too.
         """
         if is_run_by_the_cpu(route.name, self._registrations):
             return None
+        try:
+            raised = value_checks.raised_instead(error, route.name, given, release)
+        except value_checks.NotCheckedError as unchecked:
+            self.not_computed = f"the CPU refuses it ({error}), and a Mac does not check that: its result is not known"
+            return unchecked.arguments
+        if raised is not None:
+            raise value_checks.mark_raised_on_a_mac(raised) from None
         try:
             inside = index_checks.in_range(error, route.name, given, release)
         except index_checks.OutOfRangeError as refused:

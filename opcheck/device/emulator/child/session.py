@@ -22,13 +22,13 @@ from opcheck.device.emulator.child.distributed import processes_of_mac
 from opcheck.device.emulator.child.engine import Emulator
 from opcheck.device.emulator.child.errors import ProcessAbortedError
 from opcheck.device.emulator.child.exporting import export_below
-from opcheck.device.emulator.child.tally import (
-    Tally,
-    follows_from_a_mac,
-    is_raised_on_a_mac,
-    merged,
-)
+from opcheck.device.emulator.child.tally import Tally, merged, origin_on_a_mac
 from opcheck.device.emulator.child.uncompiled import uncompiled
+from opcheck.device.emulator.child.value_checks import (
+    CALL_RAISED,
+    REFUSED_EVERYWHERE,
+    kind_on_a_mac,
+)
 from opcheck.device.emulator.child.verdicts import Verdicts
 from opcheck.device.emulator.processes import Processes, is_not_spawned
 from opcheck.device.emulator.program import warnings_at_their_lines
@@ -137,7 +137,7 @@ class Emulation:
         if lost:
             note = f"{lost} of the processes that the program started: they left no report"
             report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
-        failed = any(problem.kind == "call_raised" for problem in problems)
+        failed = any(problem.kind == CALL_RAISED for problem in problems)
         return msgspec.structs.replace(report, headline=FAILS) if failed else report
 
     def follow(self, processes: Processes, *, is_main: bool = True) -> None:
@@ -265,20 +265,29 @@ class Emulation:
             )
             self._problems.append(problem)
             return
-        ends = "" if is_raised_on_a_mac(error) else endings.kind_of(error)
+        ends = "" if kind_on_a_mac(error) else endings.kind_of(error)
         if ends:
             self._problems.append(endings.problem_of(error, ends, locate_raise(error)))
             return
-        failed = isinstance(error, (Exception, SystemExit)) and follows_from_a_mac(error)
-        if only_macs and not failed and not isinstance(error, ProcessAbortedError):
+        kind = origin_on_a_mac(error) if isinstance(error, (Exception, SystemExit)) else ""
+        if not kind and endings.is_refused_by_torch(error):
+            kind = REFUSED_EVERYWHERE
+        if only_macs and not kind and not isinstance(error, ProcessAbortedError):
             return
         if isinstance(error, SystemExit):
-            kind = "call_raised" if failed else "program_exited"
-            self._problems.append(Problem(kind=kind, message=_exit_text(error)))
+            self._problems.append(Problem(kind=kind or "program_exited", message=_exit_text(error)))
             return
-        kind = "call_raised" if failed else _kind_of_end(error)
-        text = f"the program ended with {type_and_text(error)}"
-        self._problems.append(Problem(kind=kind, message=text, location=locate_raise(error)))
+        text = type_and_text(error)
+        shared = kind == REFUSED_EVERYWHERE
+        problem = Problem(
+            kind=kind or _kind_of_end(error),
+            message=f"a Mac raises this, too: {text}"
+            if shared
+            else f"the program ended with {text}",
+            location=locate_raise(error),
+            answered=text if shared else "",
+        )
+        self._problems.append(problem)
 
     def _left_out(self, name: str) -> None:
         add_left_out(self._problems, name)

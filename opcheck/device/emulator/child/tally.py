@@ -12,6 +12,11 @@ import torch
 
 from opcheck.common.text import any_layer
 from opcheck.common.vocabulary import PHASES, Phase
+from opcheck.device.emulator.child.value_checks import (
+    CALL_RAISED,
+    kind_on_a_mac,
+    mark_raised_on_a_mac,
+)
 from opcheck.judge.examples import example_of
 from opcheck.judge.judge import outcome
 from opcheck.model.records import (
@@ -235,34 +240,23 @@ def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
     )
 
 
-#: the attribute of the errors that an emulated Mac raises
-_MARK = "_opcheck_raised_on_a_mac"
-
-
 def _again(error: BaseException) -> BaseException:
     """A marked copy: an exception that is raised twice would keep its first traceback and its frames."""
-    copy = type(error)(*error.args)
-    setattr(copy, _MARK, True)
-    return copy
+    return mark_raised_on_a_mac(type(error)(*error.args), CALL_RAISED)
 
 
-def is_raised_on_a_mac(error: BaseException) -> bool:
-    """Return whether an emulated Mac raised this error, in any thread."""
-    return hasattr(error, _MARK)
-
-
-def follows_from_a_mac(error: BaseException) -> bool:
-    """Return whether a program raised this error because of a Mac's, or while it handled one."""
+def origin_on_a_mac(error: BaseException) -> str:
+    """Return the kind of the Mac's error that a program raised this one because of, or while it handled it."""
     seen: set[int] = set()
     earlier: BaseException | None = error
     while earlier is not None and id(earlier) not in seen:
         seen.add(id(earlier))
-        if is_raised_on_a_mac(earlier):
-            return True
+        if kind := kind_on_a_mac(earlier):
+            return kind
         earlier = earlier.__cause__ or (
             None if earlier.__suppress_context__ else earlier.__context__
         )
-    return False
+    return ""
 
 
 def _places(rows: Iterable[tuple[Row, int]]) -> Iterable[GroupLocation]:
