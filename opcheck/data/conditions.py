@@ -393,3 +393,61 @@ _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
     ast.GeneratorExp: _comprehension,
     ast.ListComp: _comprehension,
 }
+
+
+# -- conditions on values ------------------------------------------------------------------------------------
+
+#: The functions of ``values``; opcheck/device/emulator/value_conditions.py has them.
+VALUE_FUNCTIONS = frozenset(
+    {
+        "abs",
+        "all",
+        "any",
+        "blocked",
+        "cumsum",
+        "exp",
+        "flatten",
+        "highest",
+        "imag",
+        "is_any_conjugated",
+        "is_deficient",
+        "is_index_at_end",
+        "is_index_outside",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "len",
+        "long",
+        "lowest",
+        "real",
+        "repeats",
+        "variance",
+    }
+)
+_OF_VALUES: tuple[type[ast.AST], ...] = (
+    *(ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.Subscript),
+    *(*_OPERATORS, *_BINARY, *_COMPARE, ast.BitAnd, ast.And, ast.Or, ast.Not, ast.USub, ast.Load),
+)
+
+
+def check_values(text: str) -> None:
+    """Check an expression over the values of a call's arguments.
+
+    Raises:
+        ConditionError: the text is no expression, or uses something that such an expression may not use.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(text, mode="eval").body))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConditionError(f"not an expression: {error}") from error
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            _check_value_call(node)
+        elif not isinstance(node, _OF_VALUES):
+            what = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            raise ConditionError(f"not allowed in values: {what}")
+
+
+def _check_value_call(node: ast.Call) -> None:
+    if not isinstance(node.func, ast.Name) or node.func.id not in VALUE_FUNCTIONS or node.keywords:
+        raise ConditionError(f"not a function of values: {ast.unparse(node)}")

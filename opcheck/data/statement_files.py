@@ -13,7 +13,7 @@ from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.names import DTYPES, OperatorName
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, StatementSort
-from opcheck.data.conditions import ConditionError, parse
+from opcheck.data.conditions import ConditionError, check_values, parse
 from opcheck.data.programs import program_text
 from opcheck.data.statement_model import (
     EVERY_KERNEL,
@@ -272,6 +272,15 @@ def _condition(node: Any, document: Document, path: Path_) -> str:
     return text
 
 
+def _values(node: Any, document: Document, path: Path_) -> str:
+    text = " ".join(_text(node, document, path).split())
+    try:
+        check_values(text)
+    except ConditionError as error:
+        document.report(path, str(error))
+    return text
+
+
 def _program(node: Any, document: Document, path: Path_) -> str:
     text = _text(node, document, path).rstrip()
     try:
@@ -323,6 +332,7 @@ _FIELDS = {
     "dtypes_of": _Field(_list_of(_text)),
     "condition": _Field(_condition),
     "when": _Field(_text),
+    "values": _Field(_values),
     "error": _Field(_record(ErrorText, _check_error)),
     "summary": _Field(_text, required=True),
     "brief": _Field(_text),

@@ -78,6 +78,8 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     condition: str = ""
     #: a further condition in words, which code cannot evaluate: such a statement decides nothing.
     when: str = ""
+    #: what ``when`` says, as an expression over the values of a call; a run that holds them evaluates it.
+    values: str = ""
     error: ErrorText | None = None
     summary: str = ""
     #: ends the sentence "on the CPU ..." or "raises ..." in a few words, such as "above 32 KiB".

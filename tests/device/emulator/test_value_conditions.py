@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,9 @@ import torch
 from torch.nn import functional as F
 
 import opcheck
+from opcheck.data.conditions import VALUE_FUNCTIONS, ConditionError, check_values
 from opcheck.data.registrations import load
-from opcheck.device.emulator.child.value_conditions import CONDITIONS
+from opcheck.device.emulator.child.value_conditions import _Names, holds
 
 
 def advisories(run: Callable[[], Any], release: str) -> tuple[set[str], set[str]]:
@@ -51,12 +53,54 @@ def _clamp(value: float) -> torch.Tensor:
     return torch.full((2,), value, device="mps").clamp_min(0)
 
 
-CASES = {
+def _double(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+    return lambda value: function(torch.tensor([value, value], device="mps"))
+
+
+def _attend_directly(allowed: Any) -> Any:
+    # scaled_dot_product_attention makes numbers of such a mask first (attention.cpp, convert_boolean_attn_mask).
+    q = torch.ones(1, 1, 8, 64, device="mps")
+    mask = torch.full((8, 8), allowed, dtype=torch.bool, device="mps")
+    with torch.no_grad():
+        return torch.ops.aten._scaled_dot_product_attention_math_for_mps(q, q, q, mask)
+
+
+CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     "a row without variance": ("2.13", "layer-norm-small-variance", _normalize, 1e-5, 1.0),
     "a row masked throughout": ("2.8", "sdpa-fully-masked-row", _attend, -math.inf, 0.0),
     "NaN beside beta=0": ("2.13", "baddbmm-zero-beta-nan", _multiply, math.nan, 1.0),
     "NaN that the call overwrites": (
         *("2.13", "baddbmm-zero-beta-nan", _multiply_in_place, math.nan, 1.0),
+    ),
+    "integers beyond 2**24": (
+        "2.13",
+        "abs-integers-through-float",
+        _double(torch.abs),
+        2**24 + 1,
+        3,
+    ),
+    "a boolean mask to the kernel": (
+        *("2.12", "sdpa-one-pass-fully-masked-row", _attend_directly, False, True),
+    ),
+    "an infinity to lgamma": ("2.13", "lgamma-infinity", _double(torch.lgamma), math.inf, 2.0),
+    "the far end of erfc": ("2.13", "erfc-tail", _double(torch.special.erfc), 5.0, 1.0),
+    "a small number to expm1": ("2.13", "expm1-small", _double(torch.expm1), 1e-4, 1.0),
+    "a real complex number to acos": (
+        "2.13",
+        "acos-complex-one",
+        _double(torch.acos),
+        2 + 0j,
+        0.1j,
+    ),
+    "complex zero": ("2.13", "sinc-complex-zero", _double(torch.sinc), 0j, 1 + 0j),
+    "a singular matrix": (
+        *(
+            "2.14",
+            "svd-null-space",
+            lambda x: torch.linalg.svd(torch.eye(4, device="mps") * x),
+            0.0,
+            1.0,
+        ),
     ),
     "NaN to clamp": ("2.0", "clamp-nan", _clamp, math.nan, 1.0),
 }
@@ -89,6 +133,35 @@ def test_an_audit_says_perhaps() -> None:
     assert all(entry.detail != "layer-norm-small-variance" for entry in verdict.evidence)
 
 
-def test_each_condition_is_that_of_a_statement() -> None:
-    words = {statement.when for statement in load().statements.by_id.values()}
-    assert set(CONDITIONS) <= words
+def test_each_expression_names_arguments_of_its_operators() -> None:
+    # Another name would leave every call open.
+    known = {"first", "tensors", "unknown", "inf", *VALUE_FUNCTIONS}
+    lists = load().statements
+    statements = [each for each in lists.by_id.values() if each.values]
+    assert len(statements) > 50
+    for statement in statements:
+        tree = ast.walk(ast.parse(statement.values))
+        names = {node.id for node in tree if isinstance(node, ast.Name)} - known
+        for op in statement.ops:
+            assert names <= set(lists.arguments.get(op, names)), (statement.id, op)
+        assert statement.when
+
+
+@pytest.mark.parametrize(
+    "text", ["self.x", "open('f')", "[0 for _ in self]", "(lambda: 0)()", "a b"]
+)
+def test_an_expression_may_use_nothing_but_numbers_and_their_functions(text: str) -> None:
+    with pytest.raises(ConditionError):
+        check_values(text)
+
+
+def test_what_is_unknown_leaves_the_answer_open() -> None:
+    x = {"self": torch.tensor([1.0])}
+    assert holds("any(self > 0) or unknown", x) is True
+    assert holds("any(self > 2) or unknown", x) is None
+    assert holds("any(self > 2) and unknown", x) is False
+
+
+def test_every_function_of_the_lists_is_one_that_a_run_has() -> None:
+    names = _Names({})
+    assert all(name in names for name in VALUE_FUNCTIONS)

@@ -158,7 +158,7 @@ class Verdicts:
             for each in named
             if each is not None
             and not each.decides
-            and each.when in value_conditions.CONDITIONS
+            and each.values
             # The values of another operator that a composite calls are not those of its arguments.
             and any(_base(op) == _base(call.op) for op in each.ops)
             and holds_but_for_words(each, call, arguments)
@@ -170,7 +170,7 @@ def _decided(judged: Judged, call: Call) -> dict[str, bool]:
     given: dict[str, Any] = dict(judged.call.arguments)
     for spec, tensor in zip(judged.call.inputs, call.inputs, strict=False):
         given[spec.argument] = tensor._mps.payload if is_on_mps(tensor) else tensor
-    answers = ((each.id, value_conditions.holds(each.when, given)) for each in judged.open)
+    answers = ((each.id, value_conditions.holds(each.values, given)) for each in judged.open)
     return {name: answer for name, answer in answers if answer is not None}
 
 
