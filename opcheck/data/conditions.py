@@ -426,7 +426,7 @@ VALUE_FUNCTIONS = frozenset(
 )
 _OF_VALUES: tuple[type[ast.AST], ...] = (
     *(ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.Subscript),
-    *(*_OPERATORS, *_BINARY, *_COMPARE, ast.BitAnd, ast.And, ast.Or, ast.Not, ast.USub, ast.Load),
+    *_OPERATORS,
 )
 
 
