@@ -1,10 +1,12 @@
-"""Read which public names torch's Python modules have in which release: op_lists/python_names.json.
+"""Read the public names and arguments of torch's Python by release: op_lists/python_names.json.
 
 python scripts/extract_python_names.py [--wheels DIRECTORY]
 
 Reads the sources in the macOS wheels of all releases (about 1.3 GB, which it downloads where the cache lacks them) and
 writes the names that some releases have and others lack.  A name is public if its module lists it in ``__all__``, or
-defines it without an underscore, or has it as a submodule; a release has it if its module binds it in any way.
+defines it without an underscore, or has it as a submodule; a release has it if its module binds it in any way.  An
+argument is listed if a release has its function or method without it; those of functions in C++ come from
+native_functions.yaml.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ _WITHOUT = (
     *("ao", "contrib", "cuda", "csrc", "distributed", "fx", "lib", "mtia", "nativert", "numa"),
     *("onnx", "package", "quantization", "testing", "version", "xpu"),
 )
+_NATIVE = "torchgen/packaged/ATen/native/native_functions.yaml"
+_SCHEMA = re.compile(r"^- func: ([a-z]\w*)[.\w]*\((.*)\) -> ", re.MULTILINE)
+_ARGUMENT = re.compile(r"(\w+)(?:=[^,()]*)?(?:, |$)")
 #: torch's shape functions read these at each call, and programs do not.
 _READ_ALWAYS = re.compile("Sym[A-Z]|sym_")
 _LATE_IN_STUB = (
@@ -65,6 +70,7 @@ class Sources:
                 # A stub beside a module says less than the module.
                 and (name.endswith(".py") or _dotted(name) in (_FUNCTIONS, _C))
             }
+            self._native = archive.read(_NATIVE).decode()
 
     def names(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
         """Of each public module the names that it binds, and which of them are public."""
@@ -83,6 +89,19 @@ class Sources:
                     if name in bound and name[0] != "_" and not _READ_ALWAYS.match(name)
                 }
                 results[module] = (bound, frozenset(public))
+        return results
+
+    def arguments(self) -> dict[str, frozenset[str] | None]:
+        """Return the arguments of public functions, classes and methods; None: any that a caller may name."""
+        results: dict[str, frozenset[str] | None] = {}
+        for name, written in _SCHEMA.findall(self._native):
+            if name.endswith(("_copy", "_backward")):
+                continue  # their variants with out= moved to what torchgen writes, and are no public names
+            names = frozenset(_ARGUMENT.findall(written))
+            results[f"aten.{name}"] = names | (results.get(f"aten.{name}") or frozenset())
+        for module, (text, path) in self._texts.items():
+            if _is_public(module) and path.endswith(".py"):
+                results.update(_arguments(ast.parse(text).body, module))
         return results
 
     @functools.cache  # noqa: B019 - an object a wheel, of a script that ends
@@ -215,6 +234,20 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements(handler.body)
 
 
+def _arguments(body: list[ast.stmt], within: str) -> Iterator[tuple[str, frozenset[str] | None]]:
+    for node in _statements(body):
+        if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+            yield from _arguments(node.body, f"{within}.{node.name}")
+        elif isinstance(node, ast.FunctionDef) and (node.name[0] != "_" or node.name == "__init__"):
+            decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
+            if decorators & {"overload", "setter"}:
+                continue
+            given = node.args
+            names = (each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+            public = frozenset(name for name in names if name[0] != "_" and name != "self")
+            yield f"{within}.{node.name}", None if given.kwarg else public
+
+
 def _strings(node: ast.expr) -> set[str]:
     return {
         n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
@@ -232,7 +265,8 @@ def _resolved(module: str, source: str, level: int, *, package: bool) -> str:
 def extract(wheels: Mapping[str, Path]) -> dict[str, Any]:
     """The content of the file, from the wheel of each release line, in order."""
     lines = tuple(wheels)
-    read = {line: Sources(wheel).names() for line, wheel in wheels.items()}
+    sources = {line: Sources(wheel) for line, wheel in wheels.items()}
+    read = {line: source.names() for line, source in sources.items()}
     modules = sorted({module for names in read.values() for module in names})
     results: dict[str, Any] = {}
     for module in modules:
@@ -246,19 +280,43 @@ def extract(wheels: Mapping[str, Path]) -> dict[str, Any]:
                 names[name] = [list(entry) for entry in contract(present, lines)]
         if names:
             results[module] = names
-    return {"schema": SCHEMA, "releases": list(lines), "modules": results}
+    arguments = _by_release({line: source.arguments() for line, source in sources.items()})
+    return {
+        "schema": SCHEMA,
+        "releases": list(lines),
+        "modules": results,
+        "arguments": arguments,
+    }
+
+
+def _by_release(read: dict[str, dict[str, frozenset[str] | None]]) -> dict[str, Any]:
+    """Return the arguments that some releases lack of a function that they have."""
+    results: dict[str, Any] = {}
+    for function in sorted(set().union(*read.values())):
+        having = {line: names[function] for line, names in read.items() if function in names}
+        varying = {}
+        for name in sorted(frozenset().union(*(names or () for names in having.values()))):
+            present = {line: "" for line, names in having.items() if names is None or name in names}
+            if len(present) != len(having):
+                varying[name] = [list(entry) for entry in contract(present, list(read))]
+        if varying:
+            results[function] = varying
+    return results
 
 
 def _text(content: dict[str, Any]) -> str:
     """JSON with a line for each name, so that a new release shows in a diff."""
-    head = f'{{"schema": {content["schema"]}, "releases": {json.dumps(content["releases"])},\n"modules": {{'
-    modules = [
-        f"\n{json.dumps(module)}: {{\n"
-        + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in names.items())
-        + "}"
-        for module, names in content["modules"].items()
-    ]
-    return head + ",".join(modules) + "\n}}\n"
+    head = f'{{"schema": {content["schema"]}, "releases": {json.dumps(content["releases"])}'
+    tables = (
+        f',\n"{key}": {{' + ",".join(_lines(*item) for item in content[key].items()) + "\n}"
+        for key in ("modules", "arguments")
+    )
+    return head + "".join(tables) + "}\n"
+
+
+def _lines(owner: str, names: dict[str, Any]) -> str:
+    rows = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in names.items())
+    return f"\n{json.dumps(owner)}: {{\n" + ",\n".join(rows) + "}"
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The public names of torch's Python modules that some releases have and others lack."""
+"""The public names and arguments of torch's Python that some releases have and others lack."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     releases: tuple[str, ...]
     #: module -> name -> the release lines at which it appears (a text) and disappears (null)
     modules: dict[str, dict[str, tuple[Entry, ...]]]
+    #: function, method or ``aten.`` and a function of C++ -> argument -> the same
+    arguments: dict[str, dict[str, tuple[Entry, ...]]]
+
+    def has_argument(self, line: str, function: str, argument: str) -> bool:
+        """Return whether the function takes the argument in that release; it must be in the file."""
+        return line in expand(self.arguments[function][argument], self.releases)
 
     def has(self, line: str, module: str, name: str) -> bool:
         """Return whether the module has the name in that release; the name must be in the file."""

@@ -12,6 +12,7 @@ from opcheck.simulator import indexing, methods, optimizers, sparse
 from opcheck.simulator.dispatch_context import DispatchContext
 from opcheck.simulator.gradient_devices import keep_on_cpu, register_hook
 from opcheck.simulator.methods import as_device
+from opcheck.simulator.public_arguments import check_in_cpp
 from opcheck.simulator.random_numbers import Generator
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps
 from opcheck.tracing.torch_private.backend import constructors, default_device
@@ -51,6 +52,8 @@ class DeviceMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Process one API call."""
         kwargs = kwargs or {}
+        if kwargs:
+            check_in_cpp(func, kwargs)
         if types and methods.hooks_run(types):
             return self._handed_on(func, types, args, kwargs)
         device = kwargs.get("device")

@@ -6,7 +6,7 @@ not in every release gets a class with a property for each of them, which decide
 module stays: its own functions find their globals there.  Every such look-up of the program is a question
 (simulator/python_visible_target.py): a target with another answer needs a run of its own.
 
-Methods of classes and keyword arguments are those of the installed release.
+Methods of classes are those of the installed release; public_arguments.py refuses arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 from opcheck.common.replacing import replaced
 from opcheck.data.python_names import PythonNames, python_names
 from opcheck.data.registrations import load
-from opcheck.simulator import python_visible_target
+from opcheck.simulator import public_arguments, python_visible_target
 from opcheck.simulator.callers import Caller, caller
 from opcheck.simulator.requirements import (
     DESCRIPTIONS,
@@ -173,6 +173,7 @@ class _Names:
 
     def __init__(self) -> None:
         self._taken: dict[str, ModuleType] = {}
+        self._arguments = public_arguments.Functions()
         self._seen = 0
 
     def take(self) -> None:
@@ -180,6 +181,7 @@ class _Names:
         if len(sys.modules) == self._seen:
             return
         self._seen = len(sys.modules)
+        self._arguments.take()
         for name in _names().modules.keys() | _VERSIONS.keys():
             names = _varying(name)
             module = sys.modules.get(name)
@@ -189,7 +191,8 @@ class _Names:
                 module.__class__ = _class_for(module, names)
 
     def restore(self) -> None:
-        """Restore the classes of all modules."""
+        """Restore the classes of all modules, and the functions."""
+        self._arguments.restore()
         for module in self._taken.values():
             module.__class__ = ModuleType
 

@@ -41,8 +41,9 @@ def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
         _read(tmp_path)
 
 
-def wheel(path: Path, **files: str) -> Path:
+def wheel(path: Path, schemas: str = "", **files: str) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("torchgen/packaged/ATen/native/native_functions.yaml", schemas)
         for name in ("_C/__init__.pyi", "_C/_VariableFunctions.pyi"):
             archive.writestr(f"torch/{name}", "")
         for name, text in files.items():
@@ -62,4 +63,26 @@ def test_what_a_module_binds_and_what_of_it_is_public(tmp_path: Path) -> None:
     assert names == {
         "torch.a": {"g": [["2.0", ""]]},
         "torch.b": {"listed": [["2.0", ""]]},
+    }
+
+
+def test_arguments_that_some_releases_lack_are_read_from_python_and_from_schemas(
+    tmp_path: Path,
+) -> None:
+    old = wheel(
+        tmp_path / "1.whl",
+        "- func: mm(Tensor self, Tensor mat2) -> Tensor\n",
+        a="def f(x, old=1): ...\ndef g(**any): ...\nclass C:\n    def __init__(self, x): ...\n",
+    )
+    new = wheel(
+        tmp_path / "2.whl",
+        "- func: mm(Tensor self, Tensor mat2) -> Tensor\n"
+        "- func: mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor\n",
+        a="def f(x, *, new=1): ...\ndef g(named): ...\nclass C:\n    def __init__(self, x, y=1): ...\n"
+        "def h(z): ...\n",
+    )
+    assert extract({"1.0": old, "2.0": new})["arguments"] == {
+        "aten.mm": {"out_dtype": [["2.0", ""]]},
+        "torch.a.C.__init__": {"y": [["2.0", ""]]},
+        "torch.a.f": {"new": [["2.0", ""]], "old": [["1.0", ""], ["2.0", None]]},
     }

@@ -139,7 +139,9 @@ def missing_package(error: ImportError) -> str:
 
 
 def name_of_a_later_release(error: BaseException) -> str:
-    """Return the name that the target's torch lacks and the installed one has; empty: something else is missing."""
+    """Return the name or argument that the target's torch lacks and the installed one has; empty: neither."""
+    if isinstance(error, TypeError) and hasattr(error, "lacking"):
+        return str(error.lacking)
     absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(
         error_text(error)
     )

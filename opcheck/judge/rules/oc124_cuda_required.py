@@ -29,7 +29,8 @@ def _hint(kind: str, message: str, answered: str) -> str:
     if kind == "needs_cuda":
         return messages.without_cuda(message)
     if kind == "needs_newer_torch":
-        return f"use a release that has {answered}, or ask hasattr() for it first"
+        otherwise = "leave it out" if "=)" in answered else "ask hasattr() for it first"
+        return f"use a release that has {answered}, or {otherwise}"
     package = packages().by_name.get(answered)
     return f"instead: {package.instead}" if package else "leave the import out on a Mac"
 

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import opcheck
 from opcheck.data.registrations import load
+from opcheck.simulator.errors import NotSimulatedError
 
 LINES = [release.line for release in load().releases]
 LIBRARY = "/usr/lib/python3/site-packages/some_library/model.py"
@@ -71,6 +72,68 @@ def test_a_newer_name_is_not_there(file: str, release: str, statement: str, text
     ):
         run_in(file, program)
     assert text in str(caught.value)
+
+
+ATTENTION = "q = torch.rand(1, 2, 3, 4, device='mps')\nF.scaled_dot_product_attention(q, q, q, {})"
+LAYER = "nn.Linear(1, 1).load_state_dict({{}}, strict=False, {})"
+PADDED = "from torch.nn.utils.rnn import pad_sequence\npad_sequence([torch.ones(3)], False, {})"
+LOSS = "F.mse_loss(torch.ones(3), torch.ones(3), {})"
+
+
+@pytest.mark.parametrize("file", [__file__, LIBRARY])
+@pytest.mark.parametrize(
+    ("before", "call", "argument", "name"),
+    [
+        ("2.4", ATTENTION, "enable_gqa=True", "scaled_dot_product_attention"),
+        ("2.0", "nn.LayerNorm(3, {})", "bias=False", "LayerNorm.__init__"),
+        ("2.0", LAYER, "assign=True", "Module.load_state_dict"),
+        ("2.4", PADDED, "padding_side='left'", "pad_sequence"),
+        ("2.5", LOSS, "weight=torch.ones(3)", "mse_loss"),
+        ("2.9", "torch.randn_like(torch.ones(3), {})", "generator=None", "randn_like"),
+        ("2.1", "nn.init.normal_(torch.ones(3), {})", "generator=None", "normal_"),
+    ],
+)
+def test_a_newer_argument_is_refused_before_its_release_alone(
+    file: str, before: str, call: str, argument: str, name: str
+) -> None:
+    head = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+    with opcheck.emulate(torch=before, macos="15"):
+        run_in(file, head + call.format(""))
+        with pytest.raises(TypeError) as caught:
+            run_in(file, head + call.format(argument))
+    text = f"{name}() got an unexpected keyword argument {argument.partition('=')[0]!r}"
+    assert str(caught.value) == text
+    with opcheck.emulate(torch=LINES[LINES.index(before) + 1], macos="15"):
+        run_in(file, head + call.format(argument))
+
+
+def test_a_newer_argument_by_its_position_is_refused_and_a_renamed_is_not() -> None:
+    with opcheck.emulate(torch="2.0", macos="15"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'bias'"):
+            nn.LayerNorm(3, 1e-5, True, False)
+        library = torch.library.Library("opcheck_test_names", "FRAGMENT")
+        torch.library.define("opcheck_test_names::twice", "(Tensor x) -> Tensor", lib=library)
+
+
+def test_an_argument_that_the_installed_torch_has_lost_is_no_error_of_the_program() -> None:
+    optimizer = torch.optim.SGD([torch.ones(1)])
+    with (
+        opcheck.emulate(torch="2.5", macos="15"),
+        pytest.raises(NotSimulatedError, match="has no argument 'verbose'"),
+    ):
+        torch.optim.lr_scheduler.StepLR(optimizer, 1, verbose=True)  # type: ignore[call-arg]
+    with (
+        opcheck.emulate(torch="2.8", macos="15"),
+        pytest.raises(TypeError, match="unexpected keyword argument 'verbose'"),
+    ):
+        torch.optim.lr_scheduler.StepLR(optimizer, 1, verbose=True)  # type: ignore[call-arg]
+
+
+def test_functions_are_as_before_when_the_mac_ends() -> None:
+    before = torch.nn.functional.mse_loss, torch.nn.LayerNorm.__init__
+    with opcheck.emulate(torch="2.4", macos="15"):
+        assert torch.nn.functional.mse_loss is not before[0]
+    assert (torch.nn.functional.mse_loss, torch.nn.LayerNorm.__init__) == before
 
 
 def test_the_name_is_there_from_its_release_on() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+import opcheck
 from opcheck.capture.child import endings
 from opcheck.model.records import Problem, SourceLocation
 from tests.judge.rules.checking import findings_by
@@ -56,6 +58,16 @@ def test_a_name_of_a_later_torch_is_what_the_release_lacks(error: Exception) -> 
     (finding,) = findings_by("OC124", complete=False, problems=(ended,))
     assert "torch.accelerator" in finding.message
     assert "hasattr" in finding.hint
+
+
+def test_an_argument_of_a_later_torch_is_what_the_release_lacks() -> None:
+    with opcheck.emulate(torch="2.0", macos="15"), pytest.raises(TypeError) as caught:
+        torch.nn.LayerNorm(3, bias=False)
+    kind = endings.kind_of(caught.value)
+    ended = endings.problem_of(caught.value, kind, None)
+    (finding,) = findings_by("OC124", complete=False, problems=(ended,))
+    assert "the program needs torch.nn.modules.normalization.LayerNorm(bias=)" in finding.message
+    assert finding.hint.endswith("or leave it out")
 
 
 def test_a_name_that_no_torch_has_is_the_programs_own_mistake() -> None:
