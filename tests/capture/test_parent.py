@@ -6,13 +6,16 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from opcheck.capture import parent
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
+from opcheck.capture.run import uncompiled
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.model.records import Trace
 from opcheck.worker import worker
@@ -76,7 +79,6 @@ def _closes_and_forks(y):
     os.close(1)
     return y
 
-works = _after(lambda y: y)
 eats = _after(_eats)
 closes_and_forks = _after(_closes_and_forks)
 raises = _after(lambda y: _raise(ValueError("no good")))
@@ -85,26 +87,20 @@ hangs = _after(_hang)
 stubborn = _after(_stubborn)
 dies = _after(lambda y: os._exit(7))
 crashes = _after(lambda y: ctypes.string_at(0))
-noisy = _after(_noisy)
+works = _after(_noisy)
 asks = _after(lambda y: input())
-forks = _after(_leaves_a_process)
 patches = _after(lambda y: setattr(torch, "relu", None) or y)
 mixes = _after(lambda y: y + torch.ones(4))
-float64 = _after(lambda y: y.double())
 
 @torch.jit.script
 def _scripted(y: torch.Tensor) -> torch.Tensor:
     return y + torch.zeros(y.shape, device=y.device)
 
-def _compiled(y):
-    return torch.compile(torch.sin, fullgraph=True)(y)
+def _scripted_compiled_and_cast(y):
+    y = torch.compile(torch.sin, fullgraph=True)(_scripted(_leaves_a_process(y)))
+    return y.double()
 
-scripted = _after(_scripted)
-
-def saved_script():
-    return torch.jit.load("saved.pt")
-
-compiled = _after(_compiled)
+varied = _after(_scripted_compiled_and_cast)
 '''
 
 HANGS = {
@@ -121,15 +117,37 @@ def behaviours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def _capture(file: Path, name: str, time_limit: float = 1200) -> Trace:
+def _capture(file: Path, name: str, time_limit: float = 1200, save_graph: str = "") -> Trace:
     request = CaptureRequest(
-        model=f"{file}:{name}", torch="2.13", macos="15.0", time_limit=time_limit
+        model=f"{file}:{name}",
+        torch="2.13",
+        macos="15.0",
+        time_limit=time_limit,
+        save_graph=save_graph,
     )
     return capture(request)
 
 
-def test_a_model_that_works(behaviours: Path) -> None:
-    trace = _capture(behaviours, "works")
+@pytest.fixture(scope="module")
+def working(behaviours: Path) -> Trace:
+    """Return the trace of a model that works, after a model that patches torch."""
+    assert _capture(behaviours, "patches").complete
+    return _capture(behaviours, "works", save_graph=str(behaviours.with_name("graph.py")))
+
+
+@pytest.fixture(scope="module")
+def varied(behaviours: Path) -> Iterator[Trace]:
+    """Return the trace of a model that uses a script and torch.compile, casts, and leaves a process."""
+    try:
+        yield _capture(behaviours, "varied")
+    finally:
+        if sys.platform != "win32":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(behaviours.with_name("sleeps").read_text()), signal.SIGKILL)
+
+
+def test_a_model_that_works_whatever_another_one_has_patched(working: Trace) -> None:
+    trace = working
     assert [call.op for call in trace.calls] == ["aten::linear"]
     (call,) = trace.calls
     assert call.module == "layer"
@@ -142,16 +160,28 @@ def test_a_model_that_works(behaviours: Path) -> None:
     assert trace.environment["PYTORCH_ENABLE_MPS_FALLBACK"] == "0"
 
 
-def test_the_same_run_gives_the_same_trace(behaviours: Path) -> None:
-    assert _capture(behaviours, "noisy") == _capture(behaviours, "noisy")
+def test_the_same_run_gives_the_same_trace_and_writes_its_graph(
+    behaviours: Path, working: Trace
+) -> None:
+    graph = behaviours.with_name("graph.json")
+    assert _capture(behaviours, "works", save_graph=str(graph)) == working
+    assert '"op": "aten::linear"' in graph.read_text()
+    assert "torch.ops.aten.linear.default" in graph.with_suffix(".py").read_text()
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
         ("raises", "model_raised", "the model raised ValueError: no good"),
-        ("leaves", "model_raised", "the model raised SystemExit: 0"),
-        ("asks", "model_raised", "the model raised EOFError: EOF when reading a line"),
+        pytest.param(
+            "leaves", "model_raised", "the model raised SystemExit: 0", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "asks",
+            "model_raised",
+            "the model raised EOFError: EOF when reading a line",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_ran_before_an_exception_is_kept(
@@ -164,7 +194,7 @@ def test_what_ran_before_an_exception_is_kept(
     assert (problem.kind, problem.message) == (kind, message)
 
 
-@pytest.mark.parametrize("name", ["hangs", "stubborn"])
+@pytest.mark.parametrize("name", ["stubborn", pytest.param("hangs", marks=pytest.mark.slow)])
 def test_a_model_that_hangs_is_ended_at_its_line(behaviours: Path, name: str) -> None:
     # Importing torch counts, and takes as long as the machine is busy.
     for limit in (5, 20, 80, 320):
@@ -179,7 +209,11 @@ def test_a_model_that_hangs_is_ended_at_its_line(behaviours: Path, name: str) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), [("dies", "exited with code 7"), ("crashes", "was ended by SIGSEGV")]
+    ("name", "how"),
+    [
+        pytest.param("dies", "exited with code 7", marks=pytest.mark.slow),
+        ("crashes", "was ended by SIGSEGV"),
+    ],
 )
 def test_a_process_that_dies_is_an_error_in_three_lines(
     behaviours: Path, name: str, how: str
@@ -228,20 +262,11 @@ def test_what_hangs_where_no_trace_can_be_is_an_error_in_three_lines(
         capture(request)
 
 
-def test_a_process_that_the_model_started_holds_nothing_up(behaviours: Path) -> None:
+def test_a_process_that_the_model_started_holds_nothing_up(varied: Trace) -> None:
     # A capture that waited for it would not end within its own limit.
     if sys.platform == "win32":
         pytest.skip("Windows has no SIGKILL")
-    try:
-        assert _capture(behaviours, "forks", time_limit=1200).complete
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(behaviours.with_name("sleeps").read_text()), signal.SIGKILL)
-
-
-def test_what_user_code_patches_stays_in_its_process(behaviours: Path) -> None:
-    assert _capture(behaviours, "patches").complete
-    assert _capture(behaviours, "works").complete
+    assert varied.complete
 
 
 def test_a_tensor_left_on_the_cpu(behaviours: Path) -> None:
@@ -249,8 +274,8 @@ def test_a_tensor_left_on_the_cpu(behaviours: Path) -> None:
     assert [call.op for call in refused] == ["aten::add.Tensor"]
 
 
-def test_float64_is_followed_to_be_judged(behaviours: Path) -> None:
-    (_, cast) = _capture(behaviours, "float64").calls
+def test_float64_is_followed_to_be_judged(varied: Trace) -> None:
+    *_, cast = varied.calls
     assert (cast.op, cast.outputs[0].dtype) == ("aten::_to_copy", "float64")
 
 
@@ -261,37 +286,23 @@ def test_an_error_of_the_loader_passes_whole(behaviours: Path) -> None:
     assert caught.value.message == f"{behaviours} has no attribute 'nowhere'"
 
 
-def test_the_graph_is_written(behaviours: Path, tmp_path: Path) -> None:
-    for suffix in (".py", ".json"):
-        request = CaptureRequest(
-            model=f"{behaviours}:works",
-            torch="2.13",
-            macos="15.0",
-            save_graph=str(tmp_path / f"graph{suffix}"),
-        )
-        capture(request)
-    assert "torch.ops.aten.linear.default" in (tmp_path / "graph.py").read_text()
-    assert '"op": "aten::linear"' in (tmp_path / "graph.json").read_text()
+def test_torchscript_and_what_is_compiled_run_as_the_python_that_they_were(varied: Trace) -> None:
+    assert [call.op for call in varied.calls] == [
+        *("aten::linear", "aten::zeros", "aten::add.Tensor", "aten::sin", "aten::_to_copy")
+    ]
+    added = varied.calls[2]
+    assert added.location is not None
+    assert added.location.function == "_scripted"
+    assert [problem.kind for problem in varied.problems] == ["eager"]
+    assert varied.complete
 
 
-def test_torchscript_runs_as_the_python_that_it_was(behaviours: Path) -> None:
-    trace = _capture(behaviours, "scripted")
-    assert [call.op for call in trace.calls] == ["aten::linear", "aten::zeros", "aten::add.Tensor"]
-    assert trace.calls[-1].location is not None
-    assert trace.calls[-1].location.function == "_scripted"
-    assert trace.complete
-
-
-def test_a_saved_script_is_refused_in_three_lines(behaviours: Path) -> None:
-    with pytest.raises(OpcheckError, match=r"torch\.jit\.load is not supported") as caught:
-        _capture(behaviours, "saved_script")
+def test_a_saved_script_is_refused_in_three_lines() -> None:
+    with (
+        uncompiled([]),
+        pytest.raises(OpcheckError, match=r"torch\.jit\.load is not supported") as caught,
+    ):
+        torch.jit.load("saved.pt")
     lines = str(caught.value).splitlines()
     assert lines[1] == "  in: torch.jit.load('saved.pt')"
     assert lines[2].endswith("or save it by torch.export.save(), as file.pt2")
-
-
-def test_what_is_compiled_runs_eagerly_and_is_said_to(behaviours: Path) -> None:
-    trace = _capture(behaviours, "compiled")
-    assert [call.op for call in trace.calls] == ["aten::linear", "aten::sin"]
-    assert [problem.kind for problem in trace.problems] == ["eager"]
-    assert trace.complete
