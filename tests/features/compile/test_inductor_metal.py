@@ -253,6 +253,7 @@ class Grows(nn.Module):
         return x * self.factor
 
 
+@pytest.mark.slow  # Inductor compiles C++ for the float
 def test_a_float_of_python_stays_on_the_cpu() -> None:
     compiler = SideCompiler()
     torch.compiler.reset()
