@@ -88,7 +88,9 @@ def _refuse(
     for argument in histories.keys() & passed:
         if not ask_for(who, has_argument, key, argument):
             error = TypeError(f"{name}() got an unexpected keyword argument {argument!r}")
-            error.lacking = f"{key.removeprefix(_ATEN).removesuffix('.__init__')}({argument}=)"  # type: ignore[attr-defined]  # for capture/endings.py
+            function = key.removeprefix(_ATEN).removesuffix(".__init__")
+            # capture/endings.py reads it
+            error.lacking = f"{function}({argument}=)"  # type: ignore[attr-defined]
             raise error
         if not _is_installed(key, argument):
             message = (
