@@ -24,10 +24,10 @@ from opcheck.data.files import Release, read_releases
 from opcheck.data.history import History, by_version, dump, expand, with_column
 from opcheck.data.registrations import data_directory
 from opcheck.data.statements import load_statements
-from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, Place, fragments, read_texts
+from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, fragments, read_texts
 from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
-from scripts.wheels.checks import texts
+from scripts.wheels.checks import Text, texts
 from scripts.wheels.extracted import (
     EMPTY,
     EXCEPTIONS,
@@ -42,12 +42,13 @@ from scripts.wheels.extracted import (
     with_release,
 )
 from scripts.wheels.metal import metal_families
+from scripts.wheels.routes import read_users
 
 
 def extract(
     release: str, cache: Path, claimed: tuple[str, ...]
-) -> tuple[str, dict[str, Place], Mapping[str, str]]:
-    """A release's line, its texts with their places, and its Metal families with their dtypes.
+) -> tuple[str, tuple[Text, ...], Mapping[str, frozenset[str]], Mapping[str, str]]:
+    """A release's line, its texts, the overloads that lead to their functions, its Metal families with their dtypes.
 
     Raises:
         UsageError: neither a release nor a wheel.
@@ -58,8 +59,9 @@ def extract(
         wheel = read_archive(obtain(release, cache))
         wheel.unpack(tree)
         image = Image.parse(tree / LIBRARY)
-    results = {text.text: (text.file, text.function, text.line) for text in texts(image, claimed)}
-    return str(Version.parse(wheel.torch)), results, metal_families(image)
+    places = texts(image, claimed)
+    users = read_users(image, {place.function for place in places if place.function})
+    return str(Version.parse(wheel.torch)), places, users, metal_families(image)
 
 
 def review(line: str, before: str | None, extracted: Extracted, history: History) -> Iterator[str]:
@@ -83,7 +85,7 @@ def review(line: str, before: str | None, extracted: Extracted, history: History
 
 
 def _said(text: str, extracted: Extracted) -> str:
-    file, function, number, _ = extracted.texts[text]
+    file, function, number, _ = extracted.texts[text][0]
     where = file.rpartition("/")[2] if file else "place not known"
     return f"{text!r} ({where}:{number or '?'} {function or ''})"
 
@@ -158,12 +160,14 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
     lines = []
     for release in asked:
         start = time.monotonic()
-        line, result, families = extract(release, cache, tuple(sorted(pieces)))
+        line, places, users, families = extract(release, cache, tuple(sorted(pieces)))
         history = metal(with_column(history.operators, extracted.releases, line, families))
-        extracted = with_release(extracted, line, result)
+        extracted = with_release(extracted, line, places, users)
         lines.append(line)
         seconds = time.monotonic() - start
-        print(f"{line}: {len(result)} texts, {len(families)} families, {seconds:.1f} s")
+        print(
+            f"{line}: {len(present(extracted, line))} texts, {len(families)} families, {seconds:.1f} s"
+        )
     if asked:
         (directory / DIRECTORY).mkdir(exist_ok=True)
         write_text(directory / DIRECTORY / TEXTS, dump_texts(extracted))

@@ -101,10 +101,11 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def excepts(self, op: str) -> bool:
         """Return whether the statement leaves out an overload that its ``ops`` name."""
-        return any(
-            op.startswith(name[:-1]) if name.endswith("*") else op == name
-            for name in self.other_than
-        )
+        return _is_among(op, self.other_than)
+
+    def names(self, op: str) -> bool:
+        """Return whether the statement is about an overload."""
+        return _is_among(op, self.ops) and not self.excepts(op)
 
     def spans(self, line: str) -> bool:
         """Return whether the statement covers a torch release line."""
@@ -128,6 +129,10 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     def rank(self) -> tuple[int, str]:
         """The sort key that puts the worst effect first, then orders by id."""
         return (EFFECTS.index(self.effect), self.id)
+
+
+def _is_among(op: str, names: tuple[str, ...]) -> bool:
+    return any(op.startswith(name[:-1]) if name.endswith("*") else op == name for name in names)
 
 
 @functools.cache

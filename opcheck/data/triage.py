@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from opcheck.data.history import SCHEMA
+from opcheck.data.history import SCHEMA, Entry, expand
 from opcheck.data.statement_model import Statement
 from opcheck.data.strict_yaml import Problem, read_entries
 from opcheck.data.tables import read_table
@@ -32,10 +32,12 @@ _LONG = 6
 _ENOUGH = 12
 
 
-#: Where a text is printed, in the newest release that has it: file, function, line.
-Place = tuple[str | None, str | None, int | None]
 #: From this release line on, and the first in which it is gone.
 HalfOpen = tuple[str, str | None]
+#: Where a text is printed, in the newest release that has it there: file, function, line; and in which releases.
+Place = tuple[str | None, str | None, int | None, tuple[HalfOpen, ...]]
+#: In place of the overloads that lead to a function: too many to name.
+SHARED = "*"
 
 
 class Extracted(Record, frozen=True, forbid_unknown_fields=True):
@@ -44,14 +46,33 @@ class Extracted(Record, frozen=True, forbid_unknown_fields=True):
     schema: int
     #: the release lines whose wheels were read, in order.
     releases: tuple[str, ...]
-    texts: dict[str, tuple[str | None, str | None, int | None, tuple[HalfOpen, ...]]]
+    texts: dict[str, tuple[Place, ...]]
+    #: by function and release the overloads whose kernels lead to it.
+    operators: dict[str, tuple[Entry, ...]]
+
+
+class Printed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A text that several functions print, and those for which a reason holds."""
+
+    text: str
+    functions: tuple[str | None, ...]
 
 
 class Reason(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Texts without a statement, and why there is none."""
 
     why: str
-    texts: tuple[str, ...]
+    #: a text alone: a single function prints it.
+    texts: tuple[str | Printed, ...]
+
+
+def spanned(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
+    """Return the release lines in the spans."""
+    lines: list[str] = []
+    for since, until in spans:
+        end = len(releases) if until is None else releases.index(until)
+        lines += releases[releases.index(since) : end]
+    return lines
 
 
 def read_texts(op_lists: Path) -> Extracted:
@@ -62,7 +83,7 @@ def read_texts(op_lists: Path) -> Extracted:
     """
     path = op_lists / DIRECTORY / TEXTS
     if not path.exists():
-        return Extracted(SCHEMA, (), {})
+        return Extracted(SCHEMA, (), {}, {})
     return read_table(path, Extracted, SCHEMA, what="an extracted list", made_by=MADE_BY)
 
 
@@ -79,27 +100,54 @@ def fragments(text: str) -> tuple[str, ...]:
 
 
 def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Problem]:
-    """Yield the texts that nothing accounts for, and the entries that account for nothing."""
-    extracted = read_texts(directory).texts
+    """Yield the texts that nothing accounts for where they are printed, and the entries that account for nothing."""
+    extracted = read_texts(directory)
     entries, document = read_entries(directory / FILE, "reasons", Reason)
     yield from document.problems
-    if not extracted:
+    if not extracted.texts:
         return
-    quoted = {
-        piece
-        for statement in statements
-        if statement.error is not None
-        for piece in fragments(statement.error.text)
-    }
-    counts = Counter(text for _, entry in entries for text in entry.texts)
-    for text in extracted:
-        if text not in counts and not is_quoted(text, quoted):
-            yield Problem(FILE, 0, "reasons", f"open, no statement and no reason: {text!r}")
-    for text, count in counts.items():
-        if text not in extracted:
-            yield Problem(FILE, 0, "reasons", f"stands in no wheel: {text!r}")
+    reasons = Counter(
+        (item, None) if isinstance(item, str) else (item.text, function)
+        for _, entry in entries
+        for item in entry.texts
+        for function in ((None,) if isinstance(item, str) else item.functions)
+    )
+    found = set()
+    pieces = [(item, fragments(item.error.text)) for item in statements if item.error is not None]
+    for text, places in extracted.texts.items():
+        quoting = [item for item, parts in pieces if is_quoted(text, parts)]
+        for place in places:
+            key = text, place[1] if len(places) > 1 else None
+            found.add(key)
+            lines = open_lines(place, quoting, extracted)
+            if lines and key not in reasons:
+                where = f"{text!r} in {place[1]}, torch {', '.join(lines)}"
+                yield Problem(FILE, 0, "reasons", f"open, no statement and no reason: {where}")
+    for key, count in sorted(reasons.items(), key=str):
+        where = f"{key[0]!r}" + (f" in {key[1]}" if key[1] else "")
+        if key not in found:
+            yield Problem(FILE, 0, "reasons", f"stands in no wheel, or elsewhere: {where}")
         elif count > 1:
-            yield Problem(FILE, 0, "reasons", f"listed {count} times: {text!r}")
+            yield Problem(FILE, 0, "reasons", f"listed {count} times: {where}")
+
+
+def open_lines(place: Place, quoting: Sequence[Statement], extracted: Extracted) -> list[str]:
+    """Return the releases that print a text here, in which no statement that quotes it names one of the operators.
+
+    A release whose registered kernels do not lead to the function is not among them, where those of another do.
+    """
+    lines = spanned(place[3], extracted.releases)
+    users = expand(extracted.operators.get(place[1] or "", ()), extracted.releases)
+    if not users or SHARED in users.values():
+        return [] if quoting else lines
+    return [
+        line
+        for line in lines
+        if line in users
+        and not any(
+            item.spans(line) and any(map(item.names, users[line].split())) for item in quoting
+        )
+    ]
 
 
 def is_quoted(text: str, pieces: Iterable[str]) -> bool:

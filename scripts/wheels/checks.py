@@ -112,27 +112,28 @@ def is_message(text: str) -> bool:
 def texts(image: Image, claimed: Iterable[str] = ()) -> tuple[Text, ...]:
     """Return the texts that MPS sources print, those that mention MPS or macOS, and the claimed texts.
 
+    A text that several functions print has an entry for each, the most precise place first.
+
     Args:
         image: libtorch_cpu.dylib.
         claimed: pieces of texts; a string that contains a piece, or is part of one, is listed, too.
     """
-    by_text: dict[str, Text] = {}
+    by_place: dict[tuple[str, str | None], Text] = {}
     strings = dict(_strings(image))
     for candidate in _printed(image, strings):
-        old = by_text.get(candidate.text)
-        if old is None or _key(candidate) < _key(old):
-            by_text[candidate.text] = candidate
-    others = sorted({text for text in strings.values() if len(text) <= 1000} - by_text.keys())
-    for text in others:
-        if is_message(text) and _MENTIONS_MPS.search(text):
-            by_text[text] = Text(text, None, None, None)
-    known = "\0".join(by_text)
+        key = candidate.text, candidate.function
+        by_place[key] = min(candidate, by_place.get(key, candidate), key=_key)
+    found = {text for text, _ in by_place}
+    others = sorted({text for text in strings.values() if len(text) <= 1000} - found)
+    mentioned = {text for text in others if is_message(text) and _MENTIONS_MPS.search(text)}
+    known = "\0".join(found | mentioned)
     missing = [fragment for fragment in claimed if fragment not in known]
     for text in others:
         message = is_message(text)
         if any(fragment in text or (message and text in fragment) for fragment in missing):
-            by_text.setdefault(text, Text(text, None, None, None))
-    return tuple(by_text[text] for text in sorted(by_text))
+            mentioned.add(text)
+    places = [*by_place.values(), *(Text(text, None, None, None) for text in mentioned)]
+    return tuple(sorted(places, key=lambda place: (place.text, _key(place))))
 
 
 def _key(text: Text) -> tuple[bool, str, str, bool, int]:

@@ -9,44 +9,55 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
-from opcheck.data.history import SCHEMA, History, by_version
+from opcheck.common.versions import Version
+from opcheck.data.history import SCHEMA, History, by_version, with_column
 from opcheck.data.statement_model import Statement
 from opcheck.data.tables import read_table
-from opcheck.data.triage import DIRECTORY, MADE_BY, Extracted, HalfOpen, Place, fragments
+from opcheck.data.triage import (
+    DIRECTORY,
+    MADE_BY,
+    SHARED,
+    Extracted,
+    HalfOpen,
+    Place,
+    fragments,
+    spanned,
+)
+from scripts.wheels.checks import Text
 
 METAL = "metal.json"
 #: The kinds of evidence for a text that was read in PyTorch's source or in its wheel.
 _READ = frozenset({"binary", "source"})
 #: A part of a message is at least as long as "MPS:".
 _PART = 4
+#: So many characters of a message identify it, however long its inserted values are.
+_SURE = 20
 #: The largest length of a value that C++ inserts into a message.
 _INSERTED = 24
-EMPTY = Extracted(SCHEMA, (), {})
+EMPTY = Extracted(SCHEMA, (), {}, {})
+#: A function that more overloads lead to is shared.
+_FEW = 60
 
 #: Statements whose text occurs in no wheel, and the reason why they are right.
 EXCEPTIONS: dict[str, str] = {}
 
 
-def _lines(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
-    lines: list[str] = []
-    for since, until in spans:
-        end = len(releases) if until is None else releases.index(until)
-        lines += releases[releases.index(since) : end]
-    return lines
-
-
 def present(extracted: Extracted, line: str) -> tuple[str, ...]:
     """Return the texts of a release."""
     return tuple(
-        text for text, row in extracted.texts.items() if line in _lines(row[3], extracted.releases)
+        text
+        for text, places in extracted.texts.items()
+        if any(line in spanned(place[3], extracted.releases) for place in places)
     )
 
 
 def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...]:
-    """Return the spans of a set of release lines: the inverse of ``_lines``."""
+    """Return the spans of a set of release lines: the inverse of ``spanned``."""
     there = set(lines)
     spans: list[HalfOpen] = []
     since: str | None = None
@@ -59,37 +70,62 @@ def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...
     return (*spans, (since, None)) if since is not None else tuple(spans)
 
 
-def with_release(old: Extracted, line: str, column: Mapping[str, Place]) -> Extracted:
+def with_release(
+    old: Extracted, line: str, places: Iterable[Text], users: Mapping[str, Iterable[str]]
+) -> Extracted:
     """Return the texts with those of a release added; they replace the release's earlier texts.
 
-    The recorded place of a text is its place in the newest release that holds it, whatever the order
-    in which releases are added.
+    The recorded place of a text in a function is that in the newest release that holds it, whatever the
+    order in which releases are added.  Of the functions that no kernel leads to, only the first counts, and
+    only where no kernel leads to any.
+
+    Args:
+        old: the texts so far.
+        line: the release line.
+        places: its texts, by text and the most precise place first.
+        users: the overloads whose kernels lead to a function of the release.
     """
     releases = tuple(by_version({*old.releases, line}))
-    texts = {}
-    for text in sorted({*old.texts, *column}):
-        row = old.texts.get(text, (None, None, None, ()))
-        place, spans = row[:3], row[3]
-        lines = {*_lines(spans, old.releases)} - {line}
-        newest = by_version(lines)[-1:]
-        if text in column:
-            if not newest or releases.index(newest[0]) < releases.index(line):
-                place = column[text]
-            lines.add(line)
+    known = {
+        (text, place[1]): (place[0], place[2], {*spanned(place[3], old.releases)} - {line})
+        for text, rows in old.texts.items()
+        for place in rows
+    }
+    for text, group in groupby(places, key=lambda place: place.text):
+        first, *others = group
+        reached = [place for place in (first, *others) if place.function in users] or [first]
+        for place in reached:
+            key = text, place.function
+            file, number, lines = known.get(key, (None, None, set()))
+            if all(Version.parse(line) > Version.parse(other) for other in lines):
+                file, number = place.file, place.line
+            known[key] = file, number, {*lines, line}
+    texts: dict[str, list[Place]] = defaultdict(list)
+    for (text, function), (file, number, lines) in sorted(known.items(), key=str):
         if lines:
-            texts[text] = (*place, _spans(lines, releases))
-    return Extracted(SCHEMA, releases, texts)
+            texts[text].append((file, function, number, _spans(lines, releases)))
+    printing = {place[1] for rows in texts.values() for place in rows}
+    column = {
+        function: " ".join(sorted(names)) if len({*names}) <= _FEW else SHARED
+        for function, names in users.items()
+        if function in printing
+    }
+    operators = with_column(old.operators, old.releases, line, column)
+    return Extracted(SCHEMA, releases, {key: tuple(texts[key]) for key in sorted(texts)}, operators)
 
 
 def dump_texts(extracted: Extracted) -> str:
-    """Return the text of texts.json: one message per line, sorted."""
-    rows = ",\n".join(
-        f"{json.dumps(text, ensure_ascii=False)}: "
-        f"{json.dumps(row, ensure_ascii=False, separators=(',', ':'))}"
-        for text, row in sorted(extracted.texts.items())
+    """Return the text of texts.json: one message or function per line, sorted."""
+    texts, operators = (
+        ",\n".join(
+            f"{json.dumps(key, ensure_ascii=False)}: "
+            f"{json.dumps(row, ensure_ascii=False, separators=(',', ':'))}"
+            for key, row in sorted(rows.items())
+        )
+        for rows in (extracted.texts, extracted.operators)
     )
-    releases = json.dumps(extracted.releases)
-    return f'{{"schema": {extracted.schema}, "releases": {releases},\n"texts": {{\n{rows}\n}}}}\n'
+    head = f'{{"schema": {extracted.schema}, "releases": {json.dumps(extracted.releases)},'
+    return f'{head}\n"texts": {{\n{texts}\n}},\n"operators": {{\n{operators}\n}}}}\n'
 
 
 def read_metal(op_lists: Path) -> History:
@@ -130,7 +166,7 @@ def _joined(piece: str, present: Sequence[str]) -> bool:
             at = piece.find(part, at + 1)
     left = "".join("\0" if mark else char for char, mark in zip(piece, covered, strict=True))
     # A value is a word; more of them would be a part of the message that the release lacks.
-    return sum(covered) * 2 >= len(piece) and all(
+    return sum(covered) >= min(len(piece) / 2, _SURE) and all(
         len(gap) <= _INSERTED and not re.search(r"\s", gap) for gap in left.split("\0")
     )
 

@@ -11,7 +11,8 @@ not: the compiler puts them into functions named ``.cold``, which other function
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from opcheck.data.wheels.dispatcher import Registration, registrations
@@ -19,6 +20,7 @@ from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
 from scripts.wheels.bodies import branches
+from scripts.wheels.checks import plain
 
 #: By mark the mangled names of the functions that only a kernel of its kind calls (OperationUtils.h and
 #: MetalShaderLibrary.h of aten/src/ATen/native/mps, aten/src/ATen/mps/MPSStream.h).  Releases before 2.4 compile Metal
@@ -50,6 +52,8 @@ _FOLLOWED = re.compile(
     r"^_+ZZ*N?K?R?2at6native|^_+ZZ*N?K?2at12_GLOBAL__N_1|^_+ZN?K?2atL|^_+ZL|_block_invoke|^_?OUTLINED_FUNCTION"
     r"|^_+ZZ*N?K?NSt3__110__function6__func.*2at6native"
 )
+#: The layers of at::mps below ATen's functions: they compute nothing, and they print texts.
+_BELOW = re.compile(r"^_+ZZ*N?K?R?2at3mps|^_+ZZ*N?K?2at6native")
 _ENTRY = "wrap_kernel_functor_unboxed_"
 #: torchgen's Operators.cpp: a call through the dispatcher is at::_ops::<operator>_<overload>::call.
 _OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
@@ -109,6 +113,20 @@ class _Code:
                     left.append(target)
         return Reached(frozenset(marks), frozenset(calls))
 
+    def entered(self, entry: int) -> set[str]:
+        """Return the names of the functions that a function leads to, whatever they compute."""
+        seen, left = {entry}, [entry]
+        names: set[str] = set()
+        while left:
+            for target in self.targets(left.pop()) - seen:
+                seen.add(target)
+                symbols = [name for name in self.image.names_at(target) if ".cold" not in name]
+                names.update(map(plain, symbols))
+                followed = _has(_FOLLOWED, symbols) or _has(_BELOW, symbols)
+                if followed and self._operator(symbols) is None:
+                    left.append(target)
+        return names
+
     def _operator(self, names: Iterable[str]) -> str | None:
         for name in names:
             if match := _OPERATOR.match(name):
@@ -119,6 +137,27 @@ class _Code:
 
 def _has(test: re.Pattern[str], names: Iterable[str]) -> bool:
     return any(test.search(name[:_HEAD]) for name in names)
+
+
+def read_users(image: Image, functions: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """Return the overloads whose kernels for MPS, dense or sparse, lead to each function that some kernel leads to.
+
+    Args:
+        image: ``libtorch_cpu.dylib``.
+        functions: the qualified names, as ``checks.plain`` gives them.
+
+    Raises:
+        OpListError: the registrations of the library cannot be read.
+    """
+    code = _Code(image, ())
+    users: dict[str, set[str]] = defaultdict(set)
+    for each in registrations(image):
+        entry = _entry(image, each)
+        if "MPS" not in each.key or each.namespace != "aten" or not each.name or entry is None:
+            continue
+        for function in code.entered(entry) & set(functions):
+            users[function].add(f"aten::{each.name.removeprefix('aten::')}")
+    return {function: frozenset(operators) for function, operators in users.items()}
 
 
 def read_routes(image: Image, operators: Iterable[str]) -> Mapping[str, Reached | None]:

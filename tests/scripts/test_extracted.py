@@ -203,14 +203,14 @@ def test_the_name_in_a_symbol(symbol: str, name: str) -> None:
 
 
 def test_the_order_in_which_releases_are_read_does_not_matter() -> None:
-    columns: dict[str, dict[str, triage.Place]] = {
-        "2.9": {"one": ("a.mm", "f", 1), "two": ("a.mm", "g", 2)},
-        "2.10": {"one": ("b.mm", "f", 3)},
-        "2.11": {"one": ("b.mm", "f", 4), "two": ("c.mm", "g", 5)},
+    columns = {
+        "2.9": [checks.Text("one", "a.mm", "f", 1), checks.Text("two", "a.mm", "g", 2)],
+        "2.10": [checks.Text("one", "b.mm", "f", 3)],
+        "2.11": [checks.Text("one", "b.mm", "f", 4), checks.Text("two", "c.mm", "g", 5)],
     }
     expected = {
-        "one": ("b.mm", "f", 4, (("2.9", None),)),
-        "two": ("c.mm", "g", 5, (("2.9", "2.10"), ("2.11", None))),
+        "one": (("b.mm", "f", 4, (("2.9", None),)),),
+        "two": (("c.mm", "g", 5, (("2.9", "2.10"), ("2.11", None))),),
     }
     for order in (
         ["2.9", "2.10", "2.11"],
@@ -219,10 +219,24 @@ def test_the_order_in_which_releases_are_read_does_not_matter() -> None:
     ):
         result = EMPTY
         for line in order:
-            result = with_release(result, line, columns[line])
+            result = with_release(result, line, columns[line], {"g": {"aten::y", "aten::x"}})
         assert result.texts == expected
+        assert result.operators == {"g": (("2.9", "aten::x aten::y"),)}
         assert result.releases == ("2.9", "2.10", "2.11")
         assert present(result, "2.10") == ("one",)
+
+
+def test_a_text_has_each_function_that_a_kernel_leads_to() -> None:
+    places = [checks.Text("one", "a.mm", name, 1) for name in ("f", "g", "unused")]
+    result = with_release(EMPTY, "2.9", places, {"f": {"aten::x"}, "g": {"aten::y"}})
+    assert [place[1] for place in result.texts["one"]] == ["f", "g"]
+    assert [place[1] for place in with_release(EMPTY, "2.9", places, {}).texts["one"]] == ["f"]
+
+
+def test_many_operators_of_a_function_are_not_named() -> None:
+    users = {"f": {f"aten::x{number}" for number in range(100)}}
+    result = with_release(EMPTY, "2.9", [checks.Text("one", "a.mm", "f", 1)], users)
+    assert result.operators == {"f": (("2.9", triage.SHARED),)}
 
 
 @pytest.mark.parametrize(
@@ -270,9 +284,9 @@ def made_statement(kind: StatementEvidenceKind, text: str) -> Statement:
 
 
 def test_a_claim_without_a_text_is_found() -> None:
-    lists = with_release(EMPTY, "2.8", {})
-    lists = with_release(lists, "2.9", {"a made message": (None, None, None)})
-    lists = with_release(lists, "2.10", {"another message": (None, None, None)})
+    lists = with_release(EMPTY, "2.8", [], {})
+    lists = with_release(lists, "2.9", [checks.Text("a made message", None, None, None)], {})
+    lists = with_release(lists, "2.10", [checks.Text("another message", None, None, None)], {})
     statements = [made_statement(kind, "a made message") for kind in ("binary", "source", "issue")]
     assert [(item.id, lines) for item, lines in unfounded(statements, lists)] == [
         ("made-binary", ("2.10",)),
@@ -292,7 +306,7 @@ def test_the_committed_texts_are_canonical() -> None:
     result = read_texts(data_directory())
     raw = (data_directory() / "extracted" / "texts.json").read_text(encoding="utf-8")
     assert dump_texts(result) == raw
-    assert all(result.texts[text][3] for text in result.texts)
+    assert all(place[3] for places in result.texts.values() for place in places)
 
 
 def test_the_committed_metal_dtypes_are_canonical() -> None:
@@ -351,7 +365,7 @@ def test_the_check_fails_where_a_text_is_gone(
     )
     lacking = {text: row for text, row in result.texts.items() if claimed not in text}
     monkeypatch.setitem(
-        main.__globals__, "read_texts", lambda _: triage.Extracted(1, result.releases, lacking)
+        main.__globals__, "read_texts", lambda _: triage.Extracted(1, result.releases, lacking, {})
     )
     capsys.readouterr()
     assert main() == 1
@@ -376,9 +390,10 @@ def test_a_real_wheel_gives_what_is_committed() -> None:
         for _, text in extracted.claims(load_statements(data_directory()).all)
         for p in fragments(text)
     }
-    line, result, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
+    line, places, users, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
     texts = read_texts(data_directory())
-    assert (line, set(result)) == ("2.13", set(present(texts, "2.13")))
+    assert (line, {place.text for place in places}) == ("2.13", set(present(texts, "2.13")))
+    assert users["at::native::repeat_mps"] == {"aten::repeat"}
     committed = {
         name: values["2.13"]
         for name, entries in read_metal(data_directory()).operators.items()
