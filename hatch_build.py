@@ -1,4 +1,4 @@
-"""The README as a package index shows it: its links lead to the repository, wherever the text is read."""
+"""What the wheel holds: the README with links that work anywhere, and the op lists without the review material."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+#: What only reviewers of the op lists and the documentation read.
+_REVIEW = frozenset({"extracted", "texts.yaml", "reports.yaml", "asking.md"})
 
 #: A relative target of a link or an image of Markdown.
 _TARGET = re.compile(r"(?P<before>(?P<image>!?)\[[^]]*\]\()(?P<path>(?!https?:|#|mailto:)[^)\s]+)")
@@ -32,3 +36,13 @@ class ReadmeHook(MetadataHookInterface):
             "content-type": "text/markdown",
             "text": absolute(text, metadata["urls"]["Source"]),
         }
+
+
+class OpListsHook(BuildHookInterface[Any]):
+    """Puts the op lists into the wheel, without the review material."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        """Add each of their entries to the build."""
+        for path in sorted(Path(self.root, "op_lists").iterdir()):
+            if path.name not in _REVIEW:
+                build_data["force_include"][str(path)] = f"opcheck/op_lists/{path.name}"

@@ -27,8 +27,6 @@ from opcheck.data.strict_yaml import Document, Path_, Problem, read
 #: The sort of a statement, by the directory that holds its files.
 SORTS: dict[str, StatementSort] = {"limitations": "limitation", "advisories": "advisory"}
 SCHEMA = 1
-#: The files beside the statements: their transcribed sources, and the exceptions of the lint.
-NO_STATEMENTS = ("coverage", "exceptions")
 
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _GLOB = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\.?\*")
@@ -54,8 +52,7 @@ class Written(msgspec.Struct, frozen=True):
 
 def yaml_files(directory: Path, sort: str) -> list[Path]:
     """Return the files of a sort of statement, ordered by name."""
-    paths = (directory / sort).glob("*.yaml")
-    return sorted(path for path in paths if not path.name.startswith(NO_STATEMENTS))
+    return sorted((directory / sort).glob("*.yaml"))
 
 
 def read_statements(directory: Path) -> tuple[Statement, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from opcheck.data.statement_model import Statement
 from opcheck.data.strict_yaml import read
 from opcheck.model.records import OpCall, TensorSpec
 
-DIRECTORY = data_directory() / "limitations"
 FILES = (
     "attention",
     "binary",
@@ -44,7 +44,7 @@ LISTS = load()
 
 
 def coverage(key: str) -> dict[str, Any]:
-    document = read(DIRECTORY / "coverage-1.yaml", "coverage-1.yaml")
+    document = read(Path(__file__).with_name("coverage-1.yaml"), "coverage-1.yaml")
     assert not document.problems
     answers = document.value[key]
     assert isinstance(answers, dict)

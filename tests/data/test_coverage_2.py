@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from opcheck.data.statement_model import Statement
 from opcheck.data.strict_yaml import read
 from opcheck.model.records import OpCall, TensorSpec
 
-DIRECTORY = data_directory() / "limitations"
 FILES = (
     "embedding_and_matrix_functions",
     "gather_scatter",
@@ -39,7 +39,7 @@ LISTS = load()
 
 
 def coverage(part: str = "rows") -> dict[str, Any]:
-    document = read(DIRECTORY / "coverage-2.yaml", "coverage-2.yaml")
+    document = read(Path(__file__).with_name("coverage-2.yaml"), "coverage-2.yaml")
     assert not document.problems
     rows = document.value[part]
     assert isinstance(rows, dict)

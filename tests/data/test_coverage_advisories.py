@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from opcheck.model.records import TensorSpec
 
 LISTS = load()
 LINES = [release.line for release in LISTS.releases]
-DIRECTORY = data_directory() / "advisories"
 WRITTEN, PROBLEMS = read_written(data_directory())
 ADVISORIES = {
     entry.statement.id: entry.statement for entry in WRITTEN if entry.statement.sort == "advisory"
@@ -33,7 +33,9 @@ COMPOSITES = {
 
 
 def coverage() -> dict[str, Any]:
-    document = read(DIRECTORY / "coverage.yaml", "coverage.yaml")
+    document = read(
+        Path(__file__).with_name("coverage-advisories.yaml"), "coverage-advisories.yaml"
+    )
     assert not document.problems
     rows = document.value["rows"]
     assert isinstance(rows, dict)

@@ -218,12 +218,6 @@ def test_an_id_is_given_once(tmp_path: Path) -> None:
     )
 
 
-def test_other_files_stand_beside_the_statements(tmp_path: Path) -> None:
-    write(tmp_path, WHOLE)
-    write(tmp_path, "rows: {C001: mm-whole}", "limitations/coverage-1.yaml")
-    assert len(load_statements(tmp_path).all) == 1
-
-
 def test_no_directory_holds_no_statements(tmp_path: Path) -> None:
     assert load_statements(tmp_path).all == ()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from opcheck.data.lint import lint
 from tests.integrations.runner import ROOT
 
 
@@ -42,6 +43,20 @@ def test_the_wheel_carries_its_data_and_nothing_of_the_tests(wheel: Path) -> Non
     assert "opcheck/rule_pages/OC102.md" in names
     assert "opcheck/py.typed" in names
     assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"opcheck"}
+
+
+def test_the_wheel_carries_no_review_material_and_lints_without_it(
+    wheel: Path, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    lists = tmp_path / "opcheck" / "op_lists"
+    review = {"extracted", "texts.yaml", "reports.yaml", "asking.md"}
+    assert {path.name for path in lists.iterdir()} == {
+        path.name for path in (ROOT / "op_lists").iterdir()
+    } - review
+    assert not [path for path in lists.rglob("*") if "coverage" in path.name]
+    assert lint(lists) == lint(ROOT / "op_lists")
 
 
 def test_the_index_shows_who_made_it_and_where_it_lives(metadata: Message) -> None:
