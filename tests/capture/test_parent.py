@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from opcheck.capture.run import uncompiled
 
 from opcheck.capture import parent
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
-from opcheck.capture.run import uncompiled
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.model.records import Trace
 from opcheck.worker import worker
