@@ -10,6 +10,7 @@ threadgroups are those of the host functions beside the kernels
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opcheck.kernels import judging, names, values
+from opcheck.kernels import air, judging, names, values
 from opcheck.kernels.judging import Expected, Judged
 from opcheck.kernels.machine import Kernel
 from opcheck.kernels.pointwise import DTYPES, Unfit, address, packed
@@ -36,31 +37,107 @@ _FLUSHED = 2.0**-116
 
 #: Bytes of the types that structs have arrays of.
 _WIDTHS = {"long": 8, "ulong": 8, "int": 4, "uint": 4, "float": 4}
+#: Words of names beside those of Metal's types; kernels that only move elements are keyed by their width.
+_WORDS = {
+    "float8": torch.float8_e4m3fn, "8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32,
+    "64bit": torch.int64, "int32_t": torch.int32, "int64_t": torch.int64,
+}  # fmt: skip
+#: The dtypes of numbers that the host passes, and of the elements of their vectors.
+_NUMBERS = {
+    "bool": torch.bool, "uchar": torch.uint8, "int": torch.int32, "uint": torch.int32, "long": torch.int64,
+    "ulong": torch.int64, "float": torch.float32, "half": torch.float16, "bfloat": torch.bfloat16,
+}  # fmt: skip
+
+
+#: The input to show, the value of a result, and by how much it may be off if that is not nothing.
+Result = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | float]
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """One call: what is bound, the grid, and what each result should be, by its buffer."""
+    """One call: what is bound, the grid, and what each result should be, by its buffer.
 
-    bound: Mapping[str, Tensor]
-    threads: Sequence[int]
-    group: Sequence[int]
-    expected: Mapping[str, tuple[Tensor, Tensor, Tensor | float]]
+    What is bound is memory or numbers, which take the type of the argument; a kernel without the argument ignores it.
+    A result without memory gets some that no value was written to.
+    """
+
+    bound: Mapping[str, Any]
+    #: The extents of the grid; of a grid with one extent the number.
+    threads: int | Sequence[int]
+    expected: Mapping[str, Result]
+    #: The extents of a threadgroup, in the same way.
+    group: int | Sequence[int] = 1
     #: Memory that a threadgroup gets from the host, in bytes, by the argument's name.
     shared: Mapping[str, int] = {}
     #: Results that are computed of what the kernel wrote, by a name of their own: what has signs of its choice.
-    made: Mapping[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
+    derived: Mapping[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
 
 
-Family = Callable[[re.Match[str], Kernel], Iterator[Launch]]
+class KernelCall:
+    """A kernel of a family, the words of its name by the groups of the family's pattern, and its arguments."""
+
+    def __init__(self, match: re.Match[str], kernel: Kernel) -> None:
+        self._match = match
+        self.name, self.buffers = kernel.name, kernel.buffers
+        self.types = {argument.name: argument.type for argument in kernel.buffers}
+
+    def __getitem__(self, group: str) -> str:
+        return self._match[group] or ""
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Return the dtype of an argument."""
+        return dtype_named(self.types[name])
+
+    def fields(self, name: str) -> tuple[air.Field, ...]:
+        """Return the fields of a struct argument; none if the kernel lacks it."""
+        return next((a.fields for a in self.buffers if a.name == name), ())
+
+    def struct(self, name: str, **numbers: Any) -> Tensor:
+        """Return a struct argument in memory, by the names of its fields; the others are zero.
+
+        Raises:
+            Unfit: the kernel has no such argument, or it lacks a field.
+        """
+        fields = {field.name: field for field in self.fields(name)}
+        if not fields:
+            raise Unfit(f"the kernel has no struct {name}")
+        if lacking := numbers.keys() - fields.keys():
+            raise Unfit(f"{name} has no {', '.join(sorted(lacking))}")
+        size = next(argument.size for argument in self.buffers if argument.name == name)
+        memory = torch.zeros(size, dtype=torch.uint8)
+        for key, value in numbers.items():
+            field = fields[key]
+            listed = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
+            # The size of a plain array is that of one element, the size of a metal::array that of all.
+            width = _WIDTHS.get(field.type) or field.size // max(field.length, 1)
+            for place, item in enumerate(listed):
+                at = field.offset + place * width
+                memory[at : at + width] = packed(field.type, (), width, (item,))[:width]
+        return memory
+
+
+Launches = Iterator[Launch]
+Family = Callable[..., Launches]
 #: The patterns of names, each with the function that calls such kernels.
 FAMILIES: list[tuple[re.Pattern[str], Family]] = []
 
 
+#: Groups of the patterns: `a` and `b` are dtypes.
+_GROUPS = {
+    "{any}": "(?P<a>[a-z0-9]+)", "{word}": "(?P<a>[a-z]+)", "{float}": "(?P<a>float|half|bfloat)",
+    "{wide}": "(?P<a>float|float2)", "{whole}": "(?P<a>int|long)", "{index}": "(?P<b>int|long)",
+}  # fmt: skip
+
+
 def family(pattern: str) -> Callable[[Family], Family]:
-    """Register a function that calls the kernels whose names match the pattern in full."""
+    """Register a function that calls the kernels whose names match the pattern in full.
+
+    A pattern may have groups of the table above by their names.
+    The function takes a KernelCall, and the dtypes of the groups `a` and `b` if it has parameters for them.
+    """
 
     def add(function: Family) -> Family:
-        FAMILIES.append((re.compile(pattern), function))
+        whole = re.sub("|".join(_GROUPS), lambda name: _GROUPS[name[0]], pattern)
+        FAMILIES.append((re.compile(whole), function))
         return function
 
     return add
@@ -82,31 +159,64 @@ def judge(name: str, kernel: Kernel) -> Judged:
     for pattern, function in FAMILIES:
         match = pattern.fullmatch(names.shortened(name))
         if match:
-            return _judged(kernel, function(match, kernel))
+            groups = "ab"[: len(inspect.signature(function).parameters) - 1]
+            dtypes = (dtype_named(match[group]) for group in groups)
+            return _judged(kernel, function(KernelCall(match, kernel), *dtypes))
     raise Unfit("its family is not driven")
 
 
-def _judged(kernel: Kernel, launches: Iterator[Launch]) -> Judged:
+def _element(argument: air.Argument) -> str:
+    """Return the type of an argument, or of the elements of a metal::array."""
+    is_array = argument.type == "metal::array"
+    return (argument.fields[0].type if is_array else argument.type).rpartition(":")[2]
+
+
+def _memory(argument: air.Argument, launch: Launch) -> Tensor | None:
+    """Return the memory of an argument in a launch; None if the launch has none."""
+    if argument.name.startswith("error_buf"):
+        return torch.zeros(_ERRORS, dtype=torch.uint8)
+    if argument.name in launch.shared:
+        return torch.full((launch.shared[argument.name],), 255, dtype=torch.uint8)
+    given = launch.bound.get(argument.name)
+    if isinstance(given, Tensor):
+        return given
+    if given is not None:
+        return torch.tensor(given, dtype=_NUMBERS[_element(argument).rstrip("1234")])
+    if argument.name in launch.expected:
+        first, value, *_ = launch.expected[argument.name]
+        dtype = first.dtype if argument.type == "void" else dtype_named(_element(argument))
+        return untouched(value.shape, dtype)
+    return None
+
+
+def run(kernel: Kernel, launch: Launch) -> dict[str, Any]:
+    """Run one call of a kernel; return what is bound, by name, with the memory of the results.
+
+    Raises:
+        KernelError: it cannot be run.
+    """
+    memory = {argument.name: _memory(argument, launch) for argument in kernel.buffers}
+    tensors = {name: tensor for name, tensor in memory.items() if tensor is not None}
+    grid, group = launch.threads, launch.group
+    kernel.run(
+        {name: address(tensor) for name, tensor in tensors.items()},
+        (grid,) if isinstance(grid, int) else grid, (group,) if isinstance(group, int) else group,
+    )  # fmt: skip
+    return {**launch.bound, **tensors}
+
+
+def _judged(kernel: Kernel, launches: Launches) -> Judged:
     compared = wrong = 0
     ulps, smallest, worst = 0.0, None, None
     for launch in launches:
-        bound = dict(launch.bound)
-        for argument in kernel.buffers:
-            if argument.name.startswith("error_buf"):
-                bound[argument.name] = torch.zeros(_ERRORS, dtype=torch.uint8)
-            elif argument.name in launch.shared:
-                bound[argument.name] = torch.full(
-                    (launch.shared[argument.name],), 255, dtype=torch.uint8
-                )
-        kernel.run(
-            {name: address(tensor) for name, tensor in bound.items()}, launch.threads, launch.group
-        )
-        for name, (given, value, slack) in launch.expected.items():
-            made = launch.made.get(name)
-            got = (made(bound) if made else bound[name]).flatten()
-            off = torch.as_tensor(slack, dtype=torch.float64).expand(value.shape).flatten()
+        bound = run(kernel, launch)
+        for name, (first, value, *slack) in launch.expected.items():
+            derive = launch.derived.get(name)
+            got = (derive(bound) if derive else bound[name]).flatten()
+            off = torch.as_tensor(slack[0] if slack else 0.0, dtype=torch.float64)
+            off = off.expand(value.shape).flatten()
             off = off + _FLUSHED * kernel.flushed
-            expected = Expected(_inputs(given, value.numel()), value.flatten(), off)
+            expected = Expected(_inputs(first, value.numel()), value.flatten(), off)
             judged = judging.judge(expected, got, _allowed(got.dtype))
             compared, wrong = compared + judged.compared, wrong + judged.wrong
             ulps, smallest = max(ulps, judged.ulps), smallest or judged.smallest
@@ -123,40 +233,13 @@ def _inputs(given: Tensor, count: int) -> tuple[Tensor, ...]:
     return (torch.arange(count), given.flatten()[:1].expand(count))
 
 
-def struct(kernel: Kernel, name: str, **given: Any) -> Tensor:
-    """Return a struct argument in memory, by the names of its fields; what is not given is zero.
-
-    Raises:
-        Unfit: the kernel has no such argument, or it lacks a field.
-    """
-    argument = next((a for a in kernel.buffers if a.name == name), None)
-    if argument is None or not argument.fields:
-        raise Unfit(f"the kernel has no struct {name}")
-    fields = {field.name: field for field in argument.fields}
-    lacking = given.keys() - fields.keys()
-    if lacking:
-        raise Unfit(f"{name} has no {', '.join(sorted(lacking))}")
-    memory = torch.zeros(argument.size, dtype=torch.uint8)
-    for key, value in given.items():
-        field = fields[key]
-        listed = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
-        # The size of a plain array is that of one element, the size of a metal::array that of all.
-        width = _WIDTHS.get(field.type) or field.size // max(field.length, 1)
-        for place, item in enumerate(listed):
-            element = msgspec.structs.replace(field, offset=0, size=width, length=0)
-            raw = packed(element.type, (), width, (item,))[:width]
-            at = field.offset + place * width
-            memory[at : at + width] = raw
-    return memory
-
-
 def dtype_named(word: str) -> torch.dtype:
-    """Return the dtype of a word in a kernel's name.
+    """Return the dtype of a word in a kernel's name, or of an argument's type.
 
     Raises:
         Unfit: the dtype is not driven.
     """
-    dtype = torch.float8_e4m3fn if word == "float8" else DTYPES.get(word)
+    dtype = _WORDS.get(word) or DTYPES.get(word)
     if dtype is None:
         raise Unfit(f"a dtype that is not driven: {word}")
     return dtype
@@ -197,7 +280,22 @@ def untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)
 
 
-def bound_to(kernel: Kernel, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what the kernel takes of the buffers that its family has."""
-    wanted = {argument.name for argument in kernel.buffers}
-    return {name: tensor for name, tensor in named.items() if name in wanted}
+def rounding(dtype: torch.dtype) -> float:
+    """Return what rounding a value to the dtype may change, relative to it; float32's for integers."""
+    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else EPS
+
+
+def summed_slack(size: Tensor, value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what another order of summation may change, and the rounding of the result.
+
+    Args:
+        size: the same product of the absolute values.
+        value: the product.
+        dtype: of the result.
+    """
+    return size.double() * 16 * EPS + value.abs().double() * rounding(dtype)
+
+
+def half_steps(dtype: torch.dtype) -> float:
+    """Return what rounding each of a few steps to the dtype may change."""
+    return 4 * torch.finfo(dtype).eps if dtype in {torch.float16, torch.bfloat16} else 0.0

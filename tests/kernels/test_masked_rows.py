@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 
 import pytest
 import torch
@@ -12,9 +13,8 @@ pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drivers, library
-from opcheck.kernels.launch import Launch, untouched
+from opcheck.kernels.launch import KernelCall, Launch, dtype_named, run, untouched
 from opcheck.kernels.machine import Kernel, Machine
-from opcheck.kernels.pointwise import address
 
 pytestmark = pytest.mark.wheel
 
@@ -40,16 +40,11 @@ def last_call(name: str, kernel: Kernel) -> Launch:
         for pattern, function in drivers.FAMILIES
         if (match := pattern.fullmatch(name))
     )
-    *_, call = family(match, kernel)
+    dtypes = [dtype_named(match["a"])] if "a" in match.groupdict() else []
+    *_, call = family(KernelCall(match, kernel), *dtypes[: len(signature(family).parameters) - 1])
     mask = call.bound["mask"]
     mask.fill_(mask.dtype == torch.bool)
     return call
-
-
-def run(kernel: Kernel, call: Launch) -> None:
-    kernel.run(
-        {name: address(tensor) for name, tensor in call.bound.items()}, call.threads, call.group
-    )
 
 
 def on_the_cpu(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -64,8 +59,7 @@ def by_blocks(machine: Machine, release: str, mask: float) -> tuple[Tensor, Tens
     call = last_call(BY_BLOCKS, kernel)
     bound = call.bound
     bound["mask"][:, :, 0] = mask
-    run(kernel, call)
-    return bound["O"], on_the_cpu(bound["Q"], bound["K"], bound["V"], bound["mask"])
+    return run(kernel, call)["O"], on_the_cpu(bound["Q"], bound["K"], bound["V"], bound["mask"])
 
 
 def in_two_passes(machine: Machine, release: str, mask: float) -> tuple[Tensor, Tensor]:
@@ -74,13 +68,14 @@ def in_two_passes(machine: Machine, release: str, mask: float) -> tuple[Tensor, 
     first = last_call(TWO_PASSES[0], kernels[0])
     bound = first.bound
     bound["mask"][:, :, 0] = mask
-    run(kernels[0], first)
+    half = run(kernels[0], first)
     _, heads, queries, _ = bound["queries"].shape
-    partials = {"partials": bound["out"], "sums": bound["sums"], "maxs": bound["maxs"]}
-    out = untouched(bound["queries"].shape, torch.float32)
-    second = Launch(partials | {"out": out}, (heads * 1024, queries, 1), (1024, 1, 1), {})
-    run(kernels[1], second)
-    return out, on_the_cpu(bound["queries"], bound["keys"], bound["values"], bound["mask"])
+    results = {"partials": half["out"], "sums": half["sums"], "maxs": half["maxs"]}
+    results["out"] = untouched(bound["queries"].shape, torch.float32)
+    second = Launch(results, (heads * 1024, queries, 1), {}, group=(1024, 1, 1))
+    return run(kernels[1], second)["out"], on_the_cpu(
+        bound["queries"], bound["keys"], bound["values"], bound["mask"]
+    )
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -126,8 +121,8 @@ def test_a_boolean_mask_that_blocks_a_row_gave_nan_in_one_pass(
     call = last_call(name, kernel)
     bound = call.bound
     bound["mask"][:, :, 0] = False
-    run(kernel, call)
+    out = run(kernel, call)["out"]
     expected = on_the_cpu(bound["queries"], bound["keys"], bound["values"], bound["mask"])
     assert (expected[:, :, 0] == 0).all()
     expected[:, :, 0] = first
-    torch.testing.assert_close(bound["out"], expected, atol=1e-4, rtol=1e-3, equal_nan=True)
+    torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-3, equal_nan=True)

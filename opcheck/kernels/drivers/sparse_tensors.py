@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from opcheck.kernels import values
 from opcheck.kernels.launch import (
     EPS,
+    KernelCall,
     Launch,
-    bound_to,
-    dtype_named,
+    Launches,
     family,
     random,
     untouched,
     widened,
 )
-from opcheck.kernels.machine import Kernel
-from opcheck.kernels.pointwise import numbers
 
 _ROWS, _INNER, _COLUMNS, _COUNT = 6, 9, 5, 23
 
@@ -47,9 +42,8 @@ def _rounding(terms: Tensor, dtype: torch.dtype) -> Tensor | float:
     return terms.double() * ((8 * torch.finfo(part).eps if half else 0.0) + 32 * EPS)
 
 
-@family(r"spmm_addmm_coo_(?P<a>[a-z0-9]+)")
-def _addmm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
+@family(r"spmm_addmm_coo_{any}")
+def _addmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
     places = _places(_ROWS, _INNER, _COUNT, 1)
     held, dense = random((_COUNT,), dtype, 2), random((_INNER, _COLUMNS), dtype, 3)
     added = random((_ROWS, _COLUMNS), dtype, 4)
@@ -61,76 +55,55 @@ def _addmm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     for alpha, beta in ((1, 0), (2, 3)):
         value = alpha * (full @ widened(dense)) + beta * widened(added)
         terms = alpha * (full.abs() @ widened(dense).abs()) + beta * widened(added).abs()
-        bound = {
-            "indices2d": places, "vals": held, "dense": dense, "t_in": added,
-            "out": untouched(value.shape, dtype), "dims": numbers(_ROWS, _INNER, _COLUMNS, 0),
-            "alpha_beta": torch.tensor([alpha, beta], dtype=torch.float32), "nnz": numbers(_COUNT),
-        }  # fmt: skip
-        yield Launch(
-            bound_to(kernel, bound), (_COLUMNS, 1, _ROWS), (1, 1, 1),
-            {"out": (dense, value, _rounding(terms, dtype))},
-        )  # fmt: skip
+        yield Launch({
+            "indices2d": places, "vals": held, "dense": dense, "t_in": added, "dims": (_ROWS, _INNER, _COLUMNS, 0),
+            "alpha_beta": torch.tensor([alpha, beta], dtype=torch.float32), "nnz": _COUNT
+        }, (_COLUMNS, 1, _ROWS), {"out": (dense, value, _rounding(terms, dtype))})  # fmt: skip
 
 
-@family(r"spmm_bmm_coo_rows_grouped_(?P<a>[a-z0-9]+)")
-def _bmm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"spmm_bmm_coo_rows_grouped_{any}")
+def _bmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a simdgroup a row."""
-    dtype, batches = dtype_named(match["a"]), 2
+    batches = 2
     places = [_places(_ROWS, _INNER, _COUNT, batch) for batch in range(batches)]
     held = random((batches, _COUNT), dtype, 2)
     dense = random((batches, _INNER, 40), dtype, 3)
     full = torch.stack([_full(p, h, _ROWS, _INNER) for p, h in zip(places, held, strict=True)])
     starts = [
-        torch.searchsorted(p[0], torch.arange(_ROWS + 1)) + batch * _COUNT
-        for batch, p in enumerate(places)
-    ]
+        torch.searchsorted(p[0], torch.arange(_ROWS + 1)) + batch * _COUNT for batch, p in enumerate(places)
+    ]  # fmt: skip
     value = full @ widened(dense)
-    bound = {
-        "cols": torch.cat([p[1] for p in places]), "vals": held, "dense": dense,
-        "out": untouched(value.shape, dtype), "row_ptr": torch.stack(starts),
-        "dims": numbers(batches, _ROWS, _INNER, 40),
-    }  # fmt: skip
     slack = _rounding(full.abs() @ widened(dense).abs(), dtype)
-    yield Launch(
-        bound_to(kernel, bound), (32, _ROWS, batches), (32, 1, 1), {"out": (held, value, slack)}
-    )
+    yield Launch({
+        "cols": torch.cat([p[1] for p in places]), "vals": held, "dense": dense, "row_ptr": torch.stack(starts),
+        "dims": (batches, _ROWS, _INNER, 40)
+    }, (32, _ROWS, batches), {"out": (held, value, slack)}, group=(32, 1, 1))  # fmt: skip
 
 
-@family(r"dense_sparse_mul_kernel_(?P<a>[a-z0-9]+)")
-def _dense_times_sparse(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
+@family(r"dense_sparse_mul_kernel_{any}")
+def _dense_times_sparse(_call: KernelCall, dtype: torch.dtype) -> Launches:
     places = _places(_ROWS, _INNER, _COUNT, 1)
     dense, held = random((_ROWS, _INNER, _COLUMNS), dtype, 2), random((_COUNT, _COLUMNS), dtype, 3)
     value = widened(dense)[places[0], places[1]] * widened(held)
-    bound = {
-        "dense": dense, "values": held, "out_values": untouched(held.shape, dtype), "indices": places,
-        "sizes": numbers(_ROWS, _INNER, size=8), "sparse_params": numbers(_COUNT, 2, _COLUMNS, 0),
-    }  # fmt: skip
-    yield Launch(
-        bound_to(kernel, bound), (_COLUMNS, 1, _COUNT), (1, 1, 1),
-        {"out_values": (held, value, _rounding(value.abs(), dtype))},
-    )  # fmt: skip
+    yield Launch({
+        "dense": dense, "values": held, "indices": places, "sizes": (_ROWS, _INNER),
+        "sparse_params": (_COUNT, 2, _COLUMNS, 0)
+    }, (_COLUMNS, 1, _COUNT), {"out_values": (held, value, _rounding(value.abs(), dtype))})  # fmt: skip
 
 
-@family(r"fused_gather_mul_kernel_(?P<a>[a-z0-9]+)")
-def _products_of_matches(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype, picked = dtype_named(match["a"]), 7
+@family(r"fused_gather_mul_kernel_{any}")
+def _products_of_matches(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    picked = 7
     places = _places(_ROWS, _INNER, _COUNT, 1)
     left, right = random((_COUNT, _COLUMNS), dtype, 2), random((_COUNT, _COLUMNS), dtype, 3)
     drawn = torch.randperm(_COUNT, generator=values.generator(4))
     first, second = drawn[:picked], drawn[picked : 2 * picked]
     value = widened(left)[first] * widened(right)[second]
-    bound = {
+    yield Launch({
         "lhs_vals": left, "rhs_vals": right, "lhs_sel": first, "rhs_sel": second, "lhs_indices": places,
-        "out_indices": untouched((2, picked), torch.int64), "out_vals": untouched(value.shape, dtype),
-        "dims_input": numbers(2, _COUNT), "dims_output": numbers(picked, _COLUMNS),
-    }  # fmt: skip
-    yield Launch(
-        bound_to(kernel, bound), (_COLUMNS, 1, picked), (1, 1, 1),
-        {
-            "out_vals": (left, value, _rounding(value.abs(), dtype)),
-            "out_indices": (places, places[:, first], 0.0),
-        },
+        "dims_input": (2, _COUNT), "dims_output": (picked, _COLUMNS)
+    }, (_COLUMNS, 1, picked),
+        {"out_vals": (left, value, _rounding(value.abs(), dtype)), "out_indices": (places, places[:, first])}
     )  # fmt: skip
 
 
@@ -144,9 +117,9 @@ def _firsts(given: Tensor) -> Tensor:
     return torch.cat([torch.ones(1, dtype=torch.bool), given[1:] != given[:-1]])
 
 
-@family(r"coalesce_with_positions_kernel_(?P<a>[a-z0-9]+)")
-def _coalesce(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype, flat = dtype_named(match["a"]), _repeated()
+@family(r"coalesce_with_positions_kernel_{any}")
+def _coalesce(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    flat = _repeated()
     indices = torch.stack([flat // 4, flat % 4])
     given, firsts = random((_COUNT, _COLUMNS), dtype, 2), _firsts(flat)
     places = firsts.long().cumsum(0) - firsts.long()
@@ -157,91 +130,63 @@ def _coalesce(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     terms = torch.zeros(count, _COLUMNS, dtype=torch.float64).index_add(
         0, unique, wide.abs().double()
     )
-    bound = {
+    yield Launch({
         "flat_indices": flat, "indices": indices, "in_values": given, "is_unique": firsts,
-        "output_positions": places.int(), "out_indices": untouched((2, count), torch.int64),
-        "out_values": untouched(value.shape, dtype), "nnz": numbers(_COUNT), "value_size": numbers(_COLUMNS),
-        "sparse_dim": numbers(2), "total_unique": numbers(count),
-    }  # fmt: skip
-    yield Launch(
-        bound_to(kernel, bound), (_COUNT,), (1,),
-        {
-            "out_values": (given, value, _rounding(terms, dtype)),
-            "out_indices": (indices, indices[:, firsts], 0.0),
-        },
+        "output_positions": places.int(), "nnz": _COUNT, "value_size": _COLUMNS, "sparse_dim": 2, "total_unique": count
+    }, _COUNT, {"out_values": (given, value, _rounding(terms, dtype)), "out_indices": (indices, indices[:, firsts])}
     )  # fmt: skip
 
 
 @family(r"mark_unique_positions_and_count_kernel|compute_output_positions_kernel|mark_segments")
-def _unique_places(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _unique_places(call: KernelCall) -> Launches:
     """Call one of the steps before coalescing: which elements are first, how many, and where they go."""
     given = _repeated()
     firsts = _firsts(given)
     positions = firsts.long().cumsum(0) - firsts.long()
-    bound = {
+    results = {
+        "mark_segments": {"mask": firsts.long()}, "compute_output_positions_kernel": {"positions": positions}
+    }  # fmt: skip
+    counted = {"is_unique": firsts.long(), "count": firsts.sum()[None]}
+    expected = results.get(call.name, counted)
+    yield Launch({
         "flat_indices": given, "indices": given, "count": torch.zeros(1, dtype=torch.int32),
         "mask": untouched(given.shape, torch.int32), "positions": untouched(given.shape, torch.int32),
-        "is_unique": firsts if match[0].startswith("compute") else ~firsts,
-    }  # fmt: skip
-    results = {
-        "mark_segments": {"mask": firsts.long()},
-        "compute_output_positions_kernel": {"positions": positions},
-    }
-    counted = {"is_unique": firsts.long(), "count": firsts.sum()[None]}
-    expected = results.get(match[0], counted)
-    yield Launch(
-        bound_to(kernel, bound), (_COUNT,), (1,),
-        {name: (given, value, 0.0) for name, value in expected.items()},
-    )  # fmt: skip
+        "is_unique": firsts if call.name.startswith("compute") else ~firsts
+    }, _COUNT, {name: (given, value) for name, value in expected.items()})  # fmt: skip
 
 
 @family(r"compute_offsets_and_counts")
-def _pools(_match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _pools(_call: KernelCall) -> Launches:
     """Call for the pools of a sparse softmax: where each begins, and its size."""
     given = _repeated()
     scan = _firsts(given).long().cumsum(0)
     counts = torch.bincount(scan - 1)
-    bound = {
-        "scan": scan.int(), "total_elements": numbers(_COUNT), "offsets": untouched(counts.shape, torch.int32),
-        "counts": untouched(counts.shape, torch.int32),
-    }  # fmt: skip
-    yield Launch(
-        bound_to(kernel, bound), (len(counts),), (1,),
-        {"offsets": (given, counts.cumsum(0) - counts, 0.0), "counts": (given, counts, 0.0)},
-    )  # fmt: skip
+    yield Launch({
+        "scan": scan.int(), "total_elements": _COUNT
+    }, len(counts), {"offsets": (given, counts.cumsum(0) - counts), "counts": (given, counts)})  # fmt: skip
 
 
 @family(r"kogge_stone_step|shift_right_kernel")
-def _scan_steps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    given, stride = random((_COUNT,), torch.int32, 1), 4 if match[0].startswith("kogge") else 1
+def _scan_steps(call: KernelCall) -> Launches:
+    given, stride = random((_COUNT,), torch.int32, 1), 4 if call.name.startswith("kogge") else 1
     shifted = torch.cat([torch.zeros(stride, dtype=torch.int64), given.long()[:-stride]])
     value = given.long() + shifted if stride > 1 else shifted
-    bound = {
-        "input": given,
-        "output": untouched(given.shape, torch.int32),
-        "stride": numbers(stride),
-    }
-    yield Launch(bound_to(kernel, bound), (_COUNT,), (1,), {"output": (given, value, 0.0)})
+    yield Launch({"input": given, "stride": stride}, _COUNT, {"output": (given, value)})
 
 
 @family(r"flatten_indices_kernel")
-def _flat_places(_match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _flat_places(_call: KernelCall) -> Launches:
     places = _places(_ROWS, _INNER, _COUNT, 1)
     value = places[0] * _INNER + places[1]
     for transposed in (False, True):
         held = places.t().contiguous() if transposed else places
         strides = (1, 2) if transposed else (_COUNT, 1)
-        bound = {
-            "indices": held, "row_muls": numbers(_INNER, 1, size=8), "sparse_dim": numbers(2),
-            "flat_indices": untouched(value.shape, torch.int64), "idx_strides": numbers(*strides, size=8),
-        }  # fmt: skip
-        yield Launch(
-            bound_to(kernel, bound), (_COUNT,), (1,), {"flat_indices": (places, value, 0.0)}
-        )
+        bound = {"indices": held, "row_muls": (_INNER, 1), "sparse_dim": 2, "idx_strides": strides}
+        yield Launch(bound, _COUNT, {"flat_indices": (places, value)})
 
 
 @family(r"build_(?P<what>batch|row)_ptr_from_sorted_\w+")
-def _starts(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _starts(call: KernelCall) -> Launches:
     """Call the search for where each batch begins, or each row of each batch."""
     batches, batch_count = torch.tensor([0, 0, 0, 2, 2, 3]), 5
     rows = torch.tensor([1, 1, 4, 0, 3, 2])
@@ -252,40 +197,34 @@ def _starts(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     ])  # fmt: skip
     name, value = "batch_ptr", batch_starts
     grid: tuple[int, ...] = (batch_count + 1, 1, 1)
-    if match["what"] == "row":
+    if call["what"] == "row":
         name, value, grid = "row_ptr", row_starts, (_ROWS + 1, batch_count, 1)
     bound = {
-        "batches": batches, "rows": rows, "batch_ptr": batch_starts, "nnz_B": numbers(len(rows), batch_count),
-        "dims": numbers(_ROWS, batch_count),
+        "batches": batches, "rows": rows, "batch_ptr": batch_starts, "nnz_B": (len(rows), batch_count),
+        "dims": (_ROWS, batch_count),
     } | {name: untouched(value.shape, torch.int64)}  # fmt: skip
-    yield Launch(bound_to(kernel, bound), grid, (1, 1, 1), {name: (rows, value, 0.0)})
+    yield Launch(bound, grid, {name: (rows, value)})
 
 
 @family(r"intersect_binary_search")
-def _intersection(_match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _intersection(_call: KernelCall) -> Launches:
     """Call with sorted keys; the matches come in the order of the threads, which here is that of the keys."""
     first, second = torch.tensor([1, 4, 5, 9, 12, 20]), torch.tensor([0, 4, 9, 10, 20])
     left, right = torch.tensor([1, 3, 5]), torch.tensor([1, 2, 4])
     for first_is_left in (True, False):
-        bound = {
-            "keysA": first, "keysB": second, "outA_idx": untouched((3,), torch.int64),
-            "outB_idx": untouched((3,), torch.int64), "counter": torch.zeros(1, dtype=torch.int32),
-            "lenB": numbers(len(second)), "A_is_lhs": torch.tensor([first_is_left]),
-        }  # fmt: skip
         outs = (left, right) if first_is_left else (right, left)
-        yield Launch(
-            bound_to(kernel, bound), (len(first), 1, 1), (1, 1, 1),
-            {
-                "outA_idx": (first, outs[0], 0.0), "outB_idx": (second, outs[1], 0.0),
-                "counter": (first, torch.tensor([3]), 0.0),
-            },
+        yield Launch({
+            "keysA": first, "keysB": second, "counter": torch.zeros(1, dtype=torch.int32), "lenB": len(second),
+            "A_is_lhs": first_is_left
+        }, (len(first), 1, 1),
+            {"outA_idx": (first, outs[0]), "outB_idx": (second, outs[1]), "counter": (first, torch.tensor([3]))}
         )  # fmt: skip
 
 
-@family(r"softmax_sparse_(?P<way>forward|backward)_(?P<a>float|half|bfloat)")
-def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"softmax_sparse_(?P<way>forward|backward)_{float}")
+def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the pools of values that one softmax is of, each a run of rows."""
-    dtype, pools = dtype_named(match["a"]), (4, 1, 9, 3)
+    pools = (4, 1, 9, 3)
     offsets = torch.tensor([0, 4, 5, 14])
     count = sum(pools)
     scan = torch.arange(len(pools)).repeat_interleave(torch.tensor(pools)) + 1
@@ -299,12 +238,12 @@ def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         bound = {
             "values": given, "output": output, "pool_offsets": offsets.int(), "pool_sizes": torch.tensor(pools).int(),
             "offsets": offsets.int(), "counts": torch.tensor(pools).int(), "scan": scan.int(),
-            "nnz_nvalues": numbers(count, _COLUMNS), "is_log": torch.tensor([log]), "grad_output": upstream,
+            "nnz_nvalues": (count, _COLUMNS), "is_log": log, "grad_output": upstream,
             "grad_input": untouched(given.shape, dtype),
         }  # fmt: skip
-        if match["way"] == "backward":
+        if call["way"] == "backward":
             (result,) = torch.autograd.grad(value, wide, upstream.double())
             name, bound["output"] = "grad_input", value.detach().to(dtype)
         step = torch.finfo(dtype).eps if dtype != torch.float32 else 0.0
         slack = (result.abs() + 1) * (16 * EPS + (8 if name == "grad_input" or log else 1) * step)
-        yield Launch(bound_to(kernel, bound), (len(pools),), (1,), {name: (given, result, slack)})
+        yield Launch(bound, len(pools), {name: (given, result, slack)})

@@ -6,26 +6,23 @@ The host functions are in LinearAlgebra.mm; each step of a blocked factorization
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opcheck.kernels.drivers.products import taken
 from opcheck.kernels.launch import (
+    KernelCall,
     Launch,
+    Launches,
     dtype_named,
     family,
     random,
-    struct,
     untouched,
     widened,
 )
-from opcheck.kernels.machine import Kernel
-from opcheck.kernels.pointwise import numbers
 
-_DTYPES = r"(?P<a>float|float2)"
 #: What the error of a step on matrices of moderate values may be.
 _SLACK = 2e-4
 _BATCH = 2
@@ -59,10 +56,10 @@ def _factored(matrix: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
     return matrix, torch.tensor(pivots, dtype=torch.int32)
 
 
-@family(rf"factorPanelLU_{_DTYPES}_(?P<rows>\d+)_(?P<width>\d+)")
-def _lu_panel(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"factorPanelLU_{wide}_(?P<rows>\d+)_(?P<width>\d+)")
+def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for columns that begin in the middle; each thread has one, two or four rows."""
-    dtype, rows, width = dtype_named(match["a"]), int(match["rows"]), int(match["width"])
+    rows, width = int(call["rows"]), int(call["width"])
     for (m, n), start in (((75, 60), 16), ((70, 45), 45 - width // 2)):
         given = random((_BATCH, m, n), dtype, m)
         taken_columns = min(width, n - start)
@@ -72,20 +69,18 @@ def _lu_panel(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         placed[:, start : start + taken_columns] = torch.stack([pivot for _, pivot in steps])
         value = torch.stack([matrix for matrix, _ in steps])
         threads = math.ceil((m - start) / rows / 32) * 32
-        bound = {
-            "A": _whole(given), "pivots": pivots, "info": torch.zeros(_BATCH, dtype=torch.int32),
-            "dims": numbers(m, n), "params": numbers(start, 0, 0, 0),
-        }  # fmt: skip
-        yield Launch(
-            taken(kernel, bound), (_BATCH * threads, 1, 1), (threads, 1, 1),
-            {"A": (given, value, _SLACK), "pivots": (given, placed, 0.0), "info": (given, torch.zeros(_BATCH), 0.0)},
-        )  # fmt: skip
+        yield Launch({
+            "A": _whole(given), "pivots": pivots, "info": torch.zeros(_BATCH, dtype=torch.int32), "dims": (m, n),
+            "params": (start, 0, 0, 0)
+        }, (_BATCH * threads, 1, 1),
+            {"A": (given, value, _SLACK), "pivots": (given, placed), "info": (given, torch.zeros(_BATCH))},
+            group=(threads, 1, 1))  # fmt: skip
 
 
-@family(rf"laswpGatherLU_{_DTYPES}")
-def _lu_swaps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"laswpGatherLU_{wide}")
+def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for two ranges of columns beside the factored ones; the host begins at multiples of four."""
-    dtype, (m, n), start, count = dtype_named(match["a"]), (80, 90), 8, 20
+    (m, n), start, count = (80, 90), 8, 20
     given = random((_BATCH, m, n), dtype, 1)
     pivots = torch.zeros((_BATCH, m), dtype=torch.int32)
     picked = torch.randint(
@@ -99,37 +94,30 @@ def _lu_swaps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             other = int(order[place]) - 1
             rows = matrix[[other, place]][:, ranges]
             matrix[place, ranges], matrix[other, ranges] = rows[0], rows[1]
-    bound = {
-        "A": _whole(given), "pivots": pivots, "dims": numbers(m, n), "params": numbers(start, count, 0, 0),
-        "w": numbers(0, start, start + count, n),
-    }  # fmt: skip
     width = 32 if dtype.is_complex else 64  # columns of a threadgroup
-    yield Launch(
-        taken(kernel, bound), (-(-len(ranges) // width) * 256, _BATCH, 1), (256, 1, 1),
-        {"A": (given, widened(value), 0.0)},
-    )  # fmt: skip
+    yield Launch({
+        "A": _whole(given), "pivots": pivots, "dims": (m, n), "params": (start, count, 0, 0),
+        "w": (0, start, start + count, n)
+    }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (given, widened(value))}, group=(256, 1, 1))  # fmt: skip
 
 
-@family(rf"trsmPanelLU_{_DTYPES}_(?P<size>\d+)")
-def _lu_triangle(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"trsmPanelLU_{wide}_(?P<size>\d+)")
+def _lu_triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a block that is as large as it may be, and with a smaller one."""
-    dtype, size = dtype_named(match["a"]), int(match["size"])
+    size = int(call["size"])
     for count, n in ((size, 180), (size - 3, 77)):
-        yield _solved_block(kernel, dtype, n, count, lower=True, unit=True)
+        yield _solved_block(dtype, n, count, lower=True, unit=True)
 
 
-@family(rf"trsmDiagSolveLU_{_DTYPES}_(?P<side>lower|upper)_(?P<unit>unit|nonunit)")
-def _lu_solve(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
+@family(r"trsmDiagSolveLU_{wide}_(?P<side>lower|upper)_(?P<unit>unit|nonunit)")
+def _lu_solve(call: KernelCall, dtype: torch.dtype) -> Launches:
     for count, n in ((32, 180), (21, 77)):
         yield _solved_block(
-            kernel, dtype, n, count, lower=match["side"] == "lower", unit=match["unit"] == "unit"
+            dtype, n, count, lower=call["side"] == "lower", unit=call["unit"] == "unit"
         )
 
 
-def _solved_block(
-    kernel: Kernel, dtype: torch.dtype, n: int, count: int, *, lower: bool, unit: bool
-) -> Launch:
+def _solved_block(dtype: torch.dtype, n: int, count: int, *, lower: bool, unit: bool) -> Launch:
     """Solve a triangular block on the diagonal for the columns to its right."""
     m, start = 60, 4
     given = random((_BATCH, m, n), dtype, 1) / 4
@@ -142,56 +130,50 @@ def _solved_block(
         wide[:, block, block].tril() if lower else wide[:, block, block].triu(),
         wide[:, block, columns], upper=not lower, unitriangular=unit,
     )  # fmt: skip
-    bound = {
-        "A": _whole(given), "dims": numbers(m, n),
-        "params": numbers(start, columns.start, columns.stop, count),
-    }  # fmt: skip
     groups = -(-(columns.stop - columns.start) // 128)
-    return Launch(
-        taken(kernel, bound), (_BATCH * 128, groups, 1), (128, 1, 1),
-        {"A": (given, value, _SLACK * (1 + value.abs()))},
-    )  # fmt: skip
+    return Launch({
+        "A": _whole(given), "dims": (m, n), "params": (start, columns.start, columns.stop, count)
+    }, (_BATCH * 128, groups, 1), {"A": (given, value, _SLACK * (1 + value.abs()))}, group=(128, 1, 1))  # fmt: skip
 
 
-@family(r"gemm(?:SimdLU|TiledLU_(?P<a>float|float2))")
-def _lu_update(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"gemm(?:SimdLU|TiledLU_{wide})")
+def _lu_update(call: KernelCall) -> Launches:
     """Call the update of what is left: its product of the columns and rows that were factored goes off."""
-    simd = match["a"] is None
-    dtype, (m, n) = dtype_named(match["a"] or "float"), (75, 150)
+    simd = not call["a"]
+    dtype, (m, n) = dtype_named(call["a"] or "float"), (75, 150)
     given = random((_BATCH, m, n), dtype, 1)
     rows, columns, inner = slice(21, 72), slice(30, 145), slice(3, 21)
     wide = widened(given)
     value = wide.clone()
     value[:, rows, columns] -= wide[:, rows, inner] @ wide[:, inner, columns]
-    window = numbers(rows.start, rows.stop, columns.start, columns.stop)
-    inside = numbers(inner.start, inner.stop - inner.start, 0, 0)
+    window = (rows.start, rows.stop, columns.start, columns.stop)
+    inside = (inner.start, inner.stop - inner.start, 0, 0)
     bound = {
-        "A": _whole(given), "dims": numbers(m, n), "win": window, "kwin": inside, "params": window, "w": inside
+        "A": _whole(given), "dims": (m, n), "win": window, "kwin": inside, "params": window, "w": inside
     }  # fmt: skip
     height, width = rows.stop - rows.start, columns.stop - columns.start
     grid = (-(-width // 64) * 128, -(-height // 32), _BATCH)
     group: tuple[int, ...] = (128, 1, 1)
     if not simd:
         grid, group = (-(-width // 16) * 16, -(-height // 16) * 16, _BATCH), (16, 16, 1)
-    yield Launch(taken(kernel, bound), grid, group, {"A": (given, value, _SLACK)})
+    yield Launch(bound, grid, {"A": (given, value, _SLACK)}, group=group)
 
 
-@family(rf"transposeInPlaceLU_{_DTYPES}")
-def _lu_transpose(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"transposeInPlaceLU_{wide}")
+def _lu_transpose(call: KernelCall) -> Launches:
     size = 75
-    given = random((_BATCH, size, size), dtype_named(match["a"]), 1)
-    bound = {"A": _whole(given), "dims": numbers(size, size)}
+    given = random((_BATCH, size, size), dtype_named(call["a"]), 1)
     tiles = -(-size // 32)
-    yield Launch(
-        taken(kernel, bound), (tiles * 32, tiles * 8, _BATCH), (32, 8, 1),
-        {"A": (given, widened(given.transpose(1, 2).contiguous()), 0.0)},
+    yield Launch({
+        "A": _whole(given), "dims": (size, size)
+    }, (tiles * 32, tiles * 8, _BATCH), {"A": (given, widened(given.transpose(1, 2).contiguous()))}, group=(32, 8, 1)
     )  # fmt: skip
 
 
-@family(rf"luApplyPivotsRHS_{_DTYPES}")
-def _lu_right_side(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"luApplyPivotsRHS_{wide}")
+def _lu_right_side(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the right side behind the factors, for its solution and that of the adjoint."""
-    dtype, size, columns = dtype_named(match["a"]), 40, 7
+    size, columns = 40, 7
     given = random((_BATCH, size, size + columns), dtype, 1)
     pivots = torch.randint(1, size + 1, (_BATCH, size), generator=torch.Generator().manual_seed(2))
     for backwards in (0, 1):
@@ -200,36 +182,32 @@ def _lu_right_side(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             for place in reversed(range(size)) if backwards else range(size):
                 other = int(order[place]) - 1
                 matrix[[place, other], size:] = matrix[[other, place], size:]
-        bound = {
-            "A": _whole(given), "pivots": pivots.int(), "dims": numbers(size, size + columns),
-            "params": numbers(size, columns, size, backwards),
-        }  # fmt: skip
-        yield Launch(
-            taken(kernel, bound), (_BATCH * columns, 1, 1), (columns, 1, 1),
-            {"A": (given, widened(value), 0.0)},
-        )  # fmt: skip
+        yield Launch({
+            "A": _whole(given), "pivots": pivots.int(), "dims": (size, size + columns),
+            "params": (size, columns, size, backwards)
+        }, (_BATCH * columns, 1, 1), {"A": (given, widened(value))}, group=(columns, 1, 1))  # fmt: skip
 
 
 #: Threads of the kernels that factor a tall panel a column at a time, and simdgroups of a threadgroup.
 _STREAM, _STREAM_SIMDGROUPS = 256, 8
 
 
-@family(rf"luStream(?P<step>Update|Pivot)_{_DTYPES}")
-def _lu_stream(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"luStream(?P<step>Update|Pivot)_{wide}")
+def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call a column's update with the search for the next pivot, or the choice of the pivot and its row's swap."""
-    dtype, (m, n), start, column = dtype_named(match["a"]), (150, 60), 8, 5
+    (m, n), start, column = (150, 60), 8, 5
     given = random((_BATCH, m, n), dtype, 1)
     panel = slice(start, start + 32)
     per_group, searched = _STREAM_SIMDGROUPS * 2, start + column + 1
     groups = -(-(m - searched) // per_group)
-    bound = {
-        "A": _whole(given), "pivots": torch.zeros((_BATCH, n), dtype=torch.int32), "dims": numbers(m, n),
+    bound: dict[str, Any] = {
+        "A": _whole(given), "pivots": torch.zeros((_BATCH, n), dtype=torch.int32), "dims": (m, n),
         "info": torch.zeros(_BATCH, dtype=torch.int32),
     }  # fmt: skip
     wide = widened(given)
     width = given.element_size() // (2 if dtype.is_complex else 1) * (2 if dtype.is_complex else 1)
     row_of = [matrix[start + column, panel] for matrix in given]
-    if match["step"] == "Update":
+    if call["step"] == "Update":
         value = wide.clone()
         factors = (
             value[:, searched:, start + column] / value[:, start + column, start + column, None]
@@ -238,10 +216,10 @@ def _lu_stream(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         right = slice(start + column + 1, start + 32)
         value[:, searched:, right] -= factors[..., None] * value[:, start + column, None, right]
         bound["scratch"] = _scratch([torch.zeros(0)] * _BATCH, [[]] * _BATCH, row_of, width)
-        bound["params"] = numbers(start, column, 2, 0)
+        bound["params"] = (start, column, 2, 0)
         yield Launch(
-            taken(kernel, bound), (groups * _STREAM, _BATCH, 1), (_STREAM, 1, 1),
-            {"A": (given, value, _SLACK * (1 + value.abs()))},
+            bound, (groups * _STREAM, _BATCH, 1), {"A": (given, value, _SLACK * (1 + value.abs()))},
+            group=(_STREAM, 1, 1)
         )  # fmt: skip
         return
     sizes = _size(wide[:, start + column :, start + column])
@@ -259,10 +237,9 @@ def _lu_stream(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     pivots = bound["pivots"].clone()
     pivots[:, start + column] = (start + chosen + 1).int()
     bound["scratch"] = _scratch(largest, places, [torch.zeros(32).to(dtype)] * _BATCH, width)
-    bound["params"] = numbers(start, column, len(places[0]), 0)
+    bound["params"] = (start, column, len(places[0]), 0)
     yield Launch(
-        taken(kernel, bound), (_BATCH * _STREAM, 1, 1), (_STREAM, 1, 1),
-        {"A": (given, value, 0.0), "pivots": (given, pivots, 0.0)},
+        bound, (_BATCH * _STREAM, 1, 1), {"A": (given, value), "pivots": (given, pivots)}, group=(_STREAM, 1, 1)
     )  # fmt: skip
 
 
@@ -281,30 +258,25 @@ def _scratch(
 
 
 @family(r"luInvSmall_(?P<size>\d)")
-def _small_inverse(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    size, count = int(match["size"]), 9
+def _small_inverse(call: KernelCall) -> Launches:
+    size, count = int(call["size"]), 9
     given = random((count, size, size), torch.float32, 1) + 2 * torch.eye(size)
     value = torch.linalg.inv(given.double())
     strides = dict(
-        zip(
-            (f"{name}_{kind}stride" for name in "AX" for kind in "brc"),
-            given.stride() * 2,
-            strict=True,
-        )
-    )
+        zip((f"{name}_{kind}stride" for name in "AX" for kind in "brc"), given.stride() * 2, strict=True)
+    )  # fmt: skip
     bound = {
-        "A": given, "X": untouched(given.shape, torch.float32), "info": torch.ones(count, dtype=torch.int32),
-        "params": struct(kernel, kernel.buffers[-1].name, **strides),
+        "A": given, "info": torch.ones(count, dtype=torch.int32),
+        "params": call.struct(call.buffers[-1].name, **strides),
     }  # fmt: skip
-    bound[kernel.buffers[-1].name] = bound["params"]
+    bound[call.buffers[-1].name] = bound["params"]
     yield Launch(
-        taken(kernel, bound), (count,), (1,),
-        {"X": (given, value, value.abs().amax() * 1e-4), "info": (given, torch.zeros(count), 0.0)},
+        bound, count, {"X": (given, value, value.abs().amax() * 1e-4), "info": (given, torch.zeros(count))}
     )  # fmt: skip
 
 
-@family(r"unpack_pivots_(?P<a>int|long)_(?P<b>int|long)")
-def _unpacked(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"unpack_pivots_{whole}_{index}")
+def _unpacked(call: KernelCall) -> Launches:
     size = 12
     pivots = torch.randint(1, size + 1, (3, size), generator=torch.Generator().manual_seed(3))
     value = torch.arange(size).repeat(3, 1)
@@ -312,18 +284,15 @@ def _unpacked(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         for place in range(size):
             other = int(order[place]) - 1
             matrix[[place, other]] = matrix[[other, place]]
-    params = struct(
-        kernel, "params", perm_batch_stride=size, pivots_batch_stride=size, dim_size=size
-    )
-    bound = {
-        "perm": torch.arange(size).repeat(3, 1).to(dtype_named(match["a"])),
-        "pivots": pivots.to(dtype_named(match["b"])), "params": params,
-    }  # fmt: skip
-    yield Launch(bound, (3,), (1,), {"perm": (pivots, value, 0.0)})
+    params = call.struct("params", perm_batch_stride=size, pivots_batch_stride=size, dim_size=size)
+    yield Launch({
+        "perm": torch.arange(size).repeat(3, 1).to(dtype_named(call["a"])), "pivots": pivots.to(dtype_named(call["b"])),
+        "params": params
+    }, 3, {"perm": (pivots, value)})  # fmt: skip
 
 
 @family("applyPivots")
-def _permutation(_match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+def _permutation(_call: KernelCall) -> Launches:
     """Call on unit matrices, whose rows are swapped from the last pivot back; these pivots count from zero."""
     rows, count = 9, 6
     pivots = torch.randint(0, rows, (_BATCH, count), generator=torch.Generator().manual_seed(4))
@@ -332,21 +301,20 @@ def _permutation(_match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
         for place in reversed(range(count)):
             other = int(order[place])
             matrix[[place, other]] = matrix[[other, place]]
-    bound = {
-        "P": torch.eye(rows).repeat(_BATCH, 1, 1), "pivots": pivots.int(), "R": numbers(rows), "K": numbers(count)
-    }  # fmt: skip
-    yield Launch(bound, (_BATCH * 32, 1, 1), (32, 1, 1), {"P": (value, value, 0.0)})
+    yield Launch({
+        "P": torch.eye(rows).repeat(_BATCH, 1, 1), "pivots": pivots.int(), "R": rows, "K": count
+    }, (_BATCH * 32, 1, 1), {"P": (value, value)}, group=(32, 1, 1))  # fmt: skip
 
 
 # Triangular systems of small size
 
 
 @family(r"triangular_solve_small_(?P<general>general_)?(?P<size>\d+)")
-def _small_triangle(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _small_triangle(call: KernelCall) -> Launches:
     """Call with a matrix of just the size: the general form takes any triangle, the other one a unit lower one."""
-    n, columns = int(match["size"]), 24
+    n, columns = int(call["size"]), 24
     general = [(1, 0, 0, 0), (0, 1, 1, 1), (0, 0, 0, 1)]
-    for upper, transpose, unit, by_column in general if match["general"] else [(0, 0, 1, 0)]:
+    for upper, transpose, unit, by_column in general if call["general"] else [(0, 0, 1, 0)]:
         given = random((_BATCH, n, n), torch.float32, n) / n + 2 * torch.eye(n)
         given = given.triu() if upper else given.tril()
         right = random((_BATCH, n, columns), torch.float32, 2)
@@ -357,14 +325,11 @@ def _small_triangle(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
         if by_column:
             right, value = (t.transpose(1, 2).contiguous() for t in (right, value))
-        params = struct(
-            kernel, "p", nbatch=_BATCH, n=n, k=columns, upper=upper, transpose=transpose, unit=unit,
-            b_col_major=by_column, x_col_major=by_column,
-        )  # fmt: skip
+        params = call.struct("p", nbatch=_BATCH, n=n, k=columns, upper=upper, transpose=transpose, unit=unit,
+            b_col_major=by_column, x_col_major=by_column)  # fmt: skip
         threads = 4 * n
         yield Launch(
-            {"a": given, "b": right, "x": untouched(value.shape, torch.float32), "p": params},
-            (_BATCH * threads,), (threads,), {"x": (given, value, _SLACK)},
+            {"a": given, "b": right, "p": params}, _BATCH * threads, {"x": (given, value, _SLACK)}, group=threads
         )  # fmt: skip
 
 
@@ -383,49 +348,41 @@ def _stored(matrix: Tensor, form: str, dtype: torch.dtype) -> Tensor:
 
 
 def _cholesky(
-    kernel: Kernel, match: re.Match[str], given: Tensor, value: Tensor, block: int, step: int,
+    call: KernelCall, given: Tensor, value: Tensor, block: int, step: int,
     groups: tuple[int, ...], threads: tuple[int, int, int],
 ) -> Launch:  # fmt: skip
     """Call a step of a factorization, and compare the lower triangles."""
-    dtype, form, size = (
-        dtype_named(match.groupdict().get("a") or "float"),
-        match["form"],
-        given.shape[-1],
-    )
+    dtype, form, size = (dtype_named(call["a"] or "float"), call["form"], given.shape[-1])
 
     def lower(bound: Mapping[str, Tensor]) -> Tensor:
         result = bound["A"].transpose(1, 2) if form == "L" else bound["A"]
         return _whole(result.tril())
 
-    bound = {
-        "A": _stored(given, form, dtype), "info": torch.zeros(_BATCH, dtype=torch.int32),
-        "N": numbers(size), "NB": numbers(block), "k": numbers(step),
-    }  # fmt: skip
     counts = (*groups, 1)[:2]
     grid = tuple(count * extent for count, extent in zip(counts, threads, strict=False))
-    return Launch(
-        taken(kernel, bound), grid, threads,
-        {"lower": (given, value.tril(), _SLACK)}, made={"lower": lower},
-    )  # fmt: skip
+    return Launch({
+        "A": _stored(given, form, dtype), "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
+        "k": step
+    }, grid, {"lower": (given, value.tril(), _SLACK)}, group=threads, derived={"lower": lower})  # fmt: skip
 
 
-@family(rf"factorDiagonal(?P<how>Block|Panel)(?P<form>[LU])(?:_{_DTYPES})?")
-def _diagonal(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"] or "float")
-    block = 32 if match["how"] == "Block" else 96
+@family(r"factorDiagonal(?P<how>Block|Panel)(?P<form>[LU])(?:_{wide})?")
+def _diagonal(call: KernelCall) -> Launches:
+    dtype = dtype_named(call["a"] or "float")
+    block = 32 if call["how"] == "Block" else 96
     for size, step in ((block * 2 + 6, 1), (block * 2 + 6, 2), (block - 5, 0)):
         given = _definite(dtype, size)
         value = given.clone()
         part = slice(step * block, min(size, (step + 1) * block))
         value[:, part, part] = torch.linalg.cholesky(given[:, part, part])
-        threads = (32, 8, 1) if match["how"] == "Block" else (96, 1, 1)
-        yield _cholesky(kernel, match, given, value, block, step, (_BATCH,), threads)
+        threads = (32, 8, 1) if call["how"] == "Block" else (96, 1, 1)
+        yield _cholesky(call, given, value, block, step, (_BATCH,), threads)
 
 
-@family(rf"apply(?P<how>|Panel)TRSM(?P<form>[LU])(?:_{_DTYPES})?")
-def _below_diagonal(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"] or "float")
-    block = 96 if match["how"] else 32
+@family(r"apply(?P<how>|Panel)TRSM(?P<form>[LU])(?:_{wide})?")
+def _below_diagonal(call: KernelCall) -> Launches:
+    dtype = dtype_named(call["a"] or "float")
+    block = 96 if call["how"] else 32
     for size in (block * 2 + 6, block + 32):
         given = _definite(dtype, size)
         top, rest = slice(0, block), slice(block, size)
@@ -436,55 +393,52 @@ def _below_diagonal(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )
         groups, threads = (_BATCH, -(-(size - block) // 32)), (128, 1, 1)
         yield _cholesky(
-            kernel, match, given, value, block, 0, groups, threads if match["how"] else (32, 8, 1)
+            call, given, value, block, 0, groups, threads if call["how"] else (32, 8, 1)
         )
 
 
-@family(rf"applySYRK(?P<form>[LU])_{_DTYPES}")
-def _trailing(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype, block, size = dtype_named(match["a"]), 32, 102
+@family(r"applySYRK(?P<form>[LU])_{wide}")
+def _trailing(call: KernelCall, dtype: torch.dtype) -> Launches:
+    block, size = 32, 102
     given = _definite(dtype, size)
     top, rest = slice(0, block), slice(block, size)
     value = given.clone()
     value[:, rest, rest] -= given[:, rest, top] @ given[:, rest, top].mH
     blocks = -(-(size - block) // block)
     groups = (_BATCH, blocks * (blocks + 1) // 2)
-    yield _cholesky(kernel, match, given, value, block, 0, groups, (32, 8, 1))
+    yield _cholesky(call, given, value, block, 0, groups, (32, 8, 1))
 
 
 # QR
 
 
-def _reflector_params(kernel: Kernel, given: Tensor, tau: Tensor) -> Tensor:
-    return struct(
-        kernel, "params", num_batch_dims=1, A_sizes=given.shape, A_strides=given.stride(), tau_strides=tau.stride()
+def _reflector_params(call: KernelCall, given: Tensor, tau: Tensor) -> Tensor:
+    return call.struct(
+        "params", num_batch_dims=1, A_sizes=given.shape, A_strides=given.stride(), tau_strides=tau.stride()
     )  # fmt: skip
 
 
 @family(r"geqrf_(?:(?P<a>float)|panel_(?P<width>\d+))")
-def _reflectors(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _reflectors(call: KernelCall) -> Launches:
     """Call with a simdgroup for each column of a panel, or with any number of threads a matrix."""
-    width = int(match["width"] or 0)
+    width = int(call["width"] or 0)
     for rows, columns in ((45, width or 20), (width + 3 if width else 20, width or 33)):
         given = random((_BATCH, rows, columns), torch.float32, rows)
         value, tau = torch.geqrf(given.double())
         result = untouched(tau.shape, torch.float32)
         memory = _whole(given)
-        bound = {
-            "R": memory, "A": memory, "tau": result, "params": _reflector_params(kernel, given, result),
-            "v_work": torch.zeros(_BATCH * rows * columns),
-        }  # fmt: skip
         threads = 32 * (width or 8)
-        yield Launch(
-            taken(kernel, bound), (_BATCH * threads,), (threads,),
-            {"A" if width else "R": (given, value, _SLACK), "tau": (given, tau, _SLACK)},
-        )  # fmt: skip
+        yield Launch({
+            "R": memory, "A": memory, "tau": result, "params": _reflector_params(call, given, result),
+            "v_work": torch.zeros(_BATCH * rows * columns)
+        }, _BATCH * threads, {"A" if width else "R": (given, value, _SLACK), "tau": (given, tau, _SLACK)},
+            group=threads)  # fmt: skip
 
 
-@family(rf"householder_block_{_DTYPES}")
-def _reflector_block(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"householder_block_{wide}")
+def _reflector_block(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for both factors of a product of reflectors, 1 - W V^H, which lie by columns."""
-    dtype, (rows, columns) = dtype_named(match["a"]), (45, 12)
+    (rows, columns) = (45, 12)
     factored, tau = torch.geqrf(random((_BATCH, rows, columns), dtype, 1))
     factored = factored.contiguous()
     v = widened(factored).tril(-1) + torch.eye(rows, columns, dtype=widened(factored).dtype)
@@ -496,36 +450,33 @@ def _reflector_block(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             w[:, :, column] -= (widened(tau)[:, before, None, None] * reflector @ product)[..., 0]
     bound = {
         "A": factored, "tau": tau, "V": torch.zeros((_BATCH, columns, rows), dtype=dtype),
-        "W": torch.zeros((_BATCH, columns, rows), dtype=dtype), "params": _reflector_params(kernel, factored, tau),
+        "W": torch.zeros((_BATCH, columns, rows), dtype=dtype), "params": _reflector_params(call, factored, tau),
     }  # fmt: skip
     yield Launch(
-        bound, (_BATCH * columns * 64,), (64,),
-        {name: (factored, _whole(t.transpose(1, 2)), _SLACK) for name, t in (("V", v), ("W", w))},
+        bound, _BATCH * columns * 64,
+        {name: (factored, _whole(t.transpose(1, 2)), _SLACK) for name, t in (("V", v), ("W", w))}, group=64
     )  # fmt: skip
 
 
-@family(r"orgqr_(?P<a>[a-z0-9]+)")
-def _orthogonal(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype, (m, n, k) = dtype_named(match["a"]), (9, 7, 5)
+@family(r"orgqr_{any}")
+def _orthogonal(call: KernelCall, dtype: torch.dtype) -> Launches:
+    (m, n, k) = (9, 7, 5)
     single = torch.complex64 if dtype.is_complex else torch.float32
     factored, tau = torch.geqrf(random((_BATCH, m, n), single, 1))
     factored, tau = factored.contiguous().to(dtype), tau[:, :k].contiguous().to(dtype)
     value = torch.linalg.householder_product(widened(factored), widened(tau))
     square = torch.zeros((_BATCH, m, m), dtype=dtype)
     # From 2.11 on the square of m comes with it.
-    names = {field.name for argument in kernel.buffers for field in argument.fields}
+    names = {field.name for argument in call.buffers for field in argument.fields}
     more = {"m2": m * m} if "m2" in names else {}
-    params = struct(
-        kernel, "params", num_batch_dims=1, m=m, n=n, k=k, **more, A_strides=factored.stride(),
-        tau_strides=tau.stride(), H_strides=square.stride(), H_sizes=square.shape,
-    )  # fmt: skip
-    bound = {
-        "A": _whole(factored), "tau": tau, "H": square, "H_prod": square.clone(), "H_prod_work": square.clone(),
-        "params": params,
-    }  # fmt: skip
+    params = call.struct("params", num_batch_dims=1, m=m, n=n, k=k, **more, A_strides=factored.stride(),
+        tau_strides=tau.stride(), H_strides=square.stride(), H_sizes=square.shape)  # fmt: skip
     precise = dtype in {torch.float32, torch.complex64}
     slack = _SLACK if precise else 0.02 if dtype != torch.bfloat16 else 0.1
-    yield Launch(bound, (_BATCH * m * m,), (m * m,), {"A": (factored, value, slack)})
+    yield Launch({
+        "A": _whole(factored), "tau": tau, "H": square, "H_prod": square.clone(), "H_prod_work": square.clone(),
+        "params": params
+    }, _BATCH * m * m, {"A": (factored, value, slack)}, group=m * m)  # fmt: skip
 
 
 # Jacobi's methods: a threadgroup a matrix, a simdgroup a pair of columns
@@ -535,66 +486,68 @@ def _threads(size: int) -> int:
     return 32 * max(1, min(32, (size + 1) // 2))
 
 
-@family(rf"svd_jacobi_{_DTYPES}")
-def _singular(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"svd_jacobi_{wide}")
+def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with tall matrices, and with one whose adjoint is tall; its vectors have signs of their own."""
-    dtype = dtype_named(match["a"])
     for (m, n), transposed, staged in (((12, 7), 0, 1), ((9, 9), 0, 0), ((11, 6), 1, 1)):
         given = random((_BATCH, m, n), dtype, m)
         values = torch.linalg.svdvals(widened(given))
         left, right = ((n, n), (n, m)) if transposed else ((m, n), (n, n))
         u, v = (torch.zeros((_BATCH, *reversed(shape)), dtype=dtype) for shape in (left, right))
-        params = struct(
-            kernel, "params", m=m, n=n, max_sweeps=30, tol=1e-6, u_ld=left[0], u_bstride=left[0] * left[1],
-            v_ld=right[0], v_bstride=right[0] * right[1], compute_uv=1, transposed=transposed, stage_v=staged,
+        params = call.struct(
+            "params", m=m, n=n, max_sweeps=30, tol=1e-6, u_ld=left[0], u_bstride=left[0] * left[1], v_ld=right[0],
+            v_bstride=right[0] * right[1], compute_uv=1, transposed=transposed, stage_v=staged
         )  # fmt: skip
 
         def product(bound: Mapping[str, Tensor]) -> Tensor:
             u, v = (widened(bound[name]).transpose(1, 2) for name in "UV")
             return ((u * bound["S"].double()[:, None]) @ v).to(bound["U"].dtype)
 
-        bound = {
-            "A": given, "U": u, "S": torch.zeros((_BATCH, n)), "V": v, "Vacc": torch.zeros((_BATCH, n, n), dtype=dtype),
-            "info": torch.ones(_BATCH, dtype=torch.int32), "params": params,
-        }  # fmt: skip
         whole = widened(given.mH if transposed else given)
         threads, width = _threads(n), given.element_size()
-        yield Launch(
-            bound, (_BATCH * threads,), (threads,),
-            {
-                "S": (given, values, _SLACK), "product": (given, whole, _SLACK),
-                "info": (given, torch.zeros(_BATCH), 0.0),
-            },
-            {"Atg": m * n * width, "Vtg": n * n * width},
-            {"product": product},
-        )  # fmt: skip
+        yield Launch({
+            "A": given, "U": u, "S": torch.zeros((_BATCH, n)), "V": v, "Vacc": torch.zeros((_BATCH, n, n), dtype=dtype),
+            "info": torch.ones(_BATCH, dtype=torch.int32), "params": params
+        }, _BATCH * threads,
+            {"S": (given, values, _SLACK), "product": (given, whole, _SLACK), "info": (given, torch.zeros(_BATCH))},
+            group=threads, shared={"Atg": m * n * width, "Vtg": n * n * width}, derived={"product": product})  # fmt: skip
 
 
-@family(rf"eigh_jacobi_{_DTYPES}")
-def _eigenvalues(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
+@family(r"eigh_jacobi_{wide}")
+def _eigenvalues(call: KernelCall, dtype: torch.dtype) -> Launches:
     for size, upper in ((8, 0), (13, 1)):
         drawn = random((_BATCH, size, size), dtype, size)
         given = (drawn + drawn.mH) / 2
         values = torch.linalg.eigvalsh(widened(given))
-        params = struct(kernel, "params", n=size, max_sweeps=80, tol=1e-6, compute_v=1, upper=upper)
+        params = call.struct("params", n=size, max_sweeps=80, tol=1e-6, compute_v=1, upper=upper)
 
         def product(bound: Mapping[str, Tensor]) -> Tensor:
             q = widened(bound["Q"]).transpose(1, 2)
             return ((q * bound["W"].double()[:, None]) @ q.mH).to(bound["Q"].dtype)
 
-        bound = {
+        threads, width = _threads(size), given.element_size()
+        yield Launch({
             "A": _whole(given.transpose(1, 2)), "W": torch.zeros((_BATCH, size)),
             "Q": torch.zeros((_BATCH, size, size), dtype=dtype), "params": params,
-            "info": torch.ones(_BATCH, dtype=torch.int32),
-        }  # fmt: skip
-        threads, width = _threads(size), given.element_size()
-        yield Launch(
-            bound, (_BATCH * threads,), (threads,),
-            {
-                "W": (given, values, _SLACK), "product": (given, widened(given), _SLACK),
-                "info": (given, torch.zeros(_BATCH), 0.0),
-            },
-            {"Atg": size * size * width, "Qtg": size * size * width},
-            {"product": product},
-        )  # fmt: skip
+            "info": torch.ones(_BATCH, dtype=torch.int32)
+        }, _BATCH * threads, {"W": (given, values, _SLACK), "product": (given, widened(given), _SLACK),
+            "info": (given, torch.zeros(_BATCH))}, group=threads,
+            shared={"Atg": size * size * width, "Qtg": size * size * width}, derived={"product": product})  # fmt: skip
+
+
+# Linear algebra: LinearAlgebra.mm
+
+
+@family(r"triangular_solve_{wide}")
+def _triangular(call: KernelCall, dtype: torch.dtype) -> Launches:
+    size, columns = 5, 3
+    for upper in (0, 1):
+        given = random((2, size, size), dtype, 1) / 4
+        given = (given.triu(1) if upper else given.tril(-1)) + 2 * torch.eye(size, dtype=dtype)
+        right = random((2, size, columns), dtype, 2)
+        value = torch.linalg.solve_triangular(widened(given), widened(right), upper=bool(upper))
+        params = call.struct("p", nbatch=2, n=size, k=columns, upper=upper)
+        group = 32
+        yield Launch({
+            "A": given, "B": right, "p": params
+        }, 2 * columns * group, {"X": (given, value, 1e-5)}, group=group, shared={"xs": 4096, "red": 4096})  # fmt: skip

@@ -5,17 +5,23 @@ The host functions are in Attention.mm; the kernels in PrefillAttention.h and De
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from opcheck.kernels.drivers.products import rounding, taken
-from opcheck.kernels.launch import EPS, Launch, dtype_named, family, random, struct, untouched
-from opcheck.kernels.machine import Kernel
-from opcheck.kernels.pointwise import numbers
+from opcheck.kernels.launch import (
+    EPS,
+    KernelCall,
+    Launch,
+    Launches,
+    dtype_named,
+    family,
+    random,
+    rounding,
+    untouched,
+)
 
 #: Of the blocks that the first of two passes makes of the keys; the second reads one a lane.
 _BLOCKS = 32
@@ -97,85 +103,76 @@ _DTYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "bool_":
     r"prefill_attention_(?P<a>\w+?)_bq(?P<bq>\d+)_bk(?P<bk>\d+)_bd(?P<d>\d+)_wm(?P<wm>\d+)_wn(?P<wn>\d+)"
     r"_hm(?P<masked>[01])_dc(?P<causal>[01])_mask(?P<mask>\w+)"
 )
-def _prefill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _prefill(call: KernelCall) -> Launches:
     """Call with a threadgroup for each block of queries, of each head and batch."""
-    dtype, size, block = dtype_named(_DTYPES[match["a"]]), int(match["d"]), int(match["bq"])
-    mask = _DTYPES[match["mask"]] if match["masked"] == "1" else "none"
+    dtype, size, block = dtype_named(_DTYPES[call["a"]]), int(call["d"]), int(call["bq"])
+    mask = _DTYPES[call["mask"]] if call["masked"] == "1" else "none"
     for shape in ((1, 4, block + 5, 45), (2, 2, 7, 64)):
         batch, heads, queries, keys = shape
-        given = problem(dtype, shape, (size, size), mask=mask, causal=match["causal"] == "1")
+        given = problem(dtype, shape, (size, size), mask=mask, causal=call["causal"] == "1")
         value = given.result
-        params = struct(
-            kernel, "params", B=batch, H=heads, D=size, qL=queries, kL=keys, gqa_factor=2, scale=size**-0.5,
+        params = call.struct("params", B=batch, H=heads, D=size, qL=queries, kL=keys, gqa_factor=2, scale=size**-0.5,
             softcapping=1.0, Q_strides=given.q.stride()[:3], K_strides=given.k.stride()[:3],
-            V_strides=given.v.stride()[:3], O_strides=value.stride()[:3],
-        )  # fmt: skip
-        bound = {
+            V_strides=given.v.stride()[:3], O_strides=value.stride()[:3])  # fmt: skip
+        threads = 32 * int(call["wm"]) * int(call["wn"])
+        yield Launch({
             "Q": given.q, "K": given.k, "V": given.v, "O": untouched(value.shape, dtype), "params": params,
             "mask": given.mask,
-            "mask_params": struct(kernel, "mask_params", M_strides=given.mask.stride() if mask != "none" else ()),
-        }  # fmt: skip
-        threads = 32 * int(match["wm"]) * int(match["wn"])
-        yield Launch(
-            taken(kernel, bound), (-(-queries // block) * threads, heads, batch), (threads, 1, 1),
+            "mask_params": call.struct("mask_params", M_strides=given.mask.stride() if mask != "none" else ())
+        }, (-(-queries // block) * threads, heads, batch),
             {"O": (given.q, value, _slack(given, value) + given.v.abs().max().double() * 2 * rounding(dtype))},
-        )  # fmt: skip
+            group=(threads, 1, 1))  # fmt: skip
 
 
 _FORM = r"_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)(?:_mask(?P<mask>none|bool|float|half|bfloat))?"
 
 
-def _problems(match: re.Match[str], kernel: Kernel, keys: int) -> Iterator[tuple[Problem, str]]:
+def _problems(call: KernelCall, keys: int) -> Iterator[tuple[Problem, str]]:
     """Yield what a kernel of few queries is called with; up to 2.12 an argument says whether there is a mask."""
-    sizes = int(match["d"]), int(match["v"])
-    names_mask = any(argument.name == "has_mask" for argument in kernel.buffers)
-    for mask in ("none", "bool") if names_mask else (match["mask"] or "none",):
+    sizes = int(call["d"]), int(call["v"])
+    names_mask = "has_mask" in call.types
+    for mask in ("none", "bool") if names_mask else (call["mask"] or "none",):
         shape = 1, 4, 2, keys
         yield (
-            problem(dtype_named(match["a"]), shape, sizes, mask=mask, causal=bool(match["causal"])),
-            mask,
-        )
+            problem(dtype_named(call["a"]), shape, sizes, mask=mask, causal=bool(call["causal"])), mask
+        )  # fmt: skip
 
 
-def _bound(given: Problem, mask: str) -> dict[str, Tensor]:
+def _bound(given: Problem, mask: str) -> dict[str, Any]:
     """Return the buffers of the kernels of few queries; strides are of heads, of positions, of batches."""
     tensors = given.q, given.k, given.v
     return {
-        "queries": given.q, "keys": given.k, "values": given.v, "mask": given.mask,
-        "gqa_factor": numbers(2), "N": numbers(given.k.shape[2]),
-        "scale": torch.tensor(given.q.shape[-1] ** -0.5), "has_mask": torch.tensor([mask != "none"]),
-        "qkv_head_strides": numbers(*(t.stride(1) for t in tensors), 0),
-        "qkv_seq_strides": numbers(*(t.stride(2) for t in tensors), 0),
-        "qkv_batch_strides_heads": numbers(*(t.stride(0) for t in tensors), given.q.shape[1]),
-        "k_head_seq_stride": numbers(*given.k.stride()[1:3]),
-        "v_head_seq_stride": numbers(*given.v.stride()[1:3]),
-        "mask_strides": numbers(*_mask_strides(given, mask)),
+        "queries": given.q, "keys": given.k, "values": given.v, "mask": given.mask, "gqa_factor": 2,
+        "N": given.k.shape[2], "scale": torch.tensor(given.q.shape[-1] ** -0.5), "has_mask": mask != "none",
+        "qkv_head_strides": (*(t.stride(1) for t in tensors), 0),
+        "qkv_seq_strides": (*(t.stride(2) for t in tensors), 0),
+        "qkv_batch_strides_heads": (*(t.stride(0) for t in tensors), given.q.shape[1]),
+        "k_head_seq_stride": given.k.stride()[1:3], "v_head_seq_stride": given.v.stride()[1:3],
+        "mask_strides": (*_mask_strides(given, mask),)
     }  # fmt: skip
 
 
 @family(rf"sdpa_vector{_FORM}(?P<causal>_causal)?")
-def _few_queries(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    for given, mask in _problems(match, kernel, 40):
+def _few_queries(call: KernelCall) -> Launches:
+    for given, mask in _problems(call, 40):
         value = given.result
         bound = _bound(given, mask) | {"out": untouched(value.shape, given.q.dtype)}
-        if mask != "none" and all(a.name != "qkv_batch_strides_heads" for a in kernel.buffers):
+        if mask != "none" and all(a.name != "qkv_batch_strides_heads" for a in call.buffers):
             _, head, query, key = given.mask.stride()
-            bound["mask_strides"] = numbers(head, key, query, 0)  # the order up to 2.11
+            bound["mask_strides"] = (head, key, query, 0)  # the order up to 2.11
         yield Launch(
-            taken(kernel, bound), (4 * 1024, value.shape[2], 1), (1024, 1, 1),
-            {"out": (given.q, value, _slack(given, value))},
+            bound, (4 * 1024, value.shape[2], 1), {"out": (given.q, value, _slack(given, value))}, group=(1024, 1, 1)
         )  # fmt: skip
 
 
 @family(rf"sdpa_vector_2pass_1{_FORM}(?P<causal>_causal)?")
-def _first_pass(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _first_pass(call: KernelCall) -> Launches:
     """Call the first pass: the largest score, the sum of exponentials and the values of each block of keys."""
     keys = 300
     blocks = [
-        [place for place in range(keys) if place // _AT_ONCE % _BLOCKS == block]
-        for block in range(_BLOCKS)
-    ]
-    for given, mask in _problems(match, kernel, keys):
+        [place for place in range(keys) if place // _AT_ONCE % _BLOCKS == block] for block in range(_BLOCKS)
+    ]  # fmt: skip
+    for given, mask in _problems(call, keys):
         largest = torch.stack([given.scores[..., block].amax(-1) for block in blocks], -1)
         weights = [
             (given.scores[..., block] - largest[..., place : place + 1]).exp().nan_to_num(0.0)
@@ -189,20 +186,17 @@ def _first_pass(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )
         results = {"out": values, "sums": sums, "maxs": largest}
         bound = _bound(given, mask) | {
-            name: untouched(value.shape, _type(kernel, name)) for name, value in results.items()
+            name: untouched(value.shape, _type(call, name)) for name, value in results.items()
         }
         yield Launch(
-            taken(kernel, bound), (4 * 256, given.q.shape[2], _BLOCKS), (256, 1, 1),
-            {
-                "maxs": (given.q, largest, 64 * EPS),
-                "sums": (given.q, sums, sums * 64 * EPS),
-                "out": (given.q, values, values.abs() * rounding(given.q.dtype) + 1e-4),
-            },
+            bound, (4 * 256, given.q.shape[2], _BLOCKS), {"maxs": (given.q, largest, 64 * EPS),
+            "sums": (given.q, sums, sums * 64 * EPS),
+            "out": (given.q, values, values.abs() * rounding(given.q.dtype) + 1e-4)}, group=(256, 1, 1)
         )  # fmt: skip
 
 
-def _type(kernel: Kernel, name: str) -> torch.dtype:
-    return dtype_named(next(a.type for a in kernel.buffers if a.name == name))
+def _type(call: KernelCall, name: str) -> torch.dtype:
+    return dtype_named(next(a.type for a in call.buffers if a.name == name))
 
 
 def _mask_strides(given: Problem, mask: str) -> tuple[int, ...]:
@@ -210,23 +204,20 @@ def _mask_strides(given: Problem, mask: str) -> tuple[int, ...]:
     return tuple(reversed(given.mask.stride())) if mask != "none" else (0, 0, 0, 0)
 
 
-@family(r"sdpa_vector_2pass_2_(?P<a>float|half|bfloat)_(?P<v>\d+)")
-def _second_pass(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"sdpa_vector_2pass_2_{float}_(?P<v>\d+)")
+def _second_pass(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call the second pass: the blocks of the first one become the result."""
-    dtype, size = dtype_named(match["a"]), int(match["v"])
+    size = int(call["v"])
     heads, queries = 3, 2
-    partials = random((heads, queries, _BLOCKS, size), _type(kernel, "partials"), 1)
-    largest = random((heads, queries, _BLOCKS), _type(kernel, "maxs"), 2) * 3
-    sums = random((heads, queries, _BLOCKS), _type(kernel, "sums"), 3).abs() + 0.5
+    partials = random((heads, queries, _BLOCKS, size), _type(call, "partials"), 1)
+    largest = random((heads, queries, _BLOCKS), _type(call, "maxs"), 2) * 3
+    sums = random((heads, queries, _BLOCKS), _type(call, "sums"), 3).abs() + 0.5
     largest[0, 0, 5], sums[0, 0, 5], partials[0, 0, 5] = -torch.inf, 0, 0  # a block without keys
     factors = (largest.double() - largest.double().amax(-1, keepdim=True)).exp()
     value = (partials.double() * factors[..., None]).sum(-2) / (sums * factors).sum(
         -1, keepdim=True
     )
-    bound = {
-        "partials": partials, "sums": sums, "maxs": largest, "out": untouched(value.shape, dtype)
-    }  # fmt: skip
-    yield Launch(
-        bound, (heads * 1024, queries, 1), (1024, 1, 1),
-        {"out": (partials, value, 64 * EPS + value.abs() * rounding(dtype))},
-    )  # fmt: skip
+    yield Launch({
+        "partials": partials, "sums": sums, "maxs": largest
+    }, (heads * 1024, queries, 1), {"out": (partials, value, 64 * EPS + value.abs() * rounding(dtype))},
+        group=(1024, 1, 1))  # fmt: skip

@@ -8,24 +8,23 @@ alone: with parameters so large that it cannot be ten standard deviations off.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from opcheck.kernels.launch import (
     EPS,
+    KernelCall,
     Launch,
-    bound_to,
-    dtype_named,
+    Launches,
+    Result,
     family,
     random,
     untouched,
     widened,
 )
-from opcheck.kernels.machine import Kernel
-from opcheck.kernels.pointwise import numbers
 
 _WORD = (1 << 32) - 1
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -50,11 +49,8 @@ def _philox(seed: int, index: int) -> tuple[int, int, int, int]:
     for _ in range(_ROUNDS):
         first, second = _MULTIPLIERS[0] * counter[0], _MULTIPLIERS[1] * counter[2]
         counter = (
-            second >> 32 ^ counter[1] ^ key[0],
-            second & _WORD,
-            first >> 32 ^ counter[3] ^ key[1],
-            first & _WORD,
-        )
+            second >> 32 ^ counter[1] ^ key[0], second & _WORD, first >> 32 ^ counter[3] ^ key[1], first & _WORD
+        )  # fmt: skip
         key = (key[0] + _WEYL[0] & _WORD, key[1] + _WEYL[1] & _WORD)
     return counter
 
@@ -77,22 +73,14 @@ def _pairs(words: Tensor) -> Tensor:
     return torch.stack([length * angle.cos(), length * angle.sin()], -1).flatten(-2)
 
 
-def _bound(offset: int = _OFFSET, **more: Tensor) -> dict[str, Tensor]:
-    return {
-        "seed_base_offset": numbers(_SEED, offset, size=8),
-        "numel": numbers(_COUNT),
-        **more,
-    }
+def _bound(offset: int = _OFFSET, **more: Any) -> dict[str, Any]:
+    return {"seed_base_offset": (_SEED, offset), "numel": _COUNT, **more}
 
 
 _PARAMETERS = {
-    "uniform_dist": (-2.0, 3.0),
-    "normal": (0.5, 2.0),
-    "log_normal": (0.5, 0.75),
-    "exponential": (1.5, 0.0),
-    "cauchy": (0.5, 2.0),
-    "geometric": (math.log1p(-0.2), 0.0),
-}
+    "uniform_dist": (-2.0, 3.0), "normal": (0.5, 2.0), "log_normal": (0.5, 0.75), "exponential": (1.5, 0.0),
+    "cauchy": (0.5, 2.0), "geometric": (math.log1p(-0.2), 0.0)
+}  # fmt: skip
 
 
 def _drawn(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,81 +111,65 @@ def _drawn(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
     r"(?P<op>uniform_dist|normal|log_normal|exponential|cauchy|geometric)"
     r"_(?P<a>float|half|bfloat|int|long|short|char|uchar)"
 )
-def _distributions(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _distributions(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with four samples a thread."""
-    dtype = dtype_named(match["a"])
     for offset in _OFFSETS:
         words = _words(-(-_COUNT // _EACH), offset)
-        value, slack = (part.flatten()[:_COUNT] for part in _drawn(match["op"], words))
-        if match["op"] == "uniform_dist":
+        value, slack = (part.flatten()[:_COUNT] for part in _drawn(call["op"], words))
+        if call["op"] == "uniform_dist":
             # What rounds to the upper limit becomes the lower one: the interval excludes it.
             low, high = _PARAMETERS["uniform_dist"]
             value = torch.where(value.to(dtype) == high, low, value)
         bound = _bound(
-            offset,
-            output=untouched((_COUNT,), dtype),
-            params=torch.tensor(_PARAMETERS[match["op"]]),
-        )
-        expected: dict[str, tuple[Tensor, Tensor, Tensor | float]] = {}
-        made: dict[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
-        if match["op"] == "exponential":
+            offset, output=untouched((_COUNT,), dtype), params=torch.tensor(_PARAMETERS[call["op"]])
+        )  # fmt: skip
+        expected: dict[str, Result] = {}
+        derived: dict[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
+        if call["op"] == "exponential":
             # A sample of 0 lets multinomial choose what has no probability (pytorch/pytorch#192577).
             expected["positive"] = (words[:, 0], torch.ones(_COUNT, dtype=torch.long), 0.0)
-            made["positive"] = lambda bound: bound["output"] > 0
+            derived["positive"] = lambda bound: bound["output"] > 0
         expected["output"] = (words[:, 0], value, slack)
-        yield Launch(bound_to(kernel, bound), (len(words),), (32,), expected, made=made)
+        yield Launch(bound, len(words), expected, group=32, derived=derived)
 
 
-@family(r"bernoulli_(?P<how>scalar|tensor)_(?P<a>[a-z0-9]+)")
-def _bernoulli(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
+@family(r"bernoulli_(?P<how>scalar|tensor)_{any}")
+def _bernoulli(call: KernelCall, dtype: torch.dtype) -> Launches:
     for offset in _OFFSETS:
         words = _words(-(-_COUNT // _EACH), offset)
         # The first results are sure, which the largest word must not change.
-        chances = torch.linspace(1, 0, _COUNT) if match["how"] == "tensor" else torch.tensor([0.3])
-        if match["how"] == "tensor":
+        chances = torch.linspace(1, 0, _COUNT) if call["how"] == "tensor" else torch.tensor([0.3])
+        if call["how"] == "tensor":
             chances[:4] = 1.0
         sure = chances.expand(_COUNT) == 1
         value = ((_uniform(words).flatten()[:_COUNT] < chances) | sure).double()
         bound = _bound(
-            offset,
-            output=untouched((_COUNT,), dtype),
-            params=torch.tensor([0.3, 0.0]),
-            probs=chances,
-        )
+            offset, output=untouched((_COUNT,), dtype), params=torch.tensor([0.3, 0.0]), probs=chances
+        )  # fmt: skip
         value = value.to(torch.complex128) if dtype.is_complex else value
-        yield Launch(
-            bound_to(kernel, bound), (len(words),), (32,), {"output": (words[:, 0], value, 0.0)}
-        )
+        yield Launch(bound, len(words), {"output": (words[:, 0], value)}, group=32)
 
 
-@family(r"random_int_(?P<a>[a-z]+)")
-def _random_integers(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"random_int_{word}")
+def _random_integers(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a range that floats and small integers hold."""
-    dtype = dtype_named(match["a"])
     words = _words(-(-_COUNT // 2))
     start, extent = (0, 2) if dtype == torch.bool else (3, 100)
     drawn = words[: -(-_COUNT // _EACH)].flatten()
     if dtype.itemsize == torch.int64.itemsize:
         pairs = [
-            (int(high) << 32 | int(low)) % extent
-            for row in words
-            for high, low in row.reshape(2, 2)
-        ]
+            (int(high) << 32 | int(low)) % extent for row in words for high, low in row.reshape(2, 2)
+        ]  # fmt: skip
         value = torch.tensor(pairs)
     else:
         value = drawn % extent
     each = 2 if dtype.itemsize == torch.int64.itemsize else _EACH
-    bound = _bound(output=untouched((_COUNT,), dtype), params=numbers(start, extent, size=8))
-    yield Launch(
-        bound_to(kernel, bound), (-(-_COUNT // each),), (32,),
-        {"output": (words[:, 0], (value + start)[:_COUNT], 0.0)},
-    )  # fmt: skip
+    bound = _bound(output=untouched((_COUNT,), dtype), params=(start, extent))
+    yield Launch(bound, -(-_COUNT // each), {"output": (words[:, 0], (value + start)[:_COUNT])}, group=32)  # fmt: skip
 
 
-@family(r"dropout_(?P<way>fwd|bwd)_(?P<a>[a-z0-9]+)")
-def _dropout(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
+@family(r"dropout_(?P<way>fwd|bwd)_{any}")
+def _dropout(call: KernelCall, dtype: torch.dtype) -> Launches:
     words = _words(-(-_COUNT // _EACH))
     given, kept, scale = random((_COUNT,), dtype, 1), 0.7, 1 / 0.7
     mask = _uniform(words).flatten()[:_COUNT] < torch.tensor(kept)
@@ -207,52 +179,42 @@ def _dropout(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         output=out, grad_input=out, mask=mask.clone(), input=given, grad_output=given,
         params=torch.tensor([kept, scale]), scale=torch.tensor(scale),
     )  # fmt: skip
-    result, grid = ("output", len(words)) if match["way"] == "fwd" else ("grad_input", _COUNT)
-    if match["way"] == "fwd":
+    result, grid = ("output", len(words)) if call["way"] == "fwd" else ("grad_input", _COUNT)
+    if call["way"] == "fwd":
         bound["mask"] = ~mask
     yield Launch(
-        bound_to(kernel, bound), (grid,), (32,),
-        {result: (given, value, value.abs() * 4 * EPS), "mask": (given, mask, 0.0)},
+        bound, grid, {result: (given, value, value.abs() * 4 * EPS), "mask": (given, mask)}, group=32
     )  # fmt: skip
 
 
 #: What the samplers with rejection get, the mean of a result and its standard deviation.
 _REJECTING: dict[str, tuple[dict[str, float], float, float]] = {
-    "standard_gamma": ({"alpha_in": 400.0}, 400, 20),
-    "poisson": ({"lambda_in": 900.0}, 900, 30),
-    "standard_binomial": ({"count_in": 1600.0, "prob_in": 0.5}, 800, 20),
-}
+    "standard_gamma": ({"alpha_in": 400.0}, 400, 20), "poisson": ({"lambda_in": 900.0}, 900, 30),
+    "standard_binomial": ({"count_in": 1600.0, "prob_in": 0.5}, 800, 20)
+}  # fmt: skip
 
 
-@family(r"(?P<op>standard_gamma|poisson|standard_binomial)_(?P<a>float|half|bfloat)")
-def _rejecting(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
-    given, mean, deviation = _REJECTING[match["op"]]
+@family(r"(?P<op>standard_gamma|poisson|standard_binomial)_{float}")
+def _rejecting(call: KernelCall, dtype: torch.dtype) -> Launches:
+    given, mean, deviation = _REJECTING[call["op"]]
     bound = _bound(output=untouched((_COUNT,), dtype))
     bound |= {name: torch.full((_COUNT,), value, dtype=dtype) for name, value in given.items()}
     value = torch.full((_COUNT,), mean, dtype=torch.float64)
-    yield Launch(
-        bound_to(kernel, bound), (_COUNT,), (32,), {"output": (value, value, 10 * deviation)}
-    )
+    yield Launch(bound, _COUNT, {"output": (value, value, 10 * deviation)}, group=32)
 
 
-@family(r"standard_gamma_grad_(?P<a>float|half|bfloat)")
-def _gamma_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+@family(r"standard_gamma_grad_{float}")
+def _gamma_gradient(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Compare with the CPU's own gradient, which uses the same approximation in double."""
-    dtype = dtype_named(match["a"])
     alpha = torch.linspace(0.5, 20, 97).to(dtype)
     sample = (alpha.double() * torch.linspace(0.3, 2, 97).flip(0)).to(dtype)
     value = torch.ops.aten._standard_gamma_grad(alpha.double(), sample.double())  # noqa: SLF001  (an operator)
     slack = value.abs() * (1e-3 + 4 * torch.finfo(dtype).eps)
-    yield Launch(
-        {"output": untouched((97,), dtype), "self_data": alpha, "output_data": sample},
-        (97,), (1,), {"output": (alpha, value, slack)},
-    )  # fmt: skip
+    yield Launch({"self_data": alpha, "output_data": sample}, 97, {"output": (alpha, value, slack)})  # fmt: skip
 
 
-@family(r"dirichlet_grad_(?P<a>float|half|bfloat)")
-def _dirichlet_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
+@family(r"dirichlet_grad_{float}")
+def _dirichlet_gradient(_call: KernelCall, dtype: torch.dtype) -> Launches:
     alpha = torch.linspace(0.5, 20, 97).to(dtype)
     total = (alpha.double() + torch.linspace(1, 9, 97)).to(dtype)
     share = torch.linspace(0.1, 0.9, 97).flip(0).to(dtype)
@@ -260,20 +222,18 @@ def _dirichlet_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launc
     value = gradient(share.double(), alpha.double(), total.double())
     slack = value.abs() * (1e-3 + 64 * torch.finfo(dtype).eps)
     yield Launch(
-        {"output": untouched((97,), dtype), "x_data": share, "alpha_data": alpha, "total_data": total},
-        (97,), (1,), {"output": (alpha, value, slack)},
+        {"x_data": share, "alpha_data": alpha, "total_data": total}, 97, {"output": (alpha, value, slack)}
     )  # fmt: skip
 
 
-@family(r"standard_dirichlet_(?P<a>float|half|bfloat)")
-def _dirichlet(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"standard_dirichlet_{float}")
+def _dirichlet(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a threadgroup a row, whose samples are one fourth each within a few percent."""
-    dtype = dtype_named(match["a"])
     rows, count = 5, 4
     alpha = torch.full((rows, count), 10000.0, dtype=dtype)
     value = torch.full((rows, count), 1 / count, dtype=torch.float64)
-    bound = _bound(output=untouched((rows, count), dtype), alpha_in=alpha, num_alpha=numbers(count))
-    yield Launch(bound_to(kernel, bound), (rows * 32,), (32,), {"output": (alpha, value, 0.03)})
+    bound = _bound(output=untouched((rows, count), dtype), alpha_in=alpha, num_alpha=count)
+    yield Launch(bound, rows * 32, {"output": (alpha, value, 0.03)}, group=32)
 
 
 def _shuffled(ids: list[int], words: Iterator[int]) -> list[int]:
@@ -291,23 +251,18 @@ def _stream(offset: int) -> Iterator[int]:
         offset += 1
 
 
-@family(r"randperm_small_(?P<a>int|long)")
-def _small_permutation(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"randperm_small_{whole}")
+def _small_permutation(_call: KernelCall) -> Launches:
     """Call with one threadgroup, whose first thread shuffles."""
-    dtype = dtype_named(match["a"])
     for count in (1, 7, 300):
         value = torch.tensor(_shuffled(list(range(count)), _stream(_OFFSET)))
-        bound = {
-            "output": untouched((count,), dtype), "seed_base_offset": numbers(_SEED, _OFFSET, size=8),
-            "n": numbers(count),
-        }  # fmt: skip
-        yield Launch(bound_to(kernel, bound), (256,), (256,), {"output": (value, value, 0.0)})
+        bound = {"seed_base_offset": (_SEED, _OFFSET), "n": count}
+        yield Launch(bound, 256, {"output": (value, value)}, group=256)
 
 
-@family(r"randperm_dedup_islands_(?P<a>int|long)")
-def _islands(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+@family(r"randperm_dedup_islands_{whole}")
+def _islands(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with sorted keys: those that are equal have their places shuffled, by a thread each."""
-    dtype = dtype_named(match["a"])
     lengths = (1, 2, 1, 5, 3, 1)
     count = sum(lengths)
     keys = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
@@ -318,9 +273,7 @@ def _islands(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )
         start += length
     value = torch.tensor(data)
-    types = {argument.name: argument.type for argument in kernel.buffers}
-    bound = {
-        "data": torch.arange(count).to(dtype), "keys": keys.to(dtype_named(types["keys"])),
-        "seed_base_offset": numbers(_SEED, _OFFSET, size=8), "n": numbers(count),
-    }  # fmt: skip
-    yield Launch(bound_to(kernel, bound), (count,), (1,), {"data": (keys, value, 0.0)})
+    yield Launch({
+        "data": torch.arange(count).to(dtype), "keys": keys.to(call.dtype("keys")),
+        "seed_base_offset": (_SEED, _OFFSET), "n": count
+    }, count, {"data": (keys, value)})  # fmt: skip

@@ -1,0 +1,402 @@
+"""Calls the kernels of gather, scatter and indices: ScatterGather.mm, Indexing.mm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.kernels import values
+from opcheck.kernels.launch import (
+    EPS,
+    KernelCall,
+    Launch,
+    Launches,
+    dtype_named,
+    family,
+    half_steps,
+    random,
+    untouched,
+    widened,
+)
+from opcheck.kernels.pointwise import Unfit, address
+
+# Gather, scatter, indexing: ScatterGather.mm, Indexing.mm
+
+
+#: The sign bit of int64.
+_SIGN = -(2**63)
+
+
+def _scattered(operation: str, given: Tensor, index: Tensor, source: Tensor) -> Tensor:
+    """Return what scattering along the last dimension gives.
+
+    Raises:
+        Unfit: nothing to compare with.
+    """
+    wide, reduce = widened(given), operation.removeprefix("scatter_")
+    if reduce == "set":
+        return wide.scatter(1, index, widened(source))
+    if given.dtype.is_complex and reduce == "add":
+        return wide.scatter_add(1, index, widened(source))
+    if given.dtype.is_complex:
+        raise Unfit("no reference for reductions of the dtype")
+    return wide.scatter_reduce(1, index, widened(source), "sum" if reduce == "add" else reduce)
+
+
+def _held(operation: str, value: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the result and the memory before it as the kernel holds them.
+
+    The largest and smallest int64 are found by atomics of uint64: the host flips the sign bits of the
+    result's memory before and after (``scatter_signbit_xor``), the kernel those of the source.
+    """
+    if given.dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
+        return value ^ _SIGN, given ^ _SIGN
+    return value, given.clone()
+
+
+@family(r"scatter_signbit_xor_long")
+def _flipped_signs(_call: KernelCall) -> Launches:
+    given = random((45,), torch.int64, 1)
+    bound = {"data": given.clone(), "tid_offset": 0}
+    yield Launch(bound, 45, {"data": (given, given ^ _SIGN)}, group=32)
+
+
+@family(r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))_strided_{any}_{index}")
+def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
+    operation = call["op"]
+    rows, columns, picked = 5, 9, 6
+    order = torch.rand(rows, columns, generator=values.generator(0))
+    index = order.argsort(1)[:, :picked].contiguous()
+    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    # Innermost first, as TensorIterator has dimensions.
+    bound = {
+        "index": index.to(index_dtype), "ndim_dim": (2, 0, 0, 0), "tid_offset": 0, "sizes": (picked, rows),
+        "index_sizes": (picked, rows), "input": given, "src": source, "dim_size": columns, "input_dim_size": columns
+    }  # fmt: skip
+    if operation == "gather":
+        value, width = widened(given).gather(1, index), picked
+        bound["output"] = untouched((rows, picked), dtype)
+    else:
+        value, bound["output"] = _held(
+            operation, _scattered(operation, given, index, source), given
+        )
+        width = columns
+    for name, extent in {"output": width, "input": columns, "src": picked, "index": picked}.items():
+        bound[f"{name}_strides"] = (1, extent)
+    yield Launch(
+        bound, rows * picked, {"output": (given, value, value.abs().double() * 4 * EPS)}, group=32
+    )  # fmt: skip
+
+
+#: Kernels that only move elements are keyed by their width.
+_WIDTHS = {"8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32, "64bit": torch.int64}
+
+
+def _picked(rows: int, columns: int, picked: int) -> Tensor:
+    """Return places without duplicates along the middle dimension, shaped (rows, picked)."""
+    order = torch.rand(rows, columns, generator=values.generator(rows))
+    return order.argsort(1)[:, :picked].contiguous()
+
+
+@family(r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))_dense_(?P<value>value_)?{any}_{index}")
+def _gather_dense(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
+    """Call the kernels for contiguous tensors, seen as (outer, dimension, inner)."""
+    operation = call["op"]
+    outer, columns, picked, inner = 3, 9, 6, 5
+    index = _picked(outer, columns, picked)[..., None].expand(outer, picked, inner).contiguous()
+    given = random((outer, columns, inner), dtype, 1)
+    source = random((outer, picked, inner), dtype, 2)
+    if call["value"]:
+        source = source[:1, :1, :1].expand(source.shape).contiguous()
+    if operation == "gather":
+        value, output = widened(given).gather(1, index), untouched(index.shape, dtype)
+    else:
+        value, output = _held(operation, _scattered(operation, given, index, source), given)
+    yield Launch({
+        "output": output, "input": given, "src": source, "value": source.flatten()[:1], "index": index.to(index_dtype),
+        "inner_size": inner, "input_dim_size": columns, "index_dim_size": picked,
+        "output_dim_size": picked if operation == "gather" else columns, "tid_offset": 0
+    }, index.numel(), {"output": (given, value, value.abs().double() * 4 * EPS)}, group=32)  # fmt: skip
+
+
+@family(r"scatter_set_(?P<a>(?!dense)[a-z0-9]+)_{index}")
+def _scatter_set(_call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
+    rows, columns, picked = 5, 9, 6
+    index = _picked(rows, columns, picked)
+    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    value = widened(given).scatter(1, index, widened(source))
+    yield Launch({
+        "output": given.clone(), "src": source, "index": index.to(index_dtype), "index_sizes": (picked, rows),
+        "output_strides": (1, columns), "src_strides": (1, picked), "index_strides": (1, picked),
+        "ndim_dim": (2, 0, 0, 0), "dim_size": columns, "tid_offset": 0
+    }, index.numel(), {"output": (given, value)}, group=32)  # fmt: skip
+
+
+@family(r"index_copy_(?P<how>dense|strided)_{any}_{index}(_(32|64))?")
+def _index_copy(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
+    outer, columns, picked, inner = 3, 9, 4, 5
+    index = _picked(1, columns, picked)[0]
+    given = random((outer, columns, inner), dtype, 1)
+    source = random((outer, picked, inner), dtype, 2)
+    value = widened(given).index_copy(1, index, widened(source))
+    grid = (inner, picked, outer) if call["how"] == "dense" else (source.numel(),)
+    group = (1, 1, 1) if call["how"] == "dense" else (32,)
+    yield Launch({
+        "output": given.clone(), "source": source, "indices": index.to(index_dtype), "dim_size": columns,
+        "inner": inner, "indices_numel": picked, "dim_out_stride": inner, "dim_source_stride": inner,
+        "slice_sizes": (outer, inner), "slice_out_strides": (columns * inner, 1),
+        "slice_source_strides": (picked * inner, 1), "slice_ndim": 2, "slice_numel": outer * inner, "indices_stride": 1
+    }, grid, {"output": (given, value)}, group=group)  # fmt: skip
+
+
+@family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod|reduce_mean)_{any}_{index}")
+def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
+    operation = call["op"].removeprefix("reduce_")
+    rows, columns, picked = 5, 9, 6
+    index = torch.tensor([3, 0, 3, 8, 0, 1])
+    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    wide = widened(given)
+    if operation in {"add", "mean"}:  # of a mean the host divides the sums
+        factor = 2 if operation == "add" else 1
+        value = wide.index_add(1, index, widened(source), alpha=factor)
+        if dtype == torch.bool:
+            value = wide.bool().long().index_add(1, index, source.long()).bool().long()
+    elif dtype.is_complex or dtype == torch.bool:
+        raise Unfit("no reference for reductions of the dtype")
+    else:
+        value = wide.index_reduce(1, index, widened(source), operation)
+    params = call.struct("params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
+        source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
+    alpha = torch.tensor([2]).to(dtype)
+    # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
+    memory = torch.cat([given.flatten(), torch.zeros(8, dtype=dtype)])
+    padded = torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
+    yield Launch({
+        "self": memory, "index": index.to(index_dtype), "source": source, "params": params, "alpha": alpha
+    }, source.numel(),
+        {"self": (given, padded, padded.abs().double() * 8 * EPS + half_steps(dtype) * padded.abs().double())}, group=32
+    )  # fmt: skip
+
+
+@family(r"index_fill_(?P<how>dense|strided)_(?P<a>(?!from)[a-z0-9]+)")
+def _index_fill(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    outer, columns, inner = 3, 9, 5
+    index = torch.tensor([3, -1, 0])
+    given = random((outer, columns, inner), dtype, 1)
+    filler = random((1,), dtype, 3)
+    value = widened(given).index_fill(1, index % columns, widened(filler)[0])
+    yield Launch({
+        "output": given.clone(), "indices": index, "fill_val": filler, "dim_size": columns, "dim_stride": inner,
+        "slice_numel": outer * inner, "dim_out_stride": inner, "slice_sizes": (outer, inner),
+        "slice_out_strides": (columns * inner, 1), "slice_ndim": 2, "indices_stride": 1
+    }, len(index) * outer * inner, {"output": (given, value)})  # fmt: skip
+
+
+@family(r"index_fill_(?P<how>dense|strided)_from_mask_{any}")
+def _index_fill_mask(call: KernelCall, dtype: torch.dtype) -> Launches:
+    outer, columns, inner = 3, 9, 5
+    mask = torch.zeros(columns, dtype=torch.bool)
+    mask[[0, 3, 8]] = True
+    given, filler = random((outer, columns, inner), dtype, 1), random((1,), dtype, 3)
+    value = widened(torch.where(mask[:, None], filler, given))
+    dense = call["how"] == "dense"
+    yield Launch({
+        "output": given.clone(), "mask": mask, "fill_val": filler, "dim_size": columns, "inner_size": inner,
+        "sizes": (outer, columns, inner), "out_strides": given.stride(), "dim": 1, "ndim": 3
+    }, (inner, columns, outer) if dense else (given.numel(),), {"output": (given, value)},
+        group=(1, 1, 1) if dense else (1,))  # fmt: skip
+
+
+@family(r"index_select_dim_(?P<dense>dense_)?(?P<a>\d+bit)_{index}")
+def _index_select(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
+    outer, columns, inner = 3, 9, 5
+    index = torch.tensor([3, 0, 3, 8])
+    given = random((outer, columns, inner), dtype, 1)
+    value = given.index_select(1, index)
+    bound = {"index": index.to(index_dtype), "input": given}
+    if call["dense"]:
+        bound["params"] = call.struct(
+            "params", inner=inner, in_dim_size=columns, out_dim_size=len(index), index_stride=1
+        )  # fmt: skip
+        yield Launch(bound, (inner, len(index), outer), {"output": (given, value)})
+        return
+    bound["params"] = call.struct("params", ndim=3, reduce_dim=1, self_strides=given.stride(), self_sizes=given.shape,
+        source_strides=value.stride(), source_sizes=value.shape, index_stride=1)  # fmt: skip
+    yield Launch(bound, value.numel(), {"output": (given, value)})
+
+
+_ROWS, _COLUMNS, _INNER = 7, 5, 3
+
+
+# index and index_put: operations/Indexing.mm.  The host passes the strides of what is indexed as those of the
+# indices, and the addresses of the indices.
+
+
+def _indices(*, repeated: bool) -> tuple[Tensor, Tensor]:
+    """Return the places of the first two dimensions; some are negative, and count from the end."""
+    rows, columns = torch.tensor([3, -1, 0, 3, 5]), torch.tensor([0, 4, -2, 1, 2])
+    if repeated:
+        rows, columns = rows.repeat(2), columns.repeat(2)
+    return rows, columns
+
+
+def _indexed(picked: tuple[Tensor, Tensor], outside: str, size: int) -> dict[str, Any]:
+    """Return the host's arguments; ``outside`` is what has the shape of the indices: output or input."""
+    count = len(picked[0])
+    own = (size, _INNER * size)
+    indexed = (size, 0)
+    return {
+        "indices": torch.tensor([address(index) for index in picked]), "sizes": (_INNER, count),
+        "indices_strides": (0, 8), "output_strides": own if outside == "output" else indexed,
+        "input_strides": own if outside == "input" else indexed, "index_sizes": (_ROWS, _COLUMNS),
+        "index_strides": (_COLUMNS * _INNER * size, _INNER * size), "ndim_nindices_numel": (2, 2, count * _INNER, 0)
+    }  # fmt: skip
+
+
+def _error_count(expected: int) -> tuple[Tensor, Tensor, float]:
+    return torch.zeros(1), torch.tensor([expected]), 0.0
+
+
+def _errors(bound: Mapping[str, Tensor]) -> Tensor:
+    """Return how many messages a kernel left for the host."""
+    memory = next(tensor for name, tensor in bound.items() if name.startswith("error_buf"))
+    return memory[:4].view(torch.int32)
+
+
+@family(r"index_select_(?P<a>\d+bit)")
+def _index(call: KernelCall) -> Launches:
+    given = random((_ROWS, _COLUMNS, _INNER), dtype_named(call["a"]), 1)
+    picked = _indices(repeated=False)
+    value = given[picked]
+    for wrong in (0, 1):
+        asked = (picked[0] + torch.tensor([0, 0, 0, 0, 9 * wrong]), picked[1])
+        output = untouched(value.shape, given.dtype)
+        bound = _indexed(asked, "output", given.element_size()) | {"input": given, "output": output}
+        if wrong:
+            value[-1] = 0  # what a wrong index gives, beside the message
+        yield Launch(
+            bound, value.numel(), {"output": (given, value.clone()), "error_buffer": _error_count(wrong * _INNER)},
+            derived={"error_buffer": _errors}
+        )  # fmt: skip
+
+
+@family(r"index_put_(?P<serial>serial_)?(?P<a>\d+bit)")
+def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call the serial form, which has one thread, with places that are written twice: the last value stays."""
+    picked = _indices(repeated=bool(call["serial"]))
+    given = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
+    source = random((len(picked[0]), _INNER), dtype, 2)
+    value = given.clone()
+    for place, (row, column) in enumerate(zip(*picked, strict=True)):
+        value[row, column] = source[place]
+    bound = _indexed(picked, "input", given.element_size()) | {
+        "input": source, "output": given.clone()
+    }  # fmt: skip
+    yield Launch(
+        bound, 1 if call["serial"] else source.numel(), {"output": (given, value), "error_buffer": _error_count(0)},
+        derived={"error_buffer": _errors}
+    )  # fmt: skip
+
+
+@family(r"index_put_accumulate_{any}")
+def _index_put_accumulate(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    picked = _indices(repeated=True)
+    given = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
+    source = random((len(picked[0]), _INNER), dtype, 2)
+    value = widened(given).index_put(picked, widened(source), accumulate=True)
+    # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
+    memory = torch.cat([given.flatten(), torch.zeros(8, dtype=dtype)])
+    bound = _indexed(picked, "input", given.element_size()) | {"input": source, "output": memory}
+    small = dtype in {torch.float16, torch.bfloat16, torch.complex32}
+    step = torch.finfo(torch.float16 if dtype == torch.complex32 else dtype).eps if small else EPS
+    terms = (
+        widened(given).abs().double().index_put(picked, widened(source).abs().double(), accumulate=True)
+    )  # fmt: skip
+    yield Launch(
+        bound, source.numel(), {"output": (given, value, terms * 4 * step), "error_buffer": _error_count(0)},
+        derived={"output": lambda bound: bound["output"][: given.numel()], "error_buffer": _errors}
+    )  # fmt: skip
+
+
+@family(r"index_check_bounds_{whole}")
+def _check_bounds(call: KernelCall) -> Launches:
+    for index, wrong in (([0, 3, 8], 0), ([0, 9, -1], 2)):
+        yield Launch({
+            "index": torch.tensor(index, dtype=dtype_named(call["a"])), "index_stride": 1, "dim_size": 9
+        }, len(index), {"error_buf": _error_count(wrong)}, derived={"error_buf": _errors})  # fmt: skip
+
+
+@family(r"assert_async_(?P<size>[1248])")
+def _asserts(call: KernelCall) -> Launches:
+    """Call with a value of so many bytes, which is zero or has only its last byte set."""
+    size = int(call["size"])
+    for last in (1, 0):
+        given = torch.zeros(size, dtype=torch.uint8)
+        given[-1] = last
+        message = torch.tensor([*b"not true", 0], dtype=torch.uint8)
+        yield Launch(
+            {"input": given, "msg": message}, 1, {"error_buf": _error_count(1 - last)}, derived={"error_buf": _errors}
+        )  # fmt: skip
+
+
+@family(r"index_fill_(?P<what>set|zero)_mask")
+def _index_mask(call: KernelCall) -> Launches:
+    index, mask = torch.tensor([3, -1, 0]), torch.zeros(9, dtype=torch.bool)
+    value = mask.clone()
+    value[index] = True
+    grid = len(index)
+    if call["what"] == "zero":
+        mask, value, grid = ~mask, mask.clone(), len(mask)
+    yield Launch({
+        "mask": mask, "indices": index.repeat_interleave(2), "dim_size": 9, "indices_stride": 2
+    }, grid, {"mask": (value, value.long())})  # fmt: skip
+
+
+# nonzero: operations/Indexing.mm.  The second word of a name is the type of the index of an element.
+
+#: Threads of a threadgroup, which is a block of elements.
+_BLOCK = 1024
+
+
+def _sparse(dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """Return values of which about half are zero."""
+    given = random(shape, dtype, 1)
+    return torch.where(random(shape, torch.bool, 2), given, torch.zeros_like(given))
+
+
+def _block_sums(given: Tensor) -> Tensor:
+    return torch.stack([(part != 0).sum() for part in torch.split(given.flatten(), _BLOCK)])
+
+
+@family(r"count_nonzero_prefix_sum_{any}_(?:uint|ulong)")
+def _count_nonzero(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    for count in (100, 2 * _BLOCK + 52):
+        given = _sparse(dtype, (count,))
+        value = _block_sums(given)
+        bound = {"input": given, "flat_base": 0, "block_base": 0}
+        yield Launch(bound, count, {"block_sums": (given, value)}, group=_BLOCK)
+
+
+@family(r"prefix_sum_blocks_(?:uint|ulong)")
+def _block_offsets(_call: KernelCall) -> Launches:
+    """Call with one threadgroup, each of whose threads has several blocks."""
+    for count in (1, 100, 2500):
+        given = random((count,), torch.uint8, count).long()
+        yield Launch({
+            "block_sums": given.int(), "num_blocks": count
+        }, _BLOCK, {"block_offsets": (given, given.cumsum(0) - given), "total_nonzero": (given, given.sum()[None])},
+            group=_BLOCK)  # fmt: skip
+
+
+@family(r"scatter_nonzero_indices_{any}_(?:uint|ulong)")
+def _nonzero(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    shape = (3, 100, 7)
+    given = _sparse(dtype, shape)
+    sums, value = _block_sums(given), given.nonzero()
+    yield Launch({
+        "input": given, "ndim": 3, "sizes": shape, "block_offsets": sums.cumsum(0) - sums, "max_entries": len(value),
+        "flat_base": 0, "block_base": 0
+    }, given.numel(), {"output": (given, value)}, group=_BLOCK)  # fmt: skip

@@ -1,0 +1,497 @@
+"""Calls the kernels of embeddings, softmax, norms and losses: Embedding.mm, SoftMax.mm, LayerNorm.mm, LossOps.mm."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor
+
+from opcheck.kernels.launch import (
+    EPS,
+    LENGTHS,
+    KernelCall,
+    Launch,
+    Launches,
+    Result,
+    dtype_named,
+    family,
+    random,
+    rounding,
+    untouched,
+)
+from opcheck.kernels.pointwise import Unfit
+
+# Embeddings
+
+_MODES = ("sum", "mean", "max")
+_WEIGHTS, _FEATURES = 9, 6
+#: Where each bag starts, the indices of all bags, the bag of each index, and how many each bag has.
+_BAGS = (0, 3, 3, 7)
+_INDICES = (1, 4, 8, 2, 2, 5, 0, 3, 8)
+_WHICH_BAG = tuple(bisect.bisect_right(_BAGS, place) - 1 for place in range(len(_INDICES)))
+_SIZES = tuple(map(_WHICH_BAG.count, range(len(_BAGS))))
+
+
+def _bags(call: KernelCall, mode: int, weighted: bool, **more: Any) -> Tensor:  # noqa: FBT001
+    fields = {
+        field.name for argument in call.buffers if argument.name == "params" for field in argument.fields
+    }  # fmt: skip
+    given = {
+        "weight_strides": (_FEATURES, 1), "output_strides": (_FEATURES, 1), "max_indices_strides": (_FEATURES, 1),
+        "weight_grad_strides": (_FEATURES, 1), "output_grad_strides": (_FEATURES, 1),
+        "per_sample_weights_stride": 1, "per_sample_weights_grad_stride": 1, "num_indices": len(_INDICES),
+        "num_bags": len(_BAGS), "feature_size": _FEATURES, "num_weights": _WEIGHTS, "mode": mode,
+        "padding_idx": -1, "use_per_sample_weights": int(weighted), **more,
+    }  # fmt: skip
+    return call.struct("params", **{name: value for name, value in given.items() if name in fields})
+
+
+def _bagged(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
+    indices, bags = torch.tensor(_INDICES), torch.tensor(_BAGS)
+    own = weights if mode == 0 else None
+    return F.embedding_bag(indices, weight, bags, mode=_MODES[mode], per_sample_weights=own)
+
+
+@family(r"embedding_bag_{float}_{index}")
+def _embedding_bag(call: KernelCall, dtype: torch.dtype, places: torch.dtype) -> Launches:
+    """Call with a thread an element of the result; one of the bags is empty."""
+    weight, own = random((_WEIGHTS, _FEATURES), dtype, 1), random((len(_INDICES),), dtype, 2)
+    for mode, weighted in ((0, False), (0, True), (1, False), (2, False)):
+        value = _bagged(mode, weight.double(), own.double() if weighted else None)
+        count = len(_BAGS) * _FEATURES
+        yield Launch({
+            "weight": weight, "indices": torch.tensor(_INDICES, dtype=places),
+            "offsets": torch.tensor(_BAGS, dtype=places), "per_sample_weights": own,
+            "offset2bag": untouched((len(_INDICES),), places), "bag_size": untouched((len(_BAGS),), places),
+            "max_indices": untouched(value.shape, places), "params": _bags(call, mode, weighted)
+        }, count, {"output": (weight, value, 16 * EPS + 4 * rounding(dtype) * value.abs())}, group=32)  # fmt: skip
+
+
+@family(r"embedding_bag_(?P<own>per_sample_weights_)?backward_{float}_{index}")
+def _embedding_bag_backward(call: KernelCall, dtype: torch.dtype, places: torch.dtype) -> Launches:
+    """Call with a thread an index and feature."""
+    weight, own = random((_WEIGHTS, _FEATURES), dtype, 1), random((len(_INDICES),), dtype, 2)
+    upstream = random((len(_BAGS), _FEATURES), dtype, 3)
+    modes = ((0, True),) if call["own"] else ((0, False), (0, True), (1, False), (2, False))
+    for mode, weighted in modes:
+        wide, wide_own = weight.double().requires_grad_(), own.double().requires_grad_()
+        result = _bagged(mode, wide, wide_own if weighted else None)
+        sought = wide_own if call["own"] else wide
+        (gradient,) = torch.autograd.grad(result, sought, upstream.double())
+        largest = torch.zeros(len(_BAGS), _FEATURES, dtype=torch.int64)
+        for bag in range(len(_BAGS)):
+            inside = [i for i, own_bag in zip(_INDICES, _WHICH_BAG, strict=True) if own_bag == bag]
+            if inside:
+                largest[bag] = torch.tensor(inside)[weight.double()[inside].argmax(0)]
+            else:
+                largest[bag] = -1
+        value = torch.cat([gradient.flatten(), torch.zeros(8, dtype=torch.float64)])
+        out = "per_sample_weights_grad" if call["own"] else "weight_grad"
+        count = (len(_BAGS) if mode == 2 else len(_INDICES)) * _FEATURES
+        slack = 16 * EPS + 16 * rounding(dtype) * (1 + value.abs())
+        yield Launch({
+            "output_grad": upstream, "weight": weight, "indices": torch.tensor(_INDICES, dtype=places),
+            "offset2bag": torch.tensor(_WHICH_BAG, dtype=places), "bag_size": torch.tensor(_SIZES, dtype=places),
+            "max_indices": largest.to(places), "per_sample_weights": own, "params": _bags(call, mode, weighted),
+            out: torch.zeros(len(value), dtype=dtype)
+        }, count, {out: (weight, value, slack)}, group=32)  # fmt: skip
+
+
+@family(r"embedding_dense_backward_(?P<count>count_)?(?:{float}_)?{index}_(?:32|64)")
+def _embedding_backward(call: KernelCall) -> Launches:
+    places = dtype_named(call["b"])
+    counts = torch.bincount(torch.tensor(_INDICES), minlength=_WEIGHTS)
+    for scaled in (0, 1):
+        params = call.struct(
+            "params", outer_sizes=(len(_INDICES),), grad_outer_strides=(_FEATURES,), indices_strides=(1,),
+            grad_feature_stride=1, outer_ndim=1, feature_size=_FEATURES, padding_idx=4, scale_grad_by_freq=scaled
+        )  # fmt: skip
+        if call["count"]:
+            value = torch.where(torch.arange(_WEIGHTS) == 4, 0, counts)
+            yield Launch({
+                "indices": torch.tensor(_INDICES, dtype=places), "counts": torch.zeros(_WEIGHTS, dtype=torch.int32),
+                "params": params
+            }, len(_INDICES), {"counts": (value, value)}, group=32)  # fmt: skip
+            continue
+        dtype = dtype_named(call["a"])
+        upstream = random((len(_INDICES), _FEATURES), dtype, 1)
+        gradient = torch.ops.aten.embedding_dense_backward(
+            upstream.double(), torch.tensor(_INDICES), _WEIGHTS, 4, bool(scaled)
+        )
+        # The host casts the sums, which are float32.
+        out = torch.zeros(_WEIGHTS, _FEATURES)
+        yield Launch(
+            {"grad": upstream, "indices": torch.tensor(_INDICES, dtype=places), "counts": counts.int(),
+            "grad_weight": out, "params": params}, upstream.numel(),
+            {"grad_weight": (upstream, gradient, 16 * EPS * (1 + gradient.abs()))}, group=32
+        )  # fmt: skip
+
+
+# Losses
+
+
+@family(r"nllnd_loss_(?P<way>forward|backward)_{float}")
+def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with a thread a target; the last of them is ignored."""
+    batch, classes, places = 3, 5, 4
+    given, weight = random((batch, classes, places), dtype, 1), random((classes,), dtype, 2).abs()
+    target = torch.randint(0, classes, (batch, places), generator=torch.Generator().manual_seed(1))
+    target[-1, -1] = -100
+    forward = {
+        "n_classes": classes, "map_size": places, "batch_stride": classes * places, "class_stride": places,
+        "ignore_index": -100, "has_weight": 1,
+    }  # fmt: skip
+    wide = given.double().requires_grad_()
+    value = F.nll_loss(wide, target, weight.double(), reduction="none")
+    kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
+    bound = {
+        "input": given, "target": target, "weight": weight, "grad_input": torch.zeros(given.shape, dtype=dtype),
+        "total_weight": kept.sum().to(dtype),
+    }  # fmt: skip
+    if call["way"] == "forward":
+        bound["params"] = call.struct("params", **forward)
+        yield Launch(
+            bound, target.numel(), {"output": (given, value.detach(), 8 * EPS), "sample_weights": (given, kept)},
+            group=32
+        )  # fmt: skip
+        return
+    for reduction in (0, 1):
+        upstream = random((1,) if reduction else target.shape, dtype, 3)
+        params = call.struct("params", is_reduction=reduction, is_mean=reduction)
+        inner = struct_bytes(forward)
+        params[: len(inner)] = inner
+        loss = value if not reduction else value.sum() / bound["total_weight"].double()
+        gradient = torch.autograd.grad(
+            loss, wide, upstream.double().view(loss.shape), retain_graph=True
+        )[0]
+        yield Launch(
+            bound | {"params": params, "grad_output": upstream, "grad_input": torch.zeros(given.shape, dtype=dtype)},
+            target.numel(), {"grad_input": (given, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype)))},
+            group=32
+        )  # fmt: skip
+
+
+def struct_bytes(forward: Mapping[str, int]) -> Tensor:
+    """Return NLLLossForwardParams in memory: six 64-bit integers and a flag (LossOps.h)."""
+    order = ("n_classes", "map_size", "batch_stride", "class_stride", "ignore_index", "tid_offset")
+    words = torch.tensor([*(forward.get(name, 0) for name in order), forward["has_weight"]])
+    return words.view(torch.uint8)
+
+
+@family(r"renorm_{float}")
+def _renorm(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with the norms: a factor for each, 1 where the norm is small enough."""
+    norms = torch.linspace(0, 9, 37).to(dtype)
+    value = torch.where(norms.double() > 2.5, 2.5 / (norms.double() + 1e-7), 1.0)
+    yield Launch(
+        {"norm": norms, "maxnorm": 2.5}, 37, {"factor": (norms, value, 4 * EPS + 2 * rounding(dtype) * value)}
+    )  # fmt: skip
+
+
+# Distances and CTC: operations/Distance.mm, operations/LossOps.mm
+
+
+@family(r"cdist_backward_{float}_p(?P<p>[012])_tg(?P<t>32|128)")
+def _distance_gradient(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call for the norm of order 1, the largest difference, and another order, which is here 3."""
+    threads = int(call["t"])
+    order = (1.0, float("inf"), 3.0)[int(call["p"])]
+    batch, rows, columns, size = 2, 5, 40, 7
+    first, second = random((batch, rows, size), dtype, 1), random((batch, columns, size), dtype, 2)
+    wide = first.double().requires_grad_()
+    distance = torch.cdist(wide, second.double(), p=order)
+    upstream = random((batch, rows, columns), dtype, 3)
+    (value,) = torch.autograd.grad(distance, wide, upstream.double())
+    params = call.struct("params", B=batch, P=rows, R=columns, D=size, p_minus_1=order - 1)
+    # The largest difference is compared for equality with the kernel's own, in float32.
+    slack = upstream.double().abs().sum(-1, keepdim=True).expand(value.shape) * (32 * EPS)
+    yield Launch({
+        "x1": first, "x2": second, "grad": upstream, "cdist": torch.cdist(first.float(), second.float(), p=order),
+        "params": params
+    }, (-(-size // threads) * threads, rows, batch), {"out": (first, value, slack)}, group=(threads, 1, 1))  # fmt: skip
+
+
+_TIMES, _LABELS, _BLANK = 12, 6, 0
+_TARGETS = ((1, 2, 2, 5), (3, 1, 0, 0), (4, 4, 4, 0))
+_TARGET_LENGTHS, _INPUT_LENGTHS = (4, 2, 3), (12, 7, 9)
+
+
+def _log_sums(logs: Tensor, target: list[int], time: int) -> Tensor:
+    """Return the logarithms of the sums over all paths that end at a time and a place of a target with blanks."""
+    labels = [_BLANK, *(label for each in target for label in (each, _BLANK))]
+    alpha = torch.full((_TIMES, 2 * len(_TARGETS[0]) + 1), -torch.inf, dtype=torch.float64)
+    alpha[0, 0], alpha[0, 1] = logs[0, _BLANK], logs[0, labels[1]]
+    for at in range(1, time):
+        for place, label in enumerate(labels):
+            skips = place > 1 and label != labels[place - 2]
+            before = alpha[at - 1, max(place - (2 if skips else 1), 0) : place + 1]
+            alpha[at, place] = before.logsumexp(0) + logs[at, label]
+    return alpha
+
+
+def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logarithms of probabilities (time, batch, label), and the sums from the front and from the back."""
+    logs = random((_TIMES, len(_TARGETS), _LABELS), torch.float32, 1).log_softmax(-1).to(dtype)
+    forward, backward = [], []
+    for at, (length, time) in enumerate(zip(_TARGET_LENGTHS, _INPUT_LENGTHS, strict=True)):
+        wide, target = logs[:, at].double(), list(_TARGETS[at][:length])
+        forward.append(_log_sums(wide, target, time))
+        turned = _log_sums(wide[:time].flip(0), target[::-1], time)
+        back = torch.full_like(turned, -torch.inf)
+        back[:time, : 2 * length + 1] = turned[:time, : 2 * length + 1].flip(0, 1)
+        backward.append(back)
+    return logs, torch.stack(forward), torch.stack(backward)
+
+
+@family(
+    r"ctc_loss_(?P<step>backward_log_beta_|backward_collect_)?{float}"
+    r"_(?:int|long)_(?:int32_t|int64_t)"
+)
+def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call one of three steps: sums from the front and the loss, sums from the back, the gradient of them."""
+    step = call["step"]
+    logs, alpha, beta = _ctc(dtype)
+    targets = torch.tensor(_TARGETS)
+    batch, longest = targets.shape
+    lengths = {
+        name: torch.tensor(given) for name, given in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
+    }  # fmt: skip
+    wide = logs.double().requires_grad_()
+    loss = F.ctc_loss(wide, targets, lengths["input"], lengths["target"], _BLANK, reduction="none")
+    upstream = torch.tensor([1.0, 2.0, 0.5])
+    (gradient,) = torch.autograd.grad(loss, wide, upstream.double())
+    sums = alpha.shape[1] * alpha.shape[2]
+    given = {
+        "BLANK": _BLANK, "max_input_length": _TIMES, "max_target_length": longest, "batch_size": batch,
+        "num_labels": _LABELS, "tg_target_stride": 1, "log_probs_time_stride": batch * _LABELS,
+        "log_probs_batch_stride": _LABELS, "log_probs_token_stride": 1, "log_alpha_batch_stride": sums,
+        "log_alpha_time_stride": alpha.shape[2], "log_alpha_target_stride": 1, "log_alpha_beta_batch_stride": sums,
+        "log_alpha_beta_time_stride": alpha.shape[2], "log_alpha_beta_target_stride": 1,
+        "grad_time_stride": batch * _LABELS, "grad_batch_stride": _LABELS, "grad_token_stride": 1,
+        "grad_out_batch_stride": 1, "zero_infinity": 0,
+    }  # fmt: skip
+    argument = next(argument for argument in call.buffers if argument.name == "params")
+    fields = {field.name for field in argument.fields}
+    types = call.types
+    whole = {"int": torch.int32, "long": torch.int64}
+    bound = {
+        "log_probs": logs, "targets": targets.to(whole[types["targets"]]),
+        "target_batch_offsets": (torch.arange(batch) * longest).to(whole[types["target_batch_offsets"]]),
+        "params": call.struct("params", **{name: value for name, value in given.items() if name in fields}),
+        "loss": loss.detach().to(dtype), "log_alpha": alpha.to(dtype), "log_beta": beta.to(dtype),
+        "grad_out": upstream.to(dtype),
+        # The host fills the gradient's memory with the logarithm of zero.
+        "grad": torch.full(logs.shape, -torch.inf, dtype=dtype),
+    }  # fmt: skip
+    for name, length in lengths.items():
+        bound[f"{name}_lengths"] = length.to(whole[types[f"{name}_lengths"]])
+    # Of a half each sum is rounded, once a time.
+    off = 64 * EPS + (_TIMES * rounding(dtype) if dtype != torch.float32 else 0.0)
+    expected: dict[str, Result]
+    grid: tuple[int, ...] = (batch * 16,)
+    group: tuple[int, ...] = (16,)
+    if step == "backward_collect_":
+        grid, group = (_TIMES, batch), (1, 1)
+        scale = upstream[None, :, None].double() * (loss.detach()[None, :, None] + 8) * off
+        expected = {"grad": (logs, gradient, scale.expand(gradient.shape))}
+    elif step:
+        bound["log_beta"] = untouched(beta.shape, dtype)
+        bound["log_beta"][
+            1:, -1
+        ] = -torch.inf  # not written behind a short input, and never read there
+        expected = {"log_beta": (logs, beta, beta.abs().nan_to_num(0, 0, 0) * off)}
+    else:
+        bound |= {}
+        expected = {
+            "log_alpha": (logs, alpha, alpha.abs().nan_to_num(0, 0, 0) * off),
+            "loss": (logs, loss.detach(), loss.detach() * off),
+        }
+    yield Launch(bound, grid, expected, group=group)
+
+
+# Softmax and norms are called by SoftMax.mm, LayerNorm.mm and RMSNorm.mm there.
+
+
+@family(r"(?P<log>log_)?softmax_row_{any}_(?:u32|u64)")
+def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
+    for length in LENGTHS:
+        given = random((4, length), dtype, length) * 3
+        given[0, 0] = -100.0
+        function = torch.log_softmax if call["log"] else torch.softmax
+        value = function(given.double(), -1)
+        params = call.struct("params", dim_size=length, num_rows=4, inner_size=1, chunk_size=length,
+            n_chunks=1, ndim=2, dim=1, sizes=(4, length), strides=(length, 1))  # fmt: skip
+        group = min(256, -(-length // 32) * 32)
+        slack = (value.abs() + 1) * 8 * EPS if call["log"] else value * 8 * EPS
+        yield Launch(
+            {"input": given, "params": params}, 4 * group, {"output": (given, value, slack)}, group=group
+        )  # fmt: skip
+
+
+def _softmax_params(call: KernelCall, shape: tuple[int, int, int], chunk: int) -> Tensor:
+    """Return the parameters of a softmax over the middle dimension."""
+    outer, length, inner = shape
+    return call.struct("params", dim_size=length, num_rows=outer * inner, inner_size=inner, chunk_size=chunk,
+        n_chunks=-(-length // chunk), ndim=3, dim=1, sizes=shape, strides=(length * inner, inner, 1))  # fmt: skip
+
+
+@family(r"(?P<log>log_)?softmax_{float}_(?:u32|u64)")
+def _softmax_strided(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with 8 columns and 32 threads a column in a threadgroup."""
+    for length in LENGTHS:
+        given = random((2, length, 8), dtype, length) * 3
+        value = (torch.log_softmax if call["log"] else torch.softmax)(given.double(), 1)
+        slack = (value.abs() + 1) * 8 * EPS if call["log"] else value * 8 * EPS
+        params = _softmax_params(call, (2, length, 8), length)
+        yield Launch(
+            {"input": given, "params": params}, (8, 64), {"output": (given, value, slack)}, group=(8, 32)
+        )  # fmt: skip
+
+
+@family(
+    r"(?P<log>log_)?softmax_(?P<strided>strided_)?(?P<step>partial|finalize)_{float}_(?:u32|u64)"
+)
+def _softmax_in_chunks(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call one of two steps: the largest value and the sum of each chunk, then the result of them.
+
+    The strided form has 8 columns and 32 threads a column in a threadgroup, one of a chunk and a matrix.
+    """
+    chunk, rows = 32, 3
+    inner = 8 if call["strided"] else 1
+    for length in (32, 100, 1025):
+        given = random((rows, length, inner), dtype, length) * 3
+        chunks = [part.double() for part in torch.split(given, chunk, 1)]
+        largest = torch.stack([part.amax(1) for part in chunks], -1)
+        sums = torch.stack(
+            [(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1
+        )
+        partials = torch.stack([largest, sums], -1)  # of a row, a column and a chunk
+        bound = {
+            "input": given, "partials": partials.float(), "params": _softmax_params(call, (rows, length, inner), chunk)
+        }  # fmt: skip
+        grid: tuple[int, ...] = (len(chunks) * 32, rows)
+        group: tuple[int, ...] = (32, 1)
+        if call["strided"]:
+            grid, group = (inner, rows * 32, len(chunks)), (inner, 32, 1)
+        if call["step"] == "partial":
+            bound["partials"] = untouched(partials.shape, torch.float32)
+            expected = {"partials": (given, partials, partials.abs() * 16 * EPS)}
+        else:
+            value = (torch.log_softmax if call["log"] else torch.softmax)(given.double(), 1)
+            slack = (value.abs() + 1) * 16 * EPS if call["log"] else value * 16 * EPS
+            expected = {"output": (given, value, slack)}
+        yield Launch(bound, grid, expected, group=group)
+
+
+@family(r"layer_norm_(?P<how>single_row|looped)(_i32|_i64)?_{any}")
+def _layer_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
+    # A small variance with the eps of vision transformers (pytorch/pytorch#190491), and rows about 1 (#186367).
+    scales = ((1.0, 0.0, 1e-5), (9.9e-4, 0.0, 1e-12), (1e-3, 1.0, 1e-7))
+    for length, (scale, shift, eps) in itertools.product((8, 33, 100, 1000), scales):
+        given = (random((3, length), torch.float32, length) * scale + shift).to(dtype)
+        weight, bias = random((length,), dtype, 1), random((length,), dtype, 2)
+        wide = given.double()
+        value = F.layer_norm(wide, (length,), weight.double(), bias.double(), eps)
+        mean, rstd = wide.mean(-1), (wide.var(-1, correction=0) + eps).rsqrt()
+        # The mean is off by a rounding, which a small variance magnifies.
+        off = 64 * EPS * (1 + shift / scale)
+        slack = off * (1 + weight.double().abs() * 4)
+        bound = {
+            "input": given, "axis_size": length, "epsilon": eps, "weight": weight, "bias": bias
+        }  # fmt: skip
+        expected: dict[str, Result] = {
+            "output": (given, value, slack), "meanOut": (given, mean, 1e-6), "rstdTensor": (given, rstd, rstd * off)
+        }  # fmt: skip
+        for extra in call.types.keys() - bound.keys() - expected.keys():
+            if call.types[extra] not in {"bool", "int", "uint"}:
+                raise Unfit(f"nothing is known of the argument {extra}")
+            bound[extra] = (1, 1)
+        # The looped form is called with 1,024 threads: it reads a sum of each of 32 simdgroups.
+        group = 1024 if call["how"] == "looped" else min(1024, -(-length // (4 * 32)) * 32)
+        yield Launch(bound, 3 * group, expected, group=group)
+
+
+@family(r"rms_norm(?P<how>_looped)?_{float}")
+def _rms_norm(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    for length in (8, 33, 100, 1000):
+        given, weight = random((3, length), dtype, length), random((length,), dtype, 1)
+        wide = given.double()
+        value = wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * weight.double()
+        group = min(1024, -(-length // (4 * 32)) * 32)
+        yield Launch({
+            "x": given, "w": weight, "eps": 1e-5, "axis_size": length, "w_stride": 1
+        }, 3 * group, {"out": (given, value, value.abs() * (rounding(dtype) + 16 * EPS))}, group=group)  # fmt: skip
+
+
+@family(
+    r"group_norm_(?P<x>[a-z0-9]+)_(?P<stat>[a-z0-9]+)_(?P<gamma>[a-z0-9]+)_(?P<beta>[a-z0-9]+)_uint(?:32|64)_t"
+)
+def _group_norm(call: KernelCall) -> Launches:
+    dtype, statistics = dtype_named(call["x"]), dtype_named(call["stat"])
+    batch, groups, per_group, extent = 2, 3, 4, 15
+    channels = groups * per_group
+    given = random((batch, channels, extent), dtype, 1)
+    affine = {
+        name: None if call[name] == "void" else random((channels,), dtype_named(call[name]), salt)
+        for salt, name in ((2, "gamma"), (3, "beta"))
+    }
+    wide = given.double()
+    gamma, beta = (None if tensor is None else tensor.double() for tensor in affine.values())
+    value = F.group_norm(wide, groups, gamma, beta, 1e-5)
+    rows = wide.reshape(batch * groups, -1)
+    mean, rstd = rows.mean(-1), (rows.var(-1, correction=0) + 1e-5).rsqrt()
+    params = _group_params(call, batch, groups, per_group, extent)
+    bound = {"X": given, "params": params}
+    for name, tensor in affine.items():
+        bound[name] = torch.zeros(8) if tensor is None else tensor
+    group = 64
+    slack = 1e-5 + 4 * rounding(dtype)
+    yield Launch(
+        bound, batch * groups * group, {"Y": (given, value, slack * 4),
+        "mean": (given, mean, 1e-6 + rounding(statistics)),
+        "rstd": (given, rstd, rstd * (1e-5 + rounding(statistics)))}, group=group
+    )  # fmt: skip
+
+
+def _group_params(call: KernelCall, batch: int, groups: int, per_group: int, extent: int) -> Tensor:
+    return call.struct("params", HxW=extent, num_groups=groups, channels_per_group=per_group,
+        elements_per_group=per_group * extent, C=groups * per_group, N_times_HxW=batch * extent, eps=1e-5)  # fmt: skip
+
+
+@family(
+    r"group_norm_backward_(?P<of>x|affine)_(?P<x>[a-z0-9]+)_(?P<stat>[a-z0-9]+)_(?P<gamma>[a-z0-9]+)_uint(?:32|64)_t"
+)
+def _group_norm_backward(call: KernelCall) -> Launches:
+    dtype, statistics = dtype_named(call["x"]), dtype_named(call["stat"])
+    batch, groups, per_group, extent = 2, 3, 4, 15
+    channels = groups * per_group
+    given, upstream = (
+        random((batch, channels, extent), dtype, 1), random((batch, channels, extent), dtype, 2)
+    )  # fmt: skip
+    kind = None if call["gamma"] == "void" else dtype_named(call["gamma"])
+    gamma = torch.ones(channels, dtype=dtype) if kind is None else random((channels,), kind, 3)
+    wide = given.double().requires_grad_()
+    scale, shift = (
+        gamma.double().requires_grad_(), torch.zeros(channels, dtype=torch.float64, requires_grad=True)
+    )  # fmt: skip
+    result = F.group_norm(wide, groups, scale, shift, 1e-5)
+    gradients = torch.autograd.grad(result, (wide, scale, shift), upstream.double())
+    rows = wide.detach().reshape(batch * groups, -1)
+    mean, rstd = (
+        rows.mean(-1).to(statistics), (rows.var(-1, correction=0) + 1e-5).rsqrt().to(statistics)
+    )  # fmt: skip
+    bound = {
+        "dY": upstream, "X": given, "mean": mean, "rstd": rstd,
+        "gamma": gamma, "params": _group_params(call, batch, groups, per_group, extent),
+            }  # fmt: skip
+    slack = 1e-4 + 64 * (rounding(dtype) + rounding(statistics) + rounding(gamma.dtype))
+    expected: dict[str, Any] = {"dX": (given, gradients[0], slack)}
+    if call["of"] == "affine":
+        expected = {"dgamma": (given, gradients[1], slack), "dbeta": (given, gradients[2], slack)}
+    count = batch * groups if call["of"] == "x" else channels
+    yield Launch(bound, count * 64, expected, group=64)

@@ -1,0 +1,308 @@
+"""Calls the kernels of matrix products: plain and batched, by groups, of packed integers, matrix times vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opcheck.kernels import values
+from opcheck.kernels.launch import (
+    EPS,
+    KernelCall,
+    Launch,
+    Launches,
+    dtype_named,
+    family,
+    random,
+    rounding,
+    summed_slack,
+    widened,
+)
+
+# Quantized products: Quantized.mm
+
+
+@family(r"int8pack_mv_{float}")
+def _int8(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    rows, depth, columns = 3, 64, 16
+    given, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
+    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(
+        torch.int8
+    )
+    value = given.double() @ weight.double().T * scales.double()
+    size = given.double().abs() @ weight.double().abs().T * scales.double().abs()
+    yield Launch({
+        "A": given, "B": weight, "scalesAndZeros": scales, "sizes": (rows, depth, columns, 0)
+    }, (columns // 8 * 64, rows, 1), {"outputData": (given, value, size * 16 * EPS + value.abs() * rounding(dtype))},
+        group=(64, 1, 1), shared={"shared_memory": 64})  # fmt: skip
+
+
+@family(r"naive_bmm_{any}")
+def _bmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    batch, m, k, n = 2, 19, 33, 17
+    left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
+    value = widened(left) @ widened(right)
+    size = widened(left).abs().double() @ widened(right).abs().double()
+    strides = [s for t in (left, right, value) for s in reversed(t.stride())]
+    yield Launch(
+        {"mat1Data": left, "mat2Data": right, "strides": strides, "sizes": (m, k, n, batch)},
+        (-(-n // 16) * 16, -(-m // 16) * 16, batch), {"outputData": (left, value, size * 8 * EPS)}, group=(16, 16, 1)
+    )  # fmt: skip
+
+
+@family(
+    r"gemv_nt_{any}_(?P<simd>\d+)_(?P<vector>\d+)_(?P<end>ab|none)_(?P<x>xs|xc)(?P<strided>_strided)?(_i64)?"
+)
+def _matrix_times_vector(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with a simdgroup for each row of the matrix; the vector's stride is 1 in the forms `xc`."""
+    simdgroups = int(call["simd"])
+    rows = 11
+    for depth in (1, 37, 300):
+        step = 2 if call["x"] == "xs" else 1
+        matrix, vector = random((rows, depth), dtype, 1), random((depth, step), dtype, 2)
+        bias = random((rows,), dtype, 3)
+        value = widened(matrix) @ widened(vector[:, 0])
+        size = widened(matrix).abs().double() @ widened(vector[:, 0]).abs().double()
+        if call["end"] == "ab":
+            value, size = 2 * value + 0.5 * widened(bias), 2 * size + widened(bias).abs().double()
+        dims = call.struct("gP", n=rows, K=depth, ld=depth, ms=1, xs=step, bias_r=1, bias_c=1)
+        yield Launch({
+            "A": matrix, "x": vector, "gP": dims, "bias": bias,
+            "alpha_beta": torch.tensor([2.0, 0.5]).to(_scale_dtype(call, dtype))
+        }, (-(-rows // simdgroups) * simdgroups * 32, 1, 1),
+            {"y": (matrix, value, size * 16 * EPS + value.abs().double() * rounding(dtype))},
+            group=(simdgroups * 32, 1, 1))  # fmt: skip
+
+
+def _scale_dtype(call: KernelCall, dtype: torch.dtype) -> torch.dtype:
+    """Return the type of alpha and beta, which is float32 for the half types."""
+    argument = next(argument for argument in call.buffers if argument.name == "alpha_beta")
+    return dtype_named(argument.fields[0].type) if argument.fields else dtype
+
+
+#: The side of the tiles that a threadgroup multiplies (LinearAlgebra.metal, TILE_DIM).
+_TILE = 16
+
+
+def _rounded_up(extent: int, to: int) -> int:
+    return -(-extent // to) * to
+
+
+def _size(call: KernelCall, name: str) -> int:
+    return next(argument.size for argument in call.buffers if argument.name == name)
+
+
+def _scales(call: KernelCall, dtype: torch.dtype, alpha: float, beta: float) -> Tensor:
+    """Return alpha and beta in the type of the accumulator, which is wider for half types and integers."""
+    argument = next(argument for argument in call.buffers if argument.name == "alpha_beta")
+    kind = argument.fields[0].type if argument.fields else ""
+    return torch.tensor([alpha, beta]).to(dtype_named(kind) if kind else dtype)
+
+
+@family(r"(?P<op>matmul|addmm|int_mm)_{any}")
+def _matmul(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with the left matrix transposed: strides are in elements, of rows and columns."""
+    result = torch.int32 if call["op"] == "int_mm" else dtype
+    for m, k, n in ((19, 33, 17), (1, 5, 40)):
+        left = random((k, m), dtype, 1).T
+        right = random((k, n), torch.int8 if call["op"] == "int_mm" else dtype, 2)
+        if dtype.is_floating_point and m > 1:
+            left[0, 0], right[0] = torch.inf, 1.0  # which the zeros around a tile must not meet
+        bias = random((m, n), dtype, 3)
+        value = widened(left) @ widened(right)
+        size = widened(left).abs().double() @ widened(right).abs().double()
+        tensors = [left, right, value]
+        if call["op"] == "addmm":
+            value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+            tensors.append(bias)
+        bound = {
+            "mat1Data": left, "mat2Data": right, "biasData": bias, "sizes": (m, k, n, 0),
+            "strides": [stride for t in tensors for stride in t.stride()]
+        }  # fmt: skip
+        if call["op"] == "addmm":
+            bound["alpha_beta"] = _scales(call, dtype, 2, 3)
+        yield Launch(
+            bound, (_rounded_up(n, _TILE), _rounded_up(m, _TILE)),
+            {"outputData": (left, value, summed_slack(size, value, result))}, group=(_TILE, _TILE)
+        )  # fmt: skip
+
+
+@family(r"naive_(?P<op>addbmm|baddbmm)_{any}")
+def _batched(call: KernelCall, dtype: torch.dtype) -> Launches:
+    summed = call["op"] == "addbmm"
+    batch, m, k, n = 3, 19, 33, 17
+    left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
+    if dtype.is_floating_point:
+        left[0, 0, 0], right[0, 0] = torch.inf, 1.0
+    bias = random((m, n) if summed else (batch, m, n), dtype, 3)
+    value = widened(left) @ widened(right)
+    size = widened(left).abs().double() @ widened(right).abs().double()
+    if summed:
+        value, size = value.sum(0), size.sum(0)
+    value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+    # Innermost first; the missing batch dimension has a stride of 0.
+    strides = [
+        stride for t in (left, right, value, bias) for stride in (*reversed(t.stride()), 0)[:3]
+    ]
+    yield Launch({
+        "mat1Data": left, "mat2Data": right, "biasData": bias, "alpha_beta": _scales(call, dtype, 2, 3),
+        "strides": strides, "sizes": (m, k, n, batch)
+    }, (_rounded_up(n, _TILE), _rounded_up(m, _TILE), 1 if summed else batch),
+        {"outputData": (left, value, summed_slack(size, value, dtype))}, group=(_TILE, _TILE, 1))  # fmt: skip
+
+
+@family(
+    r"gemv_(?P<how>t|t2d)_{any}_(?P<simd>\d+)_(?P<vector>\d+)_(?P<end>ab|none)"
+    r"(?P<strided>_strided)?(_i64)?"
+)
+def _vector_times_matrix(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with simdgroups that share the depth; each threadgroup has 32 columns, or as often as many a lane."""
+    simdgroups, vector = int(call["simd"]), int(call["vector"])
+    step = 2 if call["strided"] else 1
+    columns = 72
+    covered = 32 if call["how"] == "t2d" else 32 * vector
+    for depth in (1, 37, 300):
+        matrix, row = random((depth, columns, step), dtype, 1), random((depth, 2), dtype, 2)
+        if dtype.is_floating_point:
+            matrix[0, 0, 0] = torch.inf
+        bias = random((columns,), dtype, 3)
+        value = widened(row[:, 0]) @ widened(matrix[..., 0])
+        size = widened(row[:, 0]).abs().double() @ widened(matrix[..., 0]).abs().double()
+        if call["end"] == "ab":
+            value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+        dims = call.struct(
+            "gP", n=columns, K=depth, ld=columns * step, ms=step, xs=2, bias_r=1, bias_c=1
+        )
+        yield Launch({
+            "B": matrix, "x": row, "gP": dims, "bias": bias, "alpha_beta": _scales(call, dtype, 2, 3)
+        }, (-(-columns // covered) * simdgroups * 32, 1, 1), {"y": (matrix, value, summed_slack(size, value, dtype))},
+            group=(simdgroups * 32, 1, 1))  # fmt: skip
+
+
+@family(r"compute_linear_combination_{any}_u(?:32|64)")
+def _linear_combination(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call it for the Taylor polynomials of matrix_exp: it adds to the output; strides are in bytes."""
+    rows, terms, inner = 4, 5, 7
+    # Complex matrices have real coefficients.
+    given = random((terms, inner), dtype, 1)
+    weights = random((rows, terms), torch.float32 if dtype.is_complex else dtype, 2)
+    start = random((rows, inner), dtype, 3)
+    value = widened(start) + widened(weights).to(widened(start).dtype) @ widened(given)
+    size = widened(start).abs() + widened(weights).abs() @ widened(given).abs()
+    width = given.element_size()
+    yield Launch({
+        "out_ptr": start.clone(), "in_ptr": given, "coeff_ptr": weights, "sizes": (inner, rows),
+        "out_strides": (width, inner * width), "in_strides": (width, 0),
+        "coeff_strides": (0, weights[0].numel() * weights.element_size()), "params": (inner, 1, terms, 2)
+    }, rows * inner, {"out_ptr": (given, value, summed_slack(size, value, dtype) * 4)}, group=32)  # fmt: skip
+
+
+# Matrices by groups of rows: GroupedMM.mm
+
+
+@family(r"grouped_mm_(?P<mode>few_rows|rows|k)_{float}(?:_bm(?P<bm>\d+))?_u(?:32|64)")
+def _grouped(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with one empty group; an output tile has 64 columns."""
+    mode, rows = call["mode"], int(call["bm"] or 1)
+    n, k = 70, 40
+    ends = [2, 2, 5, 6] if mode == "few_rows" else [20, 20, 37, 90]
+    groups = len(ends)
+    slices = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+    if mode == "k":
+        m, k = 21, ends[-1]
+        left, right = random((m, k), dtype, 1), random((k, n), dtype, 2)
+        pairs = [(left[:, part], right[part]) for part in slices]
+        value = torch.stack([widened(a) @ widened(b) for a, b in pairs])
+        size = torch.stack([widened(a).abs() @ widened(b).abs() for a, b in pairs])
+        grid = (-(-n // 64), -(-m // rows), groups)
+    else:
+        m = ends[-1]
+        left, right = random((m, k), dtype, 1), random((groups, n, k), dtype, 2).transpose(1, 2)
+        pairs = [(left[part], right[group]) for group, part in enumerate(slices)]
+        value = torch.cat([widened(a) @ widened(b) for a, b in pairs])
+        size = torch.cat([widened(a).abs() @ widened(b).abs() for a, b in pairs])
+        grid = (-(-n // 64), -(-m // rows) + groups, 1)
+    simdgroups = 16 if mode == "few_rows" else 2 if rows == 16 else 4
+    if mode == "few_rows":
+        grid = (-(-n // simdgroups), m, 1)
+    batched = value if mode == "k" else right
+    params = call.struct("params", m=m, n=n, k=k, groups=groups, a_stride_m=left.stride(0), a_stride_k=1,
+        b_stride_k=right.stride(-2), b_stride_n=right.stride(-1), out_stride_m=n, out_stride_n=1,
+        batch_stride=batched.stride(0))  # fmt: skip
+    yield Launch({
+        "mat_a": left, "mat_b": right, "offsets": torch.tensor(ends, dtype=torch.int32), "params": params
+    }, (grid[0] * simdgroups * 32, *grid[1:]), {"output": (left, value, summed_slack(size, value, dtype))},
+        group=(simdgroups * 32, 1, 1))  # fmt: skip
+
+
+# Packed integers: Quantized.mm
+
+
+@family(r"large_m_int8pack_mm_{float}")
+def _large_int8(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    rows, depth, columns = 35, 64, 128
+    given, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
+    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(
+        torch.int8
+    )
+    value = widened(given) @ weight.double().T * scales.double()
+    size = given.double().abs() @ weight.double().abs().T * scales.double().abs()
+    yield Launch({
+        "A": given, "B": weight, "scalesAndZeros": scales, "sizes": (rows, depth, columns, 0)
+    }, (-(-rows // 32) * 128, -(-columns // 64), 1), {"outputData": (given, value, summed_slack(size, value, dtype))},
+        group=(128, 1, 1), shared={"shared_memory": 12288})  # fmt: skip
+
+
+@family(r"int4pack_mm_(?P<group>\d+)_{float}")
+def _int4(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with weights of which the lower half of each byte comes first; each group has a scale and a zero."""
+    group = int(call["group"])
+    rows, depth, columns = 3, 512, 8
+    given = random((rows, depth), dtype, 1)
+    scales = random((depth // group, columns, 2), dtype, 2)
+    weight = torch.randint(0, 16, (columns, depth), generator=values.generator(1))
+    scale, zero = (scales[..., place].double().T.repeat_interleave(group, 1) for place in (0, 1))
+    wide = (weight - 8) * scale + zero
+    value, size = (
+        given.double() @ wide.T, given.double().abs() @ ((weight + 8) * scale.abs() + zero.abs()).T
+    )  # fmt: skip
+    packed = (weight[:, ::2] | weight[:, 1::2] << 4).to(torch.uint8)
+    yield Launch({
+        "A": given, "B": packed, "scales_and_zeros": scales, "sizes": (rows, depth, columns, 0)
+    }, (columns // 4 * 32, 1, rows),
+        {"output_data": (given, value, size * (16 * EPS + 2 * (rounding(dtype) if dtype != torch.float32 else 0)))},
+        group=(32, 1, 1))  # fmt: skip
+
+
+@family("weight_to_int4pack")
+def _int4_weight(_call: KernelCall) -> Launches:
+    """Call with eight values a number, the first in its lowest byte's upper half; they are swapped by pairs."""
+    weight = torch.randint(-(2**31), 2**31, (5, 6), generator=values.generator(1)).to(torch.int32)
+    given = weight.view(torch.uint8).long()
+    value = given % 16 * 16 + given // 16
+    yield Launch({"W": weight, "sizes": (5, 6)}, (5, 6), {"outputData": (given, value)})
+
+
+@family(r"scaled_mm_(?:few_rows_(?P<rows>\d)_)?(?P<a>float|half|bfloat|float8)")
+def _scaled(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with scales of the whole matrices and of rows and columns; the second matrix is stored transposed."""
+    few = call["rows"]
+    m, k, n = (int(few) if few else 35), 80, 40
+    for each_row, bias_dtype in ((0, torch.float16), (1, torch.bfloat16), (1, None)):
+        left = random((m, k), torch.float8_e4m3fn, 1)
+        right = random((n, k), torch.float8_e4m3fn, 2).T
+        scale_left = random((m if each_row else 1,), torch.float32, 3)
+        scale_right = random((n if each_row else 1,), torch.float32, 4)
+        bias = random((n,), bias_dtype or torch.float16, 5)
+        scale = scale_left.double()[:, None] * scale_right.double()
+        added = bias.double() if bias_dtype else 0.0
+        value = left.double() @ right.double() * scale + added
+        size = left.double().abs() @ right.double().abs() * scale.abs() + bias.double().abs()
+        params = call.struct("p", m=m, n=n, k=k, a_row_stride=k, a_col_stride=1, b_row_stride=1, b_col_stride=k,
+            out_row_stride=n, out_col_stride=1, rowwise=each_row, has_bias=int(bias_dtype is not None),
+            bias_bfloat16=int(bias_dtype == torch.bfloat16))  # fmt: skip
+        grid = (n // 4 * 128,) if few else (-(-n // 32) * 128, -(-m // 32))
+        yield Launch({
+            "a": left, "b": right, "out": torch.zeros((m, n)).to(dtype), "scale_a": scale_left, "scale_b": scale_right,
+            "bias": bias, "p": params
+        }, grid, {"out": (left.float(), value, summed_slack(size, value, dtype))}, group=(128, 1))  # fmt: skip

@@ -1,0 +1,177 @@
+"""Calls the kernels of fused optimizers and of gradient scaling: FusedOptimizerOps.mm, Amp.mm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from opcheck.kernels.launch import (
+    EPS,
+    KernelCall,
+    Launch,
+    Launches,
+    Result,
+    dtype_named,
+    family,
+    random,
+    rounding,
+)
+from opcheck.kernels.pointwise import address
+
+# Optimizers
+
+#: FusedOptimizerOps.metal: tensors a launch, and elements a threadgroup.
+_TENSORS, _CHUNK = 32, 65536
+_EXTENTS = (100, 70000)
+_RATES = {
+    "lr": 0.125, "beta1": 0.875, "beta2": 0.9375, "weight_decay": 0.0625, "eps": 0.0078125, "momentum": 0.75
+}  # fmt: skip
+_STEPS = 3.0
+
+
+def _metadata(call: KernelCall, name: str) -> tuple[Tensor, int]:
+    """Return which tensor and which part of it each threadgroup has, and their number."""
+    groups = [
+        (place, chunk) for place, extent in enumerate(_EXTENTS) for chunk in range(-(-extent // _CHUNK))
+    ]  # fmt: skip
+    memory = call.struct(name, numels=_EXTENTS, threadgroup_to_tensor=[tensor for tensor, _ in groups],
+        threadgroup_to_chunk=[chunk for _, chunk in groups])  # fmt: skip
+    return memory, len(groups)
+
+
+def _pointers(lists: list[list[Tensor]]) -> Tensor:
+    """Return the arguments' struct: 32 addresses for each list of tensors."""
+    table = torch.zeros(len(lists), _TENSORS, dtype=torch.int64)
+    for row, tensors in enumerate(lists):
+        table[row, : len(tensors)] = torch.tensor([address(tensor) for tensor in tensors])
+    return table
+
+
+def _scalars(call: KernelCall, given: Mapping[str, float]) -> dict[str, Tensor]:
+    """Return the numbers that the kernel takes, in their types."""
+    kinds = {"float": torch.float32, "uchar": torch.uint8}
+    return {
+        argument.name: torch.tensor([given[argument.name]]).to(kinds[argument.type])
+        for argument in call.buffers
+        if argument.name in given
+    }
+
+
+def _adam(lists: Mapping[str, Tensor], flags: Mapping[str, float], kind: str) -> dict[str, Tensor]:
+    """Return one step of Adam, in double."""
+    rate, wide = _RATES, {name: tensor.double() for name, tensor in lists.items()}
+    gradient = -wide["grads"] if flags["maximize"] else wide["grads"]
+    param = wide["params"]
+    if kind.startswith("adamw"):
+        param = param * (1 - rate["lr"] * rate["weight_decay"])
+    else:
+        gradient = gradient + param * rate["weight_decay"]
+    mean = rate["beta1"] * wide["exp_avgs"] + (1 - rate["beta1"]) * gradient
+    square = rate["beta2"] * wide["exp_avg_sqs"] + (1 - rate["beta2"]) * gradient.square()
+    results = {"exp_avgs": mean, "exp_avg_sqs": square}
+    if kind.endswith("amsgrad"):
+        square = torch.maximum(wide["max_exp_avg_sqs"], square)
+        results["max_exp_avg_sqs"] = square
+    first, second = 1 - rate["beta1"] ** _STEPS, 1 - rate["beta2"] ** _STEPS
+    denominator = square.sqrt() / second**0.5 + rate["eps"]
+    results["params"] = param - rate["lr"] / first * mean / denominator
+    return results
+
+
+def _momentum(lists: Mapping[str, Tensor], flags: Mapping[str, float]) -> dict[str, Tensor]:
+    """Return one step of SGD, in double."""
+    rate, wide = _RATES, {name: tensor.double() for name, tensor in lists.items()}
+    gradient = -wide["grads"] if flags["maximize"] else wide["grads"]
+    gradient = gradient + rate["weight_decay"] * wide["params"]
+    results = {}
+    if "momentum_buffer_list" in lists:
+        buffer = (
+            rate["momentum"] * wide["momentum_buffer_list"] + (1 - flags["dampening"]) * gradient
+        )
+        buffer = gradient if flags["is_first_step"] else buffer
+        results["momentum_buffer_list"] = buffer
+        gradient = gradient + rate["momentum"] * buffer if flags["nesterov"] else buffer
+    results["params"] = wide["params"] - rate["lr"] * gradient
+    return results
+
+
+@family(
+    r"fused_(?P<kind>adamw?(?:_amsgrad)?|sgd(?:_momentum)?)_{float}(?:_(?P<b>float|half|bfloat))?"
+)
+def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with two tensors, one of them in two parts."""
+    kind = call["kind"]
+    fields = next(argument.fields for argument in call.buffers if argument.name == "args")
+    metadata, groups = _metadata(call, "metadata_args")
+    for turned in (0, 1):
+        flags = {
+            "maximize": turned, "nesterov": turned, "dampening": 0.125, "is_first_step": 0, "grad_scale": 1.0,
+            "found_inf": 0.0,
+        }  # fmt: skip
+        bound = _scalars(call, _RATES | flags) | {"metadata_args": metadata}
+        expected: dict[str, Result] = {}
+        tables: list[list[Tensor]] = []
+        names = [field.name for field in fields if field.name != "state_steps"]
+        every = [
+            {name: random((extent,), dtype, place + at) for at, name in enumerate(names)}
+            for place, extent in enumerate(_EXTENTS)
+        ]
+        for place, lists in enumerate(every):
+            for name in lists:
+                if name.endswith("sqs"):
+                    lists[name] = lists[name].abs() + 0.25
+            results = (
+                _momentum(lists, flags) if kind.startswith("sgd") else _adam(lists, flags, kind)
+            )
+            for name, value in results.items():
+                key = f"{name} {place}"
+                bound[key] = lists[name]
+                slack = (1 + value.abs()) * (16 * EPS + 16 * rounding(dtype))
+                expected[key] = (value, value, slack)
+        tables = [[lists[name] for lists in every] for name in names]
+        if any(field.name == "state_steps" for field in fields):
+            steps = torch.tensor([_STEPS], dtype=dtype_named(call["b"]))
+            bound["steps"] = steps
+            tables.append([steps, steps])
+        yield Launch(bound | {"args": _pointers(tables)}, groups * 1024, expected, group=1024)
+
+
+@family(r"ampNonFiniteCheckAndUnscale(?P<single>Single)?_{float}")
+def _unscaled(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with finite gradients, and with one that is not."""
+    for bad in (False, True):
+        tensors = [random((extent,), dtype, extent) for extent in _EXTENTS]
+        if bad:
+            tensors[0][5] = torch.inf
+        flag = torch.zeros(1, dtype=call.dtype("foundInf"))
+        scale = torch.tensor([0.25], dtype=call.dtype("invScale"))
+        values = [tensor.double() * 0.25 for tensor in tensors]
+        overflow = torch.tensor([float(bad)], dtype=torch.float64)
+        if call["single"]:
+            yield Launch({
+                "data": tensors[0], "foundInf": flag, "invScale": scale
+            }, _EXTENTS[0], {"data": (values[0], values[0]), "foundInf": (overflow, overflow)}, group=32)  # fmt: skip
+            continue
+        metadata, groups = _metadata(call, "metadata")
+        yield Launch(
+            {"pointerArgs": _pointers([tensors]), "metadata": metadata, "foundInf": flag, "invScale": scale,
+            "first": tensors[0], "second": tensors[1]}, groups * 1024,
+            {"first": (values[0], values[0]), "second": (values[1], values[1]), "foundInf": (overflow, overflow)},
+            group=1024
+        )  # fmt: skip
+
+
+@family(r"ampUpdateScale_{float}")
+def _scale_updated(call: KernelCall) -> Launches:
+    for overflow, tracked, scale, tracker in ((0, 3, 8.0, 4), (0, 4, 16.0, 0), (1, 3, 4.0, 0)):
+        value, count = torch.tensor([scale]).double(), torch.tensor([tracker])
+        yield Launch({
+            "scale": torch.tensor([8.0]).to(call.dtype("scale")),
+            "growth_tracker": torch.tensor([tracked], dtype=torch.int32),
+            "foundInf": torch.tensor([float(overflow)]).to(call.dtype("foundInf")),
+            "scaleGrowthFactor": torch.tensor([2.0]).to(call.dtype("scaleGrowthFactor")),
+            "scaleBackoffFactor": torch.tensor([0.5]).to(call.dtype("scaleBackoffFactor")),
+            "growthInterval": torch.tensor([5], dtype=torch.int32)
+        }, 1, {"scale": (value, value), "growth_tracker": (count, count)})  # fmt: skip

@@ -1,0 +1,443 @@
+"""Calls the kernels of reductions and scans: ReduceOps.mm, ScanKernel.mm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from opcheck.kernels.launch import (
+    EPS,
+    LENGTHS,
+    KernelCall,
+    Launch,
+    Launches,
+    Result,
+    dtype_named,
+    family,
+    random,
+    untouched,
+    widened,
+)
+from opcheck.kernels.pointwise import Unfit
+
+# The reductions are called by aten/src/ATen/native/mps/operations/ReduceOps.mm.
+
+_REDUCED: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.sum(-1), "nansum": lambda x: x.nansum(-1), "prod": lambda x: x.prod(-1),
+    "max": lambda x: x.amax(-1), "min": lambda x: x.amin(-1), "argmax": lambda x: x.argmax(-1),
+    "argmin": lambda x: x.argmin(-1), "any": lambda x: x.bool().any(-1), "all": lambda x: x.bool().all(-1),
+    "count_nonzero": lambda x: (x != 0).sum(-1), "var": lambda x: x.var(-1, correction=1),
+    "std": lambda x: x.std(-1, correction=1), "norm_l0": lambda x: (x != 0).sum(-1).double(),
+    "norm_l1": lambda x: x.abs().sum(-1), "norm_l2": lambda x: x.square().sum(-1).sqrt(),
+    "norm_l2_combine": lambda x: x.sum(-1).sqrt(), "norm_inf": lambda x: x.abs().amax(-1),
+    "norm_neginf": lambda x: x.abs().amin(-1)
+}  # fmt: skip
+
+
+def _reduction_slack(operation: str, given: Tensor, value: Tensor) -> Tensor:
+    """Return what another order of summation may change."""
+    if value.dtype in {torch.int64, torch.bool} or operation in {"max", "min"}:
+        return torch.zeros(value.shape, dtype=torch.float64)
+    wide = given.abs().double()
+    return wide.sum(-1) * 8 * EPS + (value.abs().double() * given.shape[-1] * EPS)
+
+
+#: The state of a variance between two passes: the mean, the squares' sum about it, and the count, in 16 bytes.
+_STATE = "float3"
+
+
+def _state(given: Tensor) -> Tensor:
+    """Return the states of a variance of the last dimension, in double."""
+    count = torch.full(given.shape[:-1], given.shape[-1], dtype=torch.float64)
+    squares = given.double().var(-1, correction=0) * count
+    return torch.stack([given.double().mean(-1), squares, count, torch.zeros_like(count)], -1)
+
+
+def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return the numbers that are reduced along the last dimension, and the memory that holds them."""
+    if word == _STATE:
+        drawn = random((*shape, 3), torch.float32, shape[-1])
+        return drawn.flatten(-2), _state(drawn).float()
+    dtype = dtype_named(word)
+    given = random(shape, dtype, shape[-1])
+    if operation == "prod":
+        if dtype.is_complex:
+            given = (widened(given) / 3).to(dtype)
+        given = torch.where(widened(given) == 0, torch.ones_like(given), given)
+        given = given if dtype.is_complex else given.sign()
+    return given, given
+
+
+def _result(word: str, given: Tensor, value: Tensor, slack: Tensor) -> dict[str, Any]:
+    """Return the results' memory, and what a launch says of it."""
+    if word != _STATE:
+        out = untouched(value.shape, dtype_named(word))
+        return {"out": out, "expected": {"output": (given, value, slack)}, "derived": {}}
+    state = _state(given)[..., :3]
+    wide = given.double()
+    off = (wide.abs().sum(-1) + wide.square().sum(-1))[..., None] * 8 * EPS
+    return {
+        "out": untouched((*value.shape, 4), torch.float32),
+        "expected": {"output": (given, state, off.expand(state.shape))},
+        "derived": {"output": lambda bound: bound["output"][..., :3]},
+    }
+
+
+@family(r"(?P<op>argmax|argmin)_reduction_combine_{any}")
+def _combined_places(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call the second of two passes over the extreme value of each part and its place: a simdgroup a row."""
+    rows = 3
+    for parts in (1, 7, 33, 100):
+        given = random((rows, parts), dtype, parts)
+        places = torch.arange(rows * parts, dtype=torch.int32).view(rows, parts) * 5 + 2
+        wide = widened(given)
+        extreme = (wide.amax if call["op"] == "argmax" else wide.amin)(-1, keepdim=True)
+        value = torch.where(wide == extreme, places, 2**31 - 1).amin(-1).long()
+        yield Launch({
+            "input": given, "idx_in": places, "sizes": (rows, parts, 1, parts), "val_out": untouched((rows,), dtype),
+            "idx_out": untouched((rows,), torch.int32)
+        }, rows * 32, {"output": (given, value)}, group=32)  # fmt: skip
+
+
+@family(r"(?P<op>\w+?)_reduction_{any}_(?P<b>[a-z0-9]+)")
+def _reductions(call: KernelCall) -> Launches:
+    operation, rows = call["op"], 5
+    if operation not in _REDUCED:
+        raise Unfit(f"no reference for the reduction {operation}")
+    for length in LENGTHS:
+        if operation in {"var", "std"} and length == 1:
+            continue
+        given, memory = _operand(call["a"], operation, (rows, length))
+        value = _REDUCED[operation](widened(given))
+        result = _result(call["b"], given, value, _reduction_slack(operation, given, value))
+        params = call.struct("params", p=1.0, reduction_size=length, ndim=2,
+            input_sizes=(rows, length), input_strides=(length, 1),
+            output_sizes=(rows, 1), output_strides=(1, 1))  # fmt: skip
+        group = min(1024, -(-length // 32) * 32)
+        yield Launch({
+            "input": memory, "output": result["out"], "params": params
+        }, rows * group, result["expected"], group=group, derived=result["derived"])  # fmt: skip
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """One way in which the reductions are launched; the kernels' code says what each number means."""
+
+    #: The extents of the reduced dimension that the form takes.
+    lengths: tuple[int, ...]
+    #: Where the reduced dimension stands in memory.
+    last: bool
+    #: Sizes, strides, grid and threadgroup, by (batch, width, length) of the results and the reduction.
+    sizes: Callable[[int, int, int], tuple[int, ...]]
+    strides: Callable[[int, int, int], tuple[int, ...]]
+    threads: Callable[[int, int], tuple[int, ...]]
+    group: tuple[int, ...]
+
+
+def _outer_form(group: tuple[int, ...]) -> _Form:
+    """Return the form of a reduction over an outer dimension: 32 columns a threadgroup."""
+    return _Form(
+        lengths=(1, 7, 33, 100), last=False, sizes=lambda _batch, width, length: (length, width, 1, 0),
+        strides=lambda _batch, width, length: (width, 1, length * width, 0), threads=lambda batch,
+        width: (-(-width // 32) * 32, group[1], batch), group=group
+    )  # fmt: skip
+
+
+_FORMS = {
+    "flat": _Form(
+        lengths=(4, 128, 1028),
+        last=True,
+        sizes=lambda batch, width, length: (batch * width * length, length),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (batch * width * 256,),
+        group=(256,),
+    ),
+    # One threadgroup reduces all rows.
+    "flat_strided": _Form(
+        lengths=(1, 7, 33, 1025),
+        last=True,
+        sizes=lambda _batch, _width, length: (1, length, 1, 0),
+        strides=lambda _batch, _width, length: (length, 1, 0, 0),
+        threads=lambda _batch, _width: (256,),
+        group=(256,),
+    ),
+    # A simdgroup a row (2.15.0).  Sums read two of the sizes; argmax also the parts and elements of a row.
+    "innermost": _Form(
+        lengths=LENGTHS[1:],
+        last=True,
+        sizes=lambda batch, width, length: (batch * width, length, 1, length),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (batch * width * 32,),
+        group=(32,),
+    ),
+    # Eight lanes a row, so that a simdgroup has four rows.
+    "innermost_chunk": _Form(
+        lengths=LENGTHS,
+        last=True,
+        sizes=lambda batch, width, length: (batch * width, length, 8, 1),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (-(-batch * width // 4) * 32,),
+        group=(32,),
+    ),
+    "narrow": _Form(
+        lengths=LENGTHS,
+        last=False,
+        sizes=lambda _batch, width, length: (length, width, 1, 0),
+        strides=lambda *_: (),
+        threads=lambda batch, _width: (256, 1, batch),
+        group=(256, 1, 1),
+    ),
+    "outer": _outer_form((32, 32, 1)),
+    "outer_small_dim": _outer_form((32, 1, 1)),
+}  # fmt: skip
+#: Of 2.14; later kernels pass their strides in the sizes.
+_FORMS["narrow_strided"] = msgspec.structs.replace(
+    _FORMS["narrow"], strides=lambda _batch, width, length: (width, 1, length * width, 0)
+)
+#: Batches and width of the results of one launch; else 2 and 3.  The outer forms have batches since 2.14.
+#: Threads of a partly filled threadgroup would return before its barrier, so that the outer forms get whole ones.
+_EXTENTS = {
+    "flat_strided": (1, 1), "narrow": (1, 3), "narrow_strided": (1, 3), "outer": (1, 64), "outer_small_dim": (1, 64)
+}  # fmt: skip
+#: The flat forms have no parameter and leave the last step to a second kernel: no correction, no root.
+_FLAT: dict[str, Callable[[Tensor], Tensor]] = {
+    "norm_l2": lambda x: x.square().sum(-1), "norm_l2_combine": lambda x: x.sum(-1),
+    "var": lambda x: x.var(-1, correction=0), "std": lambda x: x.std(-1, correction=0)
+}  # fmt: skip
+
+
+@family(
+    r"(?P<op>\w+?)_reduction_(?P<form>flat_strided|flat|inner(?:most)?_chunk|inner(?:most)?|narrow(?:_strided)?"
+    r"|outer_small_dim|outer)"
+    r"_{any}_(?P<b>[a-z0-9]+)"
+)
+def _reduction_forms(call: KernelCall) -> Launches:
+    # 2.14 wrote `inner` of what is innermost since.
+    named = re.sub("^inner(?!most)", "innermost", call["form"])
+    operation, form = call["op"], _FORMS[named]
+    partial = call["a"] == "p1"  # the first of two passes: a value and its place for each part
+    source = call["b" if partial else "a"]
+    references = _REDUCED | _FLAT if call["form"].startswith("flat") else _REDUCED
+    if (
+        operation not in references
+        or not {"input", "val_out" if partial else "output"} <= call.types.keys()
+    ):
+        raise Unfit(f"no reference for the reduction {operation}")
+    batch, width = _EXTENTS.get(named, (2, 3))
+    for length in form.lengths:
+        if operation in {"var", "std"} and length == 1:
+            continue
+        given, memory = _operand(source, operation, (batch, width, length))
+        if operation.endswith("combine"):
+            given = memory = given.abs()  # sums of squares
+        value = references[operation](widened(given))
+        numbers_of = (batch, width, length)
+        result = _result(call["b"], given, value, _reduction_slack(operation, given, value))
+        bound = {
+            "input": memory if form.last else memory.transpose(1, 2).contiguous(),
+            "output": result["out"],
+            "sizes": (*form.sizes(*numbers_of),),
+            "params": (*form.sizes(*numbers_of),),
+            "strides": (*form.strides(*numbers_of),),
+            "param": 1.0,
+            "divisor": 1.0,  # before 2.15.0
+            "idx_in": torch.arange(given.numel(), dtype=torch.int32),
+            "val_out": untouched((batch * width,), given.dtype),
+            "idx_out": untouched((batch * width,), torch.int32),
+        }
+        expected = result["expected"]
+        if partial:
+            largest = (given.amax if operation == "argmax" else given.amin)(-1)
+            expected = {"val_out": (given, widened(largest)), "idx_out": (given, value)}
+        yield Launch(
+            bound, form.threads(batch, width), expected, group=form.group, derived=result["derived"]
+        )
+
+
+# The scans are called by aten/src/ATen/native/mps/operations/ScanKernel.mm.
+
+_SCANNED: dict[str, Callable[[Tensor, int], Any]] = {
+    "cumsum": torch.cumsum, "cumprod": torch.cumprod, "cummax": torch.cummax, "cummin": torch.cummin,
+    "logcumsumexp": torch.logcumsumexp
+}  # fmt: skip
+
+
+@family(
+    r"(?P<op>cumsum|cumprod|cummax|cummin|logcumsumexp)_(?P<form>innermost|outer)"
+    r"_(?P<a>(?!transposed)[a-z0-9]+)(?:_(?P<b>long))?"
+)
+def _scans(call: KernelCall, dtype: torch.dtype) -> Launches:
+    operation, outer = call["op"], call["form"] == "outer"
+    target = dtype_named(call["b"] or call["a"])
+    names = call.types
+    for length in LENGTHS[:4] if outer else LENGTHS:
+        rows = 3
+        given = random((rows, length), dtype, length)
+        if operation == "cumprod":
+            given = torch.where(given == 0, torch.ones_like(given), given)
+            given = given.sign() if not dtype.is_complex else torch.ones_like(given) * 1j
+        if outer:  # the scanned dimension stands before 40 columns: more than the 32 of a block
+            given = given[..., None].expand(rows, length, 40).clone()
+            given[..., 7] = given[:, :1, 7]
+            if dtype == torch.float16:
+                given[..., 7] = 1.0 if operation != "cumsum" else 0.25
+        dim = 1
+        scanned = _SCANNED[operation](widened(given), dim)
+        value, places = (
+            (scanned.values, scanned.indices) if operation in {"cummax", "cummin"} else (scanned, None)
+        )  # fmt: skip
+        slack: Tensor | float = 0.0
+        if dtype.is_floating_point or dtype.is_complex:
+            slack = given.abs().double().cumsum(dim) * 4 * EPS + value.abs() * length * EPS
+        bound = {"in": given, "axis_size": length, "stride": 40, "stride_blocks": 2}
+        out = untouched(given.shape, target)
+        expected: dict[str, Result] = {}
+        if places is None:
+            bound["out"], expected["out"] = out, (given, value, slack)
+        elif "out_values" in names:
+            bound |= {"out_values": out, "out_indices": untouched(given.shape, torch.int64)}
+            expected = {"out_values": (given, value)}
+            if dtype.is_floating_point and not outer:
+                expected["out_indices"] = (given, places, 0.0)
+        group = min(1024, -(-length // (4 * 32)) * 32)
+        if outer:  # 32 rows, and as many lanes a row as read 32 columns: 4 elements a lane, or 2 of eight bytes
+            group = 32 * (16 if target.itemsize == 8 else 8)
+        yield Launch(bound, (group, 2 * rows if outer else rows, 1), expected, group=(group, 1, 1))
+
+
+#: Rows of threads of a tile of the strided forms.
+_TILE_ROWS = 32
+
+
+def _each(dtype: torch.dtype) -> int:
+    """Return the elements that a thread reads at once: four, or two of eight bytes."""
+    return 2 if dtype.itemsize == 8 else 4
+
+
+def _factors(operation: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return random values; those of a product have the absolute value 1, so that none overflows."""
+    given = random(shape, dtype, sum(shape))
+    if operation == "cumsum":
+        return given
+    return torch.where(given == 0, torch.ones_like(given), given).sign()
+
+
+def _accumulated(operation: str, given: Tensor, dim: int) -> tuple[Tensor, Tensor | float]:
+    """Return a scan and what another order of its steps may change."""
+    value = _SCANNED[operation](widened(given), dim)
+    if not given.dtype.is_floating_point:
+        return value, 0.0
+    return value, given.abs().double().cumsum(dim) * 8 * EPS
+
+
+def _total(operation: str, wide: Tensor, dim: int) -> Tensor:
+    return wide.sum(dim) if operation == "cumsum" else wide.prod(dim)
+
+
+def _accumulator(target: torch.dtype) -> torch.dtype:
+    return torch.float32 if target.is_floating_point else target
+
+
+@family(
+    r"(?P<op>cumsum|cumprod)_(?:(?P<form>strided|vec)_)?block_(?P<step>reduce|carry)(?:_(?P<width>\d+))?"
+    r"_{word}(?:_(?P<b>long))?"
+)
+def _block_scans(call: KernelCall, source: torch.dtype) -> Launches:
+    """Call one of two passes: the total of each block, or the scan of each block after those before it."""
+    target = dtype_named(call["b"] or call["a"])
+    accumulator, form, operation = _accumulator(target), call["form"], call["op"]
+    width = int(call["width"] or 1)
+    rows, each = 2, _each(accumulator)
+    # Blocks are whole tiles, but for those of contiguous rows.
+    group, block = {"": (256, 700), "vec": (64, 64 * each), "strided": (width // each * 32, 2 * _TILE_ROWS)}[
+        form
+    ]  # fmt: skip
+    inner = width if form == "vec" else width - 3 if form else 1
+    for length in (block * 2, block * 3 - 5):
+        given = _factors(operation, (rows, length, inner), source)
+        value, slack = _accumulated(operation, given, 1)
+        blocks = -(-length // block)
+        parts = torch.stack(
+            [_total(operation, part, 1) for part in torch.split(widened(given), block, 1)], -1
+        )  # (rows, inner, blocks)
+        sums = parts if form != "vec" else parts.transpose(1, 2).contiguous()
+        if form == "strided" and call["step"] == "carry":
+            sums = _SCANNED[operation](parts, -1)  # by the kernel between the two passes
+        bound = {
+            "in": given, "axis_size": length, "block_sums": sums.to(accumulator), "block_size": block,
+            "num_blocks": blocks, "n_orows": rows, "stride": inner, "stride_blocks": 1
+        }  # fmt: skip
+        grid = (group, rows * blocks, 1) if form else (group * blocks, rows, 1)
+        sizes = given.abs().double().sum(1).amax() * 8 * EPS if source.is_floating_point else 0.0
+        expected: dict[str, Result] = {"out": (given, value, slack)}
+        if call["step"] == "reduce":
+            expected = {"block_sums": (given, sums, sizes)}
+            del bound["block_sums"]
+        yield Launch(bound, grid, expected, group=(group, 1, 1))
+
+
+@family(r"(?P<op>cumsum|cumprod)_scan_block_sums_{word}")
+def _block_sums(call: KernelCall) -> Launches:
+    """Call the kernel between the two passes, which scans the blocks' totals in place."""
+    accumulator, operation = _accumulator(dtype_named(call["a"])), call["op"]
+    for blocks in (1, 7, 300, 700):
+        given = _factors(operation, (3, blocks), accumulator)
+        value, slack = _accumulated(operation, given, 1)
+        yield Launch({
+            "block_sums": given.clone(), "num_blocks": blocks
+        }, (256, 3, 1), {"block_sums": (given, value, slack)}, group=(256, 1, 1))  # fmt: skip
+
+
+@family(
+    r"(?P<op>cumsum|cumprod)_(?:contig_decoupled|strided_decoupled_(?P<width>\d+)_(?P<each>\d+))_{word}"
+)
+def _scans_with_look_back(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call in tiles that wait for those before them, which a launch in ascending order never makes them do."""
+    operation, width = call["op"], int(call["width"] or 1)
+    rows = 2
+    group = 256 if not call["width"] else 768 if width <= 2 else 512
+    tile = group * int(call["each"] or 16)
+    for length in (tile * 2 + 77, 100):
+        given = _factors(operation, (rows, length, width), dtype)
+        value, slack = _accumulated(operation, given, 1)
+        tiles = -(-length // tile)
+        total = rows * tiles
+        yield Launch({
+            "in": given, "tile_counter": torch.zeros(1, dtype=torch.int32),
+            "status": torch.zeros(total, dtype=torch.int32), "axis_size": length, "num_tiles": tiles,
+            "aggregates": torch.full((total * width,), -1, dtype=torch.int32),
+            "inclusive": torch.full((total * width,), -1, dtype=torch.int32)
+        }, group * total, {"out": (given, value, slack)}, group=group)  # fmt: skip
+
+
+@family(r"(?P<op>cumsum|cumprod)_tiny_innermost_{word}(?:_(?P<b>long))?")
+def _short_scans(call: KernelCall, source: torch.dtype) -> Launches:
+    """Call with many rows a threadgroup: as many as 2,048 elements have."""
+    for length in (1, 5, 32):
+        rows = 500
+        given = _factors(call["op"], (rows, length), source)
+        value, slack = _accumulated(call["op"], given, 1)
+        each = 2048 // length
+        yield Launch({
+            "in": given, "axis_size": length, "n_scans": rows, "rows_per_tg": each
+        }, (256 * -(-rows // each), 1, 1), {"out": (given, value, slack)}, group=(256, 1, 1))  # fmt: skip
+
+
+@family(r"(?P<op>cumsum|cumprod)_innermost_transposed_{word}(?:_(?P<b>long))?")
+def _transposed_scans(call: KernelCall, source: torch.dtype) -> Launches:
+    """Call with rows that lie beside each other in memory; the result has them one after the other."""
+    target = dtype_named(call["b"] or call["a"])
+    group = 32 // _each(_accumulator(target)) * 32
+    columns = 40
+    for length in LENGTHS[:4]:
+        given = _factors(call["op"], (length, columns), source)
+        value, slack = _accumulated(call["op"], given, 0)
+        if isinstance(slack, Tensor):
+            slack = slack.T.contiguous()
+        yield Launch({
+            "in": given, "axis_size": length, "n_cols": columns, "stride_blocks": 2
+        }, (group, 2, 1), {"out": (given, value.T.contiguous(), slack)}, group=(group, 1, 1))  # fmt: skip

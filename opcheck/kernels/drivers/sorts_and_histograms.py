@@ -1,0 +1,394 @@
+"""Calls the kernels of sorts, and of what searches and counts: unique, median, histograms, searchsorted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.kernels import values
+from opcheck.kernels.launch import (
+    EPS,
+    KernelCall,
+    Launch,
+    Launches,
+    Result,
+    dtype_named,
+    family,
+    random,
+    untouched,
+    widened,
+)
+from opcheck.kernels.pointwise import Unfit
+
+# histogramdd: operations/HistogramKernel.mm.  What a bin's index is made of: 0 is equal widths, 1 is equal
+# widths with a search beside, 2 is a search.
+
+
+@family(r"histogramdd_(?P<atomic>atomic_)?{float}")
+def _histogramdd(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with numbers in the middle of their bins, where rounding does not move them to another."""
+    count, dims, edges = 203, 2, (5, 9)
+    for algorithm in (0, 1, 2):
+        bins = [
+            random((count,), torch.uint8, dimension).long() % edges[dimension] for dimension in range(dims)
+        ]  # fmt: skip
+        # Beyond the last edge in some dimension: not counted.
+        given = torch.stack([part.double() + 0.5 for part in bins], -1).to(dtype)
+        inside = (bins[0] < edges[0] - 1) & (bins[1] < edges[1] - 1)
+        place = bins[0] * (edges[1] - 1) + bins[1]
+        size = (edges[0] - 1) * (edges[1] - 1)
+        weight = random((count,), dtype, 7)
+        each = torch.zeros(count, size, dtype=torch.float64)
+        chosen = torch.arange(count)[inside], place[inside]
+        each[chosen] = 1.0 if call["atomic"] else weight.double()[inside]
+        result, value = ("counts", each.sum(0).long()) if call["atomic"] else ("local_out", each)
+        yield Launch({
+            "input_": given, "weight": weight, "input_strides": (dims, 1), "num_dims": dims, "num_bin_edges": edges,
+            "bin_seq": torch.cat([torch.arange(float(edge)) for edge in edges]).to(dtype),
+            "local_out_strides": (size, edges[1] - 1, 1), "hist_strides": (edges[1] - 1, 1),
+            "algorithm": torch.tensor([algorithm], dtype=torch.uint8), "weight_stride": 1,
+            result: torch.zeros(value.shape, dtype=torch.int32 if call["atomic"] else dtype)
+        }, count, {result: (given, value, EPS)})  # fmt: skip
+
+
+# Searching is called by Bucketization.mm.
+
+
+@family(r"searchsorted_{any}_{index}(?P<sorter>_sorter)?")
+def _search(call: KernelCall, dtype: torch.dtype) -> Launches:
+    for right in (0, 1):
+        bounds = torch.unique(random((40,), dtype, 1))
+        given = torch.cat([random((61,), dtype, 2), bounds[:5]])
+        bound = {
+            "data_in": given, "data_bd": bounds, "idim_in": len(given), "idim_bd": len(bounds), "numel_in": len(given),
+            "right": right, "is_1d_boundaries": 1
+        }  # fmt: skip
+        if call["sorter"]:
+            order = torch.randperm(len(bounds), generator=values.generator(1))
+            bound["data_sort"] = torch.argsort(order)
+            bound["data_bd"] = bounds[order]
+        value = torch.searchsorted(bounds.double(), given.double(), right=bool(right))
+        yield Launch(bound, (len(given), 1), {"data_out": (given, value)}, group=(32, 1))
+
+
+# Radix sorts: aten/src/ATen/native/mps/kernels/SortRadix.h and SortTopK.h, which the wheel ships.
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+
+def _keys(given: Tensor, *, down: bool) -> Tensor:
+    """Return the unsigned integers, in int64, whose order is that of the values; without NaN."""
+    bits = 8 * given.element_size()
+    every = (1 << bits) - 1
+    raw = given.view(torch.uint8) if given.dtype == torch.bool else given.view(_BITS[bits // 8])
+    raw = raw.long() & every
+    if given.dtype.is_floating_point:
+        keys = torch.where(raw >> (bits - 1) > 0, ~raw & every, raw | 1 << (bits - 1))
+    elif given.dtype.is_signed and given.dtype != torch.bool:
+        keys = raw ^ 1 << (bits - 1)
+    else:
+        keys = raw
+    return ~keys & every if down else keys
+
+
+def _radix_group(dtype: torch.dtype, name: str) -> tuple[int, int]:
+    """Return the threads of a threadgroup and the elements of each: INSTANTIATE_RADIX in SortRadix.h."""
+    if dtype.itemsize == 1:
+        return 512, 8
+    return (1024, 4) if dtype.itemsize == 2 and not name.endswith("_tptg512") else (512, 4)
+
+
+_PLACES = {"ushort": torch.uint16, "uint": torch.uint32, "long": torch.int64}
+_RADIX = r"(?P<a>[a-z]+)_(?P<bits>[48])bit(?P<few>_tptg512)?"
+
+
+def _digits(given: Tensor, bits: int, shift: int, *, down: bool) -> Tensor:
+    return _keys(given, down=down) >> shift & (1 << bits) - 1
+
+
+def _histograms(digits: Tensor, block: int, bits: int) -> Tensor:
+    """Return how often each digit is in each block: (rows, digits, blocks)."""
+    counts = [
+        torch.stack([torch.bincount(part, minlength=1 << bits) for part in row.split(block)], -1) for row in digits
+    ]  # fmt: skip
+    return torch.stack(counts)
+
+
+def _before(histograms: Tensor) -> Tensor:
+    """Return how many elements stand before those of a digit in a block, in the sorted row."""
+    flat = histograms.flatten(1)
+    return (flat.cumsum(1) - flat).view_as(histograms)
+
+
+@family(rf"radix_count_(?P<scan>scan_)?{_RADIX}(?:_mb4)?")
+def _radix_counts(call: KernelCall, dtype: torch.dtype) -> Launches:
+    bits = int(call["bits"])
+    threads, each = _radix_group(dtype, call["few"])
+    block = threads * each
+    for down, shift in ((False, 0), (True, 8 * dtype.itemsize - bits)):
+        given = random((2, block + 100), dtype, 1)
+        counts = _histograms(_digits(given, bits, shift, down=down), block, bits)
+        value = _before(counts) if call["scan"] else counts
+        grid = threads if call["scan"] else threads * counts.shape[-1]
+        yield Launch({
+            "input": given, "desc": down, "dims": (given.shape[1], counts.shape[-1], shift, 0)
+        }, (grid, 2, 1), {"histograms": (given, value)}, group=(threads, 1, 1))  # fmt: skip
+
+
+@family(r"radix_scan")
+def _radix_scan(_call: KernelCall) -> Launches:
+    for entries in (16, 700, 5000):
+        given = random((2, entries), torch.uint8, entries).int()
+        value = _before(given[..., None].long())[..., 0]
+        yield Launch({
+            "histograms": given.clone(), "n_entries": entries
+        }, (1024, 2, 1), {"histograms": (given, value)}, group=(1024, 1, 1))  # fmt: skip
+
+
+@family(rf"radix_scatter_(?P<fused>fused_)?(?P<final>final_)?(?P<topk>topk_)?{_RADIX}(?:_u16)?")
+def _radix_scatter(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call one pass: the rows are sorted by one digit, and stay in order where it is equal."""
+    bits = int(call["bits"])
+    threads, each = _radix_group(dtype, call["few"])
+    block = threads * each
+    for down, shift, first in ((False, 0, True), (True, 8 * dtype.itemsize - bits, False)):
+        given = random((1, block + 100), dtype, 1)
+        rows, length = given.shape
+        places = torch.arange(length).expand(rows, -1).contiguous()
+        if not first:
+            places = places.flip(1)
+        digits = _digits(given, bits, shift, down=down)
+        counts = _histograms(digits, block, bits)
+        order = digits.argsort(dim=1, stable=True)
+        keys, moved = widened(given).gather(1, order), places.gather(1, order)
+        start, chosen = (3, 40) if call["topk"] else (0, length)
+        keys, moved = keys[:, start : start + chosen], moved[:, start : start + chosen]
+        yield Launch({
+            "keys_in": given, "vals_in": places.to(call.dtype("vals_in")),
+            "offsets": (counts if call["fused"] else _before(counts)).int(),
+            "dims": (length, counts.shape[-1], shift, 0), "flags": torch.tensor([down, first]), "sel": (start, chosen)
+        }, (threads * counts.shape[-1], rows, 1), {"keys_out": (given, keys), "vals_out": (given, moved)},
+            group=(threads, 1, 1))  # fmt: skip
+
+
+# Sorts by merging: operations/Sort.mm.  Those of floats by key make integers of them in between.
+
+_KEYS = {"ushort": torch.uint16, "uint": torch.uint32}
+
+
+@family(r"sort_block_(?:(?P<part>topk)_|fkey_)?{any}_tptg(?P<t>\d+)(?P<stable>_stable)?")
+def _sort(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with rows of one block; `sel`, where a kernel has it, says which part of each row it writes."""
+    threads = int(call["t"])
+    types = call.types
+    if not {"inp", "out_vals", "out_idx", "size", "strides", "desc"} <= types.keys():
+        raise Unfit("other arguments than sort_block had in 2.13")
+    for most, down, part in (
+        (1, False, 1),
+        (33, False, 33),
+        (100, True, 5),
+        (4 * threads, False, 7),
+    ):
+        length = min(most, 4 * threads)  # a block has four elements a thread
+        chosen = part if "sel" in types else length
+        given = random((2, length), dtype, length)
+        order = torch.sort(given, dim=-1, descending=down, stable=True)
+        expected: dict[str, Any] = {"out_vals": (given, widened(order.values[:, :chosen]))}
+        if call["stable"]:
+            expected["out_idx"] = (given, order.indices, 0.0)
+        yield Launch({
+            "inp": given, "out_idx": untouched((2, chosen), torch.int64), "size": length, "strides": (1, length),
+            "desc": down, "sel": (0, chosen)
+        }, (threads, 2, 1), expected, group=(threads, 1, 1))  # fmt: skip
+
+
+@family(r"mb_sort_block_(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?(?:_stable)?")
+def _sort_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call the first pass of a long sort: each block of four elements a thread is sorted by itself."""
+    threads = int(call["t"])
+    block = 4 * threads
+    for down in (False, True):
+        given = random((2, 3 * block), dtype, threads)
+        held = _keys(given, down=down) if call["key"] else given
+        order = torch.sort(
+            held.reshape(2, 3, block), descending=down and not call["key"], stable=True
+        )
+        yield Launch({
+            "inp": given, "di": untouched(given.shape, call.dtype("di")), "size": 3 * block, "strides": (1, 3 * block),
+            "desc": down
+        }, (3 * threads, 2, 1), {"dv": (given, widened(order.values))}, group=(threads, 1, 1))  # fmt: skip
+
+
+@family(r"mb_merge_(?:final_)?(?P<topk>topk_)?(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?")
+def _merge_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call a later pass of a long sort: two neighbours of sorted blocks become one."""
+    threads = int(call["t"])
+    block = 4 * threads
+    chosen = 7 if call["topk"] else 2 * block
+    for down in (False, True):
+        given = random((2, 2 * block), dtype, threads)
+        held = _keys(given, down=down) if call["key"] else given
+        order = torch.sort(
+            held.reshape(2, 2, block), descending=down and not call["key"], stable=True
+        )
+        places = order.indices + torch.tensor([0, block])[:, None]
+        merged = torch.sort(given, descending=down, stable=True).values[:, :chosen]
+        yield Launch({
+            "vi": order.values.to(call.dtype("vi") if call["key"] else dtype), "ii": places.to(call.dtype("ii")),
+            "io": untouched((2, chosen), call.dtype("io")), "dims": (2 * block, 2, 2, 0), "desc": down,
+            "sel": (0, chosen)
+        }, (2 * threads, 2, 1), {"vo": (given, widened(merged))}, group=(threads, 1, 1))  # fmt: skip
+
+
+# The kernels of unique are called by operations/Unique.mm there.
+
+
+def _sorted(dtype: torch.dtype) -> Tensor:
+    """Return a sorted row with duplicates."""
+    given = random((61,), dtype, 5)
+    repeated = torch.cat([given, given[:20]])
+    return repeated.sort().values
+
+
+def _runs(given: Tensor) -> Tensor:
+    """Return where a value differs from the one before it."""
+    changed = torch.ones(len(given), dtype=torch.int64)
+    changed[1:] = given[1:] != given[:-1]
+    return changed
+
+
+@family(r"unique_mark_boundaries_{word}")
+def _unique_boundaries(call: KernelCall) -> Launches:
+    given = _sorted(dtype_named(call["a"]))
+    yield Launch({"sorted": given}, len(given), {"mask": (given, _runs(given))}, group=32)
+
+
+_SCANNED = {"32": torch.int32, "64": torch.int64}
+
+
+@family(r"unique_emit_{word}_(?P<size>32|64)")
+def _unique_emit(call: KernelCall, dtype: torch.dtype) -> Launches:
+    given = _sorted(dtype)
+    runs = _runs(given)
+    first = runs.nonzero().flatten()
+    yield Launch(
+        {"sorted": given, "mask": runs.int(), "scan": runs.cumsum(0).to(_SCANNED[call["size"]])}, len(given),
+        {"unique_values": (given, widened(given[first])), "bound_pos": (given, first)}, group=32
+    )  # fmt: skip
+
+
+@family(r"unique_inverse_(?P<size>32|64)")
+def _unique_inverse(call: KernelCall) -> Launches:
+    unsorted = random((61,), torch.int64, 5)
+    order = unsorted.sort(stable=True)
+    scan = _runs(order.values).cumsum(0)
+    value: Tensor = torch.unique(unsorted, return_inverse=True)[1]
+    yield Launch({
+        "sort_idx": order.indices, "scan": scan.to(_SCANNED[call["size"]])
+    }, 61, {"inverse": (unsorted, value)}, group=32)  # fmt: skip
+
+
+@family(r"unique_counts")
+def _unique_counts(_call: KernelCall) -> Launches:
+    given = _sorted(torch.int64)
+    value: Tensor = torch.unique(given, return_counts=True)[1]
+    yield Launch({
+        "bound_pos": _runs(given).nonzero().flatten(), "num_unique": len(value), "numel": len(given)
+    }, len(value), {"counts": (value, value)}, group=32)  # fmt: skip
+
+
+# Medians and histograms: ReduceOps.mm, HistogramKernel.mm
+
+
+@family(r"median_gather_{word}")
+def _median_gather(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    for length, ignoring in ((7, False), (8, False), (9, True)):
+        given = random((3, length), dtype, length)
+        given[1, 2] = given[1, 5] = torch.nan
+        order = given.sort(dim=1, stable=True)
+        median = (given.nanmedian if ignoring else given.median)(1)
+        expected: dict[str, Result] = {"out_vals": (given, widened(median.values))}
+        yield Launch(
+            {"sorted_vals": order.values, "sorted_idxs": order.indices, "out_idxs": untouched((3,), torch.int64),
+            "sort_size": length, "ignore_nan": ignoring}, 3, expected
+        )  # fmt: skip
+
+
+_DIGIT = 8
+
+
+@family(r"median_select_hist_{word}")
+def _median_histogram(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call the first of the passes that find a digit of the median each."""
+    if dtype.itemsize == torch.int64.itemsize:
+        given = random((1000,), torch.int32, 3)
+        top = (
+            given < 0
+        ).long()  # the highest digit: 127 of the negative numbers, 128 of the others
+        counts = torch.bincount(128 - top, minlength=256)
+        given = given.long()
+    else:
+        given = random((1000,), dtype, 3)
+        shift = 8 * dtype.itemsize - _DIGIT
+        counts = torch.bincount(_digits(given, _DIGIT, shift, down=False), minlength=256)
+    state = call.struct("state", k=499)
+    yield Launch({
+        "input": given, "state": state, "hist": torch.zeros(257, dtype=torch.int32), "numel": 1000,
+        "shift": 8 * dtype.itemsize - _DIGIT, "first_pass": True
+    }, 512, {"hist": (given, torch.cat([counts, torch.zeros(1, dtype=torch.int64)]))}, group=256)  # fmt: skip
+
+
+@family(r"median_select_pick_{word}")
+def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call all passes over a digit each, with the histograms that the kernel before it gives."""
+    count = 1001
+    given = random((count,), dtype, 3)
+    passes = dtype.itemsize
+    keys = _bytes_of_keys(given)
+    state = call.struct("state")
+    output, left = untouched((1,), dtype), torch.ones(count, dtype=torch.bool)
+    median = given.sort().values[(count - 1) // 2]
+    for number in range(passes):
+        digits = keys[:, number]
+        histogram = torch.cat(
+            [torch.bincount(digits[left], minlength=256), torch.zeros(1, dtype=torch.int64)]
+        )
+        bound = {
+            "out": output, "state": state, "hist": histogram.int(), "numel": count, "first_pass": number == 0,
+            "last_pass": number == passes - 1, "ignore_nan": False
+        }  # fmt: skip
+        chosen = keys[given == median][0]
+        prefix = int.from_bytes(
+            bytes(chosen[: number + 1].tolist()).rjust(8, b"\0"), "big", signed=True
+        )
+        expected: dict[str, Result] = {"state": (given, torch.tensor([prefix]))}
+        if number == passes - 1:
+            expected["out"] = (given, widened(median)[None], 0.0)
+        yield Launch(
+            bound, 1, expected, derived={"state": lambda bound: bound["state"][:8].view(torch.int64)}
+        )  # fmt: skip
+        left &= digits == chosen[number]
+
+
+def _bytes_of_keys(given: Tensor) -> Tensor:
+    """Return the keys' bytes, the highest first."""
+    size = given.element_size()
+    if size == torch.int64.itemsize:
+        flipped = given ^ -(2**63)
+        return torch.stack([flipped >> 8 * place & 255 for place in reversed(range(size))], -1)
+    keys = _keys(given, down=False)
+    return torch.stack([keys >> 8 * place & 255 for place in reversed(range(size))], -1)
+
+
+@family(r"histc_atomic_(?P<where>global|threadgroup)_{word}")
+def _histogram(call: KernelCall, dtype: torch.dtype) -> Launches:
+    given = random((500,), dtype, 3)
+    edges = torch.arange(9).to(dtype)
+    value = torch.histc(given.double(), 8, 0, 8).long()
+    grid = 500 if call["where"] == "global" else 256
+    yield Launch({
+        "input": given, "counts": torch.zeros(8, dtype=torch.int32), "input_stride": 1, "num_elements": 500,
+        "num_bins": 8, "bin_edges": edges, "total_threads": 256
+    }, grid, {"counts": (given, value)}, group=64, shared={"local_counts": 64})  # fmt: skip

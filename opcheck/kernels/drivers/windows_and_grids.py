@@ -1,0 +1,465 @@
+"""Calls the kernels that slide a window or sample a grid, and their gradients.
+
+The host functions are in Convolution.mm, Im2Col.mm, Col2Im.mm, Pooling.mm, GridSampler.mm and UpSample.mm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor
+
+from opcheck.kernels.launch import (
+    EPS,
+    KernelCall,
+    Launch,
+    Launches,
+    dtype_named,
+    family,
+    random,
+    rounding,
+    summed_slack,
+    untouched,
+    widened,
+)
+from opcheck.kernels.pointwise import Unfit
+
+# Pooling and upsampling: Pooling.mm, UpSample.mm
+
+
+@family(r"(?P<op>max|avg)_pool_{any}")
+def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
+    for size, stride, padding in (((2, 2), (2, 2), (0, 0)), ((3, 2), (1, 2), (1, 1))):
+        given = random((2, 3, 7, 8), dtype, 1)
+        kinds = {"kernel_size": size, "stride": stride, "padding": padding}
+        wide = given.double()
+        if call["op"] == "max":
+            value, places = F.max_pool2d(wide, size, stride, padding, return_indices=True)
+            more = {
+                "dilation": (1, 1), "return_indices": 1, "indices_sizes": value.shape, "indices_strides": value.stride()
+            }  # fmt: skip
+        else:
+            value, more = F.avg_pool2d(wide, size, stride, padding), {"count_include_pad": 1}
+            if not dtype.is_floating_point:
+                if dtype == torch.bool:
+                    raise Unfit("no mean is defined for bool: the CPU refuses it")
+                value = value.trunc()  # the CPU divides integers
+        params = call.struct("params", dims=4, pooling_dims=2, input_sizes=given.shape,
+            input_strides=given.stride(), output_sizes=value.shape, output_strides=value.stride(),
+            **kinds, **more)  # fmt: skip
+        bound = {"input": given, "params": params}
+        expected: dict[str, Any] = {"output": (given, value, value.abs() * 4 * EPS)}
+        if call["op"] == "max":
+            bound["indices"] = untouched(value.shape, torch.int64)
+            if dtype.is_floating_point:
+                expected["indices"] = (given, places, 0.0)
+        expected["output"] = (given, value, _terms(wide, 9))
+        yield Launch(bound, value.numel(), expected, group=32)
+
+
+def _terms(given: Tensor, count: int) -> float:
+    """Return what summing so many of the values in another order may change."""
+    return float(given.abs().amax()) * count * EPS
+
+
+_MODES = {
+    "nearest1d": ("nearest", 1), "nearest2d": ("nearest", 2), "nearest_3d": ("nearest", 3),
+    "nearest_exact1d": ("nearest-exact", 1), "nearest_exact2d": ("nearest-exact", 2),
+    "nearest_exact_3d": ("nearest-exact", 3), "linear1d": ("linear", 1),
+    "bilinear2d": ("bilinear", 2), "bicubic2d": ("bicubic", 2), "trilinear": ("trilinear", 3),
+    "bilinear2d_aa": ("bilinear", 2), "bicubic2d_aa": ("bicubic", 2),
+}  # fmt: skip
+
+
+@family(
+    r"upsample_(?P<mode>(?!\w*backward)\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)"
+)
+def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
+    if call["mode"] not in _MODES:
+        raise Unfit(f"the mode {call['mode']} is not driven")
+    mode, dims = _MODES[call["mode"]]
+    for shape, target, corners in (
+        ((5, 4, 6)[:dims], (7, 9, 11)[:dims], False),
+        ((6, 7, 5)[:dims], (3, 4, 9)[:dims], True),
+    ):
+        if corners and (mode.startswith("nearest") or "_aa" in call["mode"]):
+            corners = False  # noqa: PLW2901  (those modes know none)
+        given = random((2, 3, *shape), dtype, 1)
+        flags = {} if mode.startswith("nearest") else {"align_corners": corners}
+        if call["mode"].endswith("_aa"):
+            flags["antialias"] = True
+        value = F.interpolate(given.double(), target, mode=mode, **flags)
+        # Integers are computed in fixed point, and rounded once a dimension: by how much is not agreed on.
+        whole = not dtype.is_floating_point and not mode.startswith("nearest")
+        derived = {"outputData": lambda bound: bound["outputData"].float()} if whole else {}
+        scales = [
+            (s - 1) / (t - 1) if corners and t > 1 else s / t for s, t in zip(shape, target, strict=True)
+        ]  # fmt: skip
+        params = call.struct("params", input_strides=given.stride(), input_sizes=given.shape,
+            output_strides=value.stride(), output_sizes=value.shape,
+            scales=list(reversed(scales)), align_corners=int(corners))  # fmt: skip
+        yield Launch(
+            {"inputData": given, "params": params}, value[0, 0].numel(),
+            {"outputData": (given, value, dims / 2 if whole else 2e-5)}, group=32, derived=derived
+        )  # fmt: skip
+
+
+def _group_of(given: Tensor, weight: Tensor) -> int:
+    return given.shape[1] // weight.shape[1]
+
+
+def _convolved(given: Tensor, weight: Tensor, bias: Tensor, **how: Any) -> tuple[Tensor, Tensor]:
+    """Return a convolution in double, and the same of the absolute values."""
+    function = (F.conv1d, F.conv2d, F.conv3d)[given.dim() - 3]
+    groups = _group_of(given, weight)
+    first, second = (
+        function(a.double(), b.double(), c.double(), groups=groups, **how)
+        for a, b, c in ((given, weight, bias), (given.abs(), weight.abs(), bias.abs()))
+    )
+    return first, second
+
+
+def _geometry(given: Tensor, weight: Tensor, value: Tensor, **how: Any) -> dict[str, int]:
+    """Return the fields of Conv2DParams (Convolution.h) for tensors of (batch, channels, height, width)."""
+    groups = _group_of(given, weight)
+    (height, width), (k_height, k_width) = given.shape[-2:], weight.shape[-2:]
+    fields = {
+        "N": given.shape[0], "C_in": given.shape[1], "C_out": weight.shape[0], "H": height, "W": width,
+        "outH": value.shape[-2], "outW": value.shape[-1], "kH": k_height, "kW": k_width,
+        "C_in_per_group": weight.shape[1], "C_out_per_group": weight.shape[0] // groups, "has_bias": 1,
+    }  # fmt: skip
+    for name, key in (("s", "stride"), ("pad", "padding"), ("d", "dilation")):
+        fields[f"{name}H"], fields[f"{name}W"] = how[key][-2:]
+    return fields
+
+
+@family(r"conv2d_r(?P<per>[14])_i(?:32|64)_{float}")
+def _conv2d(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call the kernels whose threads have one or four neighbours of a row each."""
+    per = int(call["per"])
+    for how, groups in (
+        ({"stride": (1, 1), "padding": (1, 0), "dilation": (1, 1)}, 1),
+        ({"stride": (2, 3), "padding": (2, 1), "dilation": (2, 1)}, 2),
+    ):
+        given, weight = random((2, 4, 9, 11), dtype, 1), random((6, 4 // groups, 3, 2), dtype, 2)
+        bias = random((6,), dtype, 3)
+        value, size = _convolved(given, weight, bias, **how)
+        params = call.struct("p", **_geometry(given, weight, value, **how))
+        yield Launch({
+            "input": given, "weight": weight, "bias": bias, "p": params
+        }, value[..., 0].numel() * -(-value.shape[-1] // per),
+            {"output": (given, value, summed_slack(size, value, dtype))}, group=32)  # fmt: skip
+
+
+@family(r"conv1d_depthwise_(?P<layout>ncl|nlc)_{float}")
+def _conv1d(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with two outputs a channel; each thread has eight neighbours, which `nlc` writes channels last."""
+    for stride, padding, dilation in ((1, 2, 1), (2, 1, 3)):
+        given, weight = random((2, 3, 45), dtype, 1), random((6, 1, 4), dtype, 2)
+        bias = random((6,), dtype, 3)
+        value, size = _convolved(
+            given, weight, bias, stride=stride, padding=padding, dilation=dilation
+        )
+        flat = (given[:, :, None], weight[:, :, None], value[:, :, None])
+        params = call.struct("p",
+            **_geometry(*flat, stride=(1, stride), padding=(0, padding), dilation=(1, dilation)))  # fmt: skip
+        grid = (-(-value.shape[-1] // 8), 6, 2)
+        if call["layout"] == "nlc":
+            value, size = value.transpose(1, 2).contiguous(), size.transpose(1, 2).contiguous()
+        yield Launch({
+            "input": given, "weight": weight, "bias": bias, "p": params
+        }, grid, {"output": (given, value, summed_slack(size, value, dtype))})  # fmt: skip
+
+
+@family(r"conv3d_simd(?P<long>_long)?_{float}_(?P<bm>\d+)_(?P<bn>\d+)_(?P<wm>\d+)_(?P<wn>\d+)")
+def _conv3d(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with the channels last in the input and first in the output or not; the weight is DHWIO."""
+    rows, columns = int(call["bm"]), int(call["bn"])
+    threads = int(call["wm"]) * int(call["wn"]) * 32
+    for groups, first in ((1, 0), (2, 1)):
+        how = {"stride": (1, 2, 1), "padding": (1, 0, 2), "dilation": (1, 1, 2)}
+        given, weight = (
+            random((2, 6, 4, 11, 10), dtype, 1), random((10, 6 // groups, 2, 3, 2), dtype, 2)
+        )  # fmt: skip
+        bias = random((10,), dtype, 3)
+        value, size = _convolved(given, weight, bias, **how)
+        params = call.struct("gP", D=given.shape[2], outD=value.shape[2], kD=2, sD=1, padD=1, dD=1, out_ncdhw=first,
+            **_geometry(given, weight, value, **how))  # fmt: skip
+        grid = (
+            groups * -(-10 // groups // columns) * threads, -(-value[0, 0, 0].numel() // rows), 2 * value.shape[2]
+        )  # fmt: skip
+        if not first:
+            value, size = (t.permute(0, 2, 3, 4, 1).contiguous() for t in (value, size))
+        yield Launch({
+            "act": given.permute(0, 2, 3, 4, 1).contiguous(), "wts": weight.permute(2, 3, 4, 1, 0).contiguous(),
+            "gP": params, "bias": bias
+        }, grid, {"dst": (given, value, summed_slack(size, value, dtype))}, group=(threads, 1, 1))  # fmt: skip
+
+
+@family(r"conv_weight_to_dhwio_{float}")
+def _weight_layout(call: KernelCall) -> Launches:
+    weight = random((5, 3, 2, 4, 3), dtype_named(call["a"]), 1)
+    names = ("output_channel", "input_channel", "depth", "height", "width")
+    strides = dict(zip((f"{name}_stride" for name in names), weight.stride(), strict=True))
+    params = call.struct(
+        "params", output_channels=5, input_channels_per_group=3, kernel_height=4, kernel_width=3, **strides
+    )  # fmt: skip
+    value = weight.permute(2, 3, 4, 1, 0).contiguous()
+    # A thread copies a row of the window.
+    yield Launch({"source": weight, "params": params}, (5, 3, 8), {"destination": (weight, value)})
+
+
+@family(r"nchw_to_nhwc_{float}_(?P<tc>\d+)_(?P<tx>\d+)_(?P<read>true|false)_(?P<write>true|false)")
+def _channels_last(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with extents that are even where two elements move at once."""
+    tile = (int(call["tc"]), int(call["tx"]))
+    channels = 34 if call["write"] == "true" else 35
+    extent = 150 if call["read"] == "true" else 151
+    given = random((2, channels, extent), dtype, 1)
+    value = given.transpose(1, 2).contiguous()
+    grid = (-(-extent // tile[1]) * 256, -(-channels // tile[0]), 2)
+    bound = {"src": given, "dims": (channels, extent)}
+    yield Launch(bound, grid, {"dst": (given, value)}, group=(256, 1, 1))
+
+
+# Columns of windows
+
+#: Kernel, dilation, padding and stride, each as (height, width).
+_WINDOWS = (((3, 2), (1, 1), (0, 0), (1, 1)), ((2, 3), (2, 1), (1, 2), (2, 1)))
+
+
+@family(r"im2col_{any}_u(?P<bits>32|64)")
+def _im2col(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    for window, dilation, padding, stride in _WINDOWS:
+        given = random((2, 3, 7, 8), dtype, 1)
+        wide = given.double() if dtype == torch.bool else widened(given)
+        value = F.unfold(wide, window, dilation, padding, stride)
+        columns = (8 + 2 * padding[1] - dilation[1] * (window[1] - 1) - 1) // stride[1] + 1
+        yield Launch({
+            "inputData": given, "kernel_dilation": (*reversed(window), *reversed(dilation)),
+            "padding_stride": (*reversed(padding), *reversed(stride)), "input_strides": (*reversed(given.stride()),),
+            "output_strides": (*reversed(value.stride()), columns), "input_sizes": (*reversed(given.shape),)
+        }, (value.shape[2], 3, 2), {"outputData": (given, value)}, group=(64, 1, 1))  # fmt: skip
+
+
+@family(r"col2im_kernel_{any}_u(?P<bits>32|64)")
+def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    for window, dilation, padding, stride in _WINDOWS:
+        shape = [
+            (extent + 2 * pad - step * (size - 1) - 1) // by + 1 for extent, size, step, pad,
+            by in zip((7, 8), window, dilation, padding, stride, strict=True)
+        ]  # fmt: skip
+        given = random((2, 3 * window[0] * window[1], shape[0] * shape[1]), dtype, 1)
+        wide = given.double() if dtype == torch.bool else widened(given)
+        value = F.fold(wide, (7, 8), window, dilation, padding, stride)
+        size = F.fold(wide.abs(), (7, 8), window, dilation, padding, stride)
+        partly = size.abs().double() * 6 * rounding(dtype)  # each addition is rounded
+        yield Launch({
+            "data_col": given, "col_batch_stride": (given.stride(0), 0), "channels": 3, "im_hw": (7, 8),
+            "kernel_hw": window, "pad_hw": padding, "stride_hw": stride, "dilation_hw": dilation, "col_hw": shape,
+            "im_batch_stride": (value.stride(0), 0), "col_inner_strides": (given.stride(1), given.stride(2))
+        }, (8, 7, 6), {"data_im": (given, value, partly)}, group=(8, 7, 1))  # fmt: skip
+
+
+@family(r"unfold_backward_(?P<a>float|half|bfloat|float2|half2)")
+def _unfold_backward(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    for window, step in ((3, 2), (2, 3)):
+        upstream = random((4, len(range(0, 11 - window, step)), 5, window), dtype, 1)
+        value = torch.ops.aten.unfold_backward(widened(upstream), (4, 10, 5), 1, window, step)
+        # Innermost first; the window's own dimension is the last.
+        strides = [upstream.stride(place) for place in (2, 1, 0, 3)]
+        yield Launch({
+            "grad_in": upstream, "input_strides": strides, "output_sizes": (5, 10, 4), "output_strides": (1, 5, 50),
+            "dim_size_step_ndim": (1, window, step, 3)
+        }, value.numel(), {"grad_out": (upstream, value, value.abs().double() * 4 * rounding(dtype))}, group=32
+        )  # fmt: skip
+
+
+# Pooling's gradients: zeros come first, and each window adds to them.
+
+
+def _atomics(dtype: torch.dtype, shape: torch.Size) -> Tensor:
+    """Return zeros; atomics of small dtypes take whole words, beyond the end of an odd tensor."""
+    return torch.zeros(shape.numel() + 8, dtype=dtype)
+
+
+def _padded(value: Tensor) -> Tensor:
+    return torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
+
+
+@family(r"(?P<op>max|avg)_pool_backward_{float}")
+def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
+    largest = call["op"] == "max"
+    for size, stride, padding in (
+        ((1, 2, 2), (1, 2, 2), (0, 0, 0)),
+        ((2, 3, 2), (1, 1, 2), (1, 1, 0)),
+    ):
+        given = random((2, 3, 4, 7, 8), torch.float32, 1).double().requires_grad_()
+        if largest:
+            result, places = F.max_pool3d(given, size, stride, padding, return_indices=True)
+            fields = {
+                "grad_input_sizes": given.shape, "grad_input_strides": given.stride(),
+                "grad_output_sizes": result.shape, "grad_output_strides": result.stride(),
+                "indices_strides": places.stride(),
+            }  # fmt: skip
+        else:
+            result, places = F.avg_pool3d(given, size, stride, padding), torch.zeros(1)
+            fields = {
+                "input_sizes": given.shape, "input_strides": given.stride(), "output_sizes": result.shape,
+                "output_strides": result.stride(), "kernel_size": size, "stride": stride, "padding": padding,
+                "count_include_pad": (1,),
+            }  # fmt: skip
+        upstream = random(result.shape, dtype, 2)
+        value, bound_by = (
+            _padded(torch.autograd.grad(result, given, gradient.double(), retain_graph=True)[0])
+            for gradient in (upstream, upstream.abs())
+        )
+        yield Launch({
+            "grad_input": _atomics(dtype, given.shape), "grad_output": upstream, "indices": places,
+            "params": call.struct("params", dims=5, pooling_dims=3, **fields)
+        }, upstream.numel(), {"grad_input": (upstream, value, 8 * rounding(dtype) * bound_by)}, group=32)  # fmt: skip
+
+
+@family(r"max_unpool_{any}")
+def _unpooling(call: KernelCall, dtype: torch.dtype) -> Launches:
+    given = random((2, 3, 4, 5), dtype, 1)
+    order = torch.rand((2, 3, 56), generator=torch.Generator().manual_seed(1)).argsort(-1)
+    places = order[..., :20].reshape(2, 3, 4, 5).contiguous()
+    value = widened(given).new_zeros((2, 3, 56))
+    value = value.scatter(2, places.flatten(2), widened(given).flatten(2)).reshape(2, 3, 7, 8)
+    params = call.struct("params", dims=4, pooling_dims=2, input_sizes=given.shape, input_strides=given.stride(),
+        output_sizes=value.shape, output_strides=value.stride(), indices_strides=places.stride())  # fmt: skip
+    yield Launch({
+        "output": torch.zeros(value.shape, dtype=dtype), "input": given, "indices": places, "params": params
+    }, given.numel(), {"output": (given, value)}, group=32)  # fmt: skip
+
+
+#: Images and grids, without batch and channels, by the number of dimensions.
+_SHAPES = {2: ((5, 6), (4, 7)), 3: ((5, 6, 4), (3, 2, 7))}
+#: As GridSamplerUtils.h numbers them.
+_PADDINGS = ("zeros", "border", "reflection")
+_INTERPOLATIONS = ("bilinear", "nearest", "bicubic")
+
+
+def _sampled(dims: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return an image, and a grid of which some places lie outside."""
+    image, places = _SHAPES[dims]
+    return random((2, 3, *image), dtype, 1), random((2, *places, dims), dtype, 2)
+
+
+def _params(given: Tensor, grid: Tensor, value: Tensor, *, corners: bool) -> dict[str, Any]:
+    """Return the fields of GridSamplerParams (GridSampler.h)."""
+    return {
+        "sampler_dims": grid.shape[-1], "output_sizes": value.shape, "output_strides": value.stride(),
+        "input_sizes": given.shape, "input_strides": given.stride(), "grid_sizes": grid.shape,
+        "grid_strides": grid.stride(), "align_corners": int(corners),
+    }  # fmt: skip
+
+
+def _slack(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what coordinates in float32 may change, and rounding each of a few terms to the dtype."""
+    return value.abs().amax() * (1e-4 if dtype == torch.float32 else 64 * rounding(dtype))
+
+
+@family(
+    r"grid_sampler_(?P<dims>[23])d_(?P<mode>bilinear|nearest|bicubic)_(?P<pad>zeros|border|reflection)"
+    r"_i(?:32|64)_{float}"
+)
+def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
+    dims = int(call["dims"])
+    for corners in (False, True):
+        given, grid = _sampled(dims, dtype)
+        value = F.grid_sample(
+            given.double(), grid.double(), call["mode"], call["pad"], align_corners=corners
+        )
+        params = call.struct("params", **_params(given, grid, value, corners=corners))
+        threads = value.numel() // (value.shape[1] if dims == 2 else 1)
+        yield Launch({
+            "input": given, "grid": grid, "params": params
+        }, threads, {"output": (given, value, _slack(value, dtype))}, group=32)  # fmt: skip
+
+
+@family(
+    r"grid_sampler_(?P<dims>[23])d_backward(?:_(?P<mode>bilinear|nearest|bicubic)_(?P<of>input|grid))?"
+    r"(?:_(?P<pad>zeros|border|reflection))?_i(?:32|64)_{float}"
+)
+def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with the modes that the name leaves open; what the nearest place does not change stays zero."""
+    dims = int(call["dims"])
+    modes = [call["mode"]] if call["mode"] else _INTERPOLATIONS[:2]
+    paddings = [call["pad"]] if call["pad"] else _PADDINGS
+    for mode, padding, corners in (
+        (mode, padding, corners)
+        for mode in modes
+        for padding in paddings
+        for corners in (False, True)
+    ):
+        given, grid = _sampled(dims, dtype)
+        wide, places = given.double().requires_grad_(), grid.double().requires_grad_()
+        result = F.grid_sample(wide, places, mode, padding, align_corners=corners)
+        upstream = random(result.shape, dtype, 3)
+        image, moved = torch.autograd.grad(result, (wide, places), upstream.double())
+        params = call.struct("params", **_params(given, grid, result, corners=corners),
+            grad_output_strides=upstream.stride(), grad_input_strides=given.stride(),
+            grad_grid_strides=grid.stride(), padding_mode=_PADDINGS.index(padding),
+            interpolation_mode=_INTERPOLATIONS.index(mode), compute_grad_input=1, compute_grad_grid=1)  # fmt: skip
+        # Atomics of small dtypes take whole words, beyond the end of an odd tensor.
+        bound = {
+            "grad_input": torch.zeros(given.numel() + 8, dtype=dtype), "grad_output": upstream, "params": params,
+            "grad_grid": torch.zeros(grid.shape, dtype=dtype), "input": given, "grid": grid,
+        }  # fmt: skip
+        expected: dict[str, Any] = {}
+        if "grad_input" in call.types:
+            image = torch.cat([image.flatten(), torch.zeros(8, dtype=torch.float64)])
+            expected["grad_input"] = (upstream, image, _slack(image, dtype))
+        if "grad_grid" in call.types:
+            expected["grad_grid"] = (upstream, moved, _slack(moved, dtype))
+        depth, rows, columns = (1, *grid.shape[1:-1])[-3:]
+        threads = (2 * rows * columns,) if dims == 2 else (columns, rows * depth, 2)
+        yield Launch(bound, threads, expected)
+
+
+# Upsampling's gradients.  Gathered: a thread for each place of the image, and a few for its channels.
+# Scattered: a thread for each place of the result, which adds to zeros.
+
+
+@family(
+    rf"upsample_(?P<mode>{'|'.join(_MODES)})_backward_(?P<a>float|half|bfloat)(?P<gathered>_u(?:32|64))?"
+)
+def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
+    (mode, dims) = _MODES[call["mode"]]
+    for shape, target, corners in (
+        ((5, 4, 3)[:dims], (7, 9, 5)[:dims], False),
+        ((6, 7, 4)[:dims], (3, 12, 4)[:dims], True),
+    ):
+        corners = corners and not mode.startswith("nearest")  # noqa: PLW2901  (nearest knows none)
+        wide = torch.zeros((2, 3, *shape), dtype=torch.float64, requires_grad=True)
+        flags: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": corners}
+        if call["mode"].endswith("_aa"):
+            flags["antialias"] = True
+        result = F.interpolate(wide, target, mode=mode, **flags)
+        upstream = random(result.shape, dtype, 1)
+        value = torch.autograd.grad(result, wide, upstream.double())[0]
+        scales = [
+            (s - 1) / (t - 1) if corners else s / t for s, t in zip(shape, target, strict=True)
+        ]
+        gradient = torch.zeros(wide.numel() + 8, dtype=dtype)
+        bound: dict[str, Any] = {"gradInputData": gradient, "gradOutputData": upstream}
+        fields = {
+            "input_strides": wide.stride(), "input_sizes": wide.shape, "output_strides": result.stride(),
+            "output_sizes": result.shape,
+        }  # fmt: skip
+        if "params" in call.types:
+            bound["params"] = call.struct(
+                "params", **fields, scales=list(reversed(scales)), align_corners=(int(corners),)
+            )  # fmt: skip
+        else:  # up to 2.13, each a buffer of its own
+            bound |= fields
+            bound |= {"scales": scales[::-1], "align_corners": corners}
+        threads = (shape[1], shape[0], 4) if call["gathered"] else (result[0, 0].numel(),)
+        value = torch.cat([value.flatten(), torch.zeros(8, dtype=torch.float64)])
+        yield Launch(
+            bound, threads, {"gradInputData": (upstream, value, 1e-5 + 32 * rounding(dtype))}
+        )
