@@ -156,12 +156,21 @@ def judge(name: str, kernel: Kernel) -> Judged:
         Unfit: no family is known for its name, or for its arguments.
         KernelError: it cannot be run.
     """
+    return _judged(kernel, launches(name, kernel))
+
+
+def launches(name: str, kernel: Kernel) -> Launches:
+    """Return the calls of a kernel of this name.
+
+    Raises:
+        Unfit: no family is known for its name.
+    """
     for pattern, function in FAMILIES:
         match = pattern.fullmatch(names.shortened(name))
         if match:
             groups = "ab"[: len(inspect.signature(function).parameters) - 1]
             dtypes = (dtype_named(match[group]) for group in groups)
-            return _judged(kernel, function(KernelCall(match, kernel), *dtypes))
+            return function(KernelCall(match, kernel), *dtypes)
     raise Unfit("its family is not driven")
 
 

@@ -23,7 +23,7 @@ from opcheck.common.files import is_file
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import families, names
-from opcheck.kernels.library import Library, read
+from opcheck.kernels.library import SECTIONS, Library, read
 from opcheck.kernels.records import Outcome, Run, Source, Task, Trial
 from opcheck.worker.platform import SignalledError, ended_by
 from opcheck.worker.worker import Worker, WorkerError
@@ -249,14 +249,14 @@ def _with_first_releases(
 
 def older_libraries(later: Library, wheels: Path) -> Iterator[Library]:
     """Yield the libraries of older releases that are kept here, the newest first."""
-    kept = (wheels.parent / "kernels" / "libraries").glob(f"{later.section}-*.metallib")
-    releases = [path.stem.removeprefix(f"{later.section}-") for path in kept]
+    kept = (wheels.parent / "kernels" / "libraries").glob("*.metallib")
+    releases = {path.stem.rpartition("-")[2] for path in kept if path.stem.startswith(SECTIONS)}
     versions = sorted(
         (Version.parse(release), release) for release in releases if _RELEASE.fullmatch(release)
     )
     for version, release in reversed(versions):
         if version < Version.parse(later.torch):
-            yield read(release, wheels, later.section)
+            yield read(release, wheels)
 
 
 def _not_run(task: Task, name: str, reason: str) -> Outcome:

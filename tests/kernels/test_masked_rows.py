@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
 
 import pytest
 import torch
@@ -12,8 +11,8 @@ from torch import Tensor
 pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
-from opcheck.kernels import drivers, library
-from opcheck.kernels.launch import KernelCall, Launch, dtype_named, run, untouched
+from opcheck.kernels import library
+from opcheck.kernels.launch import Launch, launches, run, untouched
 from opcheck.kernels.machine import Kernel, Machine
 
 pytestmark = pytest.mark.wheel
@@ -35,13 +34,7 @@ def kernel_named(machine: Machine, release: str, name: str) -> Kernel:
 
 def last_call(name: str, kernel: Kernel) -> Launch:
     """The last call of the kernel's family, with a mask that lets each query see each key."""
-    family, match = next(
-        (function, match)
-        for pattern, function in drivers.FAMILIES
-        if (match := pattern.fullmatch(name))
-    )
-    dtypes = [dtype_named(match["a"])] if "a" in match.groupdict() else []
-    *_, call = family(KernelCall(match, kernel), *dtypes[: len(signature(family).parameters) - 1])
+    *_, call = launches(name, kernel)
     mask = call.bound["mask"]
     mask.fill_(mask.dtype == torch.bool)
     return call

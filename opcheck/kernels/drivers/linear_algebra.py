@@ -505,12 +505,13 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
 
         whole = widened(given.mH if transposed else given)
         threads, width = _threads(n), given.element_size()
-        yield Launch({
-            "A": given, "U": u, "S": torch.zeros((_BATCH, n)), "V": v, "Vacc": torch.zeros((_BATCH, n, n), dtype=dtype),
-            "info": torch.ones(_BATCH, dtype=torch.int32), "params": params
-        }, _BATCH * threads,
+        yield Launch(
+            {"A": given, "U": u, "S": torch.zeros((_BATCH, n)), "V": v,
+            "Vacc": torch.zeros((_BATCH, n, n), dtype=dtype), "info": torch.ones(_BATCH, dtype=torch.int32),
+            "params": params}, _BATCH * threads,
             {"S": (given, values, _SLACK), "product": (given, whole, _SLACK), "info": (given, torch.zeros(_BATCH))},
-            group=threads, shared={"Atg": m * n * width, "Vtg": n * n * width}, derived={"product": product})  # fmt: skip
+            group=threads, shared={"Atg": m * n * width, "Vtg": n * n * width}, derived={"product": product}
+        )  # fmt: skip
 
 
 @family(r"eigh_jacobi_{wide}")
