@@ -11,8 +11,8 @@ from torch import Tensor
 pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
-from opcheck.kernels import library
-from opcheck.kernels.launch import Launch, launches, run, untouched
+from opcheck.kernels import drivers, library
+from opcheck.kernels.launch import Launch, run, untouched
 from opcheck.kernels.machine import Kernel, Machine
 
 pytestmark = pytest.mark.wheel
@@ -34,7 +34,7 @@ def kernel_named(machine: Machine, release: str, name: str) -> Kernel:
 
 def last_call(name: str, kernel: Kernel) -> Launch:
     """The last call of the kernel's family, with a mask that lets each query see each key."""
-    *_, call = launches(name, kernel)
+    *_, call = drivers.launches(name, kernel)
     mask = call.bound["mask"]
     mask.fill_(mask.dtype == torch.bool)
     return call
