@@ -385,6 +385,8 @@ def _functors_dtype(source: torch.dtype, value: torch.dtype) -> torch.dtype:
     """Return the dtype of a functor's result, which the names of the casting kernels up to 2.12 leave out."""
     if value == torch.bool:
         return value
+    if value.is_complex and not source.is_complex:
+        return torch.complex32 if source == torch.float16 else torch.complex64
     is_whole = not (source.is_floating_point or source.is_complex)
     return torch.float32 if is_whole and value.is_floating_point else source
 

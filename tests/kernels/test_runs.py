@@ -15,6 +15,7 @@ import torch
 pytest.importorskip("llvmlite")
 
 from opcheck.kernels import (
+    air,
     drive,
     judging,
     launch,
@@ -379,3 +380,42 @@ def test_the_first_release_with_the_wrong_kernel_is_told(tmp_path: Path) -> None
         "sqr_dense_float_float": "2.98.0",
         "neg_dense_float_float": "2.99.0",
     }
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "written"),
+    [
+        (torch.int16, torch.bool, torch.bool),
+        (torch.bool, torch.float64, torch.float32),
+        (torch.float16, torch.float64, torch.float16),
+        (torch.float16, torch.complex128, torch.complex32),
+        (torch.int64, torch.int64, torch.int64),
+    ],
+)
+def test_a_casting_kernel_that_names_one_dtype_writes_what_its_functor_gives(
+    source: torch.dtype, value: torch.dtype, written: torch.dtype
+) -> None:
+    assert pointwise._functors_dtype(source, value) == written
+
+
+def test_numbers_take_the_type_of_the_argument_that_they_are_bound_to() -> None:
+    sizes = air.Argument(kind="air.buffer", name="sizes", type="ulong2", size=16)
+    flag = air.Argument(kind="air.buffer", name="flag", type="bool", size=1)
+    one = launch.Launch({"sizes": (2, 3), "flag": True, "unheard": 1}, 1, {})
+    bound = [launch._memory(argument, one) for argument in (sizes, flag)]
+    assert [(tensor.dtype, tensor.tolist()) for tensor in bound if tensor is not None] == [
+        (torch.int64, [2, 3]),
+        (torch.bool, True),
+    ]
+
+
+def test_a_result_that_nothing_is_bound_to_gets_memory_that_no_value_was_written_to() -> None:
+    out = air.Argument(kind="air.buffer", name="out", type="half", size=2)
+    one = launch.Launch({}, 1, {"out": (torch.zeros(2), torch.zeros(2, 3, dtype=torch.float64))})
+    memory = launch._memory(out, one)
+    assert memory is not None
+    assert (memory.dtype, tuple(memory.shape), bool((memory != 0).all())) == (
+        torch.float16,
+        (2, 3),
+        True,
+    )
