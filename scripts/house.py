@@ -1,8 +1,8 @@
 """Measure the structure of the package: size, shape, import cycles, silenced lint, names and prose.
 
-Run it as ``python scripts/house.py [FOLDER]``; the folder is the package to measure, ``opcheck`` by
-default. Code lines are lines of code: neither blank, nor a comment, nor part of a docstring.
-A room is an entry at the top of the package. Imports inside of functions count as imports.
+Run it as ``python scripts/house.py [FOLDER]``; the folder is the package to measure, ``opcheck`` by default.
+``--budget`` prints the figures as ``house.yaml`` has them. Code lines are lines of code: neither blank, nor a comment,
+nor part of a docstring. A room is an entry at the top of the package. Imports inside of functions count as imports.
 
 ``house.yaml`` has the budget of each figure, which only falls; ``tests/test_house.py`` compares.
 """
@@ -15,7 +15,7 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,8 @@ _NO_VERBS = re.compile(
 )
 #: Bindings that do not name their value.
 _NO_NOUNS = ("given", "known", "made")
+#: The files that each feature has.
+_CONVENTION = {"verb", "page"}
 #: File names that say what form a module has, and not what it is about.
 _SHAPES = ("records", "run", "parent", "engine", "tally")
 #: The house's own dialect: personified programs, and relative clauses on prepositions.
@@ -131,11 +133,12 @@ def import_graph(modules: dict[str, Module]) -> nx.DiGraph[str]:
 
 
 def room_graph(graph: nx.DiGraph[str], modules: dict[str, Module]) -> nx.DiGraph[str]:
-    """Return the imports between rooms; the package's own ``__init__`` is no room."""
+    """Return the imports between rooms; neither the package's own ``__init__`` is one, nor the registry of features."""
     rooms: nx.DiGraph[str] = nx.DiGraph()
     for importer, imported in graph.edges:
         ends = modules[importer].room, modules[imported].room
-        if ends[0] != ends[1] and "__init__" not in ends:
+        registry = imported.endswith(".features")
+        if ends[0] != ends[1] and "__init__" not in ends and not registry:
             rooms.add_edge(*ends)
     return rooms
 
@@ -162,10 +165,11 @@ def _used_twice(names: Iterable[str]) -> Counter[str]:
 
 def measure_names(modules: Iterable[Module]) -> dict[str, Counter[str]]:
     """Return the names that a reader stumbles over, by kind, with their counts."""
-    classes, participles, bindings, files = [], [], [], []
+    classes, participles, bindings = [], [], []
+    files: list[str] = []
     for module in modules:
         if not module.is_package:
-            files.append(module.name.rpartition(".")[2])
+            files += {module.name.rpartition(".")[2]} - _CONVENTION
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef):
                 classes.append(node.name)
@@ -238,10 +242,15 @@ def prose(modules: Sequence[Module], root: Path) -> dict[str, tuple[int, Counter
 def figures(package: Path) -> dict[str, float]:
     """Return what ``house.yaml`` has a budget for."""
     modules = [read(path, package) for path in sorted(package.rglob("*.py"))]
-    graph = import_graph({module.name: module for module in modules})
+    by_name = {module.name: module for module in modules}
+    graph = import_graph(by_name)
     result: dict[str, float] = {
         "code lines": sum(len(module.code) for module in modules),
-        "import cycles": len(cycles(graph)),
+        "code lines of scripts": sum(
+            len(read(path, package.parent / "scripts").code)
+            for path in sorted((package.parent / "scripts").rglob("*.py"))
+        ),
+        "import cycles": len(cycles(graph)) + len(cycles(room_graph(graph, by_name))),
         "noqa": sum(len(_NOQA.findall(module.text)) for module in modules),
     }
     for kind, names in measure_names(modules).items():
@@ -251,8 +260,34 @@ def figures(package: Path) -> dict[str, float]:
     return result
 
 
+def over_budget(
+    measured: Mapping[str, float], budget: Mapping[str, float], tolerance: float = 0.02
+) -> list[str]:
+    """Return a line for each figure that is above its budget, or so far below that the budget is to be lowered.
+
+    Args:
+        measured: ``figures`` of the package.
+        budget: the content of ``house.yaml``.
+        tolerance: the share of a budget that may be unused.
+    """
+    lines = []
+    for figure in sorted({*measured, *budget}):
+        reached, allowed = measured.get(figure), budget.get(figure)
+        if reached is None or allowed is None:
+            lines.append(f"{figure}: house.yaml and house.py differ")
+        elif reached > allowed:
+            lines.append(f"{figure}: {reached:g} is above the budget of {allowed:g}")
+        elif allowed - reached > max(1, tolerance * allowed):
+            lines.append(f"{figure}: {reached:g} is reached; lower the budget of {allowed:g}")
+    return lines
+
+
 def main() -> None:
-    """Print the measurements of the package."""
+    """Print the measurements of the package, or with ``--budget`` the figures as house.yaml has them."""
+    if sys.argv[1:] == ["--budget"]:
+        for figure, value in figures(Path("opcheck").resolve()).items():
+            print(f"{figure}: {value:g}")
+        return
     package = Path(sys.argv[1] if len(sys.argv) > 1 else "opcheck").resolve()
     read_modules = [read(path, package) for path in sorted(package.rglob("*.py"))]
     modules = {module.name: module for module in read_modules}
