@@ -13,7 +13,6 @@ from importlib import import_module
 import click
 
 from opcheck.common.errors import OpcheckError, UsageError
-from opcheck.common.files import hint_of
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
 from opcheck.features import features, verbs
@@ -144,6 +143,7 @@ def _tell(text: str) -> None:
 def _not_written(error: OSError) -> int:
     """Print what the system refused: the disk is full, a stream is closed, a folder is gone."""
     from opcheck.cli import streams
+    from opcheck.common.files import hint_of
 
     streams.close()
     full = UsageError(

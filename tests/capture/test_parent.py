@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from opcheck.capture.run import uncompiled
 
 from opcheck.capture import parent
+from opcheck.capture.child.run import uncompiled
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, OpcheckError

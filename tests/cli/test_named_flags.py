@@ -23,7 +23,7 @@ OTHERS = frozenset(
         *("--list", "--multiprocessing-fork", "--strict-markers"),  # softwareupdate, Python, pytest
         *("--slow", "--train"),  # scripts/bench_capture.py
         *("--json", "--no-shader", "--program"),  # a short form, a program's, the worker's
-        *("--flag", "--mps"),  # any flag, any program's
+        *("--epochs", "--flag", "--mps"),  # any flag, any program's
     }
 )
 

@@ -195,7 +195,12 @@ runpy.run_module(module, None, "__main__", True)
 
 
 _OP = ("opcheck", "op", "aten::mm")
-_PROGRAM = ("opcheck.worker.child", "--program", "opcheck.device.emulator.child:main", "request")
+_PROGRAM = (
+    "opcheck.worker.child",
+    "--program",
+    "opcheck.device.emulator.child.entry:main",
+    "request",
+)
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,12 @@ def gone(number: int) -> bool:
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT.parent / "scripts"], ids=["opcheck", "scripts"])
 def test_only_the_platform_module_names_the_services_of_a_system(folder: Path) -> None:
+    # __main__ sets what Ctrl-C does before anything of opcheck is imported.
+    own = {Path(platform.__file__), ROOT / "__main__.py"}
     results = [
         f"{path.relative_to(folder.parent)}: {line.strip()}"
         for path in sorted(folder.rglob("*.py"))
-        if path != Path(platform.__file__)
+        if path not in own
         for line in path.read_text(encoding="utf-8").splitlines()
         if any(word in line for word in WORDS)
     ]

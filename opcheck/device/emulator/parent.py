@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.files import write_text
 from opcheck.common.versions import Target, Version
 from opcheck.device.emulator.request import PROCESSES, Outcome, RunRequest
-from opcheck.worker.platform import SignalledError, how_it_ended
+from opcheck.worker.platform import INTERRUPTED, SignalledError, how_it_ended
 from opcheck.worker.process import GarbledError
 from opcheck.worker.protocol import Failure, error_of, new_secret, unsealed
 from opcheck.worker.worker import run_program
@@ -71,7 +70,7 @@ def run(request: RunRequest) -> Outcome:
         if outcome is None:
             if ended:
                 raise ended
-            if code == -signal.SIGINT:  # Ctrl-C before the program began
+            if code == 128 - INTERRUPTED:  # Ctrl-C before the program began
                 raise KeyboardInterrupt
             raise CaptureError(
                 f"the program {how_it_ended(code)} and left no report",

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from opcheck.common.versions import Span, Version
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 #: the attribute of the errors that an emulated Mac raises
 _MARK = "_opcheck_raised_on_a_mac"
