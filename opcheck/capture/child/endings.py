@@ -229,7 +229,10 @@ def refused_operator(error: BaseException) -> str:
 
 
 def is_refused_by_torch(error: BaseException) -> bool:
-    """Return whether PyTorch refuses a tensor on MPS in front of any kernel, in C++ or Python: it does so on a Mac."""
+    """Return True if PyTorch refuses a call in front of any kernel, in C++ or Python, as it does on a Mac.
+
+    That is a call with a tensor on MPS, or a function of ``torch.mps``, whose errors the simulator reproduces.
+    """
     frames = _frames(error.__traceback__)
     if not frames or not isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
         return False
@@ -237,6 +240,10 @@ def is_refused_by_torch(error: BaseException) -> bool:
     file = frame.f_code.co_filename
     if not file.startswith((_SIMULATION, _TORCH)):
         return False
+    if file.startswith(_TORCH + "mps/") or (
+        file.startswith(_SIMULATION) and _is_deliberate(frames[-1])
+    ):
+        return True
     return device.any_on_mps([*frame.f_locals.values()], frame.f_locals.get("kwargs") or {})
 
 
