@@ -87,5 +87,14 @@ def parse(name: str) -> Named:
 
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
-    """Return the names that a pattern with ``*`` and ``?`` matches, sorted; all without a pattern."""
-    return sorted(name for name in names if not pattern or fits(name, pattern))
+    """Return the kernels that a pattern selects, sorted; all without a pattern.
+
+    Args:
+        names: of kernels.
+        pattern: a kernel's name with ``*`` and ``?``, or an operation, which selects all of its kernels.
+    """
+
+    def is_selected(name: str) -> bool:
+        return fits(name, pattern) or (pattern in name and parse(name).operation == pattern)
+
+    return sorted(name for name in names if not pattern or is_selected(name))

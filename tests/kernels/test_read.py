@@ -113,3 +113,10 @@ def test_two_libraries_are_compared_by_code_not_by_metadata(tmp_path: Path) -> N
         1,
     )
     assert catalogue.changes(old, new, cache=tmp_path) == result
+
+
+def test_an_operation_selects_its_kernels_and_a_pattern_those_that_it_matches() -> None:
+    kernels = ["remainder_dense_float", "remainder_strided_half", "fmod_dense_float"]
+    assert names.matching(kernels, "remainder") == kernels[:2]
+    assert names.matching(kernels, "remainder_dense*") == kernels[:1]
+    assert names.matching(kernels, "remain") == []

@@ -99,7 +99,7 @@ def diff(
     parent=command,
     short_help="Run the kernels of a release on this CPU, and judge what they compute.",
     help="Run the kernels of a release on this CPU, and judge what they compute.\n\n"
-    "PATTERN is a kernel's name, with * and ?. Kernels whose threads need each other take a C++ "
+    "PATTERN is an operation, or a kernel's name with * and ?. Kernels whose threads need each other take a C++ "
     "compiler. Exits with 1 if a result is wrong.",
 )
 @click.argument("pattern", default="")
