@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Version
 from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
-from opcheck.judge.rules.rule import Audited, AuditRule, about_all, sentences, upgrade
+from opcheck.judge.rules.rule import Audited, about_all, audit_rule, sentences, upgrade
 from opcheck.model.records import CallGroup, Finding
 
 #: What to do about a refusal, by its limitation's id.
@@ -28,6 +28,7 @@ _SPARSE = re.compile(r"from the '(Sparse\w*MPS)' backend")
 _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
 
 
+@audit_rule("OC101", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each group of calls that raise, and one for all that the capture refuses alike.
 
@@ -40,7 +41,7 @@ def check(audited: Audited) -> Iterator[Finding]:
             refusal = next(iter(audited.refusals(group)), "")
             causes.setdefault(refusal or f"{group.op} {group.verdict}", []).append(group)
     for groups in causes.values():
-        yield about_all(groups, "OC101", "error", hint=_hint(audited, groups[0]))
+        yield about_all(groups, hint=_hint(audited, groups[0]))
 
 
 def _hint(audited: Audited, group: CallGroup) -> str:
@@ -67,10 +68,3 @@ def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:
         if line > audited.target.torch and audited.lists.registration(op, str(line), key)
     ]
     return f"torch {has[0]} has a {key} kernel for it" if has else ""
-
-
-RULE = AuditRule(
-    id="OC101",
-    severity="error",
-    check=check,
-)

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.judge.rules.rule import Audited, AuditRule, about, sentences, upgrade
+from opcheck.judge.rules.rule import Audited, about, audit_rule, sentences, upgrade
 from opcheck.model.records import Finding
 
 
+@audit_rule("OC103", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each group whose registration always sends it to the CPU."""
     for group in audited.groups:
         if (group.verdict.status, group.verdict.kind) == ("fallback", "always"):
             yield about(
                 group,
-                "OC103",
-                "warning",
                 hint=sentences(
                     upgrade(audited, group), "it works, slower: each call copies there and back"
                 ),
             )
-
-
-RULE = AuditRule(
-    id="OC103",
-    severity="warning",
-    check=check,
-)

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Version
 from opcheck.judge.rules.oc122_composite_not_followed import not_followed
-from opcheck.judge.rules.rule import Audited, AuditRule, about, sentences
+from opcheck.judge.rules.rule import Audited, about, audit_rule, sentences
 from opcheck.model.records import CallGroup, Finding
 
 
+@audit_rule("OC104", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each unknown group, except composites that were not followed."""
     for group in audited.groups:
         if group.verdict.status == "unknown" and not not_followed(group.verdict):
-            yield about(group, "OC104", "warning", hint=_hint(audited, group))
+            yield about(group, hint=_hint(audited, group))
 
 
 def _hint(audited: Audited, group: CallGroup) -> str:
@@ -41,10 +42,3 @@ def _hint(audited: Audited, group: CallGroup) -> str:
 
 def _describes(audited: Audited, op: str, line: str) -> bool:
     return audited.lists.resolve(op, line).status != "unknown"
-
-
-RULE = AuditRule(
-    id="OC104",
-    severity="warning",
-    check=check,
-)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opcheck.judge.rules.rule import Audited, AuditRule, about_all
+from opcheck.judge.rules.rule import Audited, about_all, audit_rule
 from opcheck.model.records import CallGroup, Finding
 
 #: What to cast to instead, where there is one answer.
 _INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float16"}
 
 
+@audit_rule("OC105", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each refused dtype, because it affects every operator that the dtype flows through."""
     refused: dict[str, list[CallGroup]] = {}
@@ -20,7 +21,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         if name and name not in texts:
             refused.setdefault(name, []).append(group)
     for groups in refused.values():
-        yield about_all(groups, "OC105", "error", hint=_hint(audited, groups))
+        yield about_all(groups, hint=_hint(audited, groups))
 
 
 def _limitations_with_origin(audited: Audited) -> frozenset[str]:
@@ -56,10 +57,3 @@ def _hint(audited: Audited, groups: Sequence[CallGroup]) -> str:
     dtypes = sorted({name for group in groups for name in group.dtypes})
     casts = [f"{name} -> {_INSTEAD[name]}" for name in dtypes if name in _INSTEAD]
     return "cast before the move to MPS" + (f": {', '.join(casts)}" if casts else "")
-
-
-RULE = AuditRule(
-    id="OC105",
-    severity="error",
-    check=check,
-)

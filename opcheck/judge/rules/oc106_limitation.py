@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
 from opcheck.judge.rules.remediation import operator_way_out
-from opcheck.judge.rules.rule import Audited, AuditRule, about_all, first_text, sentences
+from opcheck.judge.rules.rule import Audited, about_all, audit_rule, first_text, sentences
 from opcheck.model.records import CallGroup, Finding
 
 
+@audit_rule("OC106", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each curated statement that decides calls, except refused dtypes."""
     groups_by_statement: dict[str, list[CallGroup]] = {}
@@ -24,13 +25,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         ends = "the process ends, no exception is raised" * (statement.effect == "aborts")
         way = operator_way_out(groups[0].op, audited.target, first_text(groups[0]))
         hint = sentences(ends, statement.way_out.rstrip("."), way.hint, *statement.links)
-        yield about_all(groups, "OC106", "error", hint=hint or _ON_THE_CPU, remedy=way.line)
+        yield about_all(groups, hint=hint or _ON_THE_CPU, remedy=way.line)
 
 
 _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
-
-RULE = AuditRule(
-    id="OC106",
-    severity="error",
-    check=check,
-)

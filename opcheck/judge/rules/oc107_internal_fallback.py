@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.judge.rules.rule import Audited, AuditRule, about_all, sentences
+from opcheck.judge.rules.rule import Audited, about_all, audit_rule, sentences
 from opcheck.model.records import CallGroup, Finding
 
 
+@audit_rule("OC107", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each statement about such a kernel, and for each group that none decides."""
     causes: dict[str, list[CallGroup]] = {}
@@ -20,13 +21,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         statement = audited.decided_by(groups[0])
         way_out = statement.way_out.rstrip(".") if statement else ""
         links = statement.links if statement else ()
-        yield about_all(groups, "OC107", "warning", hint=sentences(way_out or _SLOWER, *links))
+        yield about_all(groups, hint=sentences(way_out or _SLOWER, *links))
 
 
 _SLOWER = "it works, slower: each call copies there and back"
-
-RULE = AuditRule(
-    id="OC107",
-    severity="warning",
-    check=check,
-)

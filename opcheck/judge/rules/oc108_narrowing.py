@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.common.vocabulary import Effect, Severity
-from opcheck.judge.rules.rule import Audited, AuditRule, statement_finding
+from opcheck.judge.rules.rule import Audited, audit_rule, statement_finding
 from opcheck.model.records import Finding
 
 #: A limitation with a wrong result is as grave; this rule reports it if no advisory does.
@@ -16,16 +16,10 @@ _EFFECTS: dict[Effect, Severity] = {
 }
 
 
+@audit_rule("OC108", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each limitation that calls match for certain and run in spite of."""
     for statement, groups in audited.groups_by_statement("limitation", _EFFECTS):
         running = [group for group in groups if group.verdict.status != "unsupported"]
         if running:
-            yield statement_finding(statement, running, "OC108", _EFFECTS[statement.effect])
-
-
-RULE = AuditRule(
-    id="OC108",
-    severity="warning",
-    check=check,
-)
+            yield statement_finding(statement, running, _EFFECTS[statement.effect])

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.judge.rules.rule import Audited, AuditRule, sentences, upgrade
+from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences, upgrade
 from opcheck.model.records import Finding, GroupLocation
 
 
+@audit_rule("OC113", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each such operator."""
     lost = [problem for problem in audited.trace.problems if problem.kind == "gradient_lost"]
     for op in dict.fromkeys(problem.op for problem in lost):
         members = [problem for problem in lost if problem.op == op]
         group = next((group for group in audited.groups if group.op == op), None)
-        yield Finding(
-            rule="OC113",
-            severity="warning",
+        yield finding(
             message=f"{op}: no gradient passes back through it on MPS, and nothing is raised: "
             "what it was computed from is not trained by it",
             hint=sentences(
@@ -33,10 +32,3 @@ def check(audited: Audited) -> Iterator[Finding]:
             ),
             count=group.count if group else len(members),
         )
-
-
-RULE = AuditRule(
-    id="OC113",
-    severity="warning",
-    check=check,
-)

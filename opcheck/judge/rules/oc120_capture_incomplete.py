@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.vocabulary import Severity
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem
 
 _NEXT = {
@@ -52,6 +52,7 @@ _GUESSES: dict[str, tuple[Severity, str]] = {
 }
 
 
+@audit_rule("OC120", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield a finding for each problem, one for all guesses of an operator, and one for any incomplete trace."""
     trace = audited.trace
@@ -59,8 +60,7 @@ def check(audited: Audited) -> Iterator[Finding]:
     problems = [problem for problem in trace.problems if problem.kind not in _OF_OTHER_RULES]
     for problem in problems:
         if problem.kind not in _GUESSES:
-            yield Finding(
-                rule="OC120",
+            yield finding(
                 severity="warning" if problem.kind == "eager" else severity,
                 message=problem.message,
                 # Of what cannot be built the error itself says what to do.
@@ -71,8 +71,7 @@ def check(audited: Audited) -> Iterator[Finding]:
             )
     yield from _guesses(problems)
     if not trace.complete and all(problem.kind in _ENDS_NOTHING for problem in trace.problems):
-        yield Finding(
-            rule="OC120",
+        yield finding(
             severity=severity,
             message="the run did not come to its end",
             hint="what follows the last call was not judged",
@@ -89,8 +88,7 @@ def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
         severity, rests = _GUESSES[kind]
         answers = ", or ".join(dict.fromkeys(problem.answered for problem in members))
         times = sum(problem.count for problem in members)
-        yield Finding(
-            rule="OC120",
+        yield finding(
             severity=severity,
             message=f"{op} reads values that a run on shapes does not have, answered {answers}{rests}",
             hint=_NEXT[kind],
@@ -105,10 +103,3 @@ def problem_places(problem: Problem) -> tuple[GroupLocation, ...]:
     if problem.location is None and not problem.module:
         return ()
     return (GroupLocation.at(problem.location, module=problem.module, count=problem.count),)
-
-
-RULE = AuditRule(
-    id="OC120",
-    severity="error",
-    check=check,
-)

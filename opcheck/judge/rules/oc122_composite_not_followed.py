@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.judge.judge import NOT_FOLLOWED
-from opcheck.judge.rules.rule import Audited, AuditRule, about
+from opcheck.judge.rules.rule import Audited, about, audit_rule
 from opcheck.model.records import Finding, Verdict
 
 
+@audit_rule("OC122", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each such group."""
     for group in audited.groups:
         if not_followed(group.verdict):
             yield about(
                 group,
-                "OC122",
-                "warning",
                 hint="capture with --tracer dispatch, which follows composites",
             )
 
@@ -26,10 +25,3 @@ def not_followed(verdict: Verdict) -> bool:
     return verdict.status == "unknown" and any(
         entry.detail == NOT_FOLLOWED for entry in verdict.evidence
     )
-
-
-RULE = AuditRule(
-    id="OC122",
-    severity="warning",
-    check=check,
-)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Finding
 
 
+@audit_rule("OC123", "note")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for all differences that the capture noted; a warning if calls depend on them."""
     trace = audited.trace
@@ -15,8 +16,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         return
     libraries = _libraries_with_calls(audited)
     differs = f"; {', '.join(libraries)} may make other calls there" if libraries else ""
-    yield Finding(
-        rule="OC123",
+    yield finding(
         severity="warning" if libraries else "note",
         message="; ".join(trace.differences) + differs,
         hint=f"install torch {audited.target.torch} here and audit again "
@@ -33,10 +33,3 @@ def _libraries_with_calls(audited: Audited) -> list[str]:
         for place in group.locations
     }
     return [name for name in audited.trace.differing_libraries if name in with_calls]
-
-
-RULE = AuditRule(
-    id="OC123",
-    severity="note",
-    check=check,
-)

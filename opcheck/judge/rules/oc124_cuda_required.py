@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from opcheck.data import messages
 from opcheck.data.packages import packages
 from opcheck.judge.rules.oc120_capture_incomplete import problem_places
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Finding
 
 
+@audit_rule("OC124", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for the exception that ended the program; a Mac raises the same."""
     for problem in audited.trace.problems:
         if problem.kind in {"needs_cuda", "needs_newer_torch", "needs_package"}:
-            yield Finding(
-                rule="OC124",
-                severity="error",
+            yield finding(
                 message=problem.message,
                 hint=_hint(problem.kind, problem.message, problem.answered),
                 prints=problem.answered if problem.kind == "needs_cuda" else "",
@@ -33,10 +32,3 @@ def _hint(kind: str, message: str, answered: str) -> str:
         return f"use a release that has {answered}, or {otherwise}"
     package = packages().by_name.get(answered)
     return f"instead: {package.instead}" if package else "leave the import out on a Mac"
-
-
-RULE = AuditRule(
-    id="OC124",
-    severity="error",
-    check=check,
-)

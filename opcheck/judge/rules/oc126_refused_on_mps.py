@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from opcheck.data import messages
 from opcheck.judge.rules.oc120_capture_incomplete import problem_places
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Finding
 
+_HINTS: dict[str, Callable[[str], str]] = {
+    "refused_on_mps": messages.refused_on_mps,
+    "not_spawned": messages.not_spawned,
+    "refused_everywhere": lambda _: "mend the call: a Mac does not take its arguments either",
+}
 
+
+@audit_rule("OC126", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for the exception that ended the program; a Mac raises the same."""
     for problem in audited.trace.problems:
-        if problem.kind == "refused_on_mps":
-            yield Finding(
-                rule="OC126",
-                severity="error",
+        if problem.kind in _HINTS:
+            yield finding(
                 message=problem.message,
-                hint=messages.refused_on_mps(problem.answered),
-                prints=problem.answered,
-                locations=problem_places(problem),
-            )
-        elif problem.kind == "not_spawned":
-            yield Finding(
-                rule="OC126",
-                severity="error",
-                message=problem.message,
-                hint=messages.not_spawned(problem.answered),
-                prints=problem.answered,
-                locations=problem_places(problem),
-            )
-        elif problem.kind == "refused_everywhere":
-            yield Finding(
-                rule="OC126",
-                severity="error",
-                message=problem.message,
-                hint="mend the call: a Mac does not take its arguments either",
+                hint=_HINTS[problem.kind](problem.answered),
                 prints=problem.answered,
                 locations=problem_places(problem),
             )
         elif problem.kind == "mps_branch":
-            yield Finding(
-                rule="OC126",
-                severity="error",
+            yield finding(
                 message=f"{problem.message}; the condition: {problem.answered}",
                 hint="try another release of the library whose line it is, or run this call on the CPU",
                 locations=problem_places(problem),
             )
-
-
-RULE = AuditRule(
-    id="OC126",
-    severity="error",
-    check=check,
-)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.common.vocabulary import Headline, Severity
-from opcheck.data.packages import Method, packages
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.data.packages import StorageMethod, packages
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Finding, Problem, Trace
 
 #: What the judged run, in which the layers are dense, tells of a Mac.
@@ -18,9 +18,9 @@ _TELLS: dict[str, str] = {
 _SEVERITIES: dict[str, Severity] = {"dequantizes": "note", "fails": "error", "unknown": "warning"}
 
 
-def _unlisted(what: str, instead: str) -> Method:
+def _unlisted(what: str, instead: str) -> StorageMethod:
     because = f"opcheck has no entry for this {what}"
-    return Method(outcome="unknown", because=because, instead=instead, evidence="", date="")
+    return StorageMethod(outcome="unknown", because=because, instead=instead, evidence="", date="")
 
 
 _UNLISTED = {
@@ -36,13 +36,13 @@ _BEGINS = {
 _OF_KERNELS = "the model was judged as it is without it"
 
 
+@audit_rule("OC127", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each method."""
     for problem, method in _methods(audited.trace):
         tells = _OF_KERNELS if problem.kind == "hub_kernel" else _TELLS[method.outcome]
         begins = _BEGINS.get(problem.answered, _BEGINS[problem.kind]).format(problem.answered)
-        yield Finding(
-            rule="OC127",
+        yield finding(
             severity=_SEVERITIES[method.outcome],
             message=f"{begins}: {method.because}; {tells}",
             hint=f"instead: {method.instead}",
@@ -57,15 +57,8 @@ def headline_of(trace: Trace) -> Headline | None:
     return "could not tell" if "unknown" in outcomes else None
 
 
-def _methods(trace: Trace) -> Iterator[tuple[Problem, Method]]:
+def _methods(trace: Trace) -> Iterator[tuple[Problem, StorageMethod]]:
     known = {"hub_kernel": packages().kernels, "quantized": packages().methods}
     for problem in trace.problems:
         if problem.kind in known:
             yield problem, known[problem.kind].get(problem.answered, _UNLISTED[problem.kind])
-
-
-RULE = AuditRule(
-    id="OC127",
-    severity="error",
-    check=check,
-)

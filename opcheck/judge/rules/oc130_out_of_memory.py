@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from opcheck.common.text import filesize
 from opcheck.judge.memory.macs import deciding, smallest
-from opcheck.judge.rules.rule import Audited, AuditRule, sentences
+from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
 from opcheck.model.records import Finding, MacFit, Memory
 
 
+@audit_rule("OC130", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding about the Mac that the user named, or one if no Mac has enough memory."""
     memory = audited.memory
@@ -29,8 +30,7 @@ def _finding(memory: Memory, mac: MacFit) -> Finding:
     else:
         why = f"PyTorch raises above {filesize(mac.limit)}"
     enough = smallest(memory, "fits")
-    return Finding(
-        rule="OC130",
+    return finding(
         severity="error" if raises else "warning",
         message=f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB: {why}",
         hint=sentences(
@@ -42,10 +42,3 @@ def _finding(memory: Memory, mac: MacFit) -> Finding:
         prints=mac.prints,
         locations=(mac.place,) if mac.place else (),
     )
-
-
-RULE = AuditRule(
-    id="OC130",
-    severity="error",
-    check=check,
-)

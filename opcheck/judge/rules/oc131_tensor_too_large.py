@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opcheck.common.text import and_more, any_layer
 from opcheck.common.versions import Span, Target, Version
 from opcheck.judge.memory.attention import never_written
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.judge.work import is_view
 from opcheck.model.records import Finding, GroupLocation, OpCall, TensorSpec
 
@@ -54,6 +54,7 @@ _LIMITS = (
 )
 
 
+@audit_rule("OC131", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for all calls that take or make a tensor beyond a limit."""
     unwritten = never_written(audited.trace, audited.target)
@@ -74,9 +75,7 @@ def _finding(target: Target, limit: _Limit, calls: list[tuple[OpCall, TensorSpec
     ops = sorted({call.op for call, _ in calls})
     largest = max((spec for _, spec in calls), key=lambda spec: spec.nbytes)
     places = Counter((call.location, any_layer(call.module), call.phase) for call, _ in calls)
-    return Finding(
-        rule="OC131",
-        severity="warning",
+    return finding(
         message=f"{and_more(ops, _OPERATORS)}: {largest} has {limit.name}; "
         "where a kernel goes through MPSGraph, it fails",
         hint="split the tensor: a smaller batch, chunks along its largest dimension",
@@ -88,10 +87,3 @@ def _finding(target: Target, limit: _Limit, calls: list[tuple[OpCall, TensorSpec
         ),
         count=len(calls),
     )
-
-
-RULE = AuditRule(
-    id="OC131",
-    severity="warning",
-    check=check,
-)

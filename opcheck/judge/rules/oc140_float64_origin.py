@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from opcheck.judge.rules.origin import check_for
-from opcheck.judge.rules.rule import AuditRule
+from opcheck.judge.rules.rule import audit_rule
 
-RULE = AuditRule(
-    id="OC140",
-    severity="error",
-    check=check_for("OC140", "float64"),
-)
+check = audit_rule("OC140", "error")(check_for("float64"))

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from opcheck.judge.rules.origin import check_for
-from opcheck.judge.rules.rule import AuditRule
+from opcheck.judge.rules.rule import audit_rule
 
-RULE = AuditRule(
-    id="OC141",
-    severity="error",
-    check=check_for("OC141", "complex"),
-)
+check = audit_rule("OC141", "error")(check_for("complex"))

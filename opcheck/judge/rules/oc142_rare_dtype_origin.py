@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from opcheck.judge.rules.origin import check_for
-from opcheck.judge.rules.rule import AuditRule
+from opcheck.judge.rules.rule import audit_rule
 
-RULE = AuditRule(
-    id="OC142",
-    severity="error",
-    check=check_for("OC142", "complex32", "unsigned", "float8"),
-)
+check = audit_rule("OC142", "error")(check_for("complex32", "unsigned", "float8"))

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from opcheck.common.text import plural
 from opcheck.judge.judge import judge
 from opcheck.judge.rules.dtype_origins import INSTEAD
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Birth, Finding, OpCall, TensorSpec
 
 
+@audit_rule("OC143", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each file and dtype that cannot be loaded onto the target."""
     by_file: dict[tuple[str, str], list[Birth]] = {}
@@ -24,9 +25,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         names = ", ".join(birth.name for birth in births[:3])
         more = f" and {len(births) - 3:,} more" if len(births) > 3 else ""
         instead = INSTEAD.get(dtype, "a dtype that MPS has")
-        yield Finding(
-            rule="OC143",
-            severity="warning",
+        yield finding(
             message=f"{plural(len(births), 'tensor')} in {file} "
             f"{'is' if len(births) == 1 else 'are'} {dtype} ({names}{more}): "
             "loading the file onto mps fails",
@@ -41,10 +40,3 @@ def _load(dtype: str) -> OpCall:
     """Return the call that torch.load(..., map_location="mps") makes for each storage (torch/serialization.py)."""
     made = TensorSpec(tensor=1, storage=1, dtype=dtype, shape=(1,))
     return OpCall(op="aten::_to_copy", outputs=(made,), inner=("aten::empty_strided",))
-
-
-RULE = AuditRule(
-    id="OC143",
-    severity="warning",
-    check=check,
-)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.judge.remedies import for_kind
-from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Finding
 
 
-def _check(audited: Audited) -> Iterator[Finding]:
+@audit_rule("OC150", "warning")
+def check(audited: Audited) -> Iterator[Finding]:
+    """Yield one finding for the first call that loses digits by itself, and one for each overflow or NaN."""
     for run in audited.precision:
         if run.divergence is not None:
             line = run.divergence
-            yield Finding(
-                rule="OC150",
-                severity="warning",
+            yield finding(
                 message=f"{line.op}: in {run.dtype} it loses digits by itself: relative error "
                 f"{float(line.local):.1e}, from inputs that are off by {float(line.inherited):.1e}",
                 hint=_way_out(line.op, audited),
@@ -24,9 +24,7 @@ def _check(audited: Audited) -> Iterator[Finding]:
             )
         for event in run.events:
             if event.kind != "flips":
-                yield Finding(
-                    rule="OC150",
-                    severity="warning",
+                yield finding(
                     message=f"{event.op}: {event.kind} in {run.dtype}, in {event.elements:,} of "
                     f"{event.of:,} elements",
                     hint="scale what comes in, or keep this part in float32",
@@ -40,10 +38,3 @@ def _way_out(op: str, audited: Audited) -> str:
     remedy = for_kind(op.partition(".")[0], audited.target)
     instead = f"another way (opcheck explain {remedy.id})" if remedy else "another way"
     return f"compute this part {instead}, or keep it on the CPU in float64 (opcheck explain keep_on_cpu)"
-
-
-RULE = AuditRule(
-    id="OC150",
-    severity="warning",
-    check=_check,
-)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 
 from opcheck.common.text import plural
 from opcheck.data.messages import filled
 from opcheck.judge import dtype_flow, target_change
 from opcheck.judge.rules import dtype_origins
 from opcheck.judge.rules.remediation import WayOut, way_out
-from opcheck.judge.rules.rule import Audited, sentences
+from opcheck.judge.rules.rule import AuditCheck, Audited, finding, sentences
 from opcheck.model.records import Finding, GroupLocation, OpCall, Verdict
 from opcheck.model.tracked_dtypes import BY_NAME
 
 _NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators without a kernel"
 
 
-def findings(audited: Audited, rule: str, traits: Collection[str]) -> Iterator[Finding]:
-    """Yield one finding for each origin of these traits that reaches a call which fails or narrows."""
-    for origin in audited.origins:
-        if origin.trait in traits:
-            yield _finding(audited, rule, origin)
+def check_for(*traits: str) -> AuditCheck:
+    """Return a check that reports each origin of these traits that reaches a call which fails or narrows."""
+
+    def check(audited: Audited) -> Iterator[Finding]:
+        return (_finding(audited, origin) for origin in audited.origins if origin.trait in traits)
+
+    return check
 
 
-def _finding(audited: Audited, rule: str, origin: dtype_flow.Origin) -> Finding:
+def _finding(audited: Audited, origin: dtype_flow.Origin) -> Finding:
     first = audited.trace.calls[origin.failing[0]]
     verdict = audited.verdicts[origin.failing[0]]
     way = _way_out(audited, origin, first)
@@ -33,8 +35,7 @@ def _finding(audited: Audited, rule: str, origin: dtype_flow.Origin) -> Finding:
         _upgrade(audited, origin),
         _NO_HELP if origin.effect == "raises" and origin.certain else "",
     )
-    return Finding(
-        rule=rule,
+    return finding(
         severity="error" if origin.effect == "raises" and origin.certain else "warning",
         message=f"{origin.dtype} begins here: {dtype_origins.describe(origin)}{_names(origin)}; "
         f"{_what_fails(origin, first)}",
@@ -127,12 +128,3 @@ def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
     calls = [audited.trace.calls[index] for index in origin.failing]
     change = target_change.smallest_change(calls, audited.target, audited.lists, accepts)
     return f"{change} takes it" if change else ""
-
-
-def check_for(rule: str, *traits: str) -> Callable[[Audited], Iterator[Finding]]:
-    """Return the check of a rule about these traits."""
-
-    def check(audited: Audited) -> Iterator[Finding]:
-        return findings(audited, rule, traits)
-
-    return check

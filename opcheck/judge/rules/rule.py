@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -90,21 +91,42 @@ class Audited:
             yield self.lists.statements.by_id[name], tuple(groups[name])
 
 
+AuditCheck = Callable[[Audited], Iterator[Finding]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditRule(Rule):
     """A rule of ``opcheck audit``."""
 
-    check: Callable[[Audited], Iterator[Finding]]
+    check: AuditCheck
+
+    def find(self, audited: Audited) -> Iterator[Finding]:
+        """Yield the findings of the rule, each with its code, and with its severity unless it has its own."""
+        for found in self.check(audited):
+            severity = found.severity or self.severity
+            yield msgspec.structs.replace(found, rule=self.id, severity=severity)
+
+
+def audit_rule(code: str, severity: Severity) -> Callable[[AuditCheck], AuditRule]:
+    """Make a rule of the function below; ``docs/rules/CODE.md`` is its page.
+
+    Args:
+        code: the rule's code.
+        severity: the severity of its findings, unless they have their own.
+    """
+    return lambda check: AuditRule(id=code, severity=severity, check=check)
+
+
+#: A finding; ``AuditRule.find`` adds the code and the severity of its rule.
+finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
 
 
 def about(
-    group: CallGroup, rule: str, severity: Severity, *, hint: str, remedy: str = ""
+    group: CallGroup, severity: Severity | None = None, *, hint: str, remedy: str = ""
 ) -> Finding:
     """Return the finding that reports the verdict of one group of calls."""
     verdict = group.verdict
-    return Finding(
-        rule=rule,
-        severity=severity,
+    found = finding(
         message=f"{group.op}: {verdict.because}",
         hint=hint,
         op=group.op,
@@ -113,16 +135,15 @@ def about(
         count=group.count,
         remedy=remedy,
     )
+    return msgspec.structs.replace(found, severity=severity) if severity else found
 
 
-def about_all(
-    groups: Sequence[CallGroup], rule: str, severity: Severity, *, hint: str, remedy: str = ""
-) -> Finding:
+def about_all(groups: Sequence[CallGroup], *, hint: str, remedy: str = "") -> Finding:
     """Return the finding that reports one cause which several groups of calls share.
 
     What fails as the model is moved to mps is one place: whatever else has the cause comes later.
     """
-    first = about(groups[0], rule, severity, hint=hint, remedy=remedy)
+    first = about(groups[0], hint=hint, remedy=remedy)
     places = [place for group in groups for place in group.locations]
     moved = [place for place in places if place.phase == "move"]
     if moved:
@@ -141,7 +162,7 @@ def about_all(
 
 
 def statement_finding(
-    statement: Statement, groups: Sequence[CallGroup], rule: str, severity: Severity
+    statement: Statement, groups: Sequence[CallGroup], severity: Severity
 ) -> Finding:
     """Return the finding that reports a statement for all groups that match it."""
     ops = sorted({group.op for group in groups})
@@ -149,8 +170,7 @@ def statement_finding(
     printed = {group.verdict.prints for group in groups}
     if statement.error and len(printed) == 1 and is_form_of(statement.error.text, *printed):
         (text,) = printed  # the calls have filled it
-    return Finding(
-        rule=rule,
+    return finding(
         severity=severity,
         message=f"{', '.join(ops)}: {statement.summary.rstrip('.')} ({statement.id})",
         hint=sentences(statement.way_out.rstrip("."), *statement.links),

@@ -85,4 +85,4 @@ def test_silent_on_attention_weights_that_the_kernel_does_not_write(
         lists=load(),
         verdicts=(Verdict(status="native", because=""),),
     )
-    assert len([*check(audited)]) == count
+    assert len([*check.find(audited)]) == count
