@@ -6,7 +6,7 @@ import sys
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
-from opcheck.data.composites import FILE
+from opcheck.data.composites import SAMPLED
 from opcheck.data.files import read_releases
 from opcheck.data.registrations import data_directory
 from scripts.opinfo import derive, store
@@ -34,8 +34,8 @@ def main() -> int:
         release.line: release.torch for release in releases if Version.parse(release.line) < oldest
     }
     text = derive.composites(recordings, read, earlier_bodies(place))
-    write_text(place / FILE, text)
-    print(f"{FILE}: {len(text)} bytes")
+    write_text(place / SAMPLED.name, text)
+    print(f"{SAMPLED.name}: {len(text)} bytes")
     return 0
 
 

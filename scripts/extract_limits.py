@@ -24,7 +24,7 @@ from opcheck.data.files import Release, read_releases
 from opcheck.data.history import History, by_version, dump, expand, with_column
 from opcheck.data.registrations import data_directory
 from opcheck.data.statements import load_statements
-from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, fragments, read_texts
+from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, fragments
 from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
 from scripts.wheels.checks import Text, texts
@@ -146,7 +146,7 @@ def main() -> int:
 
 
 def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) -> int:
-    extracted, history = read_texts(directory), read_metal(directory)
+    extracted, history = TEXTS.load(directory), read_metal(directory)
     known, _ = read_releases(directory / "releases.yaml")
     asked = list(named)
     if not named and not check_only:
@@ -170,7 +170,7 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
         )
     if asked:
         (directory / DIRECTORY).mkdir(exist_ok=True)
-        write_text(directory / DIRECTORY / TEXTS, dump_texts(extracted))
+        write_text(directory / TEXTS.name, dump_texts(extracted))
         write_text(directory / DIRECTORY / METAL, dump(history))
     for line in by_version(lines):
         earlier = extracted.releases[: extracted.releases.index(line)]

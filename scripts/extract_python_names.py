@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from opcheck.data.files import read_releases
 from opcheck.data.history import SCHEMA, contract
-from opcheck.data.python_names import FILE
+from opcheck.data.python_names import NAMES
 from opcheck.data.registrations import data_directory
 from opcheck.data.wheels.archive import default_cache, obtain
 
@@ -326,7 +326,7 @@ def main() -> int:
     wheels = parser.parse_args().wheels
     releases, _ = read_releases(data_directory() / "releases.yaml")
     content = extract({release.line: obtain(release.torch, wheels) for release in releases})
-    (data_directory() / FILE).write_text(_text(content), encoding="utf-8")
+    (data_directory() / NAMES.name).write_text(_text(content), encoding="utf-8")
     return 0
 
 

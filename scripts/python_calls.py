@@ -24,7 +24,7 @@ from torch import nn
 
 from opcheck.common.files import write_text
 from opcheck.common.text import one_line
-from opcheck.data import python_calls
+from opcheck.data import composites, tables
 from opcheck.data.python_names import python_names
 from opcheck.data.registrations import data_directory, load
 from opcheck.worker.worker import forked
@@ -217,7 +217,7 @@ NAMES = {
 
 def file_text(calls: dict[str, Calls]) -> str:
     """Return the file: release line -> name -> calls becomes name -> rows where they change."""
-    head = {"schema": python_calls.SCHEMA, "torch": str(torch.__version__).partition("+")[0]}
+    head = {"schema": tables.SCHEMA, "torch": str(torch.__version__).partition("+")[0]}
     return by_release.text(head, "calls", calls)
 
 
@@ -234,7 +234,7 @@ def main() -> int:
     if options.name != "*":
         print(file_text(calls))
         return 0
-    place = data_directory() / python_calls.FILE
+    place = data_directory() / composites.PYTHON_CALLS.name
     made = file_text(calls)
     if options.check:
         return int(not place.is_file() or place.read_text(encoding="utf-8") != made)

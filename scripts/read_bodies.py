@@ -76,7 +76,7 @@ def main() -> int:
     for op, held in without.items():
         print(f"{held[0]} to {held[-1]}  {op}: nothing is known, and bodies.yaml has no reason")
     text = file_text(read, {release.line: release.torch for release in lists.releases})
-    place = data_directory() / composites.READ_FILE
+    place = data_directory() / composites.READ.name
     if options.check:
         return int(
             bool(without) or not place.is_file() or place.read_text(encoding="utf-8") != text

@@ -15,19 +15,38 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
-from opcheck.data.files import read_releases
+from opcheck.data.files import read_history, read_releases
 from opcheck.data.history import SCHEMA, Entry, History, dump, expand, with_column
 from opcheck.data.registrations import OpLists, data_directory, load
-from opcheck.data.routes import CALLS, FILE, KINDS, UNKNOWN, VIEW, read_routes
 from opcheck.data.wheels.archive import default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
 from scripts.wheels import routes
 
 LIBRARY = "torch/lib/libtorch_cpu.dylib"
+FILE = "routes.json"
+#: What a kernel can reach: MPSGraph; a kernel of PyTorch's own Metal libraries; Metal Performance Shaders (MPSMatrix,
+#: MPSNDArray); a copy by blit; the CPU.
+KINDS = ("graph", "metal", "mps", "copy", "cpu")
+#: The values of a kernel that does no work, that only calls other operators, and that could not be followed.
+VIEW, CALLS, UNKNOWN = "view", "calls", "unknown"
+_VALUES = frozenset(
+    {"+".join(some) for n in range(1, len(KINDS) + 1) for some in combinations(KINDS, n)}
+    | {VIEW, CALLS, UNKNOWN}
+)
+
+
+def read_table(path: Path, lines: Sequence[str]) -> History:
+    """Read the table of the given release lines.
+
+    Raises:
+        OpListError: the file is missing or damaged.
+    """
+    return read_history(path, lines, _VALUES)[0]
 
 
 def column(image: Image, line: str, lists: OpLists) -> dict[str, str]:
@@ -83,7 +102,7 @@ def main() -> int:
     lists, path = load(), data_directory() / FILE
     lines = tuple(release.line for release in lists.releases)
     operators: Mapping[str, Sequence[Entry]] = (
-        read_routes(path, lines).operators if path.is_file() else {}
+        read_table(path, lines).operators if path.is_file() else {}
     )
     stale = False
     try:

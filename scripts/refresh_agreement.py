@@ -21,10 +21,10 @@ from tabulate import tabulate
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
-from opcheck.data import reports, triage
+from opcheck.data import triage
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.strict_yaml import read_entries
-from opcheck.data.triage import fragments, read_texts
+from opcheck.data.triage import TEXTS, fragments
 from opcheck.lookup.plain_call import OperatorLookup
 from scripts.cross_dtypes import crossed
 from scripts.opinfo import disagreements, reference, store
@@ -143,7 +143,7 @@ def _why_not(pair: Pair) -> str:
 
 
 def _of_reports() -> dict[str, int]:
-    entries, _ = read_entries(data_directory() / reports.FILE, "reports", reports.PublicReport)
+    entries, _ = read_entries(data_directory() / triage.REPORTS, "reports", triage.PublicReport)
     return {
         "addresses": len(entries),
         "statements": sum(bool(report.statements) for _, report in entries),
@@ -152,7 +152,7 @@ def _of_reports() -> dict[str, int]:
 
 
 def _of_texts() -> dict[str, int]:
-    texts = read_texts(data_directory()).texts
+    texts = TEXTS.load().texts
     quoted = {
         piece
         for statement in load().statements.all

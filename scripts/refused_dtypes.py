@@ -28,7 +28,7 @@ from torch.testing._internal import common_methods_invocations
 
 from opcheck.common.files import write_text
 from opcheck.data import composites
-from opcheck.data.refused import FILE
+from opcheck.data.refused import REFUSED
 from opcheck.data.registrations import data_directory, load
 from opcheck.worker.worker import WorkerError, forked
 from scripts import schema_bodies
@@ -219,7 +219,7 @@ def main() -> int:
     head = {"schema": 1, "torch": str(torch.__version__).partition("+")[0]}
     rows = ",\n".join(f"{json.dumps(n)}:{json.dumps(d)}" for n, d in refused.items())
     text = f'{json.dumps(head)[:-1]},\n"refused":{{\n{rows}\n}}}}\n'
-    place = data_directory() / FILE
+    place = data_directory() / REFUSED.name
     if options.check:
         return int(not place.is_file() or place.read_text(encoding="utf-8") != text)
     write_text(place, text)

@@ -318,7 +318,7 @@ def unknown(line: str) -> Iterator[str]:
     for name in sorted(lists.operators(line)):
         resolution = lists.resolve(name, line)
         last = resolution.chain[-1]
-        if resolution.status == "composite" and composites.sampled(last, line) is None:
+        if resolution.status == "composite" and composites.find_sampled_body(last, line) is None:
             yield last
 
 
@@ -352,7 +352,7 @@ def main() -> int:
     if options.op != "*":
         print(json.dumps(bodies, indent=1))
         return 0
-    place = data_directory() / composites.SCHEMA_FILE
+    place = data_directory() / composites.MADE.name
     installed = str(torch.__version__).partition("+")[0]
     made = file_text(bodies, dict.fromkeys(lines, installed))
     if options.check:

@@ -141,9 +141,9 @@ def _operators(_context: click.Context, incomplete: str) -> list[str]:
     spaces = dict.fromkeys(f"{name.partition('::')[0]}::" for name in names)
     if not incomplete:  # a list of thousands helps nobody
         return [*spaces, "torch.", "Tensor.", "nn.functional."]
-    from opcheck.data import python_calls
+    from opcheck.data import composites
 
-    python = sorted(python_calls.names())
+    python = sorted(composites.python_callers())
     bare = sorted({name.partition("::")[2].partition(".")[0] for name in names})
     classes = [name.partition(".")[2] for name in python if name.startswith("nn.")]
     torch = [f"torch.{name}" for name in python] if incomplete.startswith("torch.") else []

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from opcheck.common.versions import Span
-from opcheck.data.registrations import data_directory
-from opcheck.data.statement_model import StatementEvidence
-from opcheck.data.strict_yaml import Document, Path_, read_as
-from opcheck.data.written_span import WrittenSpan
+from opcheck.data.statement_model import EvidenceEntries
+from opcheck.data.strict_yaml import Document
+from opcheck.data.tables import ListFile
 from opcheck.model.records import Record
 
-FILE = "compile.yaml"
 #: The effects that decide what becomes of a program: Inductor or Metal refuses it, or its results are (perhaps) wrong.
 DECIDING = ("raises", "wrong result", "perhaps wrong")
-#: Those that a report names beside: it may fail as a whole, memory outside of a tensor is read and the value dropped,
-#: or only infinities and the like come out wrong.
-EFFECTS = (*DECIDING, "fails", "reads out of bounds", "wrong for special values")
-
-_LINE = re.compile(r"\d+\.\d+")
+#: A report also names the other effects: the backend may fail as a whole, memory outside of a tensor is read and the
+#: value dropped, or only infinities and the like come out wrong.
+DefectEffect = Literal[
+    "raises",
+    "wrong result",
+    "perhaps wrong",
+    "fails",
+    "reads out of bounds",
+    "wrong for special values",
+]
 
 
 class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,98 +81,46 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return bool(self.failure) and re.search(self.failure, message) is not None
 
 
-class Defect(Record, frozen=True, kw_only=True):
+class CompileDefect(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A defect of Inductor's Metal backend in some releases."""
 
     id: str
     torch: Span
-    effect: str
+    effect: DefectEffect
     summary: str
     when: When
     links: tuple[str, ...]
-    evidence: tuple[StatementEvidence, ...]
+    evidence: EvidenceEntries
 
 
-class _Defect(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    id: str
-    torch: WrittenSpan
-    effect: str
-    summary: str
-    when: When
-    links: tuple[str, ...]
-    evidence: tuple[StatementEvidence, ...]
+class DefectList(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of the file."""
 
-
-class _File(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: int
-    defects: tuple[_Defect, ...]
+    defects: tuple[CompileDefect, ...]
 
 
-def load_defects(directory: Path | None = None) -> tuple[Defect, ...]:
-    """Read ``compile.yaml``, in the order of the file; the same directory is read once.
-
-    Raises:
-        OpListError: the file is missing or damaged; all of its problems are named.
-    """
-    return _load((directory or data_directory()).resolve())
-
-
-@functools.cache
-def _load(directory: Path) -> tuple[Defect, ...]:
-    written = read_as(directory / FILE, _File, _check)
-    return tuple(
-        Defect(
-            id=defect.id,
-            torch=defect.torch.span(),
-            effect=defect.effect,
-            summary=defect.summary.strip(),
-            when=defect.when,
-            links=defect.links,
-            evidence=defect.evidence,
-        )
-        for defect in written.defects
-    )
-
-
-def _check(document: Document, written: _File) -> None:
-    if written.schema != 1:
-        document.report(("schema",), "the schema must be 1")
+def _check(document: Document, content: DefectList) -> None:
     seen: set[str] = set()
-    for index, defect in enumerate(written.defects):
-        path: Path_ = ("defects", index)
+    for index, defect in enumerate(content.defects):
         if defect.id in seen:
-            document.report((*path, "id"), f"twice: {defect.id}")
+            document.report(("defects", index, "id"), f"twice: {defect.id}")
         seen.add(defect.id)
-        _check_span(document, (*path, "torch"), defect.torch)
-        _check_when(document, (*path, "when"), defect.when)
-        if defect.effect not in EFFECTS:
-            document.report(
-                (*path, "effect"), f"unknown: {defect.effect}; known: {', '.join(EFFECTS)}"
-            )
-        if not defect.evidence:
-            document.report((*path, "evidence"), "no evidence")
+        when = defect.when
+        if when == When():
+            document.report(("defects", index, "when"), "nothing: say any: true")
+        patterns = (when.failure, when.call, when.fused, when.writing, *when.source, *when.absent)
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:  # noqa: PERF203  (each pattern has its own)
+                message = f"not a pattern: {pattern}: {error}"
+                document.report(("defects", index, "when"), message)
 
 
-def _check_span(document: Document, path: Path_, torch: WrittenSpan) -> None:
-    wrong = [end for end in torch.ends if not _LINE.fullmatch(end)]
-    for end in wrong:
-        document.report(path, f"not a release line: {end}")
-    if not wrong and torch.span().empty:
-        document.report(path, "the span is empty")
+DEFECTS = ListFile("compile.yaml", DefectList, check=_check)
 
 
-def _check_when(document: Document, path: Path_, when: When) -> None:
-    if when == When():
-        document.report(path, "nothing: say any: true")
-    for pattern in (when.failure, when.call, when.fused, when.writing, *when.source, *when.absent):
-        problem = _not_a_pattern(pattern)
-        if problem:
-            document.report(path, f"not a pattern: {pattern}: {problem}")
-
-
-def _not_a_pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        return str(error)
-    return ""
+def load_defects(directory: Path | None = None) -> tuple[CompileDefect, ...]:
+    """Return the defects in the order of the file."""
+    return DEFECTS.load(directory).defects

@@ -1,13 +1,14 @@
-"""The leaf operators that composites call on a Mac, and the overloads that an API name enters.
+"""The operators that composites, and torch's Python names, call on a Mac, and the overloads that an API name enters.
 
-The data is computed from the samples of PyTorch's operator database on the simulated Mac.  An
-overload that no sample reaches has no entry: its calls are unknown.
+The bodies of composites are computed from the samples of PyTorch's operator database on the simulated Mac; an
+overload that no sample reaches has no entry: its calls are unknown.  The calls of torch's modules, Python functions
+and methods were recorded on the simulated Mac of each release (scripts/python_calls.py).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +18,7 @@ from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
 from opcheck.data.registrations import FILES, data_directory
-from opcheck.data.tables import read_table
-
-FILE = "composites.json"
-#: Bodies that were run with arguments made from schemas (scripts/schema_bodies.py).
-SCHEMA_FILE = "schema_bodies.json"
-#: Bodies that were read in the libraries of the wheels (scripts/read_bodies.py).
-READ_FILE = "read_bodies.json"
-SCHEMA = 1
+from opcheck.data.tables import SCHEMA, ListFile
 
 #: Namespaces of torch whose functions are operators with the namespace in the name.
 _PREFIXED = ("fft", "linalg", "special")
@@ -45,26 +39,43 @@ class Body(NamedTuple):
     read: bool = False
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the data file."""
-
-    schema: int
-    #: release line of the registrations -> the torch release that ran
-    torch: dict[str, str]
-    #: release line -> the torch release whose wheel was read, for lines older than all that ran
-    read: dict[str, str]
-    apis: dict[str, tuple[str, ...]]
-    #: overload -> (release line, always, sometimes) wherever it changes; null: no sample reached it
-    composites: dict[str, tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]]
+#: (release line, always, sometimes) wherever it changes; null: no sample reached it, or the release lacks the name.
+Rows = tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]
 
 
-class SchemaTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The data file of the bodies that were run with made arguments, or read in a library."""
+class BodyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A data file of the bodies of composites: run with samples or made arguments, or read in a library."""
 
     schema: int
     #: release line of the registrations -> the torch release that ran, or whose wheel was read
     torch: dict[str, str]
-    composites: dict[str, tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]]
+    #: of samples: release line -> the torch release whose wheel was read, for lines older than all that ran
+    read: dict[str, str] = {}
+    #: of samples: the overloads that each Python function of the operator database enters
+    apis: dict[str, tuple[str, ...]] = {}
+    composites: dict[str, Rows]
+
+
+class PythonCalls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The data file of what Python names call: usually, and with other arguments or in training."""
+
+    schema: int
+    #: the torch release whose Python ran
+    torch: str
+    calls: dict[str, Rows]
+
+
+_NO_BODIES = BodyTable(schema=SCHEMA, torch={}, composites={})
+SAMPLED = ListFile("composites.json", BodyTable, made_by="python -m scripts.derive_opinfo")
+#: Bodies that were run with arguments made from schemas.
+MADE = ListFile(
+    "schema_bodies.json", BodyTable, made_by="python -m scripts.schema_bodies", missing=_NO_BODIES
+)
+#: Bodies that were read in the libraries of the wheels.
+READ = ListFile(
+    "read_bodies.json", BodyTable, made_by="python -m scripts.read_bodies", missing=_NO_BODIES
+)
+PYTHON_CALLS = ListFile("python_calls.json", PythonCalls, made_by="python -m scripts.python_calls")
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -82,8 +93,7 @@ def body(op: str, line: str, directory: Path | None = None) -> Body | None:
     Raises:
         OpListError: a data file is missing or damaged.
     """
-    directory = directory or data_directory()
-    return run_body(op, line, directory) or _in_table(_read_table(directory), op, line, read=True)
+    return run_body(op, line, directory) or _in_table(READ.load(directory), op, line, read=True)
 
 
 def run_body(op: str, line: str, directory: Path | None = None) -> Body | None:
@@ -92,21 +102,28 @@ def run_body(op: str, line: str, directory: Path | None = None) -> Body | None:
     Raises:
         OpListError: a data file is missing or damaged.
     """
-    directory = directory or data_directory()
-    return sampled(op, line, directory) or _in_table(_schema_table(directory), op, line, read=False)
+    made = MADE.load(directory)
+    return find_sampled_body(op, line, directory) or _in_table(made, op, line, read=False)
 
 
-def _in_table(table: SchemaTable, op: str, line: str, *, read: bool) -> Body | None:
+def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> Body | None:
     if op not in table.composites:
         return None
     lines = sorted(map(Version.parse, table.torch))
-    run = max(known for known in lines if known <= max(Version.parse(line), lines[0]))
-    rows = [row for row in table.composites[op] if Version.parse(row[0]) <= run]
-    _, always, sometimes = (rows or [("", None, None)])[-1]
-    return None if always is None else Body(always, sometimes or (), table.torch[str(run)], read)
+    run = max(each for each in lines if each <= max(Version.parse(line), lines[0]))
+    return _last_body(table.composites[op], run, table.torch[str(run)], read=read)
 
 
-def sampled(op: str, line: str, directory: Path | None = None) -> Body | None:
+def _last_body(rows: Rows, version: Version, torch: str, *, read: bool = False) -> Body | None:
+    """Return the body of the newest row up to a version; None where that row has none."""
+    earlier: Sequence[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None]] = [
+        row for row in rows if Version.parse(row[0]) <= version
+    ]
+    _, always, sometimes = (earlier or [("", None, None)])[-1]
+    return None if always is None else Body(always, sometimes or (), torch, read)
+
+
+def find_sampled_body(op: str, line: str, directory: Path | None = None) -> Body | None:
     """Return what the samples of the operator database reached of ``op``, by a line's registrations.
 
     The result is None where no sample reached the overload.  A line newer than every recorded one takes the
@@ -116,7 +133,7 @@ def sampled(op: str, line: str, directory: Path | None = None) -> Body | None:
     Raises:
         OpListError: the data file is missing or damaged.
     """
-    table = _table(directory or data_directory())
+    table = SAMPLED.load(directory)
     version = Version.parse(line)
     lines = sorted(map(Version.parse, table.torch))
     run = max(version, lines[0])
@@ -128,7 +145,7 @@ def sampled(op: str, line: str, directory: Path | None = None) -> Body | None:
         return None
     if earlier and earlier[-1][1:] != recorded[-1][1:]:
         return Body(always, sometimes or (), table.read[line], read=True)
-    ran = max(known for known in lines if known <= run)
+    ran = max(each for each in lines if each <= run)
     return Body(always, sometimes or (), table.torch[str(ran)])
 
 
@@ -144,14 +161,14 @@ def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
     bases = _bases(directory)
     if "::" in name or name.startswith("aten."):
         base, _, overload = name.replace("aten.", "aten::", 1).rpartition("::")[2].partition(".")
-        known = bases.get(base, ())
+        overloads = bases.get(base, ())
         overload = "" if overload == "default" else overload
         whole = f"aten::{base}.{overload}" if overload else f"aten::{base}"
-        return (whole,) if whole in known else () if overload else known
+        return (whole,) if whole in overloads else () if overload else overloads
     short = name
     for leading in _LEADING:
         short = short.removeprefix(leading)
-    apis = _table(directory or data_directory()).apis
+    apis = SAMPLED.load(directory).apis
     for spelled in (short, *(module + short for module in _MODULES)):
         if spelled in apis:
             return apis[spelled]
@@ -165,7 +182,7 @@ def apis(directory: Path | None = None) -> Mapping[str, tuple[str, ...]]:
     Raises:
         OpListError: the data file is missing or damaged.
     """
-    return _table(directory or data_directory()).apis
+    return SAMPLED.load(directory).apis
 
 
 @functools.cache
@@ -189,32 +206,28 @@ def _registered(directory: Path) -> _Names:
         ) from error
 
 
-@functools.cache
-def _table(directory: Path) -> Table:
-    path = directory / FILE
-    return read_table(
-        path,
-        Table,
-        SCHEMA,
-        what="the table of what composites call",
-        made_by="python -m scripts.derive_opinfo",
-    )
+def python_body(name: str, line: str, directory: Path | None = None) -> Body | None:
+    """Return the operators that a Python name calls with the registrations of a release.
+
+    Args:
+        name: ``nn.Linear``, ``nn.functional.lp_pool1d`` or ``Tensor.cpu``.
+        line: the release line.
+        directory: of the op lists.
+
+    Returns:
+        The operators; None where the release lacks the name, or none of its examples ran.
+
+    Raises:
+        OpListError: the data file is missing or damaged.
+    """
+    table = PYTHON_CALLS.load(directory)
+    return _last_body(table.calls.get(name, ()), Version.parse(line), table.torch)
 
 
-@functools.cache
-def _schema_table(directory: Path) -> SchemaTable:
-    return _optional(directory / SCHEMA_FILE, "by their schemas", "python -m scripts.schema_bodies")
+def python_callers(directory: Path | None = None) -> frozenset[str]:
+    """Return every Python name whose calls were recorded.
 
-
-@functools.cache
-def _read_table(directory: Path) -> SchemaTable:
-    return _optional(directory / READ_FILE, "by the libraries", "python -m scripts.read_bodies")
-
-
-def _optional(path: Path, how: str, made_by: str) -> SchemaTable:
-    """Read a table of bodies; without the file the table is empty."""
-    if not path.is_file():
-        return SchemaTable(schema=SCHEMA, torch={}, composites={})
-    return read_table(
-        path, SchemaTable, SCHEMA, what=f"the table of what composites call, {how}", made_by=made_by
-    )
+    Raises:
+        OpListError: the data file is missing or damaged.
+    """
+    return frozenset(PYTHON_CALLS.load(directory).calls)

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
 from opcheck.data.files import read_history
 from opcheck.data.history import SCHEMA, History, expand
@@ -161,12 +160,8 @@ def read_extensions(path: Path) -> dict[str, tuple[ExtensionRelease, ...]]:
                 document.report(at, "its line or its torch line is another one")
             else:
                 by_library.setdefault(library, []).append(release)
-    if document.problems:
-        raise OpListError(
-            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
-            context=str(path),
-            hint="restore the file, or rebuild it: opcheck lists build torchvision==0.28.0",
-        )
+    hint = "restore the file, or rebuild it: opcheck lists build torchvision==0.28.0"
+    document.require_sound(path, hint)
     return {
         library: tuple(sorted(releases, key=lambda release: Version.parse(release.line)))
         for library, releases in by_library.items()

@@ -10,19 +10,18 @@ from typing import NamedTuple
 
 from opcheck.common.versions import MACOS_MAJORS, MACOS_NEWER, Span, Version
 from opcheck.common.vocabulary import Effect
-from opcheck.data import python_calls
 from opcheck.data.compile_defects import load_defects
+from opcheck.data.composites import PYTHON_CALLS, python_body, python_callers
 from opcheck.data.conditions import RECOMPUTED, RESULT
 from opcheck.data.evidence_ranges import disagreements
 from opcheck.data.macs import load_macs
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.regressions import lint_regressions
-from opcheck.data.reports import lint_reports
 from opcheck.data.statement_files import Written, read_written, refuse
 from opcheck.data.statement_model import Arguments
 from opcheck.data.statements import EVERY_OPERATOR, INDEX, fingerprint, read_index
 from opcheck.data.strict_yaml import Problem, read_entries
-from opcheck.data.triage import lint_texts
+from opcheck.data.triage import lint_reports, lint_texts
 from opcheck.model.records import Record
 
 EXCEPTIONS = "exceptions.yaml"
@@ -285,11 +284,11 @@ def _index(directory: Path) -> Iterator[Problem]:
 
 def _python_calls(lists: OpLists, directory: Path) -> Iterator[Problem]:
     """Yield the operators that a Python name calls by the table in a release that lacks them."""
-    for name in sorted(python_calls.names(directory)):
+    for name in sorted(python_callers(directory)):
         for release in lists.releases:
-            body = python_calls.calls(name, release.line, directory)
+            body = python_body(name, release.line, directory)
             called = (*body.always, *body.sometimes) if body else ()
             known = lists.operators(release.line)
             for op in (op for op in called if op not in known):
                 message = f"torch {release.line} has no {op}: run python -m scripts.python_calls"
-                yield Problem(python_calls.FILE, 0, f"calls.{name}", message)
+                yield Problem(PYTHON_CALLS.name, 0, f"calls.{name}", message)

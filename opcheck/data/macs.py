@@ -5,29 +5,33 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from opcheck.common.versions import MACOS_MAJORS, Span, Version
 from opcheck.common.vocabulary import Basis
-from opcheck.data.registrations import data_directory
-from opcheck.data.statement_model import StatementEvidence
-from opcheck.data.strict_yaml import Document, Path_, read_as
-from opcheck.data.written_span import WrittenSpan
+from opcheck.data.statement_model import EvidenceEntries
+from opcheck.data.strict_yaml import Document
+from opcheck.data.tables import ListFile
 from opcheck.model.records import Record
 
-FILE = "macs.yaml"
-_MIB = 1 << 20
 
-
-class WorkingSet(Record, frozen=True, kw_only=True):
+class WorkingSet(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The memory that Metal recommends as a maximum on a span of macOS versions."""
 
     macos: Span
-    nbytes: int
-    #: the largest single buffer.
-    buffer: int
+    mib: int
     basis: Basis
+    evidence: EvidenceEntries
+    #: the bytes of the largest single buffer, which the file gives for all Macs as a share.
+    buffer: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The working set in bytes."""
+        return self.mib << 20
 
 
-class Mac(Record, frozen=True, kw_only=True):
+class Mac(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A Mac of a given memory size; ``memory`` is in GB as Apple sells it, which means GiB."""
 
     memory: int
@@ -38,87 +42,58 @@ class Mac(Record, frozen=True, kw_only=True):
         return next(figures for figures in self.working_sets if macos in figures.macos)
 
 
-class _Buffer(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BufferShare(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The share of the working set that a single buffer may take."""
+
     numerator: int
     denominator: int
     basis: Basis
-    evidence: tuple[StatementEvidence, ...]
+    evidence: EvidenceEntries
 
 
-class _Set(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    macos: WrittenSpan
-    mib: int
-    basis: Basis
-    evidence: tuple[StatementEvidence, ...]
+class MacList(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The content of the file."""
 
-
-class _Mac(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    memory: int
-    working_sets: tuple[_Set, ...]
-
-
-class _File(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: int
-    buffer: _Buffer
-    macs: tuple[_Mac, ...]
+    buffer: BufferShare
+    macs: tuple[Mac, ...]
+
+    @functools.cached_property
+    def sized(self) -> tuple[Mac, ...]:
+        """The Macs, each working set with its largest buffer."""
+        share = self.buffer
+        return tuple(
+            replace(
+                mac,
+                working_sets=tuple(
+                    replace(each, buffer=each.nbytes * share.numerator // share.denominator)
+                    for each in mac.working_sets
+                ),
+            )
+            for mac in self.macs
+        )
+
+
+def _check(document: Document, content: MacList) -> None:
+    if not 0 < content.buffer.numerator <= content.buffer.denominator:
+        document.report(("buffer",), "a share between 0 and 1 is expected")
+    sizes = [mac.memory for mac in content.macs]
+    if not sizes or sizes != sorted(set(sizes)):
+        document.report(("macs",), "one entry for each size, the smallest first")
+    for index, mac in enumerate(content.macs):
+        for place, figures in enumerate(mac.working_sets):
+            if not 0 < figures.mib < mac.memory * 1024:
+                message = f"a Mac of {mac.memory} GB has less"
+                document.report(("macs", index, "working_sets", place, "mib"), message)
+        for major in MACOS_MAJORS:
+            count = sum(Version(major) in figures.macos for figures in mac.working_sets)
+            if count != 1:
+                document.report(("macs", index), f"macOS {major} has {count} figures, not one")
+
+
+MACS = ListFile("macs.yaml", MacList, check=_check)
 
 
 def load_macs(directory: Path | None = None) -> tuple[Mac, ...]:
-    """Read ``macs.yaml``, the smallest Mac first; the same directory is read once.
-
-    Raises:
-        OpListError: the file is missing or damaged; all of its problems are named.
-    """
-    return _load((directory or data_directory()).resolve())
-
-
-@functools.cache
-def _load(directory: Path) -> tuple[Mac, ...]:
-    written = read_as(directory / FILE, _File, _check)
-    share = written.buffer
-    return tuple(
-        Mac(
-            memory=mac.memory,
-            working_sets=tuple(
-                WorkingSet(
-                    macos=table.macos.span(),
-                    nbytes=table.mib * _MIB,
-                    buffer=table.mib * _MIB * share.numerator // share.denominator,
-                    basis=table.basis,
-                )
-                for table in mac.working_sets
-            ),
-        )
-        for mac in written.macs
-    )
-
-
-def _check(document: Document, written: _File) -> None:
-    if written.schema != 1:
-        document.report(("schema",), "the schema must be 1")
-    share = written.buffer
-    if not 0 < share.numerator <= share.denominator:
-        document.report(("buffer",), "a share between 0 and 1 is expected")
-    _check_figure(document, ("buffer",), share)
-    sizes = [mac.memory for mac in written.macs]
-    if not sizes or sizes != sorted(set(sizes)):
-        document.report(("macs",), "one entry for each size, the smallest first")
-    for index, mac in enumerate(written.macs):
-        _check_mac(document, ("macs", index), mac)
-
-
-def _check_mac(document: Document, path: Path_, mac: _Mac) -> None:
-    for index, table in enumerate(mac.working_sets):
-        place = (*path, "working_sets", index)
-        _check_figure(document, place, table)
-        if not 0 < table.mib < mac.memory * 1024:
-            document.report((*place, "mib"), f"a Mac of {mac.memory} GB has less")
-    for major in MACOS_MAJORS:
-        holding = [table for table in mac.working_sets if Version(major) in table.macos.span()]
-        if len(holding) != 1:
-            document.report(path, f"macOS {major} has {len(holding)} figures, not one")
-
-
-def _check_figure(document: Document, path: Path_, figure: _Buffer | _Set) -> None:
-    if not figure.evidence:
-        document.report((*path, "evidence"), "no evidence")
+    """Return the sizes of Macs, the smallest first."""
+    return MACS.load(directory).sized

@@ -1,20 +1,17 @@
-"""The packages that have no macOS wheel, and what a Mac makes of quantized weights: ``op_lists/packages.yaml``."""
+"""What installs on a Mac: torch's wheels by version of Python, and the packages that have no macOS wheel."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from opcheck.common.errors import OpListError
-from opcheck.data.registrations import data_directory
-from opcheck.data.strict_yaml import read
+from opcheck.common.versions import Span, Version
+from opcheck.data.tables import ListFile
 from opcheck.model.records import Record
-
-FILE = "packages.yaml"
 
 
 class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +32,7 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     named: tuple[str, ...] = ()
 
 
-class Method(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StorageMethod(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A way to store weights with fewer bits, or a kernel of the hub, and what becomes of it on a Mac."""
 
     #: ``dequantizes``: the weights become dense when they are loaded
@@ -49,42 +46,54 @@ class Method(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     layers: tuple[str, ...] = ()
 
 
-class Packages(Record, frozen=True, kw_only=True):
-    """The content of the file, by distribution name and by module name."""
+class Packages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The content of ``packages.yaml``."""
 
-    by_name: Mapping[str, Package]
-    by_import: Mapping[str, str]
+    schema: int
+    by_name: Mapping[str, Package] = msgspec.field(name="packages")
     #: by the name in ``quantization_config``
-    methods: Mapping[str, Method]
+    methods: Mapping[str, StorageMethod]
     #: kernels of the hub, by the name of their repository, and ``use_kernels``
-    kernels: Mapping[str, Method]
+    kernels: Mapping[str, StorageMethod]
+
+    @functools.cached_property
+    def by_import(self) -> Mapping[str, str]:
+        """The names of the distributions, by the modules that they are imported as."""
+        return {
+            module: name for name, package in self.by_name.items() for module in package.imports
+        }
 
 
-@functools.cache
+class PythonWheels(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The spans of torch release lines that have a wheel for macOS: ``pythons.yaml``."""
+
+    schema: int
+    date: str
+    #: for Intel Macs, whatever the Python
+    intel: Span
+    spans: dict[Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+$")], Span] = msgspec.field(
+        name="pythons"
+    )
+
+    @functools.cached_property
+    def by_python(self) -> Mapping[Version, Span]:
+        """The spans for Apple silicon, by the version of Python."""
+        return {Version.parse(name): span for name, span in self.spans.items()}
+
+    def pythons(self, torch: Version) -> tuple[Version, ...]:
+        """Return the Python versions for which a release has a wheel, the oldest first."""
+        return tuple(sorted(version for version, span in self.by_python.items() if torch in span))
+
+
+_PACKAGES = ListFile("packages.yaml", Packages)
+PYTHONS = ListFile("pythons.yaml", PythonWheels)
+
+
 def packages(directory: Path | None = None) -> Packages:
-    """Read the file, once per directory.
+    """Return the packages without a macOS wheel, and the ways to store weights."""
+    return _PACKAGES.load(directory)
 
-    Raises:
-        OpListError: it is missing or damaged; all of its problems are named.
-    """
-    path = (directory or data_directory()) / FILE
-    document = read(path, FILE)
-    value: Any = document.value if isinstance(document.value, dict) else {}
-    keys = {"schema", "packages", "methods", "kernels"}
-    if not document.problems and (value.keys() != keys or value["schema"] != 1):
-        document.report((), "a mapping with schema: 1, packages, methods and kernels is expected")
-    by_name: dict[str, Package] = {}
-    methods: dict[str, Method] = {}
-    kernels: dict[str, Method] = {}
-    try:
-        by_name = msgspec.convert(value.get("packages"), dict[str, Package])
-        methods = msgspec.convert(value.get("methods"), dict[str, Method])
-        kernels = msgspec.convert(value.get("kernels"), dict[str, Method])
-    except msgspec.ValidationError as error:
-        document.report(("packages",), str(error))
-    if document.problems:
-        raise OpListError(
-            "\n".join(map(str, document.problems)), context=str(path), hint="correct the file"
-        )
-    by_import = {module: name for name, package in by_name.items() for module in package.imports}
-    return Packages(by_name=by_name, by_import=by_import, methods=methods, kernels=kernels)
+
+def load_wheels(directory: Path | None = None) -> PythonWheels:
+    """Return the versions of Python that a torch release has a macOS wheel for."""
+    return PYTHONS.load(directory)

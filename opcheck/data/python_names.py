@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import msgspec
 
-from opcheck.common import documents
-from opcheck.common.errors import OpListError
 from opcheck.data.history import Entry, expand
-from opcheck.data.registrations import data_directory
-
-FILE = "python_names.json"
+from opcheck.data.tables import ListFile
 
 
 class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,23 +30,9 @@ class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return line in expand(self.modules[module][name], self.releases)
 
 
-def python_names() -> PythonNames:
-    """Read the names, once.
-
-    Raises:
-        OpListError: the file is missing or damaged.
-    """
-    return _read(data_directory())
+NAMES = ListFile("python_names.json", PythonNames, made_by="python scripts/extract_python_names.py")
 
 
-@functools.cache
-def _read(directory: Path) -> PythonNames:
-    path = directory / FILE
-    try:
-        return msgspec.json.decode(documents.read(path), type=PythonNames)
-    except (OSError, msgspec.DecodeError) as error:
-        raise OpListError(
-            "the names of torch's Python modules cannot be read",
-            context=f"{path}: {error}",
-            hint="restore the file, or extract again: python scripts/extract_python_names.py",
-        ) from error
+def python_names(directory: Path | None = None) -> PythonNames:
+    """Return the names, which are read once."""
+    return NAMES.load(directory)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from opcheck.common.errors import OpListError
 from opcheck.data.registrations import OpLists
 from opcheck.data.strict_yaml import Problem, read_entries
 from opcheck.model.records import Record
@@ -46,12 +45,7 @@ def listed(directory: Path) -> tuple[Regression, ...]:
         OpListError: the list is damaged.
     """
     entries, document = read_entries(directory / FILE, "regressions", Regression)
-    if document.problems:
-        raise OpListError(
-            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
-            context=str(directory / FILE),
-            hint="correct the file; opcheck lists lint checks it",
-        )
+    document.require_sound(directory / FILE, "correct the file; opcheck lists lint checks it")
     return tuple(entry for _, entry in entries)
 
 

@@ -14,13 +14,13 @@ from opcheck.common.names import DTYPES, OperatorName
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, StatementSort
 from opcheck.data.conditions import ConditionError, check_values, parse
-from opcheck.data.programs import program_text
 from opcheck.data.statement_model import (
     EVERY_KERNEL,
     FIXED_BASES,
     ErrorText,
     Statement,
     StatementEvidence,
+    program_text,
 )
 from opcheck.data.strict_yaml import Document, Path_, Problem, read
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import textwrap
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, Effect, StatementEvidenceKind, StatementSort
@@ -41,6 +44,10 @@ class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True):
     mended: str = ""
     #: the reported call: by argument a tensor such as ``float16[2, 3]``, or another value.
     call: dict[str, Any] = {}
+
+
+#: The evidence of an entry that must have some.
+EvidenceEntries = Annotated[tuple[StatementEvidence, ...], Meta(min_length=1)]
 
 
 class Argument(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,14 +160,26 @@ def about(statement: Statement) -> StatementFacts:
     )
 
 
-__all__ = [
-    "DECISIVE",
-    "EVERY_KERNEL",
-    "FIXED_BASES",
-    "Argument",
-    "Arguments",
-    "ErrorText",
-    "Statement",
-    "StatementEvidence",
-    "about",
-]
+_PROGRAM = """\
+import torch
+
+
+def result(device):
+{body}
+
+
+expected, actual = result("cpu"), result("mps").cpu()
+same = expected.shape == actual.shape and expected.dtype == actual.dtype
+print("right" if same and torch.allclose(actual, expected, rtol=1e-3, equal_nan=True) else "wrong")
+"""
+
+
+def program_text(body: str) -> str:
+    """Return the program around the body of ``result``: it prints ``right`` or ``wrong`` on a Mac.
+
+    It shows whether a fault bites whose condition no run on shapes can evaluate.
+
+    Args:
+        body: statements that return a tensor, made on ``device``.
+    """
+    return _PROGRAM.format(body=textwrap.indent(body.strip("\n"), "    "))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import yaml
@@ -12,6 +13,7 @@ import yaml
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import OpListError
+from opcheck.common.versions import Span, Version
 
 #: The path of a value in a file: the keys and indices that lead to it.
 Path_ = tuple[str | int, ...]
@@ -20,6 +22,8 @@ Kind = TypeVar("Kind")
 
 _TAG = "tag:yaml.org,2002:"
 _CONVERTED = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null")}
+_VERSION = re.compile(r"\d+\.\d+")
+_README = "correct the file; op_lists/README.md explains its fields"
 
 
 class Problem(NamedTuple):
@@ -56,6 +60,16 @@ class Document:
         words = ".".join(map(str, path))
         self.problems.append(Problem(self.file, self.line(path), words, message))
 
+    def require_sound(self, path: Path, hint: str = _README) -> None:
+        """Raise one error for all problems of the file, if it has any.
+
+        Raises:
+            OpListError: the file has problems; the message names each of them.
+        """
+        if self.problems:
+            message = "\n".join(map(str, sorted(set(self.problems))))
+            raise OpListError(message, context=str(path), hint=hint)
+
 
 def read(path: Path, name: str) -> Document:
     """Read a file; problems name it ``name``.
@@ -78,8 +92,10 @@ def read(path: Path, name: str) -> Document:
     return document
 
 
-def read_as(path: Path, kind: type[Kind], check: Callable[[Document, Kind], None]) -> Kind:
-    """Read, decode and check a file.
+def read_as(
+    path: Path, kind: type[Kind], check: Callable[[Document, Kind], None] = lambda *_: None
+) -> Kind:
+    """Read, decode and check a file; a mapping of ``since`` and ``until`` becomes a ``Span``.
 
     Args:
         path: the file.
@@ -90,21 +106,46 @@ def read_as(path: Path, kind: type[Kind], check: Callable[[Document, Kind], None
         OpListError: the file is missing or damaged; all of its problems are named.
     """
     document = read(path, path.name)
-    written: Kind | None = None
+    value = _with_spans(document.value, (), document)
+    record: Any = None
     if not document.problems:
         try:
-            written = msgspec.convert(document.value, kind)
+            record = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            document.report((), str(error))
+            document.report(_path_of(str(error)), str(error))
         else:
-            check(document, written)
-    if document.problems or written is None:
-        raise OpListError(
-            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
-            context=str(path),
-            hint="correct the file; op_lists/README.md explains its fields",
-        )
-    return written
+            check(document, record)
+    document.require_sound(path)
+    return cast("Kind", record)
+
+
+def _path_of(message: str) -> Path_:
+    """Return the path that msgspec's message ends in, up to the first key that it does not name."""
+    place = message.partition("`$")[2].partition("[...]")[0]
+    return tuple(name or int(index) for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", place))
+
+
+def _with_spans(node: Any, path: Path_, document: Document) -> Any:
+    if isinstance(node, list):
+        return [_with_spans(item, (*path, index), document) for index, item in enumerate(node)]
+    if not isinstance(node, dict):
+        return node
+    if node.keys() == {"since", "until"}:
+        return _span(node, path, document)
+    return {key: _with_spans(item, (*path, key), document) for key, item in node.items()}
+
+
+def _span(ends: dict[str, Any], path: Path_, document: Document) -> Span:
+    versions: dict[str, Version] = {}
+    for end, text in ends.items():
+        if isinstance(text, str) and _VERSION.fullmatch(text):
+            versions[end] = Version.parse(text)
+        elif text is not None:
+            document.report((*path, end), f'write a version as "2.13", in quotes: {text}')
+    span = Span(**versions)
+    if span.empty:
+        document.report(path, "no version lies in this span")
+    return span
 
 
 def _value(node: Any, path: Path_, document: Document) -> Any:

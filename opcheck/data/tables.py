@@ -1,52 +1,80 @@
-"""Read a generated data file that is a JSON object with a schema number."""
+"""Read a file of the op lists as a record: one way to find it, to decode it, to check it and to keep it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
+from opcheck.data.registrations import data_directory
+from opcheck.data.strict_yaml import Document, read_as
+
+Kind = TypeVar("Kind")
+
+#: The schema number that the files have, and that this opcheck reads.
+SCHEMA = 1
 
 
-class HasSchema(Protocol):
-    """A data file with a schema number."""
-
-    @property
-    def schema(self) -> int:
-        """The number of the file's schema."""
-
-
-Kind = TypeVar("Kind", bound=HasSchema)
-
-
-def read_table(path: Path, kind: type[Kind], schema: int, *, what: str, made_by: str) -> Kind:
-    """Read and decode the file.
+class ListFile(Generic[Kind]):
+    """A file of the op lists; each directory's file is read once.
 
     Args:
-        path: the file.
-        kind: the record that it holds.
-        schema: the number that this opcheck reads.
-        what: what the file should be, for the error.
-        made_by: the command that makes it again.
-
-    Raises:
-        OpListError: it cannot be read, is of another form, or has another schema number.
+        name: the file below the directory of the op lists: YAML that people write, or generated JSON.
+        kind: the record that it holds, with a field ``schema``.
+        made_by: the command that writes a generated file.
+        check: reports to the document the values of a YAML file that contradict each other.
+        missing: stands for a file that does not exist; None: the file must exist.
     """
-    try:
-        table = msgspec.json.decode(documents.read(path), type=kind)
-    except (OSError, msgspec.DecodeError) as error:
-        raise OpListError(
-            f"not {what}: {error}",
-            context=str(path),
-            hint=f"restore the file, or make it again: {made_by}",
-        ) from error
-    if table.schema != schema:
-        raise OpListError(
-            f"schema {table.schema} is not the one that this opcheck reads ({schema})",
-            context=f"{path}: schema",
-            hint="install the opcheck that the lists belong to",
-        )
-    return table
+
+    def __init__(
+        self,
+        name: str,
+        kind: type[Kind],
+        *,
+        made_by: str = "",
+        check: Callable[[Document, Kind], None] = lambda *_: None,
+        missing: Kind | None = None,
+    ) -> None:
+        self.name, self._kind, self._made_by = name, kind, made_by
+        self._check, self._missing = check, missing
+        self._values: dict[Path | None, Kind] = {}
+
+    def load(self, directory: Path | None = None) -> Kind:
+        """Return the content of the file below a directory; below the shipped op lists by default.
+
+        Raises:
+            OpListError: the file is missing or damaged; the message names every problem of a YAML file.
+        """
+        if directory not in self._values:
+            self._values[directory] = self._read((directory or data_directory()) / self.name)
+        return self._values[directory]
+
+    def _read(self, path: Path) -> Kind:
+        if self._missing is not None and not path.is_file():
+            return self._missing
+        if path.suffix == ".yaml":
+            return read_as(path, self._kind, self._check_all)
+        try:
+            value: Any = msgspec.json.decode(documents.read(path), type=self._kind)
+        except (OSError, msgspec.DecodeError) as error:
+            raise OpListError(
+                f"{self.name} cannot be read: {error}",
+                context=str(path),
+                hint=f"restore the file, or make it again: {self._made_by}",
+            ) from error
+        if value.schema != SCHEMA:
+            raise OpListError(
+                f"schema {value.schema} is not the one that this opcheck reads ({SCHEMA})",
+                context=f"{path}: schema",
+                hint="install the opcheck that the lists belong to",
+            )
+        return value  # type: ignore[no-any-return]
+
+    def _check_all(self, document: Document, value: Any) -> None:
+        if value.schema != SCHEMA:
+            document.report(("schema",), f"the schema must be {SCHEMA}")
+        self._check(document, value)

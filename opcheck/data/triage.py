@@ -1,4 +1,4 @@
-"""What a person concluded of each text that the wheels hold: op_lists/texts.yaml.
+"""What a person concluded of each text that the wheels hold, and of each public report: texts.yaml, reports.yaml.
 
 A text of op_lists/extracted/texts.json is accounted for by a statement that quotes it, or by an
 entry here that gives the reason why there is none.  What neither accounts for is open.
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from opcheck.data.history import SCHEMA, Entry, expand
 from opcheck.data.statement_model import Statement
 from opcheck.data.strict_yaml import Problem, read_entries
-from opcheck.data.tables import read_table
+from opcheck.data.tables import ListFile
 from opcheck.model.records import Record
 
 FILE = "texts.yaml"
-#: Where ``MADE_BY`` writes what it reads out of the wheels, for this review only.
-DIRECTORY, TEXTS = "extracted", "texts.json"
+REPORTS = "reports.yaml"
+#: The command that reads the texts out of the wheels into the folder, for this review only.
 MADE_BY = "python -m scripts.extract_limits"
+DIRECTORY = "extracted"
 #: The placeholder in a statement's text for a value that C++ inserts.
 _ASSERTION = re.compile(
     r'.* INTERNAL ASSERT FAILED at "[^"]*":[^,]*, please report a bug to PyTorch\. ?'
@@ -75,16 +76,9 @@ def spanned(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
     return lines
 
 
-def read_texts(op_lists: Path) -> Extracted:
-    """Read the extracted texts below the op lists' directory; none where the file does not exist.
-
-    Raises:
-        OpListError: the file is damaged.
-    """
-    path = op_lists / DIRECTORY / TEXTS
-    if not path.exists():
-        return Extracted(SCHEMA, (), {}, {})
-    return read_table(path, Extracted, SCHEMA, what="an extracted list", made_by=MADE_BY)
+TEXTS = ListFile(
+    f"{DIRECTORY}/texts.json", Extracted, made_by=MADE_BY, missing=Extracted(SCHEMA, (), {}, {})
+)
 
 
 def fragments(text: str) -> tuple[str, ...]:
@@ -101,7 +95,7 @@ def fragments(text: str) -> tuple[str, ...]:
 
 def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Problem]:
     """Yield the texts that nothing accounts for where they are printed, and the entries that account for nothing."""
-    extracted = read_texts(directory)
+    extracted = TEXTS.load(directory)
     entries, document = read_entries(directory / FILE, "reasons", Reason)
     yield from document.problems
     if not extracted.texts:
@@ -156,3 +150,34 @@ def is_quoted(text: str, pieces: Iterable[str]) -> bool:
     if len(own) < _ENOUGH:
         return any(own == piece.strip() for piece in pieces)
     return any(piece in text or own in piece for piece in pieces)
+
+
+class PublicReport(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An issue or pull request, what it says in our words, and its statements or the reason for none."""
+
+    address: str
+    says: str
+    statements: tuple[str, ...] = ()
+    why_none: str = ""
+
+
+def lint_reports(statements: Collection[str], directory: Path) -> Iterator[Problem]:
+    """Yield the problems of the file: an unknown statement, an address twice, neither a statement nor a reason.
+
+    Args:
+        statements: the ids of all statements.
+        directory: the op lists.
+    """
+    entries, document = read_entries(directory / REPORTS, "reports", PublicReport)
+    yield from document.problems
+    seen: set[str] = set()
+    for index, report in entries:
+        line, path = document.line(("reports", index)), f"reports.{index}"
+        if not report.address.startswith("https://") or report.address in seen:
+            yield Problem(REPORTS, line, path, f"no address, or one twice: {report.address}")
+        seen.add(report.address)
+        if bool(report.statements) is bool(report.why_none):
+            yield Problem(REPORTS, line, path, "either statements or why_none")
+        for name in report.statements:
+            if name not in statements:
+                yield Problem(REPORTS, line, path, f"no statement has the id {name}")

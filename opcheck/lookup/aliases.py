@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from opcheck.data import composites, python_calls
+from opcheck.data import composites
 from opcheck.lookup.words import WORDS, key
 
 
@@ -47,8 +47,8 @@ def _calling(overloads: Iterable[str], line: str) -> Iterator[tuple[str, str]]:
         if len(bases) == 1:
             yield name, next(iter(bases))
             yield from ((name, op) for each in entered for op in _only(composites.body(each, line)))
-    for name in sorted(python_calls.names()):
-        yield from ((name, op) for op in _only(python_calls.calls(name, line)))
+    for name in sorted(composites.python_callers()):
+        yield from ((name, op) for op in _only(composites.python_body(name, line)))
     for overload in overloads:
         name = _bare(_base(overload))
         if not (overload.endswith("out") or name.startswith("_") or name.endswith("_")):

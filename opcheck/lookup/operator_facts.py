@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.common.names import DTYPES
-from opcheck.data import composites, python_calls
+from opcheck.data import composites
 from opcheck.data.registrations import Resolution, data_directory
 from opcheck.data.statements import EVERY_OPERATOR
 
@@ -87,7 +87,7 @@ class OperatorFacts:
 
     def _called(self, op: str, line: str) -> Calls | None:
         if is_python(op):
-            recorded = python_calls.calls(op, line)
+            recorded = composites.python_body(op, line)
             return recorded and Calls(recorded.always, recorded.sometimes, recorded.torch)
         # A forwarding registration stands for the overload that it forwards to.
         last = self.resolution(op, line).chain[-1]
@@ -222,7 +222,7 @@ def is_python(op: str) -> bool:
 
 
 def _python_resolution(name: str, line: str) -> Resolution:
-    exists = python_calls.calls(name, line) is not None
+    exists = composites.python_body(name, line) is not None
     return Resolution(
         status="composite" if exists else "unknown",
         kind=None,
@@ -255,4 +255,4 @@ def api_overloads(name: str) -> tuple[str, ...]:
 
 def _computed() -> bool:
     """Return whether the table of what composites call exists; without it nothing is known of them."""
-    return (data_directory() / composites.FILE).is_file()
+    return (data_directory() / composites.SAMPLED.name).is_file()

@@ -19,7 +19,7 @@ import msgspec
 
 from opcheck.common.errors import UsageError
 from opcheck.common.names import DTYPE_ALIASES, DTYPES
-from opcheck.data import composites, python_calls
+from opcheck.data import composites
 from opcheck.data.extensions import LIBRARIES
 from opcheck.lookup.operator_facts import api_overloads
 from opcheck.lookup.words import (
@@ -169,7 +169,7 @@ def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
         # add.out, max.dim: an overload without its namespace.
         return _namespaced(f"aten::{name}", bases)
     for recorded in _recorded_names(name, bases):
-        if recorded in python_calls.names():
+        if recorded in composites.python_callers():
             return Query(asked=name, kind="python", main=recorded, overloads=(recorded,))
     return _python(name, bases)
 
@@ -245,7 +245,7 @@ def _spellings(lists: OpLists) -> Mapping[str, str]:
     extension libraries, then private operators.
     """
     names = [base for base in _bases(lists) if not base.startswith("aten::_")]
-    names += sorted(python_calls.names(), key=lambda name: (name[:1] != "n", name))
+    names += sorted(composites.python_callers(), key=lambda name: (name[:1] != "n", name))
     names += sorted(composites.apis())
     names += _extension_operators(lists)
     names += [base for base in _bases(lists) if base.startswith("aten::_")]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from opcheck.data.registrations import data_directory
-from opcheck.data.tables import read_table
+from opcheck.data.tables import ListFile
 
 DIRECTORY = "opinfo"
 SCHEMA = 1
@@ -91,7 +91,9 @@ def read(line: str, directory: Path | None = None) -> Evaluation | None:
     Raises:
         OpListError: the file is damaged, or of another form.
     """
-    return _read(_directory(directory) / f"{line}.json")
+    if not (_directory(directory) / f"{line}.json").exists():
+        return None
+    return _file(line).load(directory)
 
 
 def _directory(directory: Path | None) -> Path:
@@ -99,13 +101,6 @@ def _directory(directory: Path | None) -> Path:
 
 
 @functools.cache
-def _read(path: Path) -> Evaluation | None:
-    if not path.exists():
-        return None
-    return read_table(
-        path,
-        Evaluation,
-        SCHEMA,
-        what="an evaluation of PyTorch's lists",
-        made_by="python -m scripts.run_opinfo_all",
-    )
+def _file(line: str) -> ListFile[Evaluation]:
+    made_by = "python -m scripts.run_opinfo_all"
+    return ListFile(f"{DIRECTORY}/{line}.json", Evaluation, made_by=made_by)

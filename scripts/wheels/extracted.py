@@ -17,7 +17,7 @@ from pathlib import Path
 from opcheck.common.versions import Version
 from opcheck.data.history import SCHEMA, History, by_version, with_column
 from opcheck.data.statement_model import Statement
-from opcheck.data.tables import read_table
+from opcheck.data.tables import ListFile
 from opcheck.data.triage import (
     DIRECTORY,
     MADE_BY,
@@ -134,10 +134,8 @@ def read_metal(op_lists: Path) -> History:
     Raises:
         OpListError: the file is damaged.
     """
-    path = op_lists / DIRECTORY / METAL
-    if not path.exists():
-        return metal({})
-    return read_table(path, History, SCHEMA, what="an extracted list", made_by=MADE_BY)
+    file = ListFile(f"{DIRECTORY}/{METAL}", History, made_by=MADE_BY, missing=metal({}))
+    return file.load(op_lists)
 
 
 def metal(families: dict[str, tuple[tuple[str, str | None], ...]]) -> History:

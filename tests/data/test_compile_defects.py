@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data.compile_defects import FILE, load_defects
+from opcheck.data.compile_defects import DEFECTS, load_defects
 from opcheck.data.registrations import data_directory
 
 
@@ -175,9 +175,9 @@ def test_a_failure_is_known_by_its_message() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("effect: fails", "effect: hurts", "defects.0.effect: unknown: hurts"),
-        ('until: "2.8"', 'until: "2.7"', "defects.0.torch: the span is empty"),
-        ('since: "2.7"', 'since: "2.7.1"', "not a release line: 2.7.1"),
+        ("effect: fails", "effect: hurts", "defects.0.effect: Invalid enum value 'hurts'"),
+        ('until: "2.8"', 'until: "2.7"', "defects.0.torch: no version lies in this span"),
+        ('since: "2.7"', 'since: "2.7.1"', "in quotes: 2.7.1"),
         ("when: {any: true}", "when: {}", "nothing: say any: true"),
         ('"welford_combine"', '"welford("', "not a pattern: welford("),
         ("id: welford-barrier", "id: prototype", "twice: prototype"),
@@ -185,9 +185,9 @@ def test_a_failure_is_known_by_its_message() -> None:
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
-    text = (data_directory() / FILE).read_text(encoding="utf-8")
+    text = (data_directory() / DEFECTS.name).read_text(encoding="utf-8")
     assert old in text
-    (tmp_path / FILE).write_text(text.replace(old, new, 1), encoding="utf-8")
+    (tmp_path / DEFECTS.name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(OpListError) as raised:
         load_defects(tmp_path)
     assert said in raised.value.message

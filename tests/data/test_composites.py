@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import OpListError
-from opcheck.data.composites import api_names, body, sampled
+from opcheck.data.composites import api_names, body, find_sampled_body
 from opcheck.data.registrations import OpLists
 
 
@@ -121,14 +121,14 @@ def test_a_damaged_table_is_said_to_be_damaged(tmp_path: Path) -> None:
 
 
 def test_a_body_without_a_sample_is_run_with_arguments_made_from_its_schema() -> None:
-    assert sampled("aten::special_log1p.out", "2.13") is None
+    assert find_sampled_body("aten::special_log1p.out", "2.13") is None
     made = body("aten::special_log1p.out", "2.13")
     assert made is not None
     assert (made.always, made.torch) == (("aten::log1p.out",), "2.13.0")
 
 
 def test_a_sample_comes_before_made_arguments() -> None:
-    assert body("aten::pad", "2.13") == sampled("aten::pad", "2.13")
+    assert body("aten::pad", "2.13") == find_sampled_body("aten::pad", "2.13")
 
 
 def test_an_older_line_is_answered_by_the_oldest_line_that_was_run() -> None:

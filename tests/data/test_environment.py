@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import OpListError, UsageError
-from opcheck.data.environment import FILE, FOUND, explain, known, load_environment
+from opcheck.data.environment import ENVIRONMENT as FILE_OF_VARIABLES
+from opcheck.data.environment import FOUND, load_environment
 from opcheck.data.files import read_releases
 from opcheck.data.registrations import data_directory
 from opcheck.data.strict_yaml import read
@@ -31,7 +32,7 @@ def test_every_wheel_was_read() -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_a_release_reads_what_stands_in_its_wheel(line: str) -> None:
     result = RECORDED.value["releases"][line]["names"]
-    assert [variable.name for variable in known(line)] == list(result)
+    assert [variable.name for variable in ENVIRONMENT.known(line)] == list(result)
     assert not result.keys() & ENVIRONMENT.invented.keys()
 
 
@@ -41,7 +42,7 @@ def test_a_release_reads_what_stands_in_its_wheel(line: str) -> None:
     [("1.13", 4), ("2.0", 4), ("2.1", 6), ("2.3", 7), ("2.5", 8), ("2.12", 8), ("2.13", 9)],
 )
 def test_how_many_there_are(line: str, count: int) -> None:
-    assert len(known(line)) == count
+    assert len(ENVIRONMENT.known(line)) == count
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_how_many_there_are(line: str, count: int) -> None:
     ],
 )
 def test_a_name_is_explained(name: str, line: str, status: str, says: str) -> None:
-    explained = explain(name, line)
+    explained = ENVIRONMENT.explain(name, line)
     assert explained.status == status
     assert says in explained.text
     assert (explained.variable is not None) == (name in ENVIRONMENT.variables)
@@ -76,30 +77,30 @@ def test_the_bits_are_powers_of_two_in_their_order() -> None:
 
 def test_a_line_that_is_none() -> None:
     with pytest.raises(UsageError, match="not a version"):
-        explain("PYTORCH_MPS_FAST_MATH", "new")
+        ENVIRONMENT.explain("PYTORCH_MPS_FAST_MATH", "new")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('since: "2.5"', "since: 2.5", "Expected"),
-        ('since: "2.5"', 'since: "2.5.1"', "not a release line: 2.5.1"),
+        ('since: "2.5"', "since: 2.5", "write a version"),
+        ('since: "2.5"', 'since: "2.5.1"', "in quotes: 2.5.1"),
         ("  PYTORCH_MPS_LOG_LEVEL:", "  PYTORCH_MPS_FAST_MATH:", "not invented"),
-        ("  PYTORCH_MPS_LOG_LEVEL:", "  LOG_LEVEL:", "not the name of such a variable"),
+        ("  PYTORCH_MPS_LOG_LEVEL:", "  LOG_LEVEL:", "matching regex"),
         ("schema: 1", "schema: 2", "the schema must be 1"),
-        ("invented:", "made_up:", "schema, variables and invented"),
+        ("invented:", "made_up:", "unknown field `made_up`"),
         ("  PYTORCH_MPS_FALLBACK:", "  PYTORCH_MPS_LOG_LEVEL:", "occurs twice"),
         ("kind: binary", "kind: rumour", "Invalid enum value 'rumour'"),
     ],
 )
 def test_damage_is_reported_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
-    text = (data_directory() / FILE).read_text()
+    text = (data_directory() / FILE_OF_VARIABLES.name).read_text()
     assert old in text
-    (tmp_path / FILE).write_text(text.replace(old, new, 1))
+    (tmp_path / FILE_OF_VARIABLES.name).write_text(text.replace(old, new, 1))
     with pytest.raises(OpListError, match="environment") as caught:
         load_environment(tmp_path)
     assert message in caught.value.message
-    assert f"{FILE}:" in caught.value.message
+    assert f"{FILE_OF_VARIABLES.name}:" in caught.value.message
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
 def test_the_script_tells_differences(tmp_path: Path) -> None:
     """Wheels that hold one variable too few, an invented one, and one that nobody knows."""
     for release in RELEASES:
-        names = [variable.name for variable in known(release.line)]
+        names = [variable.name for variable in ENVIRONMENT.known(release.line)]
         names.append("PYTORCH_MPS_LOG_LEVEL" if release.line == "2.6" else names[0])
         names.append("PYTORCH_MPS_NEW" if release.line == "2.7" else names[0])
         if release.line == "2.8":

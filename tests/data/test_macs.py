@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import MACOS_MAJORS, Version
-from opcheck.data.macs import FILE, load_macs
+from opcheck.data.macs import MACS, load_macs
 from opcheck.data.registrations import data_directory
 
 GIB = 1 << 30
@@ -34,9 +34,9 @@ def test_the_limit_is_what_torch_printed_on_such_macs(memory: int, allowed: floa
 
 
 def _damaged(directory: Path, old: str, new: str) -> str:
-    text = (data_directory() / FILE).read_text(encoding="utf-8")
+    text = (data_directory() / MACS.name).read_text(encoding="utf-8")
     assert old in text
-    (directory / FILE).write_text(text.replace(old, new, 1), encoding="utf-8")
+    (directory / MACS.name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(OpListError) as raised:
         load_macs(directory)
     return raised.value.message

@@ -8,8 +8,8 @@ import warnings
 
 import pytest
 
-from opcheck.data.programs import program_text
 from opcheck.data.registrations import load
+from opcheck.data.statement_model import program_text
 
 PROGRAMS = {
     name: statement.program

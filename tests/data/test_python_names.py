@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import OpListError
-from opcheck.data.python_names import _read, python_names
+from opcheck.data.python_names import python_names
 from opcheck.data.registrations import load
 from scripts.extract_python_names import extract
 
@@ -38,7 +38,7 @@ def test_all_releases_were_read() -> None:
 
 def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OpListError, match="cannot be read"):
-        _read(tmp_path)
+        python_names(tmp_path)
 
 
 def wheel(path: Path, schemas: str = "", **files: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data.pythons import FILE, load_wheels
+from opcheck.data.packages import PYTHONS, load_wheels
 from opcheck.data.registrations import OpLists, data_directory
 
 
@@ -28,16 +28,16 @@ def test_every_release_has_a_python(lists: OpLists) -> None:
     ("old", "new", "said"),
     [
         ("schema: 1", "schema: 2", "the schema must be 1"),
-        ('"3.8": {since: null, until: "2.5"}', '"3.8": {since: "2.5", until: "2.5"}', "no release"),
-        ('"3.8":', '"three":', "versions are written as"),
-        ('until: "2.3"', 'until: "2"', "versions are written as"),
+        ('"3.8": {since: null, until: "2.5"}', '"3.8": {since: "2.5", until: "2.5"}', "no version"),
+        ('"3.8":', '"three":', "matching regex"),
+        ('until: "2.3"', 'until: "2"', "write a version"),
         ("pythons:", "snakes:", "unknown field `snakes`"),
     ],
 )
 def test_damage_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
-    text = (data_directory() / FILE).read_text(encoding="utf-8")
+    text = (data_directory() / PYTHONS.name).read_text(encoding="utf-8")
     assert old in text
-    (tmp_path / FILE).write_text(text.replace(old, new, 1), encoding="utf-8")
+    (tmp_path / PYTHONS.name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(OpListError) as raised:
         load_wheels(tmp_path)
     assert said in raised.value.message

@@ -10,7 +10,7 @@ import pytest
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
-from opcheck.data.reports import lint_reports
+from opcheck.data.triage import lint_reports
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall, TensorSpec
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.common.errors import UsageError
-from opcheck.data import python_calls
+from opcheck.data import composites
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.query import resolve, usual
 from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS
@@ -107,7 +107,7 @@ def test_each_word_stands_for_something(lists: OpLists) -> None:
     for word, meant in WORDS.items():
         assert resolve(word, lists).overloads, word
         assert resolve(meant, lists).overloads, meant
-    assert not [name for name in WITHOUT_OPERATORS if name in python_calls.names()]
+    assert not [name for name in WITHOUT_OPERATORS if name in composites.python_callers()]
 
 
 def test_each_class_of_torch_nn_has_calls_or_a_reason_for_none() -> None:
@@ -118,7 +118,7 @@ def test_each_class_of_torch_nn_has_calls_or_a_reason_for_none() -> None:
         if isinstance(value, type) and issubclass(value, nn.Module)
     ]
     assert len(classes) > 150
-    missing = {*classes} - python_calls.names() - WITHOUT_OPERATORS.keys()
+    missing = {*classes} - composites.python_callers() - WITHOUT_OPERATORS.keys()
     assert missing == set()
 
 

@@ -6,6 +6,7 @@ import runpy
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,7 +24,7 @@ from opcheck.data.history import contract, dump, expand
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_model import ErrorText, Statement, StatementEvidence
 from opcheck.data.statements import load_statements
-from opcheck.data.triage import fragments, read_texts
+from opcheck.data.triage import TEXTS, fragments
 from opcheck.data.wheels.archive import default_cache
 from opcheck.data.wheels.image import Image, Section
 from scripts.wheels import checks, extracted, metal
@@ -299,18 +300,18 @@ def test_a_claim_without_a_text_is_found() -> None:
 
 def test_every_release_is_extracted() -> None:
     releases, _ = read_releases(data_directory() / "releases.yaml")
-    assert read_texts(data_directory()).releases == tuple(release.line for release in releases)
+    assert TEXTS.load().releases == tuple(release.line for release in releases)
 
 
 def test_the_committed_texts_are_canonical() -> None:
-    result = read_texts(data_directory())
+    result = TEXTS.load()
     raw = (data_directory() / "extracted" / "texts.json").read_text(encoding="utf-8")
     assert dump_texts(result) == raw
     assert all(place[3] for places in result.texts.values() for place in places)
 
 
 def test_the_committed_metal_dtypes_are_canonical() -> None:
-    releases, history = read_texts(data_directory()).releases, read_metal(data_directory())
+    releases, history = TEXTS.load().releases, read_metal(data_directory())
     raw = (data_directory() / "extracted" / "metal.json").read_text(encoding="utf-8")
     assert dump(history) == raw
     for name, entries in history.operators.items():
@@ -327,7 +328,7 @@ def test_both_files_stay_small() -> None:
 
 
 def test_the_smallest_macos_is_among_the_texts() -> None:
-    result = read_texts(data_directory())
+    result = TEXTS.load()
     releases, _ = read_releases(data_directory() / "releases.yaml")
     for release in releases:
         outcome = release.minimum_macos_text
@@ -335,19 +336,14 @@ def test_the_smallest_macos_is_among_the_texts() -> None:
 
 
 def test_every_statement_that_was_read_stands_in_the_wheels_of_its_span() -> None:
-    wrong = unfounded(load_statements(data_directory()).all, read_texts(data_directory()))
+    wrong = unfounded(load_statements(data_directory()).all, TEXTS.load())
     assert [(item.id, lines) for item, lines in wrong] == []
 
 
 def test_the_exceptions_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     known = dict(EXCEPTIONS)
     monkeypatch.setattr(extracted, "EXCEPTIONS", {})
-    wrong = {
-        item.id
-        for item, _ in unfounded(
-            load_statements(data_directory()).all, read_texts(data_directory())
-        )
-    }
+    wrong = {item.id for item, _ in unfounded(load_statements(data_directory()).all, TEXTS.load())}
     assert wrong == known.keys()
 
 
@@ -357,7 +353,7 @@ def test_the_check_fails_where_a_text_is_gone(
     monkeypatch.setattr(sys, "argv", ["extract_limits.py", "--check"])
     main = runpy.run_path(str(SCRIPT))["main"]
     assert main() == 0
-    result = read_texts(data_directory())
+    result = TEXTS.load()
     name, claimed = next(
         (o.id, t)
         for o, t in extracted.claims(load_statements(data_directory()).all)
@@ -365,7 +361,9 @@ def test_the_check_fails_where_a_text_is_gone(
     )
     lacking = {text: row for text, row in result.texts.items() if claimed not in text}
     monkeypatch.setitem(
-        main.__globals__, "read_texts", lambda _: triage.Extracted(1, result.releases, lacking, {})
+        main.__globals__,
+        "TEXTS",
+        SimpleNamespace(load=lambda _: triage.Extracted(1, result.releases, lacking, {})),
     )
     capsys.readouterr()
     assert main() == 1
@@ -377,7 +375,7 @@ def test_the_check_fails_where_nothing_was_extracted(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["extract_limits.py", "--check"])
     main = runpy.run_path(str(SCRIPT))["main"]
-    monkeypatch.setitem(main.__globals__, "read_texts", lambda _: EMPTY)
+    monkeypatch.setitem(main.__globals__, "TEXTS", SimpleNamespace(load=lambda _: EMPTY))
     assert main() == 1
     assert "torch 2.13: not extracted" in capsys.readouterr().out
 
@@ -391,7 +389,7 @@ def test_a_real_wheel_gives_what_is_committed() -> None:
         for p in fragments(text)
     }
     line, places, users, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
-    texts = read_texts(data_directory())
+    texts = TEXTS.load()
     assert (line, {place.text for place in places}) == ("2.13", set(present(texts, "2.13")))
     assert users["at::native::repeat_mps"] == {"aten::repeat"}
     committed = {

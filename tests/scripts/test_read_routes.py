@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("lief")
 
+from opcheck.data.history import expand
 from opcheck.data.registrations import data_directory, load
-from opcheck.data.routes import FILE, KINDS, read_routes, route_of
-from scripts.read_routes import changes, value
+from scripts.read_routes import FILE, KINDS, changes, read_table, value
 from scripts.wheels import routes
 from tests.data.test_wheel_library import MPS_BLOCK, STUB, adr, bl, implement, made_library
 
@@ -108,7 +108,7 @@ SOURCES = {
     ("aten::gelu", "2.15"): "metal",  # ActivationKernel.mm, gelu_kernel
     ("aten::exp", "2.15"): "metal",  # UnaryKernel.mm
     ("aten::native_batch_norm", "2.15"): "graph",  # Normalization.mm, batch_norm_mps_out
-    ("aten::mm", "2.15"): "either",  # LinearAlgebra.mm, mm_out_mps_impl
+    ("aten::mm", "2.15"): "graph+metal",  # LinearAlgebra.mm, mm_out_mps_impl
     ("aten::as_strided", "2.15"): "view",  # View.mm
     ("aten::_softmax", "2.12"): "graph",  # SoftMax.mm, softmax_mps_out
 }
@@ -116,22 +116,15 @@ SOURCES = {
 
 @pytest.mark.parametrize(("op", "line"), SOURCES)
 def test_routes_are_those_of_the_sources(op: str, line: str) -> None:
-    assert route_of(op, line, load()).kind == SOURCES[op, line]
-
-
-def test_a_kernel_that_calls_operators_has_their_route() -> None:
-    hardtanh = route_of("aten::hardtanh", "2.15", load())
-    assert (hardtanh.kind, hardtanh.calls) == ("metal", ("aten::hardtanh.out",))
-
-
-def test_an_operator_without_data_is_unknown() -> None:
-    assert route_of("aten::no_such_operator", "2.15", load()).kind == "unknown"
+    lines = tuple(release.line for release in load().releases)
+    row = read_table(data_directory() / FILE, lines).operators[op]
+    assert expand(row, lines)[line] == SOURCES[op, line]
 
 
 def test_each_kernel_of_the_lists_has_a_row() -> None:
     lists = load()
     lines = tuple(release.line for release in lists.releases)
-    rows = read_routes(data_directory() / FILE, lines).operators
+    rows = read_table(data_directory() / FILE, lines).operators
     for release in lists.releases:
         native = {op for op, text in lists.operators(release.line).items() if text == "kernel"}
         missing = sorted(native - rows.keys())

@@ -18,7 +18,7 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.text import and_more
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
-from opcheck.data.compile_defects import DECIDING, Defect, load_defects
+from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
 from opcheck.data.registrations import OpLists
 from opcheck.features.compile.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
 from opcheck.features.compile.lint import lint
@@ -222,11 +222,11 @@ def _absent(variant: Variant, target: Target) -> str:
     return ""
 
 
-def _present_in(target: Target, defects: Iterable[Defect]) -> tuple[Defect, ...]:
+def _present_in(target: Target, defects: Iterable[CompileDefect]) -> tuple[CompileDefect, ...]:
     return tuple(defect for defect in defects if target.torch in defect.torch)
 
 
-def _mended_in(target: Target, defects: Iterable[Defect]) -> tuple[Defect, ...]:
+def _mended_in(target: Target, defects: Iterable[CompileDefect]) -> tuple[CompileDefect, ...]:
     """Return the defects that the target no longer has, and the installed Inductor may have."""
     return tuple(
         defect
@@ -238,8 +238,8 @@ def _mended_in(target: Target, defects: Iterable[Defect]) -> tuple[Defect, ...]:
 def _on_target(
     tried: Tried,
     target: Target,
-    defects: Sequence[Defect],
-    mended: Sequence[Defect],
+    defects: Sequence[CompileDefect],
+    mended: Sequence[CompileDefect],
     lookup: OperatorLookup,
 ) -> Tried:
     """Return the variant with its outcome on the target's release and in Metal."""
@@ -272,7 +272,9 @@ def _on_target(
     return msgspec.structs.replace(judged, outcome=_outcome(judged, mended))
 
 
-def _with_defect(failures: Iterable[Failure], present: Sequence[Defect]) -> Iterator[Failure]:
+def _with_defect(
+    failures: Iterable[Failure], present: Sequence[CompileDefect]
+) -> Iterator[Failure]:
     """Yield the failures; what is wrong with the text of a kernel is preceded by the defect that explains it."""
     for failure in failures:
         known = next(_explaining(failure, present), None) if failure.kind == "shader" else None
@@ -280,7 +282,7 @@ def _with_defect(failures: Iterable[Failure], present: Sequence[Defect]) -> Iter
         yield msgspec.structs.replace(failure, message=message)
 
 
-def _known(graph: SideGraph, present: Sequence[Defect]) -> Iterator[Failure]:
+def _known(graph: SideGraph, present: Sequence[CompileDefect]) -> Iterator[Failure]:
     """Yield the known defects that the kernels and eager calls of a graph meet."""
     for defect in present:
         if defect.effect not in DECIDING:
@@ -304,7 +306,7 @@ class _Affected(NamedTuple):
     module: str
 
 
-def _affected(defect: Defect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
+def _affected(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
     for graph in graphs:
         for kernel in graph.kernels:
             ops = frozenset(node.op for node in kernel.nodes)
@@ -344,7 +346,7 @@ def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -
             )
 
 
-def _outcome(tried: Tried, mended: Sequence[Defect]) -> str:
+def _outcome(tried: Tried, mended: Sequence[CompileDefect]) -> str:
     """Return the outcome with all that is known of the target, and without failures mended in it.
 
     Args:
@@ -377,7 +379,7 @@ _LESSER = (
 )
 
 
-def _mended(failure: Failure, mended: Sequence[Defect]) -> str:
+def _mended(failure: Failure, mended: Sequence[CompileDefect]) -> str:
     """Return the release that fixed the failure, or empty."""
     return next(
         (str(defect.torch.until) for defect in mended if defect.when.explains(failure.message)), ""
@@ -385,7 +387,7 @@ def _mended(failure: Failure, mended: Sequence[Defect]) -> str:
 
 
 def _advisories(
-    tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
+    tried: Sequence[Tried], target: Target, defects: Sequence[CompileDefect]
 ) -> Iterator[Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in _present_in(target, defects):
@@ -425,7 +427,7 @@ def run_of(variant: Variant) -> str:
 
 
 def _failures(
-    tried: Sequence[Tried], present: Sequence[Defect], mended: Sequence[Defect]
+    tried: Sequence[Tried], present: Sequence[CompileDefect], mended: Sequence[CompileDefect]
 ) -> Iterator[FailureGroup]:
     """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
     groups: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
@@ -461,7 +463,7 @@ def _failures(
 _KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
 
 
-def _explaining(failure: Failure, defects: Iterable[Defect]) -> Iterator[Defect]:
+def _explaining(failure: Failure, defects: Iterable[CompileDefect]) -> Iterator[CompileDefect]:
     for defect in defects:
         if failure.message.startswith(f"{defect.id}: ") or defect.when.explains(failure.message):
             yield defect
@@ -535,7 +537,7 @@ def _advice(
     tried: Sequence[Tried],
     externs: Iterable[JudgedExtern],
     target: Target,
-    mended: Sequence[Defect],
+    mended: Sequence[CompileDefect],
 ) -> str:
     """Return which backend to use, in which runs and dtypes, and why not Inductor in the others."""
     metal = _plain(tried)
@@ -566,7 +568,7 @@ def _advice(
 
 
 def _without_inductor(
-    tried: Sequence[Tried], metal: Sequence[Tried], why: str, mended: Sequence[Defect]
+    tried: Sequence[Tried], metal: Sequence[Tried], why: str, mended: Sequence[CompileDefect]
 ) -> str:
     """Return the advice where Inductor works for Metal in no run: another backend, or what was tried in vain."""
     if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
@@ -632,7 +634,7 @@ def _setting(variant: Variant) -> str:
 
 
 def _settings(
-    tried: Sequence[Tried], plain: Sequence[Tried], mended: Sequence[Defect]
+    tried: Sequence[Tried], plain: Sequence[Tried], mended: Sequence[CompileDefect]
 ) -> Iterator[str]:
     """Yield the settings with which Inductor for Metal fails in a run that works without them, and why."""
     worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
@@ -713,7 +715,7 @@ def _portable(tried: Sequence[Tried]) -> tuple[str, str]:
     return partly
 
 
-def _why_not(metal: Sequence[Tried], mended: Sequence[Defect]) -> str:
+def _why_not(metal: Sequence[Tried], mended: Sequence[CompileDefect]) -> str:
     """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
     reasons = [(failure, attempt) for attempt in metal for failure in failures_of(attempt)]
     for failure, _ in sorted(reasons, key=lambda reason: _weight(reason[0], reason[1], mended)):
@@ -730,11 +732,13 @@ def _without_kernel(message: str) -> str:
     return next((cause for cause in causes if message.startswith(cause)), message)
 
 
-def _cause(defect: Defect) -> str:
+def _cause(defect: CompileDefect) -> str:
     return f"{defect.id}: {defect.summary.rstrip('.')}"
 
 
-def _weight(failure: Failure, attempt: Tried, mended: Sequence[Defect]) -> tuple[bool, bool, bool]:
+def _weight(
+    failure: Failure, attempt: Tried, mended: Sequence[CompileDefect]
+) -> tuple[bool, bool, bool]:
     decides = attempt.outcome in {failure.kind, dict(_LESSER).get(failure.kind, "fails")}
     unsure = failure.ours or failure.kind in {"timeout", "died"}
     return bool(_mended(failure, mended)), unsure, not decides

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from opcheck.common.catalogue import Rule
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Severity
-from opcheck.data.pythons import load_wheels
+from opcheck.data.packages import load_wheels
 from opcheck.data.registrations import OpLists
 from opcheck.features.doctor.environment import Environment
 from opcheck.model.records import Finding, GroupLocation, Record

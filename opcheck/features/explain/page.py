@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from opcheck.common.text import and_more
 from opcheck.common.versions import Span
 from opcheck.data.messages import filled
-from opcheck.data.programs import program_text
-from opcheck.data.statement_model import Statement
+from opcheck.data.statement_model import Statement, program_text
 
 #: Operators that a page names; the rest is counted.
 _OPERATORS = 6

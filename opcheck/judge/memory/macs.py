@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from opcheck.common.versions import Target
-from opcheck.data.environment import explain
+from opcheck.data.environment import load_environment
 from opcheck.data.macs import load_macs
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.model.options import Option
@@ -60,7 +60,11 @@ def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, in
 
 def ratio(name: str, target: Target) -> float:
     """Return the release's default of a watermark (HIGH, LOW), as a multiple of the working set."""
-    variable = explain(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", str(target.torch)).variable
+    variable = (
+        load_environment()
+        .explain(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", str(target.torch))
+        .variable
+    )
     assert variable is not None
     return float(variable.default)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.data.environment import NAME, Variable, load_environment, number
+from opcheck.data.environment import NAME, MpsVariable, load_environment, number
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument
 from opcheck.source.words import UNKNOWN, quoted
@@ -97,7 +97,9 @@ def _updated(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield ast.Constant(keyword.arg), keyword.value
 
 
-def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
+def _misused(
+    node: ast.AST, variable: MpsVariable, value: ast.expr, scanned: Scanned
+) -> Iterator[Hit]:
     constant = scanned.mac.constant(value)
     if constant is not UNKNOWN and not isinstance(constant, str):
         yield Hit(

@@ -8,7 +8,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from opcheck.common.versions import Version
-from opcheck.data.pythons import load_wheels
+from opcheck.data.packages import load_wheels
 from opcheck.features.doctor.check import Examined, finding, install, rule
 from opcheck.model.records import Finding
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Span, Target, Version
 from opcheck.data.macs import load_macs
-from opcheck.data.pythons import load_wheels
+from opcheck.data.packages import load_wheels
 from opcheck.features.doctor.check import Examined, finding, install, rule
 from opcheck.judge.memory.macs import ratio
 from opcheck.model.records import Finding
