@@ -154,7 +154,7 @@ def test_libraries_are_handed_open_files() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in LOADERS
     }
-    assert handed == {"file", "stream", "raw", "io.BytesIO(content)", "documents.read_text(path)"}
+    assert handed == {"file", "stream", "io.BytesIO(content)", "documents.read_text(path)"}
 
 
 def test_only_the_orchestrator_joins_the_capture_and_the_judge() -> None:

@@ -93,7 +93,10 @@ def read(path: Path, name: str) -> Document:
 
 
 def read_as(
-    path: Path, kind: type[Kind], check: Callable[[Document, Kind], None] = lambda *_: None
+    path: Path,
+    kind: type[Kind],
+    check: Callable[[Document, Kind], None] = lambda *_: None,
+    hint: str = _README,
 ) -> Kind:
     """Read, decode and check a file; a mapping of ``since`` and ``until`` becomes a ``Span``.
 
@@ -101,6 +104,7 @@ def read_as(
         path: the file.
         kind: the record that it holds.
         check: reports to the document the values that contradict each other.
+        hint: what to do about problems.
 
     Raises:
         OpListError: the file is missing or damaged; all of its problems are named.
@@ -115,7 +119,7 @@ def read_as(
             document.report(_path_of(str(error)), str(error))
         else:
             check(document, record)
-    document.require_sound(path)
+    document.require_sound(path, hint)
     return cast("Kind", record)
 
 

@@ -212,7 +212,7 @@ def test_the_digest_speaks_of_the_extensions(tmp_path: Path) -> None:
         ('version: "0.28.0"', 'version: "0.27.9"', "another's key"),
         ('version: "0.28.0"', "version: 0.28", "Expected `str`"),
         ('torch_line: "2.13"', 'torch_line: "2.12"', "another one"),
-        ("  torchvision:", "  torchtext:", "known are torchvision, torchaudio"),
+        ("  torchvision:", "  torchtext:", "Invalid enum value 'torchtext'"),
         ("schema: 1", "schema: 2", "the schema must be 1"),
         ('"0.28":', '"0.27":', "occurs twice"),
         ("operators: 15", "operators: many", "Expected `int`"),

@@ -221,10 +221,16 @@ ATEN = FILES["MPS"]
         (ATEN, '[["1.13",', '[["2.15","kernel"],["1.13",', "out of the order", "operators."),
         (ATEN, '"schema": 1', '"schema": 2', "schema 2", ": schema"),
         (FILES["stubs"], '"none"', '"nil"', "unknown value: 'nil'", "operators."),
-        ("releases.yaml", 'torch: "2.13.0"', "torch: 2.13", "not the form", "2.13"),
-        ("releases.yaml", 'line: "2.13"', 'line: "2.12"', "another's key", "releases.2.13"),
+        ("releases.yaml", 'torch: "2.13.0"', "torch: 2.13", "Expected `str`", ""),
+        (
+            "releases.yaml",
+            'line: "2.13"',
+            'line: "2.12"',
+            "releases.2.13: a release under another's key",
+            "",
+        ),
         ("releases.yaml", "schema: 1", "schema: [", "not YAML", ""),
-        ("releases.yaml", "schema: 1", "schema: 7", "schema 7", ": schema"),
+        ("releases.yaml", "schema: 1", "schema: 7", "the schema must be 1", ""),
     ],
 )
 def test_damage_is_reported_with_its_place(
