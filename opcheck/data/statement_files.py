@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.names import DTYPES, OperatorName
-from opcheck.common.versions import Span, Version
-from opcheck.common.vocabulary import EFFECTS, StatementSort
+from opcheck.common.versions import Span
+from opcheck.common.vocabulary import Effect, StatementSort
 from opcheck.data.conditions import ConditionError, check_values, parse
 from opcheck.data.statement_model import (
     EVERY_KERNEL,
@@ -22,17 +23,13 @@ from opcheck.data.statement_model import (
     StatementEvidence,
     program_text,
 )
-from opcheck.data.strict_yaml import Document, Path_, Problem, read
+from opcheck.data.strict_yaml import Document, Path_, Problem, path_of, read, read_span
 
 #: The sort of a statement, by the directory that holds its files.
 SORTS: dict[str, StatementSort] = {"limitations": "limitation", "advisories": "advisory"}
 SCHEMA = 1
 
-_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _GLOB = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\.?\*")
-_LINE = re.compile(r"\d+\.\d+")
-_MACOS = re.compile(r"\d+(\.\d+)?")
-_FIXED = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -127,21 +124,18 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
     if not isinstance(node, dict):
         document.report(path, "a mapping is expected")
         return None
-    known = {name: field for name, field in _FIELDS.items() if sort in field.sorts}
-    for unknown in sorted(node.keys() - known.keys()):
-        document.report((*path, unknown), f"unknown key; known are {', '.join(known)}")
+    keys = [key for key in _TYPES if sort == "advisory" or key not in _OF_ADVISORIES]
+    for unknown in sorted(node.keys() - {*keys}):
+        document.report((*path, unknown), f"unknown key; known are {', '.join(keys)}")
     fields: dict[str, Any] = {}
-    for name, field in known.items():
+    for name in keys:
         if name in node:
-            try:
-                fields[name] = field.read(node[name], document, (*path, name))
-            except msgspec.ValidationError as error:
-                document.report((*path, name), str(error))
-        elif field.required:
+            fields[name] = _field(name, node[name], document, (*path, name))
+        elif name in _REQUIRED:
             document.report(path, f"the key {name} is missing")
     if sort == "advisory" and "when" in fields and "program" not in fields:
         document.report(path, "the key program is missing: what shows on a Mac whether it bites?")
-    kinds = {entry.kind for entry in fields.get("evidence", ())}
+    kinds = {entry.kind for entry in fields.get("evidence") or ()}
     says_text = not kinds & _WITHOUT_TEXT or bool(kinds - _WITHOUT_TEXT - {"inferred"})
     raises = fields.get("effect") == "raises"
     if len(document.problems) == before and raises and says_text and "error" not in fields:
@@ -156,187 +150,124 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
 #: Evidence that need not say what is printed: an expected failure, the description of a change.
 _WITHOUT_TEXT = frozenset({"opinfo", "pr"})
 
-
-class _Field(msgspec.Struct, frozen=True):
-    """The way in which a key of a statement is read."""
-
-    read: Callable[[Any, Document, Path_], Any]
-    required: bool = False
-    sorts: tuple[StatementSort, ...] = tuple(SORTS.values())
+_Text = Annotated[str, Meta(pattern=r"\S")]
+_Dtype: Any = Literal[tuple(DTYPES)]
+_Texts = Annotated[tuple[_Text, ...], Meta(min_length=1)]
 
 
-def _text(node: Any, document: Document, path: Path_) -> str:
-    text = msgspec.convert(node, str)
-    if not text.strip():
-        document.report(path, "empty")
-    return text
+class WrittenError(ErrorText, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An error text as a file has it, which is not empty."""
+
+    text: _Text
 
 
-def _one_of(known: Iterable[str]) -> Callable[[Any, Document, Path_], str]:
-    names = tuple(known)
-
-    def convert(node: Any, document: Document, path: Path_) -> str:
-        text = msgspec.convert(node, str)
-        if text not in names:
-            document.report(path, f"unknown: {text}; known are {', '.join(names)}")
-        return text
-
-    return convert
+class WrittenEvidence(StatementEvidence, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of evidence as a file has it."""
 
 
-def _matching(pattern: re.Pattern[str], what: str) -> Callable[[Any, Document, Path_], str]:
-    def convert(node: Any, document: Document, path: Path_) -> str:
-        if isinstance(node, (int, float)) and not isinstance(node, bool):
-            document.report(path, f"quote it, YAML reads 2.10 as 2.1: {node}")
-            return ""
-        text = msgspec.convert(node, str)
-        if not pattern.fullmatch(text):
-            document.report(path, f"not {what}: {text!r}")
-        return text
+#: What each key of a statement holds, in the order of the files.
+_TYPES: dict[str, Any] = {
+    "id": Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")],
+    "ops": _Texts,
+    "other_than": Annotated[tuple[str | tuple[str, ...], ...], Meta(min_length=1)],
+    "effect": Effect,
+    "torch": Span,
+    "macos": Span,
+    "dtypes": Annotated[tuple[_Dtype, ...], Meta(min_length=1)],
+    "dtypes_of": _Texts,
+    "condition": _Text,
+    "when": _Text,
+    "values": _Text,
+    "error": WrittenError,
+    "summary": _Text,
+    "brief": _Text,
+    "way_out": _Text,
+    "program": _Text,
+    "fixed": Annotated[str, Meta(pattern=r"^\d+\.\d+(\.\d+)?$")],
+    "fixed_basis": Literal[FIXED_BASES],
+    "links": _Texts,
+    "evidence": Annotated[tuple[WrittenEvidence, ...], Meta(min_length=1)],
+}
+_REQUIRED = frozenset({"id", "ops", "effect", "torch", "summary", "evidence"})
+_OF_ADVISORIES = frozenset({"fixed", "fixed_basis"})
 
-    return convert
 
-
-def _list_of(
-    convert: Callable[[Any, Document, Path_], Any],
-) -> Callable[[Any, Document, Path_], tuple[Any, ...]]:
-    def every(node: Any, document: Document, path: Path_) -> tuple[Any, ...]:
-        entries = msgspec.convert(node, list[Any])
-        if not entries:
-            document.report(path, "an empty list; leave the key out")
-        converted = []
+def _field(name: str, node: Any, document: Document, path: Path_) -> Any:
+    """Return the value of a key, and report its problems to the document."""
+    before = len(document.problems)
+    if name in {"torch", "macos"} and isinstance(node, dict):
+        unknown = sorted(node.keys() - {"since", "until"})
+        for key in unknown:
+            document.report((*path, key), "unknown key; known are since, until")
+        pattern = r"\d+\.\d+" if name == "torch" else r"\d+(\.\d+)?"
+        node = read_span(
+            {key: node.get(key) for key in ("since", "until")}, path, document, pattern
+        )
+    try:
+        value = msgspec.convert(node, _TYPES[name])
+    except msgspec.ValidationError as error:
+        document.report((*path, *path_of(str(error))), str(error))
+        return None
+    if len(document.problems) > before:
+        return None
+    if isinstance(value, tuple):
+        entries = [
+            each for item in value for each in (item if isinstance(item, tuple) else (item,))
+        ]
         for index, entry in enumerate(entries):
+            if entry in entries[:index]:
+                document.report((*path, index), f"listed twice: {entry}")
+        value = tuple(entries)
+    if name in _CHECKS:
+        value = _CHECKS[name](value, document, path)
+    return value
+
+
+def _check_operators(ops: tuple[str, ...], document: Document, path: Path_) -> tuple[str, ...]:
+    for index, op in enumerate(ops):
+        if op not in {"*", EVERY_KERNEL} and not _GLOB.fullmatch(op):
             try:
-                converted.append(convert(entry, document, (*path, index)))
-            except msgspec.ValidationError as error:  # noqa: PERF203  (each entry has its own)
-                document.report((*path, index), str(error))
-        for index, value in enumerate(converted):
-            if value in converted[:index]:
-                document.report((*path, index), f"listed twice: {value}")
-        return tuple(converted)
-
-    return every
+                OperatorName.parse(op)
+            except UsageError as error:
+                document.report((*path, index), error.message)
+    return ops
 
 
-def _op(node: Any, document: Document, path: Path_) -> str:
-    text = msgspec.convert(node, str)
-    if text not in {"*", EVERY_KERNEL} and not _GLOB.fullmatch(text):
+def _expression(parse: Callable[[str], object]) -> Callable[[str, Document, Path_], str]:
+    def check(text: str, document: Document, path: Path_) -> str:
+        text = " ".join(text.split())
         try:
-            OperatorName.parse(text)
-        except UsageError as error:
-            document.report(path, error.message)
-    return text
+            parse(text)
+        except ConditionError as error:
+            document.report(path, str(error))
+        return text
+
+    return check
 
 
-def _flat_ops(node: Any, document: Document, path: Path_) -> tuple[str, ...]:
-    """Read a list of operators; a list inside of it, such as a YAML alias, counts as its entries."""
-    nested = msgspec.convert(node, list[Any])
-    parts = [part if isinstance(part, list) else [part] for part in nested]
-    return cast(
-        "tuple[str, ...]", _list_of(_op)([op for part in parts for op in part], document, path)
-    )
-
-
-def _span(pattern: re.Pattern[str], what: str) -> Callable[[Any, Document, Path_], Span]:
-    convert = _matching(pattern, what)
-
-    def span(node: Any, document: Document, path: Path_) -> Span:
-        ends = msgspec.convert(node, dict[str, Any])
-        for unknown in sorted(ends.keys() - {"since", "until"}):
-            document.report((*path, unknown), "unknown key; known are since, until")
-        versions: dict[str, Version] = {}
-        for end in ("since", "until"):
-            if ends.get(end) is None:
-                continue
-            before = len(document.problems)
-            text = convert(ends[end], document, (*path, end))
-            if len(document.problems) == before:
-                versions[end] = Version.parse(text)
-        made = Span(**versions)
-        if made.empty:
-            document.report(path, f"an empty span: since {made.since}, until {made.until}")
-        return made
-
-    return span
-
-
-def _condition(node: Any, document: Document, path: Path_) -> str:
-    text = " ".join(_text(node, document, path).split())
+def _check_program(text: str, document: Document, path: Path_) -> str:
     try:
-        parse(text)
-    except ConditionError as error:
-        document.report(path, str(error))
-    return text
-
-
-def _values(node: Any, document: Document, path: Path_) -> str:
-    text = " ".join(_text(node, document, path).split())
-    try:
-        check_values(text)
-    except ConditionError as error:
-        document.report(path, str(error))
-    return text
-
-
-def _program(node: Any, document: Document, path: Path_) -> str:
-    text = _text(node, document, path).rstrip()
-    try:
-        compile(program_text(text), "program", "exec")
+        compile(program_text(text.rstrip()), "program", "exec")
     except (SyntaxError, ValueError) as error:
         document.report(path, f"not the body of a Python function: {error}")
-    return text
+    return text.rstrip()
 
 
-def _record(
-    kind: type[msgspec.Struct], check: Callable[[Any, Document, Path_], None]
-) -> Callable[[Any, Document, Path_], Any]:
-    known = kind.__struct_fields__
-
-    def record(node: Any, document: Document, path: Path_) -> Any:
-        values = msgspec.convert(node, dict[str, Any])
-        for name, value in values.items():
-            if name not in known:
-                document.report((*path, name), f"unknown key; known are {', '.join(known)}")
-            elif name in {"torch", "mended"} and isinstance(value, (int, float)):
-                document.report((*path, name), f"quote it, YAML reads 2.10 as 2.1: {value}")
-        made = msgspec.convert(
-            {**values, "torch": str(values["torch"])} if "torch" in values else values, kind
-        )
-        check(made, document, path)
-        return made
-
-    return record
+def _check_evidence(
+    entries: tuple[WrittenEvidence, ...], document: Document, path: Path_
+) -> tuple[StatementEvidence, ...]:
+    for index, entry in enumerate(entries):
+        if not entry.where and not entry.detail:
+            document.report((*path, index), "evidence says where, or gives a detail")
+    return msgspec.convert(msgspec.to_builtins(entries), tuple[StatementEvidence, ...])
 
 
-def _check_evidence(made: StatementEvidence, document: Document, path: Path_) -> None:
-    if not made.where and not made.detail:
-        document.report(path, "evidence says where, or gives a detail")
-
-
-def _check_error(made: ErrorText, document: Document, path: Path_) -> None:
-    if not made.text.strip():
-        document.report((*path, "text"), "empty")
-
-
-_FIELDS = {
-    "id": _Field(_matching(_ID, "kebab-case"), required=True),
-    "ops": _Field(_list_of(_op), required=True),
-    "other_than": _Field(_flat_ops),
-    "effect": _Field(_one_of(EFFECTS), required=True),
-    "torch": _Field(_span(_LINE, "a release line such as 2.13"), required=True),
-    "macos": _Field(_span(_MACOS, "a macOS version such as 15.1")),
-    "dtypes": _Field(_list_of(_one_of(DTYPES))),
-    "dtypes_of": _Field(_list_of(_text)),
-    "condition": _Field(_condition),
-    "when": _Field(_text),
-    "values": _Field(_values),
-    "error": _Field(_record(ErrorText, _check_error)),
-    "summary": _Field(_text, required=True),
-    "brief": _Field(_text),
-    "way_out": _Field(_text),
-    "program": _Field(_program),
-    "fixed": _Field(_matching(_FIXED, "a release such as 2.13"), sorts=("advisory",)),
-    "fixed_basis": _Field(_one_of(FIXED_BASES), sorts=("advisory",)),
-    "links": _Field(_list_of(_text)),
-    "evidence": _Field(_list_of(_record(StatementEvidence, _check_evidence)), required=True),
+_CHECKS: dict[str, Callable[[Any, Document, Path_], Any]] = {
+    "ops": _check_operators,
+    "other_than": _check_operators,
+    "condition": _expression(parse),
+    "values": _expression(check_values),
+    "program": _check_program,
+    "error": lambda error, *_: ErrorText(type=error.type, text=error.text),
+    "evidence": _check_evidence,
 }

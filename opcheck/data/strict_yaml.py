@@ -22,7 +22,6 @@ Kind = TypeVar("Kind")
 
 _TAG = "tag:yaml.org,2002:"
 _CONVERTED = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null")}
-_VERSION = re.compile(r"\d+\.\d+")
 _README = "correct the file; op_lists/README.md explains its fields"
 
 
@@ -116,14 +115,14 @@ def read_as(
         try:
             record = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            document.report(_path_of(str(error)), str(error))
+            document.report(path_of(str(error)), str(error))
         else:
             check(document, record)
     document.require_sound(path, hint)
     return cast("Kind", record)
 
 
-def _path_of(message: str) -> Path_:
+def path_of(message: str) -> Path_:
     """Return the path that msgspec's message ends in, up to the first key that it does not name."""
     place = message.partition("`$")[2].partition("[...]")[0]
     return tuple(name or int(index) for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", place))
@@ -135,14 +134,17 @@ def _with_spans(node: Any, path: Path_, document: Document) -> Any:
     if not isinstance(node, dict):
         return node
     if node.keys() == {"since", "until"}:
-        return _span(node, path, document)
+        return read_span(node, path, document)
     return {key: _with_spans(item, (*path, key), document) for key, item in node.items()}
 
 
-def _span(ends: dict[str, Any], path: Path_, document: Document) -> Span:
+def read_span(
+    ends: dict[str, Any], path: Path_, document: Document, pattern: str = r"\d+\.\d+"
+) -> Span:
+    """Return the span of a mapping of ``since`` and ``until``, and report what is no version to the document."""
     versions: dict[str, Version] = {}
     for end, text in ends.items():
-        if isinstance(text, str) and _VERSION.fullmatch(text):
+        if isinstance(text, str) and re.fullmatch(pattern, text):
             versions[end] = Version.parse(text)
         elif text is not None:
             document.report((*path, end), f'write a version as "2.13", in quotes: {text}')
