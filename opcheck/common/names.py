@@ -42,33 +42,10 @@ class OperatorName(msgspec.Struct, frozen=True, kw_only=True, order=True):
             namespace=match["namespace"], name=match["name"], overload=match["overload"] or ""
         )
 
-    @classmethod
-    def parse_fx(cls, text: str) -> OperatorName:
-        """Read the FX spelling (``aten.mm.default``, ``aten.add.Tensor``).
-
-        Raises:
-            UsageError: the text does not have the three parts.
-        """
-        parts = text.split(".")
-        if len(parts) != 3 or not all(part.isidentifier() for part in parts):
-            raise UsageError(
-                f"not an FX operator name: {text!r}",
-                hint="FX writes namespace.name.overload: aten.mm.default",
-            )
-        namespace, name, overload = parts
-        return cls(
-            namespace=namespace, name=name, overload="" if overload == "default" else overload
-        )
-
     def __str__(self) -> str:
         """Return the dispatcher's spelling; ``parse`` reads it back."""
         suffix = f".{self.overload}" if self.overload else ""
         return f"{self.namespace}::{self.name}{suffix}"
-
-    @property
-    def fx(self) -> str:
-        """Return the FX spelling; ``parse_fx`` reads it back."""
-        return f"{self.namespace}.{self.name}.{self.overload or 'default'}"
 
 
 class DType(NamedTuple):

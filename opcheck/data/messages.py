@@ -90,11 +90,6 @@ def fallback_warning(op: str) -> str:
     )
 
 
-def no_cpu_kernel(op: str) -> str:
-    """Return the first sentence of the error of a fallback to an operator without a CPU kernel."""
-    return no_kernel_for(op, "CPU")
-
-
 def no_kernel_for(op: str, backend: str) -> str:
     """Return the first sentence of the dispatcher's error for a backend without a kernel or fallback."""
     return f"Could not run '{op}' with arguments from the '{backend}' backend."
@@ -178,20 +173,12 @@ def _remedies() -> dict[str, list[tuple[re.Pattern[str], str]]]:
     }
 
 
-def without_cuda(text: str) -> str:
-    """Return the remedy for an error of a torch without CUDA; empty for any other error."""
-    return _remedy("without_cuda", text)
+def remedy_for(kind: str, text: str) -> str:
+    """Return what to do about the text of an error; empty for an error of another kind.
 
-
-def refused_on_mps(text: str) -> str:
-    """Return the remedy for an error that concerns the device and names no operator; empty for any other error."""
-    return _remedy("refused_on_mps", text)
-
-
-def not_spawned(text: str) -> str:
-    """Return the remedy for an error that the start of a process by spawn raises."""
-    return _remedy("not_spawned", text)
-
-
-def _remedy(kind: str, text: str) -> str:
+    Args:
+        kind: ``without_cuda``: a torch without CUDA raises it; ``refused_on_mps``: it concerns the device and names no
+            operator; ``not_spawned``: the start of a process by spawn raises it.
+        text: the text.
+    """
     return next((hint for pattern, hint in _remedies()[kind] if pattern.search(text)), "")

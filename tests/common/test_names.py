@@ -21,20 +21,6 @@ def test_parse_reads_back_what_str_writes(name: OperatorName) -> None:
     assert OperatorName.parse(str(name)) == name
 
 
-@given(_NAMES)
-def test_parse_fx_reads_back_what_fx_writes(name: OperatorName) -> None:
-    assert OperatorName.parse_fx(name.fx) == name
-
-
-@pytest.mark.parametrize(
-    ("text", "fx"),
-    [("aten::mm", "aten.mm.default"), ("aten::add.Tensor", "aten.add.Tensor")],
-)
-def test_the_two_spellings(text: str, fx: str) -> None:
-    assert OperatorName.parse(text).fx == fx
-    assert str(OperatorName.parse_fx(fx)) == text
-
-
 @pytest.mark.parametrize(
     "text", ["", "mm", "aten.mm", "aten::", "aten::mm.", "aten::mm.default", "aten::a.b.c", "a::b "]
 )
@@ -42,12 +28,6 @@ def test_what_is_no_operator_name(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         OperatorName.parse(text)
     assert caught.value.message == f"not an operator name: {text!r}"
-
-
-@pytest.mark.parametrize("text", ["aten::mm", "aten.mm", "aten.mm.default.x", "aten..x", "a.b.1"])
-def test_what_is_no_fx_name(text: str) -> None:
-    with pytest.raises(UsageError):
-        OperatorName.parse_fx(text)
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.common.versions import Version
-from opcheck.data.messages import fallback_warning, no_cpu_kernel, not_implemented
+from opcheck.data.messages import fallback_warning, no_kernel_for, not_implemented
 
 _COMMIT = "cf30153c" * 5
 
@@ -55,4 +55,4 @@ def test_torch_words_the_lack_of_a_cpu_kernel_so() -> None:
         torch.ops.aten._mps_convolution(
             torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 1, 1), None, [0, 0], [1, 1], [1, 1], 1
         )
-    assert str(caught.value).startswith(no_cpu_kernel("aten::_mps_convolution"))
+    assert str(caught.value).startswith(no_kernel_for("aten::_mps_convolution", "CPU"))

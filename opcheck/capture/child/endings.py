@@ -80,11 +80,15 @@ def kind_of(error: BaseException) -> str:
     """Return a kind of ``Problem``: of RAISED_ON_A_MAC, or ``opcheck_limit``; empty: the program's own error."""
     if isinstance(error, ImportError) and missing_package(error):
         return "needs_package"
-    if messages.without_cuda(error_text(error)) and not isinstance(error, OpcheckError):
+    if messages.remedy_for("without_cuda", error_text(error)) and not isinstance(
+        error, OpcheckError
+    ):
         return "needs_cuda"
     if name_of_a_later_release(error):
         return "needs_newer_torch"
-    if messages.refused_on_mps(error_text(error)) and not isinstance(error, OpcheckError):
+    if messages.remedy_for("refused_on_mps", error_text(error)) and not isinstance(
+        error, OpcheckError
+    ):
         return "refused_on_mps"
     if is_limit(error):
         return "opcheck_limit"

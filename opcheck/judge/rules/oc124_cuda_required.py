@@ -26,7 +26,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 def _hint(kind: str, message: str, answered: str) -> str:
     if kind == "needs_cuda":
-        return messages.without_cuda(message)
+        return messages.remedy_for("without_cuda", message)
     if kind == "needs_newer_torch":
         otherwise = "leave it out" if "=)" in answered else "ask hasattr() for it first"
         return f"use a release that has {answered}, or {otherwise}"

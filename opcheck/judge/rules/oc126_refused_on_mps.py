@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from opcheck.data import messages
 from opcheck.judge.rules.oc120_capture_incomplete import problem_places
 from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Finding
 
-_HINTS: dict[str, Callable[[str], str]] = {
-    "refused_on_mps": messages.refused_on_mps,
-    "not_spawned": messages.not_spawned,
-    "refused_everywhere": lambda _: "mend the call: a Mac does not take its arguments either",
-}
-
 
 @audit_rule("OC126", "error")
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for the exception that ended the program; a Mac raises the same."""
     for problem in audited.trace.problems:
-        if problem.kind in _HINTS:
+        if problem.kind in {"refused_on_mps", "not_spawned", "refused_everywhere"}:
+            otherwise = "mend the call: a Mac does not take its arguments either"
             yield finding(
                 message=problem.message,
-                hint=_HINTS[problem.kind](problem.answered),
+                hint=otherwise
+                if problem.kind == "refused_everywhere"
+                else messages.remedy_for(problem.kind, problem.answered),
                 prints=problem.answered,
                 locations=problem_places(problem),
             )

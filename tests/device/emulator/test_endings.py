@@ -178,7 +178,7 @@ def test_a_checkpoint_of_cuda_is_known_with_its_way_out() -> None:
         "map_location=torch.device('cpu') to map your storages to the CPU."
     )
     assert endings.kind_of(RuntimeError(text)) == "needs_cuda"
-    assert "map_location" in messages.without_cuda(text)
+    assert "map_location" in messages.remedy_for("without_cuda", text)
 
 
 @pytest.mark.parametrize(
