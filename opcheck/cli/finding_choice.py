@@ -44,11 +44,11 @@ def chosen_finding(
     Raises:
         UsageError: there is no such finding, or it is about no one call.
     """
-    from opcheck.model.sanitized import sanitized
+    from opcheck.model.saved import sanitize_report
     from opcheck.reproducer.chosen import choose, read
 
     saved = Path(source).suffix in _SUFFIXES
-    report = read(source) if saved else sanitized(audited(source, target, capture, progress))
+    report = read(source) if saved else sanitize_report(audited(source, target, capture, progress))
     if which is None:
         streams.emit(for_log(_listing(report)))
         return None

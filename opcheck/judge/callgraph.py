@@ -1,7 +1,8 @@
-"""Build the graph of the calls that a report carries; the HTML page draws it."""
+"""Choose what a report keeps of single calls: the graph that the HTML page draws, and the example of each group."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,16 @@ import msgspec
 
 from opcheck.common.text import any_layer
 from opcheck.judge.partition import copies, nbytes
-from opcheck.model.records import CallGroup, GraphCall, GroupLocation, OpCall, Verdict
+from opcheck.model.records import (
+    CallGroup,
+    Example,
+    ExampleTensor,
+    GraphCall,
+    GroupLocation,
+    OpCall,
+    TensorSpec,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -50,3 +60,31 @@ def graph_calls(
             bytes_to_cpu=nbytes(to_cpu),
             bytes_to_mps=nbytes(to_mps),
         )
+
+
+def example_of(calls: Sequence[OpCall], verdict: Verdict) -> Example | None:
+    """Return the call with the fewest elements, the first of several; None for calls that simply run on MPS."""
+    if verdict.status == "native" and not (verdict.limitations or verdict.advisories):
+        return None
+    smallest = min(calls, key=lambda call: sum(math.prod(spec.shape) for spec in call.inputs))
+    return Example(inputs=tuple(map(_tensor, smallest.inputs)), arguments=smallest.arguments)
+
+
+def _tensor(spec: TensorSpec) -> ExampleTensor:
+    return ExampleTensor(
+        argument=spec.argument,
+        dtype=spec.dtype,
+        shape=spec.shape,
+        stride=spec.stride if spec.stride and not _contiguous(spec) else None,
+        layout=spec.layout,
+        device=spec.device,
+    )
+
+
+def _contiguous(spec: TensorSpec) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(spec.shape), reversed(spec.stride), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True

@@ -15,7 +15,6 @@ from opcheck.data.targets import macos_of, macos_points, release_note, release_o
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.notes import limit_of, notes
 from opcheck.lookup.operator_facts import is_python
-from opcheck.lookup.past import first_native, since
 from opcheck.lookup.plain_call import (
     BOOKKEEPING,
     COMMON_DTYPES,
@@ -24,7 +23,7 @@ from opcheck.lookup.plain_call import (
     target,
 )
 from opcheck.lookup.query import Query, resolve
-from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State
+from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State, first_native, since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -246,7 +245,7 @@ def _past(op: str, scope: _Scope, *, all_releases: bool = False) -> dict[str, St
     last = Version.parse(scope.line)
     lookup, states = scope.lookup, {}
     for release in lookup.lists.releases:
-        within = all_releases or Version.parse(release.line) <= last
+        within = all_releases or release.version <= last
         exists = lookup.operators.resolution(op, release.line).value is not None
         if within and (exists or is_removed(op, release.line)):
             aim = target(release.line, scope.system)

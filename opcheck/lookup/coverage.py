@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck.data.targets import macos_of
 from opcheck.lookup.aliases import aliases
-from opcheck.lookup.matrix import STATES, About, counts, short, systems
+from opcheck.lookup.matrix import STATES, About, counts, short, summarize, systems
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 
 if TYPE_CHECKING:
@@ -83,15 +83,7 @@ def coverage(
         digest=lookup.lists.digest,
         releases=lookup.lists.releases,
         operators=operators,
-        notes={
-            name: About(
-                effect=by_id[name].effect,
-                summary=by_id[name].summary,
-                way_out=by_id[name].way_out,
-                links=by_id[name].links,
-            )
-            for name in sorted(named)
-        },
+        notes={name: summarize(by_id[name]) for name in sorted(named)},
         counts={
             release.line: _count(release.line, system, lookup) for release in lookup.lists.releases
         },

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, release_note, release_of
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, severity, target
@@ -155,7 +154,7 @@ def _kind(exists: list[bool], states: list[State], dtypes: dict[str, tuple[State
 def _notes(pair: tuple[Release, Release], texts: tuple[str, str]) -> list[str]:
     answering = zip(texts, pair, strict=True)
     notes = [note for text, release in answering if (note := release_note(text, release))]
-    old, new = (Version.parse(release.minimum_macos) for release in pair)
+    old, new = (release.minimum for release in pair)
     if new > old:
         notes.append(
             f"torch {pair[1].torch} starts on macOS {new} and newer, torch {pair[0].torch} on {old}"

@@ -10,9 +10,8 @@ from opcheck.common.vocabulary import Effect, FallbackKind, Status
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.past import first_native, since
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
-from opcheck.lookup.records import State
+from opcheck.lookup.records import State, first_native, since
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def matrix(
         macos=system,
         counts=counts(State(status=row.status, kind=row.kind) for row in rows),
         rows=rows,
-        statements={name: _about(known.statements.by_id[name]) for name in sorted(named)},
+        statements={name: summarize(known.statements.by_id[name]) for name in sorted(named)},
         notes=tuple(filter(None, (note, macos_note(Version.parse(system))))),
         op_lists={
             "digest": known.digest,
@@ -160,7 +159,7 @@ class Past:
         self.upto = upto
         last = Version.parse(upto)
         self.lines = tuple(
-            release.line for release in lookup.lists.releases if Version.parse(release.line) <= last
+            release.line for release in lookup.lists.releases if release.version <= last
         )
 
     def states(self, op: str) -> dict[str, State]:
@@ -213,7 +212,8 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
     )
 
 
-def _about(statement: Statement) -> About:
+def summarize(statement: Statement) -> About:
+    """Return the part of a statement that a table shows."""
     return About(
         effect=statement.effect,
         summary=statement.summary,

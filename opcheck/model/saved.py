@@ -16,6 +16,7 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import flat
 from opcheck.model.records import Report
 
 #: The one schema that is written and read: the same keys may mean something else in a later one.
@@ -140,3 +141,21 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
 def _any_value(_kind: type) -> dict[str, Any]:
     """Return the schema of a plain ``object``."""
     return {"description": "any value"}
+
+
+def sanitize_report(report: Report) -> Report:
+    """Return the report without its graph, each text on one line with hidden characters as numbers."""
+    return _sanitize(msgspec.structs.replace(report, graph=()))  # type: ignore[no-any-return]
+
+
+def _sanitize(value: Any) -> Any:
+    if isinstance(value, str):
+        return flat(value)
+    if isinstance(value, msgspec.Struct):
+        fields = value.__struct_fields__
+        return type(value)(**{name: _sanitize(getattr(value, name)) for name in fields})
+    if isinstance(value, (tuple, list)):
+        return type(value)(_sanitize(entry) for entry in value)
+    if isinstance(value, dict):
+        return {_sanitize(name): _sanitize(entry) for name, entry in value.items()}
+    return value

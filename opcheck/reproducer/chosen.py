@@ -11,7 +11,7 @@ from opcheck.common.names import DTYPES
 from opcheck.common.vocabulary import CONFIDENCES
 from opcheck.model import saved
 from opcheck.model.records import CallGroup, Example, ExampleTensor, Finding, Record, Report
-from opcheck.model.sanitized import sanitized
+from opcheck.model.saved import sanitize_report
 
 _OP = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
 
@@ -68,7 +68,7 @@ def read(path: str) -> Report:
     Raises:
         UsageError: the file cannot be read, or is no report of an audit or of a run.
     """
-    report = sanitized(saved.read(path))
+    report = sanitize_report(saved.read(path))
     for group in report.groups:
         example = group.example
         if example is not None and not (_OP.fullmatch(group.op) and _is_plain(example)):

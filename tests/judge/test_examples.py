@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from opcheck.judge.examples import example_of
+from opcheck.judge.callgraph import example_of
 from opcheck.model.records import OpCall, Verdict
 from tests.made import call, spec
 

@@ -20,7 +20,7 @@ from opcheck.data.registrations import load
 from opcheck.device.emulator.child.errors import ProcessAbortedError
 from opcheck.features.issue import page
 from opcheck.model.records import ExampleTensor, Finding, Report
-from opcheck.model.sanitized import sanitized
+from opcheck.model.saved import sanitize_report
 from opcheck.render import render
 from opcheck.reproducer import check, script
 from opcheck.reproducer.check import Tried, make
@@ -82,7 +82,7 @@ def reported(
     ):
         warnings.simplefilter("ignore")
         function()
-    return sanitized(run.report)
+    return sanitize_report(run.report)
 
 
 @pytest.mark.parametrize(

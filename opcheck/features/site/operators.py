@@ -20,10 +20,9 @@ from opcheck.lookup.coverage import without_release
 from opcheck.lookup.history import steps
 from opcheck.lookup.matrix import short
 from opcheck.lookup.notes import notes
-from opcheck.lookup.past import first_native, since
 from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.query import resolve, usual
-from opcheck.lookup.records import Cell, State
+from opcheck.lookup.records import Cell, State, first_native, since
 from opcheck.render.wording import runs
 
 #: Cells by release line, where the release has the overload.

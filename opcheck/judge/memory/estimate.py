@@ -16,8 +16,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase
 from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
-from opcheck.judge.memory.allocations import Taken, highest, sweep, taken
-from opcheck.judge.memory.attention import never_written
+from opcheck.judge.memory.allocations import Taken, highest, never_written, sweep, taken
 from opcheck.judge.memory.macs import Moment, fits, watermarks
 from opcheck.model.records import (
     GroupLocation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.judge.memory.attention import never_written
+from opcheck.judge.memory.allocations import never_written
 from opcheck.judge.memory.estimate import estimate
 from opcheck.model.records import Lifetime, OpCall
 from tests.made import call, make_target, make_trace, spec
