@@ -305,7 +305,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     lists = load()
-    on = targets.targets(TORCH, MACOS, lists=lists)
+    on = targets.pairs(TORCH, MACOS, lists=lists).targets
     results = kept()
     known = recipes()
     names = options.models or list(known)

@@ -58,6 +58,16 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     minimum_macos_text: str
     counts: Counts
 
+    @property
+    def version(self) -> Version:
+        """The release line as a version."""
+        return Version.parse(self.line)
+
+    @property
+    def minimum(self) -> Version:
+        """The first macOS that the release's MPS backend starts on."""
+        return Version.parse(self.minimum_macos)
+
 
 class ReleaseList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of releases.yaml."""

@@ -91,7 +91,7 @@ def _at(entry: Written, key: str, message: str) -> Problem:
 def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
     """Yield the problems of statements that name an unknown release or macOS version."""
     statement = entry.statement
-    lines = {Version.parse(release.line) for release in lists.releases}
+    lines = lists.versions
     for end in ("since", "until"):
         torch, macos = getattr(statement.torch, end), getattr(statement.macos, end)
         if torch is not None and torch not in lines:
@@ -118,8 +118,7 @@ def _evidence(
     entry: Written, lists: OpLists, arguments: Mapping[str, Arguments]
 ) -> Iterator[Problem]:
     """Yield where a statement's span or condition differs from its own evidence."""
-    lines = [Version.parse(release.line) for release in lists.releases]
-    for key, message in disagreements(entry.statement, lines, arguments):
+    for key, message in disagreements(entry.statement, lists.versions, arguments):
         yield _at(entry, key, message)
 
 
@@ -169,7 +168,7 @@ def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
             without = [
                 release.line
                 for release in lists.releases
-                if Version.parse(release.line) in statement.torch
+                if release.version in statement.torch
                 and not any(_has_kernel(name, release.line, lists) for name in overloads)
             ]
             if without:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from opcheck.common.errors import OpListError
+from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
 from opcheck.data.history import expand
@@ -110,6 +111,11 @@ class OpLists:
         self._columns: dict[tuple[str, str], Mapping[str, str]] = {}
         self._values: dict[str, Mapping[str, str]] = {}
         self._kernels: dict[str, frozenset[str]] = {}
+
+    @functools.cached_property
+    def versions(self) -> tuple[Version, ...]:
+        """The release lines as versions, the oldest first."""
+        return tuple(sorted(release.version for release in self.releases))
 
     @property
     def digest(self) -> str:

@@ -82,7 +82,7 @@ def target(
     """
     release = release_of(torch, lists)
     return Target(
-        torch=Version.parse(release.line),
+        torch=release.version,
         macos=macos_of(macos, release),
         cpu_fallback=fallback,
         newer_torch=newer_torch(torch, lists),
@@ -99,8 +99,7 @@ def newer_torch(text: str | None, lists: OpLists) -> str:
     text = written_release(text)
     if not text or not text[:1].isdigit():
         return ""
-    newest = max(Version.parse(release.line) for release in lists.releases)
-    return text if Version.parse(text) > newest else ""
+    return text if Version.parse(text) > lists.versions[-1] else ""
 
 
 def parse(text: str, place: str, lists: OpLists) -> Target:
@@ -170,9 +169,8 @@ def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Rele
     text = written_release(text)
     if not text:
         return lists.releases[-1]
-    known = tuple(Version.parse(release.line) for release in lists.releases)
     with located_at(place):
-        return lists.release(str(parse_torch(text, known)))
+        return lists.release(str(parse_torch(text, lists.versions)))
 
 
 def release_note(text: str | None, release: Release) -> str:
@@ -181,7 +179,7 @@ def release_note(text: str | None, release: Release) -> str:
     if not text or text in {release.line, release.torch}:
         return ""
     note = f"the list of torch {release.torch} answers for {text}"
-    if Version.parse(text) > Version.parse(release.line):
+    if Version.parse(text) > release.version:
         return f"{note}, which is newer than the op lists"
     if _PRERELEASE.fullmatch(text):
         note += f", which was built before {release.line}.0 and may lack some of it"
@@ -194,17 +192,15 @@ def macos_of(text: str | None, release: Release, place: str = "--macos") -> Vers
     Raises:
         OpcheckError: as ``target`` says; an error that knows no place gets this one.
     """
-    minimum, line = Version.parse(release.minimum_macos), Version.parse(release.line)
     with located_at(place):
         text = "" if (text or "").lower() in LATEST else text
-        return parse_macos(text or str(MACOS_MAJORS[-1]), minimum, line)
+        return parse_macos(text or str(MACOS_MAJORS[-1]), release.minimum, release.version)
 
 
 def macos_points(release: Release, bounds: Iterable[Version]) -> tuple[str, ...]:
     """Return the macOS versions at which the release's answer can change, the oldest first."""
-    minimum = Version.parse(release.minimum_macos)
-    versions = {minimum, *bounds} | {Version(major) for major in MACOS_MAJORS}
-    return tuple(str(version) for version in sorted(versions) if version >= minimum)
+    versions = {release.minimum, *bounds} | {Version(major) for major in MACOS_MAJORS}
+    return tuple(str(version) for version in sorted(versions) if version >= release.minimum)
 
 
 class Pairs(NamedTuple):
@@ -214,17 +210,6 @@ class Pairs(NamedTuple):
     targets: tuple[Target, ...]
     #: ``torch 2.15 does not start its MPS backend on macOS 14.0``
     left_out: tuple[str, ...]
-
-
-def targets(
-    torch: Texts = NEWEST, macos: Texts = NEWEST, *, lists: OpLists, cpu_fallback: bool = False
-) -> tuple[Target, ...]:
-    """Return every target of the ranges; see ``pairs``.
-
-    Raises:
-        OpcheckError: as ``pairs`` does.
-    """
-    return pairs(torch, macos, lists=lists, cpu_fallback=cpu_fallback).targets
 
 
 def pairs(
@@ -240,7 +225,7 @@ def pairs(
     left_out: list[str] = []
     newer = newer_torch(torch if isinstance(torch, str) else None, lists)
     for line in releases(torch, lists):
-        minimum = Version.parse(lists.release(str(line)).minimum_macos)
+        minimum = lists.release(str(line)).minimum
         for system in systems(macos):
             if system < minimum:
                 left_out.append(
@@ -266,8 +251,8 @@ def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
     Raises:
         OpcheckError: as ``pairs`` says.
     """
-    known = tuple(sorted(Version.parse(release.line) for release in lists.releases))
-    return _meant(texts, "torch", known, lambda text: parse_torch(text, known))
+    lines = lists.versions
+    return _meant(texts, "torch", lines, lambda text: parse_torch(text, lines))
 
 
 def systems(texts: Texts) -> tuple[Version, ...]:

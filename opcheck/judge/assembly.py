@@ -24,8 +24,7 @@ from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import about
 from opcheck.judge import dtype_flow
-from opcheck.judge.callgraph import graph_calls
-from opcheck.judge.examples import example_of
+from opcheck.judge.callgraph import example_of, graph_calls
 from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
 from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.memory.macs import runs_out

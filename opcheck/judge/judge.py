@@ -390,7 +390,7 @@ def _unsupported(case: _Case) -> Verdict:
     prints = ""
     if case.value == "no_dense_kernel":
         # The backend-wide fallback is reached first; it is what the variable exchanges.
-        with_variable = messages.no_cpu_kernel(case.last)
+        with_variable = messages.no_kernel_for(case.last, "CPU")
         prints = with_variable if case.target.cpu_fallback else _not_implemented(case)
     return Verdict(
         status="unsupported",

@@ -59,19 +59,17 @@ def smallest_change(
 
 def _newer(target: Target, lists: OpLists) -> Iterator[Target]:
     systems = [Version(major) for major in MACOS_MAJORS if Version(major) > target.macos]
-    minimum_macos = {
-        Version.parse(release.line): release.minimum_macos for release in lists.releases
-    }
+    minimum_macos = {release.version: release.minimum for release in lists.releases}
     lines = sorted(line for line in minimum_macos if line > target.torch)
     yield from _targets([target.torch], systems, target)
     yield from _targets(
-        [line for line in lines if Version.parse(minimum_macos[line]) <= target.macos],
+        [line for line in lines if minimum_macos[line] <= target.macos],
         [target.macos],
         target,
     )
     for line in lines:
-        minimum = Version.parse(minimum_macos[line])
-        yield from _targets([line], [system for system in systems if system >= minimum], target)
+        possible = [system for system in systems if system >= minimum_macos[line]]
+        yield from _targets([line], possible, target)
 
 
 def _targets(

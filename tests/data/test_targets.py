@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.common.errors import OpcheckError
-from opcheck.data.targets import Texts, pairs, releases, systems, targets
+from opcheck.data.targets import Texts, pairs, releases, systems
 from tests.made import make_lists
 
 LISTS = make_lists(lines=("2.9", "2.10", "2.11", "2.12"))
@@ -46,7 +46,8 @@ def test_a_range_of_macos(texts: Texts, versions: list[str]) -> None:
 
 
 def test_every_release_goes_with_every_macos_once() -> None:
-    result = targets([">=2.11", "2.12"], ["15", "14", "15.0"], lists=LISTS, cpu_fallback=True)
+    ranges = [">=2.11", "2.12"], ["15", "14", "15.0"]
+    result = pairs(*ranges, lists=LISTS, cpu_fallback=True).targets
     assert [f"{item.torch} {item.macos}" for item in result] == [
         "2.11 14.0",
         "2.11 15.0",

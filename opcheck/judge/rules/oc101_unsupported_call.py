@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from opcheck.common.versions import Version
 from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
 from opcheck.judge.rules.rule import Audited, about_all, audit_rule, sentences, upgrade
 from opcheck.model.records import CallGroup, Finding
@@ -61,10 +60,9 @@ def _hint(audited: Audited, group: CallGroup) -> str:
 def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:
     """Return which newer release has a kernel for sparse tensors."""
     op = group.verdict.named or group.op
-    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
     has = [
         line
-        for line in lines
+        for line in audited.lists.versions
         if line > audited.target.torch and audited.lists.registration(op, str(line), key)
     ]
     return f"torch {has[0]} has a {key} kernel for it" if has else ""

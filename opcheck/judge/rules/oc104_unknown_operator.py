@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.common.versions import Version
 from opcheck.judge.rules.oc122_composite_not_followed import not_followed
 from opcheck.judge.rules.rule import Audited, about, audit_rule, sentences
 from opcheck.model.records import CallGroup, Finding
@@ -32,8 +31,7 @@ def _hint(audited: Audited, group: CallGroup) -> str:
     if _describes(audited, op, str(audited.target.torch)):
         # A run on the emulated Mac could not compute the call; the lists know the operator.
         return "try this call on a Mac; or run it on the CPU: move its inputs with .cpu()"
-    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
-    has = [str(line) for line in lines if _describes(audited, op, str(line))]
+    has = [str(line) for line in audited.lists.versions if _describes(audited, op, str(line))]
     return sentences(
         f"torch {', '.join(has)} has it" if has else "no release in the op lists has it",
         "run it on the CPU: move its inputs with .cpu()",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opcheck.common.text import and_more, any_layer
 from opcheck.common.versions import Span, Target, Version
-from opcheck.judge.memory.attention import never_written
+from opcheck.judge.memory.allocations import never_written
 from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.judge.work import is_view
 from opcheck.model.records import Finding, GroupLocation, OpCall, TensorSpec

@@ -10,7 +10,7 @@ import msgspec
 
 from opcheck.common.catalogue import Rule
 from opcheck.common.text import plural
-from opcheck.common.versions import Target, Version
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity, StatementSort
 from opcheck.data.messages import filled, is_form_of
 from opcheck.data.registrations import OpLists
@@ -194,7 +194,7 @@ def _registered_in(audited: Audited, group: CallGroup) -> str:
     kernel was lost.
     """
     op = group.verdict.named or group.op
-    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
+    lines = audited.lists.versions
     have = [line for line in lines if audited.lists.resolve(op, str(line)).status == "native"]
     newer = [line for line in have if line > audited.target.torch and not audited.trace.calls]
     older = [line for line in have if line < audited.target.torch]

@@ -17,7 +17,7 @@ from opcheck.device.emulator.child.value_checks import (
     kind_on_a_mac,
     mark_raised_on_a_mac,
 )
-from opcheck.judge.examples import example_of
+from opcheck.judge.callgraph import example_of
 from opcheck.judge.judge import outcome
 from opcheck.model.records import (
     CallGroup,
