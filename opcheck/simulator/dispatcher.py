@@ -29,6 +29,7 @@ from opcheck.simulator.operators.device_texts import mismatch, row_of
 from opcheck.simulator.operators.operator import Role, overload_named
 from opcheck.simulator.random_numbers import drawn_on_mps, is_recomputed, kept
 from opcheck.simulator.routes import Kind, Route, make_route, named, unwrapped
+from opcheck.simulator.shapes import argument_at, flat_tensors
 from opcheck.simulator.target_queries import TargetQueries
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
 from opcheck.simulator.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, spec_of
@@ -197,7 +198,7 @@ class Simulator(dispatch.DispatchMode):
             self.context.detaches = False
         if route.name in self.context.hidden:
             return outputs
-        flat = _tensors(outputs)
+        flat = flat_tensors(outputs)
         if route.operator.passes and body.names is not None:
             body = self._passed(route, body.names, args, kwargs, flat)
         because, self.not_computed = self.not_computed, ""
@@ -484,19 +485,19 @@ class Simulator(dispatch.DispatchMode):
         if not route.returns:
             return outputs
         if route.returns_list:
-            base = _argument(route, route.returns[0].argument, args, kwargs)
+            base = argument_at(route, route.returns[0].argument, args, kwargs)
             return [
                 self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs
             ]
         if len(route.returns) == 1:
-            base = _argument(route, route.returns[0].argument, args, kwargs)
+            base = argument_at(route, route.returns[0].argument, args, kwargs)
             return self._wrap_real(route.returns[0].relation, outputs, base, device)
         on_cpu = route.operator.results_on_cpu
         return tuple(
             self._wrap_real(
                 relation.relation,
                 out,
-                _argument(route, relation.argument, args, kwargs),
+                argument_at(route, relation.argument, args, kwargs),
                 _CPU if index in on_cpu else device,
             )
             for index, (relation, out) in enumerate(zip(route.returns, outputs, strict=True))
@@ -537,7 +538,7 @@ class Simulator(dispatch.DispatchMode):
         outputs: list[Any] = []
         on_cpu = route.operator.results_on_cpu
         for index, (relation, spec) in enumerate(zip(route.returns, result.specs, strict=True)):
-            base = _argument(route, relation.argument, args, kwargs)
+            base = argument_at(route, relation.argument, args, kwargs)
             place = _CPU if index in on_cpu else device
             if relation.relation == "argument":
                 outputs.append(base)
@@ -649,22 +650,8 @@ def _payloads(value: Any) -> Any:
     return _CPU if kind is torch.device and value == MPS_DEVICE else value
 
 
-def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
-    if isinstance(value, torch.Tensor):
-        return (value,)
-    if type(value) in (list, tuple):
-        return tuple(tensor for item in value for tensor in _tensors(item))
-    return ()
-
-
-def _argument(route: Route, index: int, args: Any, kwargs: Any) -> Any:
-    if index < 0:
-        return None
-    return args[index] if index < len(args) else kwargs.get(route.arguments[index])
-
-
 def _written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
-    return _tensors(_argument(route, index, args, kwargs))
+    return flat_tensors(argument_at(route, index, args, kwargs))
 
 
 def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:

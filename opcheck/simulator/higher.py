@@ -33,23 +33,6 @@ def make_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
         implicit=False,
         kind=Kind.PYTHON,
         body=functools.partial(_run, func, context),
-        returns=(),
-        returns_list=False,
-        writes=(),
-        outs=(),
-        is_iterated=False,
-        reshapes=False,
-        reads_data=False,
-        reads_shape=False,
-        draws=False,
-        factory=False,
-        has_device=False,
-        composite=None,
-        bodiless=False,
-        has_body=False,
-        arguments=(),
-        takes_tensor=(),
-        registrations=(),
     )
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from opcheck.common.versions import Target, Version
+from opcheck.common.versions import Version
 from opcheck.simulator.dispatch_context import current
+from opcheck.simulator.operators.operator import is_before
 from opcheck.tracing.torch_private import backend
 
 Tensor = torch.Tensor
@@ -65,10 +66,10 @@ def reciprocal(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def fused_devices() -> list[str]:
     """Return the devices of ``fused=True``: MPS since 2.5, the CPU since 2.4 (torch/utils/_foreach_utils.py)."""
     devices = _installed_fused_devices()
-    if current().ask(_is_before, Version(2, 5)):
+    if current().ask(is_before, Version(2, 5)):
         # The fused kernels of hpu and mtia came later, too.
         devices = [name for name in devices if name not in {"mps", "hpu", "mtia"}]
-    if current().ask(_is_before, Version(2, 4)):
+    if current().ask(is_before, Version(2, 4)):
         devices.remove("cpu")
     return devices
 
@@ -91,8 +92,4 @@ def _calls(module: str, until: Version) -> bool:
     while frame is not None and frame.f_globals.get("__name__") in _HAND_ON:
         frame = frame.f_back
     caller = str(frame.f_globals.get("__name__")) if frame is not None else ""
-    return caller.startswith(module) and current().ask(_is_before, until)
-
-
-def _is_before(target: Target, until: Version) -> bool:
-    return target.torch < until
+    return caller.startswith(module) and current().ask(is_before, until)

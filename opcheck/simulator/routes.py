@@ -71,7 +71,7 @@ class Return(NamedTuple):
 class Route:
     """One overload's way through the simulated dispatcher."""
 
-    #: in ``simulator/higher.py``, a higher-order operator
+    #: a higher-order operator where simulator/higher.py makes the route; the defaults are that route's
     func: Any
     name: str
     operator: Operator
@@ -79,36 +79,36 @@ class Route:
     implicit: bool
     kind: Kind
     body: Callable[..., Any] | None
-    returns: tuple[Return, ...]
+    returns: tuple[Return, ...] = ()
     #: the single result is a list of tensors
-    returns_list: bool
+    returns_list: bool = False
     #: positions in the schema of arguments that are written
-    writes: tuple[int, ...]
+    writes: tuple[int, ...] = ()
     #: ... those of ``out=``
-    outs: tuple[int, ...]
+    outs: tuple[int, ...] = ()
     #: TensorIterator checks the devices of its tensors
-    is_iterated: bool
+    is_iterated: bool = False
     #: the metadata of a written argument can change (``t_``, ``resize_``, ``out=``)
-    reshapes: bool
+    reshapes: bool = False
     #: the result is not known without the values (``item``, ``equal``), or its shape may not be
     #: (``nonzero``)
-    reads_data: bool
-    reads_shape: bool
+    reads_data: bool = False
+    reads_shape: bool = False
     #: draws random numbers
-    draws: bool
-    factory: bool
-    has_device: bool
+    draws: bool = False
+    factory: bool = False
+    has_device: bool = False
     #: the composite kernel below autograd, for overloads that the target has no kernel for
-    composite: DispatchKey | None
+    composite: DispatchKey | None = None
     #: a composite on the target and none in the installed torch: its body is not here
-    bodiless: bool
+    bodiless: bool = False
     #: what it calls decides on the target: a composite that is recorded as a call
-    has_body: bool
-    arguments: tuple[str, ...]
+    has_body: bool = False
+    arguments: tuple[str, ...] = ()
     #: positions that take a tensor and no number: a number there was a wrapped one to C++
-    takes_tensor: tuple[int, ...]
+    takes_tensor: tuple[int, ...] = ()
     #: dispatch keys with a kernel, for namespaces that the lists do not describe
-    registrations: tuple[str, ...]
+    registrations: tuple[str, ...] = ()
 
 
 def is_implicit(name: str) -> bool:

@@ -47,7 +47,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
         given = _convert(named(route, args, kwargs), _kept_spec, spec_of)
         specs = rule(given, ask)
         return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
-    if any(_is_sparse(tensor) for tensor in _flat((args, list(kwargs.values())))):
+    if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
         # torch has meta kernels for hardly any operator on sparse tensors.
         return _run_without_meta(route, args, kwargs)
     convert = _fresh if route.reshapes else _shared
@@ -81,7 +81,9 @@ def _run(
     written: tuple[tuple[TensorMeta | None, ...], ...] = _unchanged(route, args, kwargs)
     if route.reshapes:
         written = tuple(
-            tuple(spec_of(t) for t in _flat(_at(route, index, meta_args, meta_kwargs)))
+            tuple(
+                spec_of(t) for t in flat_tensors(argument_at(route, index, meta_args, meta_kwargs))
+            )
             for index in route.writes
         )
     return Result(specs, written, _largest(specs))
@@ -91,10 +93,10 @@ def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
     if route.writes and all(relation.relation == "argument" for relation in route.returns):
         # In place, and not one that reshapes: the results are the arguments.
         specs = tuple(
-            _spec_of_argument(_at(route, r.argument, args, kwargs)) for r in route.returns
+            _spec_of_argument(argument_at(route, r.argument, args, kwargs)) for r in route.returns
         )
         return Result(specs, _unchanged(route, args, kwargs), 0)
-    sizes = sum(t.numel() for t in _flat((args, list(kwargs.values()))))
+    sizes = sum(t.numel() for t in flat_tensors((args, list(kwargs.values()))))
     if sizes <= _ZEROS_ELEMENTS:
         try:
             return _run_on_zeros(route, args, kwargs)
@@ -169,20 +171,27 @@ def _is_sparse(tensor: torch.Tensor) -> bool:
     return is_on_mps(tensor) and tensor._mps.spec.layout is not torch.strided
 
 
-def _flat(value: Any) -> list[torch.Tensor]:
+def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    """Return the tensors in a value, in nested lists and tuples too."""
     if isinstance(value, torch.Tensor):
-        return [value]
+        return (value,)
     if type(value) in (list, tuple):
-        return [tensor for item in value for tensor in _flat(item)]
-    return []
+        return tuple(tensor for item in value for tensor in flat_tensors(item))
+    return ()
 
 
-def _at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
+def argument_at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
+    """Return the argument at a position of the schema; None where there is none."""
+    if index < 0:
+        return None
     return args[index] if index < len(args) else kwargs.get(route.arguments[index])
 
 
 def _unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[TensorMeta | None, ...], ...]:
-    return tuple((None,) * len(_flat(_at(route, index, args, kwargs))) for index in route.writes)
+    return tuple(
+        (None,) * len(flat_tensors(argument_at(route, index, args, kwargs)))
+        for index in route.writes
+    )
 
 
 def _spec(output: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from opcheck.common.replacing import replaced
 from opcheck.model.records import Birth, SourceLocation
 from opcheck.model.tracked_dtypes import WATCHED
 from opcheck.tracing.nested_tensors import tensors
@@ -82,7 +83,7 @@ class Births:
     @contextlib.contextmanager
     def while_running(self) -> Iterator[None]:
         """Record the tensors that no torch function mode sees inside the block."""
-        before = {name: getattr(torch, name) for name in (*_UNSEEN, "set_default_dtype")}
+        set_dtype = torch.set_default_dtype
 
         def seen(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
             def call(*args: Any, **kwargs: Any) -> torch.Tensor:
@@ -93,17 +94,14 @@ class Births:
             return call
 
         def set_default_dtype(dtype: torch.dtype) -> None:
-            before["set_default_dtype"](dtype)
+            set_dtype(dtype)
             self._default = locate(self._site()[0])
 
-        try:
-            for name in _UNSEEN:
-                setattr(torch, name, seen(before[name]))
-            torch.set_default_dtype = set_default_dtype
+        changes: list[tuple[Any, str, Any]] = [
+            (torch, name, seen(getattr(torch, name))) for name in _UNSEEN
+        ]
+        with replaced([*changes, (torch, "set_default_dtype", set_default_dtype)]):
             yield
-        finally:
-            for name, function in before.items():
-                setattr(torch, name, function)
 
     def _made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
         given = _on_cpu((args, kwargs))
