@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from opcheck.common.versions import Target
 
     Answer = TypeVar("Answer")
-    BeforeAnswer = Callable[[Callable[..., Any], tuple[Hashable, ...]], None]
 
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 
@@ -28,27 +27,6 @@ SETTLE: list[Callable[[], None]] = []
 _notes: dict[str, str] = {}
 #: what the variable was read as
 _fallback: set[str | None] = set()
-
-
-#: called before a question is answered for the first time; it may call ``become``
-_before_answer: BeforeAnswer | None = None
-
-
-@contextlib.contextmanager
-def before_answers(call: BeforeAnswer | None) -> Iterator[None]:
-    """Call this in the block with each question and its details, before the first answer."""
-    global _before_answer  # noqa: PLW0603 - as all that is recorded here
-    _before_answer = call
-    try:
-        yield
-    finally:
-        _before_answer = None
-
-
-def become(target: Target) -> None:
-    """Show another target to Python from now on: it gives the same answers to all questions so far."""
-    _targets[-1] = target
-    set_fallback(target)
 
 
 @contextlib.contextmanager
@@ -68,13 +46,9 @@ def is_telling() -> bool:
 
 def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
     """Return ``decide(target, *details)``, and record it; ``decide`` depends on its arguments alone."""
-    key = (decide, details)
-    if _before_answer and key not in _answers:
-        _before_answer(decide, details)
-    target = _targets[-1]
-    answer: Answer = decide(target, *details)
+    answer: Answer = decide(_targets[-1], *details)
     # A fork for another target answers again; it was made because its answers are equal.
-    _answers.setdefault(key, answer)
+    _answers.setdefault((decide, details), answer)
     return answer
 
 

@@ -357,8 +357,7 @@ class Fork:
     """A copy of this process that runs one function and exits.
 
     Args:
-        work: the function; its result is the exit code of the fork, an exception is code 70.  None: the fork, which is
-            a copy of another fork, goes on where it was made, and ends as that one does.
+        work: the function; its result is the exit code of the fork, an exception is code 70.
         group: the fork leads a session of its own, which ends together with it; else it stays in that of this process.
     """
 
@@ -366,9 +365,8 @@ class Fork:
     FAILED = 70
     _group: bool
     _number: int
-    is_copy: bool
 
-    def __init__(self, work: Callable[[], int] | None, *, group: bool = True) -> None:
+    def __init__(self, work: Callable[[], int], *, group: bool = True) -> None:
         if sys.platform == "win32" or not CAN_FORK:
             raise UsageError(
                 "a copy of this process is needed, and this system makes none that could compute",
@@ -381,17 +379,13 @@ class Fork:
             # Python 3.12 and later warn of threads: the fork takes no lock that a thread of opcheck could hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._number = os.fork()
-        self.is_copy = not self._number
-        if self.is_copy and work is None:
-            end_with_parent()
-        elif self.is_copy:
+        if not self._number:
             code = self.FAILED
             try:
                 if group:
                     os.setsid()
                 end_with_parent()
                 stop_time_limit()
-                assert work is not None
                 code = work()
             except (KeyboardInterrupt, SignalledError):
                 pass

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
-#: Of a fork: the descriptor for its answer, the secret that the answer begins with, and the process that writes it.
-_answers_to, _answer_secret, _answering = -1, "", -1
 Progress = Callable[[str], None]
 
 #: Seconds that a process gets beyond its limit, or after it has closed its pipe, to end by itself.
@@ -327,14 +325,13 @@ def forked(
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
-            global _answers_to, _answer_secret, _answering
-            _answers_to, _answer_secret, _answering = writing, secret, os.getpid()
+            process = os.getpid()
             os.close(reading)
             if printed is not None:
                 os.dup2(printed.fileno(), 1)
                 os.dup2(printed.fileno(), 2)
             line = sealed(work(), secret)
-            if os.getpid() == _answering:  # and not a fork of it that user code let run on
+            if os.getpid() == process:  # and not a fork of it that user code let run on
                 with os.fdopen(writing, "wb") as pipe:
                     pipe.write(line)
             return 0
@@ -343,27 +340,6 @@ def forked(
         os.close(writing)
         made: Answer = _answer_of(fork, reading, answer, seconds, secret, printed)
         return made
-
-
-def branched(answer: Any, seconds: float) -> Any:
-    """Copy a fork of ``forked`` in the midst of its work: return None in the copy, its answer in the original.
-
-    The copy goes on from here.  What the work returns there is its answer.
-
-    Raises:
-        WorkerError: as ``forked`` does.
-    """
-    global _answering  # noqa: PLW0603 - this process may be the copy
-    reading, writing = os.pipe()
-    fork = Fork(None, group=False)
-    if fork.is_copy:
-        os.close(reading)
-        os.dup2(writing, _answers_to)
-        os.close(writing)
-        _answering = os.getpid()
-        return None
-    os.close(writing)
-    return _answer_of(fork, reading, answer, seconds, _answer_secret)
 
 
 def _answer_of(

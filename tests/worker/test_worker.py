@@ -13,7 +13,7 @@ import pytest
 
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.worker import platform, worker
-from opcheck.worker.worker import Worker, WorkerError, branched, forked
+from opcheck.worker.worker import Worker, WorkerError, forked
 from tests.worker.functions import Question, Reply
 from tests.worker.test_process import PATIENCE
 
@@ -114,34 +114,6 @@ def test_a_function_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
 def test_a_fork_gives_back_what_it_made() -> None:
     assert forked(lambda: "x" * 200_000, str, 10.0) == "x" * 200_000
-
-
-@pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
-def test_a_fork_that_copies_itself_has_the_answers_of_all_copies() -> None:
-    def work() -> list[str]:
-        below = []
-        for name in "ab":
-            copied = branched(list[str], 10.0)
-            if copied is None:
-                below = [f"in {name}"]
-            else:
-                below += copied
-        return below or ["in none"]
-
-    assert forked(work, list[str], 10.0) == ["in a", "in b", "in b"]
-
-
-@pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
-def test_a_copy_of_a_fork_that_ends_its_process_is_an_error_there() -> None:
-    def work() -> str:
-        try:
-            if branched(str, 10.0) is None:
-                os._exit(7)
-        except WorkerError as error:
-            return str(error)
-        return "no error"
-
-    assert "exited with code 7" in forked(work, str, 10.0)
 
 
 def _sleep() -> None:

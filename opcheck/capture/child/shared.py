@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,15 +22,14 @@ from opcheck.simulator.requirements import show_installed_to_libraries
 from opcheck.simulator.same_dispatch import same_dispatch
 from opcheck.worker import platform
 from opcheck.worker.protocol import Failure, error_of, failure_of, silent
-from opcheck.worker.worker import WorkerError, branched, forked
+from opcheck.worker.worker import WorkerError, forked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Sequence
 
     from opcheck.capture.request import CaptureRequest
     from opcheck.common.versions import Target
     from opcheck.model.records import Trace
-    from opcheck.simulator.python_visible_target import BeforeAnswer
     from opcheck.worker.protocol import Say
 
 #: seconds that a fork gets beside the time limit of the run, to make a trace of it
@@ -82,8 +81,8 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
             context=request.model,
             hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
         )
-    # A library keeps the answers that it got at its import: the fork that loads it copies itself at the first question
-    # that its targets answer differently, so that torch and what was imported by then are imported once.
+    # A library keeps the answers that it got at its import: each class of targets with other answers loads the model in
+    # a fork of its own, which has torch from here.
     forks = platform.CAN_FORK and len({targets[n].torch for n in order}) > 1
     shared: list[Shared] = []
     while order:
@@ -110,36 +109,25 @@ def _limit(request: CaptureRequest, runs: int) -> float:
 def _in_a_fork(
     request: CaptureRequest, targets: Sequence[Target], order: Sequence[int]
 ) -> Captures:
-    """Load and run the model in a fork, which copies itself where a question has several answers."""
+    """Load and run the model in a fork; the targets left are those that the load answered otherwise."""
 
     def work() -> Captures | Failure:
         # A pool of threads does not live on in a fork, nor does the timer of its parent.
         torch.set_num_threads(1)
         platform.limit_time(request.time_limit)
-        served, made = [*order], list[Captures | Failure]()
         try:
-            split = _splitting(request, targets, served, made)
-            made.append(_loaded_and_run(request, targets, served, silent, split))
+            return _loaded_and_run(request, targets, order, silent)
         except platform.TimeLimitReached:
             late = CaptureError(
                 f"the model was not loaded after {request.time_limit:g} s", context=request.model
             )
             return failure_of(late, request.model)
         except LibraryLoadError as error:
-            here = tuple(n for n in served if python_visible_target.fits(targets[n]))
+            here = tuple(n for n in order if python_visible_target.fits(targets[n]))
             failed = Shared(targets=here, failure=failure_of(error, request.model), doubtful=True)
-            left = tuple(n for n in served if n not in here)
-            made.append(Captures(shared=(failed,), left=left))
+            return Captures(shared=(failed,), left=tuple(n for n in order if n not in here))
         except Exception as error:  # noqa: BLE001 - user code runs here: its error crosses the pipe
             return failure_of(error, request.model)
-        captured = [each for each in made if isinstance(each, Captures)]
-        return next(
-            (each for each in made if isinstance(each, Failure)),
-            Captures(
-                shared=tuple(shared for each in captured for shared in each.shared),
-                left=tuple(n for each in captured for n in each.left),
-            ),
-        )
 
     try:
         made = forked(work, Captures | Failure, _limit(request, len(order)), group=False)
@@ -154,66 +142,24 @@ def _in_a_fork(
     return made
 
 
-def _splitting(
-    request: CaptureRequest,
-    targets: Sequence[Target],
-    served: list[int],
-    made: list[Captures | Failure],
-) -> BeforeAnswer:
-    """Return what copies this fork for the targets that answer a question otherwise than the first one that it serves.
-
-    Args:
-        request: the model, and its time limit.
-        targets: all targets.
-        served: the places of those that this fork loads the model for; of a copy, those that it was made for.
-        made: takes what copies return; empty in a copy.
-    """
-
-    def split(decide: Callable[..., Any], details: tuple[Hashable, ...]) -> None:
-        answers = {n: decide(targets[n], *details) for n in served}
-        others = [n for n in served if answers[n] != answers[served[0]]]
-        if not others:
-            return
-        platform.stop_time_limit()
-        try:
-            branch = branched(Captures | Failure, _limit(request, len(others)))
-        except WorkerError:
-            branch = Captures(shared=(), left=tuple(others))
-        platform.limit_time(request.time_limit)
-        if branch is not None:
-            made.append(branch)
-            served[:] = [n for n in served if n not in others]
-            return
-        made.clear()
-        served[:] = others
-        python_visible_target.become(targets[others[0]])
-        split(decide, details)
-
-    return split
-
-
 def _loaded_and_run(
     request: CaptureRequest,
     targets: Sequence[Target],
     order: Sequence[int],
     say: Say,
-    split: BeforeAnswer | None = None,
 ) -> Captures:
     """Load the model as on the first target, and run it for all targets that would have loaded the same.
 
     Args:
         request: the model and its inputs.
         targets: all targets.
-        order: the places of those that are to be served; ``split`` may change it.
+        order: the places of those that are to be served.
         say: called with the stages.
-        split: called before the load answers a question of Python for the first time.
     """
     python_visible_target.set_fallback(targets[order[0]])
     try:
-        with python_visible_target.before_answers(split):
-            prepared = run.prepare(request, targets[order[0]], say)
+        prepared = run.prepare(request, targets[order[0]], say)
     except ModelLoadError as error:
-        # In a copy, the order is another one by now.
         trace = run.trace_of_constructor(request, targets[order[0]], error)
         if trace is None:
             raise
