@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.capture.child.extensions import audio
-from opcheck.capture.child.extensions import stub as extension_stub
+from opcheck.capture.child import extensions
 
 # What torchaudio/_extension/__init__.py and its functions do, in one file.
 LIBRARY = """
@@ -22,7 +21,7 @@ assert torch.ops._torchaudio.is_align_available()
 """
 
 PROGRAM = """
-from opcheck.capture.child.extensions.audio import prepare_torchaudio
+from opcheck.capture.child.extensions import prepare_torchaudio
 import torch
 from tests.simulator.mac import recorded
 
@@ -85,10 +84,10 @@ def test_its_operators_are_declared_and_recorded(library: Path) -> None:
 
 
 def test_nothing_is_declared_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audio, "_kept", [])
-    monkeypatch.setattr(extension_stub, "folder", lambda _package: None)
-    assert not audio.prepare_torchaudio()
+    monkeypatch.setattr(extensions, "_declared", {})
+    monkeypatch.setattr(extensions, "folder", lambda _package: None)
+    assert not extensions.prepare_torchaudio()
 
 
 def test_a_file_that_is_no_library_does_not_load(library: Path) -> None:
-    assert not extension_stub.loads(library / "torchaudio" / "lib" / "libtorchaudio.abi3.so")
+    assert not extensions.loads(library / "torchaudio" / "lib" / "libtorchaudio.abi3.so")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.capture.child.extensions import prepare_torchvision
 from tests.simulator.mac import recorded
 
 torchvision = pytest.importorskip("torchvision")

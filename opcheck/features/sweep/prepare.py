@@ -6,7 +6,7 @@ import gc
 import importlib
 import sys
 
-from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.capture.child.extensions import prepare_torchvision
 from opcheck.capture.child.loading.libraries import find
 from opcheck.capture.child.run import run
 from opcheck.capture.request import MODES, CaptureRequest

@@ -122,7 +122,9 @@ def test_a_trainer_has_the_cpus_losses(tmp_path: Path) -> None:
     ended = run(tmp_path, str(SCRIPTS / "finetune.py"))
     assert ended.code == 0, ended.err
     assert "device mps" in ended.out
-    prepare = "from opcheck.capture.child.extensions.vision import prepare_torchvision; prepare_torchvision();"
+    prepare = (
+        "from opcheck.capture.child.extensions import prepare_torchvision; prepare_torchvision();"
+    )
     reference = subprocess.run(
         [
             sys.executable,

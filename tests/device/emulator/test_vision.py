@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.capture.child.extensions import prepare_torchvision
 from opcheck.device.emulator.child import vision_kernels as kernels
 
 STANDS_IN = prepare_torchvision()

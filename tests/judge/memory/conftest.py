@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.capture.child.extensions import prepare_torchvision
 
 prepare_torchvision()

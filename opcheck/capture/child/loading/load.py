@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.build import OnMps, building, fill_meta, take_default_device
-from opcheck.capture.child.extensions.audio import prepare_torchaudio
-from opcheck.capture.child.extensions.vision import prepare_torchvision
+from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
 from opcheck.capture.child.loading import archive, exported, libraries, pretrained, pt2, user_code
 from opcheck.capture.naming import no_model
 from opcheck.capture.repository import Repository, fetch, is_repository

@@ -190,8 +190,7 @@ def _emulation(request: RunRequest) -> Emulation:
 
 def _prepare_libraries() -> None:
     """Let libraries be imported whose compiled part does not load here."""
-    from opcheck.capture.child.extensions.audio import prepare_torchaudio
-    from opcheck.capture.child.extensions.vision import prepare_torchvision
+    from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
     from opcheck.device.emulator.child import vision_kernels
 
     if prepare_torchvision():

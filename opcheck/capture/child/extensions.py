@@ -1,0 +1,210 @@
+"""Imports torchvision and torchaudio where their compiled parts cannot load, and declares their operators.
+
+``extensions.yaml`` has the schemas.  The derivatives of torchvision's operators are those of
+torchvision/csrc/ops/autograd (0.28), each Function's forward and backward.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.yaml_text import load_shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from torch import Tensor
+
+#: The libraries whose operators are declared.  A Library that is garbage-collected takes its declarations back.
+_declared: dict[str, list[torch.library.Library]] = {}
+
+
+# -- torchvision ------------------------------------------------------------------------------------------------------
+
+
+def prepare_torchvision() -> bool:
+    """Let ``import torchvision`` work although its compiled part cannot load; call it first.
+
+    A torchvision built for CUDA beside a torch built for the CPU, say, dies at import with
+    ``operator torchvision::nms does not exist``.  The schemas are declared here instead, and its
+    Python then registers its own meta kernels.  Where the compiled part loads, nothing is done.
+
+    Returns:
+        Whether the declarations stand in for the compiled part.
+    """
+    if "torchvision" in _declared:
+        return True
+    package = folder("torchvision")
+    # A glob that is left in the middle keeps its folder open.
+    patterns = ("_C*.so", "_C*.pyd") if package else ()
+    extensions = [path for pattern in patterns for path in (package or Path()).glob(pattern)][:1]
+    if not _is_needed(extensions, hasattr(torch.ops.torchvision, "nms")):
+        return False
+    library = _declare("torchvision")
+    library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
+    # From 0.28 on torchvision's own Python registers the derivatives, and registering twice warns.
+    if not (extensions[0].parent / "_autograd_registrations.py").is_file():
+        _register_derivatives(library)
+    _skip_loading(extensions)
+    return True
+
+
+#: operators of a feature map and boxes: what their backward is called with (out's gradient, boxes, second result,
+#: settings, the map's shape)
+_BOXES: dict[str, Callable[..., tuple[Any, ...]]] = {
+    # The sampling ratio and the alignment come after the shape.
+    "roi_align": lambda grad, rois, _, settings, shape: (
+        *(grad, rois, *settings[:3], *shape),
+        *settings[3:],
+    ),
+    "roi_pool": lambda grad, rois, argmax, settings, shape: (grad, rois, argmax, *settings, *shape),
+    "ps_roi_align": lambda grad, rois, mapping, settings, shape: (
+        *(grad, rois, mapping, *settings, *shape),
+    ),
+    "ps_roi_pool": lambda grad, rois, mapping, settings, shape: (
+        *(grad, rois, mapping, *settings, *shape),
+    ),
+}
+
+#: tensors among the arguments of deform_conv2d: input, weight, offset, mask, bias
+_TENSORS = 5
+
+
+def _register_derivatives(library: torch.library.Library) -> None:
+    for name, arrange in _BOXES.items():
+        _register(library, name, _keep_boxes, _backward_of_boxes(name, arrange))
+    _register(library, "deform_conv2d", _keep_all, _deform_backward)
+
+
+def _register(library: torch.library.Library, name: str, keep: Any, backward: Any) -> None:
+    torch.library.register_autograd(
+        f"torchvision::{name}", backward, setup_context=keep, lib=library
+    )
+
+
+def _keep_boxes(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    features, rois, *settings = inputs
+    second = (output[1],) if isinstance(output, tuple) else ()
+    ctx.save_for_backward(rois, *second)
+    ctx.settings, ctx.shape = settings, features.shape
+
+
+def _backward_of_boxes(name: str, arrange: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+    def backward(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+        rois, *second = ctx.saved_tensors
+        operator = getattr(torch.ops.torchvision, f"_{name}_backward")
+        given = arrange(grad, rois, second[0] if second else None, ctx.settings, ctx.shape)
+        return (operator(*given), None, *[None] * len(ctx.settings))
+
+    return backward
+
+
+def _keep_all(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    del output
+    ctx.save_for_backward(*inputs[:_TENSORS])
+    ctx.window = inputs[_TENSORS:]
+
+
+def _deform_backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+    operator = torch.ops.torchvision._deform_conv2d_backward
+    grads = operator(grad, *ctx.saved_tensors, *ctx.window)
+    return (*grads, *[None] * len(ctx.window))
+
+
+# -- torchaudio -------------------------------------------------------------------------------------------------------
+
+
+def prepare_torchaudio() -> bool:
+    """Let ``import torchaudio`` work although its compiled part cannot load; call it first.
+
+    The wheels for Linux are built for CUDA, and beside a torch built for the CPU they die at import.
+    The schemas are declared here instead, with meta kernels.  Where the compiled part loads, nothing
+    is done.
+
+    Returns:
+        Whether the declarations stand in for the compiled part.
+    """
+    if "torchaudio" in _declared:
+        return True
+    package = folder("torchaudio")
+    extensions = [] if package is None else [*(package / "lib").glob("*torchaudio*.so")]
+    if not _is_needed(extensions, hasattr(torch.ops.torchaudio, "forced_align")):
+        return False
+    library = _declare("torchaudio")
+    library.impl("forced_align", _forced_align, "Meta")
+    library.impl("rnnt_loss_forward", _rnnt_loss_forward, "Meta")
+    library.impl("_overdrive_core_loop", lambda *tensors: tensors[2:], "Meta")
+    # Registered as on a Mac, so that the simulator's registry says what it calls; it never runs.
+    for key in ("Meta", "CompositeExplicitAutograd"):
+        library.impl("_lfilter_core_loop", lambda *tensors: tensors[2], key)
+    # torchaudio/_extension/__init__.py asks these as soon as its files are there.
+    own = torch.library.Library("_torchaudio", "FRAGMENT")
+    own.define("cuda_version() -> int?")
+    own.define("is_align_available() -> bool")
+    own.impl("cuda_version", lambda: None, "CompositeExplicitAutograd")
+    own.impl("is_align_available", lambda: True, "CompositeExplicitAutograd")
+    _declared["torchaudio"].append(own)
+    _skip_loading(extensions)
+    return True
+
+
+def _forced_align(
+    log_probs: Tensor, targets: Tensor, _lengths: Tensor, _target_lengths: Tensor, _blank: int
+) -> tuple[Tensor, Tensor]:
+    # forced_align/cpu/compute.cpp: a label for each step, and a copy of the probabilities
+    return targets.new_empty(log_probs.shape[:2]), torch.empty_like(log_probs)
+
+
+def _rnnt_loss_forward(logits: Tensor, *_others: object) -> tuple[Tensor, Tensor]:
+    # rnnt/cpu/compute.cpp: a cost for each sequence, and the gradient of the logits
+    return logits.new_empty(logits.shape[:1]), torch.empty_like(logits)
+
+
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+def _declare(name: str) -> torch.library.Library:
+    """Declare the operators of a compiled part."""
+    library = torch.library.Library(name, "FRAGMENT")
+    _declared[name] = [library]
+    for schema in load_shipped(Path(__file__).with_suffix(".yaml"))[name]:
+        library.define(schema)
+    return library
+
+
+def _is_needed(extensions: Collection[Path], is_loaded: bool) -> bool:  # noqa: FBT001
+    """Return whether the files of a compiled part are there and cannot load."""
+    return bool(extensions) and not is_loaded and not all(map(loads, extensions))
+
+
+def folder(package: str) -> Path | None:
+    """Return where a package is installed, which is not imported for it; None where it is not."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0])
+
+
+def loads(extension: Path) -> bool:
+    """Return whether this machine can load a shared library."""
+    try:
+        ctypes.CDLL(str(extension))
+    except OSError:
+        return False
+    return True
+
+
+def _skip_loading(extensions: Collection[Path]) -> None:
+    """Let a library believe that its operators exist: loading these files raises nothing."""
+    load = torch.ops.load_library
+
+    def load_library(path: Any) -> None:
+        if Path(path) not in extensions:
+            load(path)
+
+    torch.ops.load_library = load_library  # type: ignore[method-assign]
