@@ -109,7 +109,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
         raise UnknownTargetError(
             mac.beyond,
             context="opcheck.audit",
-            hint="newest_known=True takes that answer; its report says so in target.beyond",
+            hint="newest_known=True accepts that answer; its report notes it in target.beyond",
         )
     if isinstance(model, str):
         request = request_of(model, mac, given)

@@ -56,10 +56,9 @@ class _Verbs(click.Group):
 
 
 #: Not a docstring, because ``python -OO`` removes docstrings.
-_HELP = """Say what a PyTorch model does on Apple's GPU (MPS), from any machine.
+_HELP = """Predict how a PyTorch model runs on a Mac's GPU (MPS), from any machine.
 
-Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage or input error; 3 could not
-tell.
+Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage or input error; 3 unknown.
 """
 
 

@@ -29,7 +29,7 @@ EPILOG = (
     "audit. WHICH is the number "
     "of a finding, a rule (OC102) or an operator; without it the findings are listed."
 )
-WRITTEN = only(path="Write it there, not to stdout.")
+WRITTEN = only(path="Output file.  [default: stdout]")
 
 
 def chosen_finding(

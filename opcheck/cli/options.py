@@ -285,7 +285,7 @@ def conclusive(code: int, *records: msgspec.Struct, beyond: str = "") -> int:
         if isinstance(record, TargetOptions) and (record.torch or record.macos):
             beyond = beyond or targets.beyond(record.torch, record.macos, load())
     if beyond and code in {0, 1}:
-        streams.note(f"could not tell: {beyond} (--newest-known lets that answer stand)")
+        streams.note(f"could not tell: {beyond} (--newest-known accepts that answer)")
         return COULD_NOT_TELL
     return code
 
@@ -343,12 +343,12 @@ def formats(names: Iterable[str]) -> Option:
     )
 
 
-DTYPE = Option("With tensors of this dtype.", metavar="DTYPE")
+DTYPE = Option("Dtype of the tensors.", metavar="DTYPE")
 DEVICE = Option(
     "mps, cuda, cuda:1, xpu, cpu ...", metavar="DEVICE", values=("cpu", "cuda", "mps", "xpu")
 )
 COLOR = Option(
-    "Colour the text.",
+    "When to colour the text.",
     choices=("auto", "always", "never"),
 )
 
@@ -368,7 +368,7 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
     quiet: Annotated[bool, Option("Show no progress.", short="-q")] = False
     verbose: Annotated[
         bool,
-        Option("Progress and the model's output; nothing cut.", short="-v"),
+        Option("Show progress, the model's output and the full text.", short="-v"),
     ] = False
 
     def shown(self) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
@@ -376,7 +376,7 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
         return streams.progress(quiet=self.quiet, verbose=self.verbose)
 
 
-VERBOSE = Option("Nothing cut in the text.", short="-v")
+VERBOSE = Option("Show the full text.", short="-v")
 
 
 def _possible_file(path: str) -> str:
@@ -400,7 +400,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
     path: Annotated[
         str,
         Option(
-            "Write a file; its suffix chooses the format.",
+            "Output file; its suffix selects the format.",
             "output",
             short="-o",
             metavar="FILE",
@@ -456,7 +456,7 @@ def _sections(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 SHOW = Option(
-    "Add: notes, operators, memory, transfers, evidence.",
+    "Sections to add: notes, operators, memory, transfers, evidence.",
     metavar="NAME,...",
     values=("notes", "operators", "memory", "transfers", "evidence"),
     separator=",",

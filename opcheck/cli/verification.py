@@ -22,7 +22,7 @@ from opcheck.render.verification import document, shared
 
 KEPT = "opcheck-verify"
 FOLDER = Option(
-    "With --here: where the reports, the proposal and the text to share are written.",
+    "With --here: folder for the reports, the proposal and the text to share.",
     metavar="DIR",
     action="writes",
 )

@@ -242,7 +242,7 @@ def totals(report: Report) -> str:
 #: What a program's run was, by its tracer.
 _RUNS = {
     "emulator": "a run on an emulated Mac",
-    "log": "read in what a Mac printed",
+    "log": "read from a Mac's log",
     "mac": "a run observed on this Mac",
     "stand-in": "a run observed on an emulated Mac, to test the observation",
 }
@@ -289,7 +289,7 @@ def transfers(report: Report) -> str:
         return (
             "no copies by a CPU fallback"
             if counted
-            else "what CPU fallbacks copied was not told apart"
+            else "copies by CPU fallbacks were not counted separately"
         )
     regions = sum(region.side == "cpu" for region in partition.regions)
     return (

@@ -21,14 +21,14 @@ _SHOWN = 20
 def document(verification: Verification) -> Iterator[Block]:
     """Make the page: how much agrees, then what does not."""
     where = f"torch {verification.torch}, macOS {verification.macos}"
-    sides = f"{verification.prediction}, held against {verification.observation}"
+    sides = f"{verification.prediction} compared with {verification.observation}"
     yield Heading(f"{sides} ({where})", 1)
     unknown = sum(pair.predicted == "unknown" for pair in verification.pairs)
     counts = ", ".join(
         (
             plural(len(verification.agreements), "agreement"),
             plural(len(verification.contradictions), "contradiction"),
-            *([f"{unknown:,} of which the prediction knew nothing"] if unknown else []),
+            *([f"{unknown:,} with an unknown prediction"] if unknown else []),
         )
     )
     yield Lines((f"{plural(len(verification.pairs), 'pair')}: {counts}",))
@@ -63,7 +63,7 @@ def shared(verification: Verification) -> Iterator[Block]:
     )
     yield Table(("", "version"), rows)
     yield Lines(
-        ("Names, files and lines of the model stand below: read this before you share it.",)
+        ("This text contains names, files and lines of the model: read it before you share it.",)
     )
     yield from document(verification)
 

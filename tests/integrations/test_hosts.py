@@ -115,7 +115,7 @@ def test_a_sweep_runs_without_copies_of_its_process(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-    assert "| 0 | 0 | 1 | 2 | 0 |" in done.stdout  # one verdict, two that could not be told
+    assert "| 0 | 0 | 1 | 2 | 0 |" in done.stdout  # one verdict, two without one
     assert "exited with code 3" in done.stdout
     assert "not done after 5 s" in done.stdout
 

@@ -68,7 +68,7 @@ def test_the_job_fails_with_annotations_sarif_and_a_summary(project: Path) -> No
             [
                 "    cannot read the baseline: No such file or directory",
                 "      in: opcheck-baseline.yaml",
-                "      help: write the first one, and commit it: opcheck gate --baseline FILE --update-baseline",
+                "      help: write a first baseline, and commit it: opcheck gate --baseline FILE --update-baseline",
             ],
         ),
         (

@@ -42,14 +42,14 @@ def command(
     cache: Annotated[
         bool,
         Option(
-            "Keep reports until the model changes.",
+            "Reuse reports until the model changes.",
             negative="--no-cache",
         ),
     ] = True,
-    watch: Annotated[bool, flag("Audit again whenever its files change.")] = False,
+    watch: Annotated[bool, flag("Audit again when the model's files change.")] = False,
     verify: Annotated[
         bool,
-        Option("On a Mac: run it there, too, and compare.", action="runs"),
+        Option("On a Mac: also run the model there, and compare.", action="runs"),
     ] = False,
     policy: Policy,
     output: ReportOptions,
@@ -152,6 +152,6 @@ def _broke_off(report: Report) -> str:
         CaptureError(
             problem.message,
             context=where,
-            hint="the report holds only what ran before this; what follows was not judged",
+            hint="the report has only the calls before this one; the rest was not judged",
         )
     )

@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Run and observe",
     position=5,
-    help="Hold a real device's results against float64, operator by operator.",
+    help="Compare a real device's results with float64, operator by operator.",
     examples={
         "opcheck compare torchvision:resnet18 --device mps": "on a Mac",
         "opcheck compare model.py:Net --device cuda --mode train": "with gradients",

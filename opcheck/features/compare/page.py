@@ -22,7 +22,7 @@ _MOST = 20
 def document(comparison: Comparison) -> Iterator[Block]:
     """Make the page: the first wrong operator, then the others, then what was compared and how."""
     machine = comparison.machine
-    yield Heading(f"{comparison.model} on {machine.device}, beside float64 on the CPU", 1)
+    yield Heading(f"{comparison.model} on {machine.device} compared with float64 on the CPU", 1)
     yield Lines((f"{headline(comparison)}.", *_run(comparison)))
     yield from section(
         "Wrong, in the order of the run",
@@ -69,7 +69,7 @@ def _run(comparison: Comparison) -> Iterator[str]:
         f"{plural(comparison.elsewhere, 'call')} on the CPU alone" if comparison.elsewhere else "",
     ]
     if any(aside):
-        yield f"beside them, not judged: {', '.join(filter(None, aside))}"
+        yield f"also, not judged: {', '.join(filter(None, aside))}"
     if not comparison.complete:
         yield f"The run {comparison.problem}; what follows was not seen."
 
@@ -105,7 +105,7 @@ def _reproducer(comparison: Comparison) -> Iterator[str]:
     if reproducer.state == NOT_WRITTEN:
         yield f"of the first wrong call, {reproducer.state}: {reproducer.detail}"
         return
-    yield f"{reproducer.path}/repro.py, with its inputs beside it; it needs torch alone"
+    yield f"{reproducer.path}/repro.py, with its inputs in the same folder; it needs only torch"
     yield f"run alone, it {reproducer.state}{f': {reproducer.detail}' if reproducer.detail else ''}"
 
 

@@ -48,11 +48,11 @@ def command(
     repro: Annotated[
         str,
         flag(
-            "Where the first wrong call is written, with its inputs, if there is one; '' for nowhere.",
+            "Folder for the first wrong call and its inputs; '' for none.",
             metavar="FOLDER",
         ),
     ] = "opcheck-repro",
-    time: Annotated[bool, flag("Also time each operator, there and on the CPU.")] = False,
+    time: Annotated[bool, flag("Also time each operator on the device and on the CPU.")] = False,
     progress: ProgressOptions,
     output: OutputOptions,
 ) -> int:

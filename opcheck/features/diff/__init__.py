@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Audit a model or its source",
     position=5,
-    help="Say what differs between two releases, two reports or two targets of a model.",
+    help="Compare two releases, two reports or two targets of a model.",
     examples={
         "opcheck diff 2.9 2.15": "two releases, operator by operator",
         "opcheck diff old.json new.json": "two reports that opcheck audit wrote",

@@ -39,7 +39,7 @@ _REPORTS = {".json", ".yaml", ".yml"}
     "(old.json new.json: what is new, fixed, changed). With one MODEL, --from and --to are two targets that it "
     "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of "
     "two releases, --macos and --dtype "
-    "say for which macOS and dtype; the flags of a capture are those of opcheck audit.",
+    "select the macOS and the dtype; the capture flags are those of opcheck audit.",
 )
 @click.argument("what", nargs=-1, required=True, metavar="(BEFORE AFTER | MODEL)")
 def command(
@@ -51,7 +51,7 @@ def command(
     after: Annotated[
         str | None, flag("With MODEL: torch=2.13,macos=15,fallback=1.", "to", metavar="TARGET")
     ] = None,
-    target: Annotated[TargetOptions, only(macos="Of two releases: on this macOS only.")],
+    target: Annotated[TargetOptions, only(macos="For two releases: only this macOS version.")],
     capture: Annotated[CaptureOptions, CAPTURE],
     fail_on: Annotated[
         str | None,

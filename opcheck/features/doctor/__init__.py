@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Run and observe",
     position=4,
-    help="Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
+    help="Check a machine: torch, macOS, Python, variables, packages.",
     examples={
         "opcheck doctor": "this machine",
         "opcheck doctor --gather > facts.json": "the facts of a Mac, for elsewhere",

@@ -81,7 +81,7 @@ FACTS: dict[str, Callable[[Examined], bool]] = {
     "the memory": lambda examined: examined.environment.machine.memory is not None,
     "the version of Python": lambda examined: bool(examined.environment.python.version),
     "an installed torch": lambda examined: examined.environment.torch is not None,
-    "an installed torch that the lists hold": lambda examined: examined.listed,
+    "an installed torch that the lists cover": lambda examined: examined.listed,
     "an import of torch": lambda examined: (
         examined.environment.torch is not None and examined.environment.torch.built is not None
     ),

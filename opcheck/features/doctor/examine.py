@@ -25,7 +25,7 @@ from opcheck.source.rules.oc216_environment_variable import RULE as VARIABLE_RUL
 #: What no rule checks.
 _NEVER_CHECKED = (
     "the GPU itself: no tensor was made on it, and nothing was observed on a Mac",
-    "the model: opcheck audit MODEL says what its calls do",
+    "the model: opcheck audit MODEL judges its calls",
 )
 
 

@@ -18,7 +18,7 @@ _SYSTEMS = {"Darwin": "macOS"}
 
 
 def document(diagnosis: Diagnosis) -> Iterator[Block]:
-    """Make the page: the counts, the findings, the facts, what could not be told."""
+    """Make the page: the counts, the findings, the facts, what is unknown."""
     environment = diagnosis.environment
     yield Heading(_title(environment), 1)
     counts = ", ".join(plural(count, name) for name, count in diagnosis.totals.items() if count)
@@ -35,9 +35,9 @@ def document(diagnosis: Diagnosis) -> Iterator[Block]:
     yield from section("Findings", *entries)
     yield from section("What was looked at", Table(("fact", "value"), tuple(_facts(environment))))
     unknown = (f"without {what}: {', '.join(ids)}" for what, ids in diagnosis.unknown.items())
-    yield from section("Could not be told", Bullets(tuple(unknown)))
+    yield from section("Unknown", Bullets(tuple(unknown)))
     yield Heading("Not checked")
-    yield Bullets((*diagnosis.not_checked, "opcheck explain CODE says what each code means"))
+    yield Bullets((*diagnosis.not_checked, "opcheck explain CODE explains each code"))
 
 
 def _title(environment: Environment) -> str:
@@ -52,9 +52,8 @@ def _no_mac(environment: Environment) -> Iterator[str]:
     if not environment.is_mac:
         system = environment.machine.system or "a system that is not known"
         yield (
-            f"This is {system}, no Mac: what is said holds for the variables, the packages and the files "
-            "given, not for a Mac's macOS, chip, memory or GPU. To look at a Mac from here: opcheck doctor "
-            "--gather there, --from FILE here."
+            f"This is {system}, not a Mac: only variables, packages and files were checked. To check a Mac from "
+            "here: opcheck doctor --gather there, --from FILE here."
         )
 
 

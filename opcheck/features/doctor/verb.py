@@ -20,20 +20,22 @@ from opcheck.model.options import Option, failing_on
 @verb("doctor")
 def command(
     *,
-    gather: Annotated[bool, flag("Only write the facts, as JSON, for --from elsewhere.")] = False,
+    gather: Annotated[
+        bool, flag("Only write the facts as JSON, for --from on another machine.")
+    ] = False,
     from_file: Annotated[
         str,
-        flag("Look at the facts that --gather wrote on another machine.", "from", metavar="FILE"),
+        flag("Check the facts that --gather wrote on another machine.", "from", metavar="FILE"),
     ] = "",
     script: Annotated[
-        str, flag("Also read the variables that it sets for itself.", metavar="FILE")
+        str, flag("Also check the variables that this script sets.", metavar="FILE")
     ] = "",
     requirements: Annotated[
         tuple[str, ...],
         flag("Also read a requirements.txt or pyproject.toml. Repeatable.", metavar="FILE"),
     ] = (),
     fail_on: Annotated[str, failing_on(SEVERITIES)] = "error",
-    strict: Annotated[bool, Option("Exit with 3 where a check could not be made.")] = False,
+    strict: Annotated[bool, Option("Exit with 3 if a check could not run.")] = False,
     output: OutputOptions,
 ) -> int:
     """Write the diagnosis; 1 where something as severe as --fail-on is wrong."""

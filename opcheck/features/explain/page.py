@@ -25,13 +25,16 @@ def _lines(statement: Statement) -> Iterator[str]:
         ("Releases", f"torch {_span(statement.torch)}; macOS {_span(statement.macos)}"),
         ("Dtypes", ", ".join(statement.dtypes)),
         ("Holds if", f"`{statement.condition}`" if statement.condition else ""),
-        ("Depends on", f"{statement.when}; no run on shapes can tell" if statement.when else ""),
+        (
+            "Depends on",
+            f"{statement.when}; a run on shapes cannot determine it" if statement.when else "",
+        ),
         ("Prints", filled(statement.error.text) if statement.error else ""),
         ("Way out", statement.way_out),
     )
     yield from (f"**{name}.** {text}\n" for name, text in rows if text)
     if statement.program:
-        yield "This program prints `right` or `wrong` on a Mac; it was not run on one:\n"
+        yield "This program prints `right` or `wrong` on a Mac; it has not been run on a Mac:\n"
         yield f"```python\n{program_text(statement.program)}```\n"
     yield "**Evidence.**\n"
     for entry in statement.evidence:

@@ -107,4 +107,4 @@ def _all() -> Iterator[str]:
     for names in (others[:6], others[6:]):
         yield f"  {'':<{width}}  {', '.join(names)}"
     yield ""
-    yield "opcheck explain CODE shows the page of one, also of a limitation or an advisory of the op lists"
+    yield "opcheck explain CODE shows a page, also of a limitation or an advisory of the op lists"

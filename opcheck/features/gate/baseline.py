@@ -27,8 +27,8 @@ from opcheck.model.records import Record, Report
 
 SCHEMA = "opcheck-baseline/1"
 _NUMBERED = re.compile(r"opcheck-baseline/(\d{1,9})")
-_AGAIN = "write it anew: opcheck gate --baseline FILE --update-baseline"
-_FIRST = "write the first one, and commit it: opcheck gate --baseline FILE --update-baseline"
+_AGAIN = "write it again: opcheck gate --baseline FILE --update-baseline"
+_FIRST = "write a first baseline, and commit it: opcheck gate --baseline FILE --update-baseline"
 
 
 class Baseline(Record, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ def _check(content: Any, path: Path) -> None:
         )
     if content.get("fingerprints") != VERSION:
         raise UsageError(
-            f"the baseline knows findings by other fingerprints: {brief(content.get('fingerprints'))}",
+            f"the baseline has other fingerprints: {brief(content.get('fingerprints'))}",
             context=f"{path}; this is opcheck {tool.VERSION}, whose are {VERSION!r}",
             hint=f"none of its findings would be found again; {_AGAIN}",
         )

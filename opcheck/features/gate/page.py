@@ -50,13 +50,13 @@ def summary_lines(gate: GateReport) -> Iterator[str]:
 
 
 def outcome(gate: GateReport) -> str:
-    """Return ``failed: 2 of 18 fail, 1 could not be told, 15 pass``."""
+    """Return ``failed: 2 of 18 fail, 1 unknown, 15 pass``."""
     counts = {code: sum(cell.judgement.code == code for cell in gate.cells) for code in _CODES}
     texts = [
         f"{counts[code]} {word}"
         for code, word in (
             (FINDINGS, "failed"),
-            (COULD_NOT_TELL, "could not be told"),
+            (COULD_NOT_TELL, "unknown"),
             (PASSED, "passed"),
         )
         if counts[code]
@@ -83,12 +83,12 @@ def document(gate: GateReport) -> Iterator[Block]:
     yield from section("New" if gate.baseline else "What fails", *entries)
     yield from section("Why", Bullets(tuple(_reasons(gate))))
     for cell, count in _failed(gate):
-        yield Heading(f"Could not tell: {cell.model}, {plural(count, 'target')}")
+        yield Heading(f"Unknown: {cell.model}, {plural(count, 'target')}")
         yield Lines(tuple(_three_lines(cell)))
     yield from _rest(gate, by_state)
     yield from section("Notes", Bullets(gate.notes))
     yield Heading("Not checked")
-    yield Bullets(("nothing was observed on a Mac; each report says what else was not (-f json)",))
+    yield Bullets(("nothing was observed on a Mac; each report lists the rest (-f json)",))
     yield from section("Next", Lines((_next(gate, new),)))
 
 
@@ -163,8 +163,8 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
         return "opcheck gate --update-baseline: what is fixed need not stay known"
     failed = next((cell for cell, _ in _failed(gate)), None)
     if failed is not None:
-        return "opcheck audit -v on the model that could not be told shows what it prints"
-    return "opcheck upgrade MODEL says what a newer torch or macOS would change"
+        return "opcheck audit -v on the model without a result shows what it prints"
+    return "opcheck upgrade MODEL shows what a newer torch or macOS would change"
 
 
 def content(gate: GateReport) -> dict[str, object]:

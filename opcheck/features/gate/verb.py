@@ -60,31 +60,34 @@ class RunOptions(Record, frozen=True, kw_only=True):
 
     torch: Annotated[
         str | None,
-        Option('Not the configured targets but these: 2.13, ">=2.9", "last 3".', metavar="RANGE"),
+        Option(
+            'torch releases instead of the configured targets: 2.13, ">=2.9", "last 3".',
+            metavar="RANGE",
+        ),
     ] = None
-    macos: Annotated[str | None, Option('The same of macOS: 15, ">=14".', metavar="RANGE")] = None
+    macos: Annotated[
+        str | None, Option('macOS versions, likewise: 15, ">=14".', metavar="RANGE")
+    ] = None
     fallback: Annotated[bool, FALLBACK] = False
     newest_known: Annotated[bool, NEWEST_KNOWN] = False
-    environment: Annotated[
-        str, Option("Only the targets that name this environment.", metavar="NAME")
-    ] = ""
+    environment: Annotated[str, Option("Only targets with this environment.", metavar="NAME")] = ""
     baseline: Annotated[
         str,
         Option(
-            "Findings that are known: only what is not in the file fails.",
+            "File of known findings; only other findings fail.",
             metavar="FILE",
             action="reads",
         ),
     ] = ""
-    update_baseline: Annotated[bool, flag("Write what fails or could into --baseline.")] = False
-    jobs: Annotated[int, jobs("Models that are audited at once.")] = min(
+    update_baseline: Annotated[bool, flag("Write the current findings to --baseline.")] = False
+    jobs: Annotated[int, jobs("Number of models to audit in parallel.")] = min(
         _MOST_JOBS, os.cpu_count() or 1
     )
-    cache: Annotated[bool, Option("Keep results for the next run.", negative="--no-cache")] = True
+    cache: Annotated[bool, Option("Reuse results of earlier runs.", negative="--no-cache")] = True
     cache_dir: Annotated[
         str,
         Option(
-            "Where they are kept.",
+            "Folder of the cache.",
             metavar="FOLDER",
             default_text="the user's cache",
             action="writes",
@@ -98,7 +101,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
     takes=RUNNER,
     epilog="MODEL is a name of [[tool.opcheck.models]] in pyproject.toml, or a model as opcheck audit "
     "takes it; without any, all of them. Their targets are [[tool.opcheck.targets]]. Exit codes: 0 "
-    "passed; 1 something fails that is not in the baseline; 2 usage; 3 a model could not be told.",
+    "passed; 1 something fails that is not in the baseline; 2 usage; 3 a model has no result.",
 )
 @click.argument("names", nargs=-1, metavar="[MODEL]...")
 def command(
@@ -241,7 +244,7 @@ def _note_progress(results: Mapping[str, Result], *, interrupted: bool) -> None:
         if result.not_kept:
             streams.note(f"{name} cannot be kept for the next run: {result.not_kept}")
     if interrupted:
-        streams.note("interrupted: the report holds what was finished")
+        streams.note("interrupted: the report has the finished results")
 
 
 def _job(

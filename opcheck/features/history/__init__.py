@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Look up",
     position=2,
-    help="Say how an operator's status changed from release to release, and why.",
+    help="Show how an operator's status changed between releases, and why.",
     examples={
         "opcheck history cumsum": "what changed it, release by release",
         "opcheck history nn.GroupNorm --macos 14": "on an older macOS",

@@ -15,7 +15,7 @@ from opcheck.data.targets import TargetOptions
 def command(
     *,
     query: str,
-    target: Annotated[TargetOptions, only(macos="On this macOS only.")],
+    target: Annotated[TargetOptions, only(macos="Only this macOS version.")],
     dtype: Annotated[str | None, DTYPE] = None,
     output: OutputOptions,
 ) -> int:

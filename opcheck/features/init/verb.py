@@ -30,12 +30,10 @@ def command(
     *,
     models: Annotated[
         tuple[str, ...],
-        flag("A model that the gate should audit. Repeatable.", "model", metavar="MODEL"),
+        flag("Model for the gate to audit. Repeatable.", "model", metavar="MODEL"),
     ] = (),
     workflow: Annotated[bool, flag(f"Also write {_WORKFLOW}, which runs the gate.")] = False,
-    printed: Annotated[
-        bool, flag("Show what would be written, and write nothing.", "print")
-    ] = False,
+    printed: Annotated[bool, flag("Print the files instead of writing them.", "print")] = False,
 ) -> int:
     """Write the table, and the workflow if it is wanted; nothing that exists is changed."""
     content, where = config.table(Path.cwd())

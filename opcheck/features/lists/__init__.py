@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Maintain and publish",
     position=2,
-    help="Show the op lists that the verdicts come from, or build them.",
+    help="Show or build the op lists that verdicts are based on.",
     examples={
         "opcheck lists": "the releases, their counts and age",
         "opcheck lists lint": "check the curated statements",

@@ -60,14 +60,14 @@ def lint(*, directory: _Directory = None) -> int:
     "merge",
     parent=command,
     short_help="Review proposed statements, or write them.",
-    help="Review proposed statements: what they change in the lists, and what the lint says of it.\n\n"
+    help="Review proposed statements: what they change in the lists, and the lint's findings.\n\n"
     "FILE is what opcheck verify --propose wrote, or limitations or advisories in that form.",
 )
 @click.argument("proposal", type=click.Path(path_type=Path), metavar="FILE")
 def merge(
     *,
     proposal: Path,
-    apply: Annotated[bool, flag("Write the change; without it, it is shown.")] = False,
+    apply: Annotated[bool, flag("Write the change instead of showing it.")] = False,
     directory: _Directory = None,
 ) -> int:
     """Show what they change, or write it."""
@@ -98,7 +98,7 @@ def build(
     *,
     sources: tuple[str, ...],
     directory: _Directory = None,
-    cache: Annotated[Path | None, flag("Where wheels are kept.", metavar="FOLDER")] = None,
+    cache: Annotated[Path | None, flag("Folder of downloaded wheels.", metavar="FOLDER")] = None,
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Read each wheel in turn."""

@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Look up",
     position=3,
-    help="Write the coverage of a torch release: one row an operator overload.",
+    help="Write the coverage of a torch release, one row per operator overload.",
     examples={
         "opcheck matrix -o coverage.md": "the newest release as Markdown",
         "opcheck matrix -f html -o coverage.html": "all releases on one page with a search",

@@ -10,7 +10,7 @@ from opcheck.data.targets import TargetOptions
 FORMATS = ("markdown", "csv", "json", "html")
 
 
-@verb("matrix", epilog="The HTML page stands alone, and holds all releases of the lists.")
+@verb("matrix", epilog="The HTML page needs no other file, and has all releases of the lists.")
 def command(
     *,
     target: Annotated[TargetOptions, only("torch", "macos")],

@@ -24,8 +24,8 @@ LARGEST = 1 << 30
 @verb(
     "observe",
     table="",
-    epilog="LOG is a file with what a program on a Mac, or a CI job, printed; - is stdin. Time stamps, colours and the "
-    "marks of CI services are taken off. PYTORCH_MPS_LOG_PROFILE_INFO=102 makes torch 2.1 and "
+    epilog="LOG is the output of a program on a Mac or of a CI job; - is stdin. Time stamps, colours and the "
+    "marks of CI services are removed. PYTORCH_MPS_LOG_PROFILE_INFO=102 makes torch 2.1 and "
     "newer print each fallback "
     "and copy. Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
 )
@@ -36,8 +36,8 @@ def command(
     target: Annotated[
         TargetOptions,
         only(
-            torch="The release, where the log does not tell.",
-            macos="The Mac's macOS, where the log does not tell.",
+            torch="torch release, if the log does not name it.",
+            macos="macOS version, if the log does not name it.",
         ),
     ],
     output: ReportOptions,
@@ -72,7 +72,7 @@ def _text(name: str) -> str:
         raise UsageError(
             f"cannot read the log: {error.strerror}",
             context=name,
-            hint="name a file, or - for what is piped in",
+            hint="name a file, or - for stdin",
         ) from error
     if len(content) > LARGEST:
         raise UsageError(

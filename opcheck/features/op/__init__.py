@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Look up",
     position=1,
-    help="Say what the releases do with an operator: can I use it?",
+    help="Show how each release handles an operator: can I use it?",
     examples={
         "opcheck op torch.linalg.svd": "every release, the newest first to count",
         "opcheck op nn.LSTM --torch 2.9 --macos 14": "one target; a module lists what it calls",

@@ -13,14 +13,14 @@ from opcheck.data.targets import TargetOptions
 @verb(
     "op",
     epilog="QUERY is aten::nonzero, aten::add.Tensor, torch.fft.rfft, nn.functional.grid_sample, "
-    "F.gelu, Tensor.masked_fill_ or a bare isin. Exits with 3 where nothing is known.",
+    "F.gelu, Tensor.masked_fill_ or a bare isin. Exits with 3 if the status is unknown.",
 )
 @click.argument("query")
 def command(
     *,
     query: str,
     target: Annotated[
-        TargetOptions, only(torch="Of this torch release only.", macos="On this macOS only.")
+        TargetOptions, only(torch="Only this torch release.", macos="Only this macOS version.")
     ],
     dtype: Annotated[str | None, DTYPE] = None,
     output: OutputOptions,

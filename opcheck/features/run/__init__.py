@@ -5,7 +5,7 @@ from opcheck.features import Feature
 FEATURE = Feature(
     group="Run and observe",
     position=1,
-    help="Run a program, as it is, on an emulated Mac or observed on a real one.",
+    help="Run an unmodified program on an emulated Mac, or observe it on a real Mac.",
     examples={
         "opcheck run train.py --epochs 1": "the program as it is, on an emulated Mac",
         "opcheck run --torch 2.9 --macos 14 -o run.html train.py": "on an older one",

@@ -42,7 +42,7 @@ def command(
     *,
     program: Sequence[str],
     emulate: Annotated[
-        bool, Option("On a Mac too, run on an emulated one; elsewhere every run is emulated.")
+        bool, Option("Emulate a Mac on a Mac, too; other systems always emulate.")
     ] = False,
     target: Annotated[
         TargetOptions,
@@ -53,9 +53,7 @@ def command(
     ],
     capture: Annotated[CaptureOptions, only("exact")],
     module: Annotated[str, flag("Run a module, as python -m does.", "-m", metavar="MODULE")] = "",
-    output: Annotated[
-        ReportOptions, but(path="Write the report there, not to stderr; - is stdout.")
-    ],
+    output: Annotated[ReportOptions, but(path="Output file; - is stdout.  [default: stderr]")],
     policy: Annotated[
         Policy,
         only(
@@ -65,7 +63,7 @@ def command(
     ],
     progress: Annotated[
         ProgressOptions,
-        but(quiet="In place of a report as text, write its headline alone.", verbose=VERBOSE),
+        but(quiet="Write only the headline of a text report.", verbose=VERBOSE),
     ],
 ) -> int:
     """Run the program, write the report, return the exit code."""

@@ -54,7 +54,9 @@ def check(output: Path) -> None:
     others = sorted(present - {*ours.files, MARKER})
     if ours.schema != SCHEMA or others:
         named = ", ".join(others[:3]) if others else MARKER
-        raise _refused(f"the folder holds what is of no earlier site: {named}", output)
+        raise _refused(
+            f"the folder has files that are not part of an earlier site: {named}", output
+        )
 
 
 def write(output: Path, files: Mapping[str, str]) -> None:

@@ -83,7 +83,7 @@ def schema() -> str:
         components[kind.__name__]["required"] = ["schema", *components[kind.__name__]["required"]]
     content = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The JSON beside each page of a site of opcheck",
+        "title": "The JSON of each page of a site of opcheck",
         "anyOf": references,
         "$defs": components,
     }
@@ -128,7 +128,7 @@ def _about(page: Page) -> tuple[str, str]:
         return f"{page.name} on MPS", f"What PyTorch's releases do with {page.name} on Apple's GPU"
     if isinstance(page, Statements):
         words = {"limitation": "Limits of MPS kernels", "advisory": "Advisories"}
-        return words[page.sort], f"All that the op lists hold: {words[page.sort].lower()}"
+        return words[page.sort], f"All entries of the op lists: {words[page.sort].lower()}"
     return _TITLES[type(page)]
 
 

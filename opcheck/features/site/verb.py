@@ -34,7 +34,7 @@ def build(
     folder: Annotated[
         Path,
         flag(
-            "A new or an empty folder, or an earlier site, which is replaced once the new one is whole.",
+            "A new or empty folder, or an earlier site, which is replaced when the new site is complete.",
             "output",
             short="-o",
             metavar="FOLDER",
@@ -42,7 +42,7 @@ def build(
     ],
     sweep: Annotated[
         Path | None,
-        flag("Results of opcheck sweep, for the pages of models.", metavar="FOLDER"),
+        flag("Folder of opcheck sweep, for the pages of models.", metavar="FOLDER"),
     ] = None,
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:

@@ -19,7 +19,7 @@ MEANINGS = (
     ),
     (
         "unknown",
-        "No data: a composite that nobody followed, an operator in no list. It may run or not.",
+        "No data: a composite that was not followed, or an operator that is in no list. It may run or not.",
     ),
     ("unsupported", "It raises, with the variable, too."),
 )

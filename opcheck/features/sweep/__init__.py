@@ -9,6 +9,6 @@ FEATURE = Feature(
     examples={
         "opcheck sweep torchvision:resnet18 timm:vit_tiny_patch16_224 --folder sweep": "two models",
         'opcheck sweep "transformers:Bert*" --torch ">=2.9" --folder sweep': "a pattern",
-        "opcheck sweep report sweep": "what it came to",
+        "opcheck sweep report sweep": "the summary",
     },
 )

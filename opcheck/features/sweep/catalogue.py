@@ -123,7 +123,7 @@ def listed(pattern: str) -> list[Model]:
     if not models:
         raise ModelLoadError(
             f"no model of {library} fits the pattern {names!r}",
-            context=f"{pattern}; * and ? stand for letters, as in a shell",
+            context=f"{pattern}; * and ? match letters, as in a shell",
             hint=f"{library}:* takes all of the library",
         )
     return models

@@ -147,12 +147,12 @@ def about(path: Path) -> About | None:
         raise UsageError(
             f"the folder's description is damaged: {error}",
             context=str(file),
-            hint="begin anew with --fresh",
+            hint="start again with --fresh",
         ) from error
     raise UsageError(
         f"the folder was written by another version of opcheck: its format is {marker['format']}, this one's {FORMAT}",
         context=str(file),
-        hint="sweep into another folder, or begin this one anew with --fresh",
+        hint="sweep into another folder, or start again with --fresh",
     )
 
 

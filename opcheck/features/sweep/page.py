@@ -29,8 +29,8 @@ _NAMED = 8
 _MESSAGE = 160
 _WHOSE = {
     "model": "the model's: it does not build or run without opcheck either, or needs a package that is not installed",
-    "pytorch": "PyTorch's: an operator has no rule for shapes without values, or the release refuses "
-    "what the program asks for, on a Mac as well",
+    "pytorch": "PyTorch's: an operator has no rule for shapes without values, or the release rejects "
+    "the program's request, on a Mac as well",
     "opcheck": "opcheck's: everything else, so also a model for which no rule here makes inputs that it takes",
 }
 
@@ -177,7 +177,7 @@ def _failures(summary: Summary) -> Iterator[Block]:
         for result, failed, why in owners.get(owner, ())
     )
     if rows:
-        yield Table(("model", "mode", "whose", "why", "what was said"), rows)
+        yield Table(("model", "mode", "whose", "why", "message"), rows)
 
 
 def _words(target: str) -> str:

@@ -195,7 +195,7 @@ def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> No
         raise CaptureError(
             f"the scheduler did not come back: {lost}",
             context=f"{times} tries in {sum(waits):g} s",
-            hint="what is finished is kept; the same command goes on from there",
+            hint="finished results are kept; the same command continues",
         ) from lost
     tell(f"{lost}: trying again in {waits[times]:g} s")
     time.sleep(waits[times])

@@ -79,26 +79,28 @@ class SweepOptions(Record, frozen=True, kw_only=True):
     torch: Annotated[
         tuple[str, ...], Option('Releases: 2.13, ">=2.9", "last 3", all.', metavar="RANGE")
     ] = ("all",)
-    macos: Annotated[
-        tuple[str, ...], Option("macOS versions, in the same way.", metavar="RANGE")
-    ] = ("newest",)
+    macos: Annotated[tuple[str, ...], Option("macOS versions, likewise.", metavar="RANGE")] = (
+        "newest",
+    )
     fallback: Annotated[bool, FALLBACK] = False
     newest_known: Annotated[bool, NEWEST_KNOWN] = False
     modes: Annotated[tuple[Mode, ...], Option("Repeatable.", "mode", choices=MODES)] = MODES
-    folder: Annotated[str, Option("Where results are kept.", metavar="FOLDER", action="writes")] = (
+    folder: Annotated[str, Option("Folder of the results.", metavar="FOLDER", action="writes")] = (
         "sweep"
     )
-    fresh: Annotated[bool, Option("Forget what the folder holds.")] = False
+    fresh: Annotated[bool, Option("Delete earlier results in the folder.")] = False
     small: Annotated[
-        bool, Option("Library models with fewer layers and experts.", negative="--as-is")
+        bool, Option("Use fewer layers and experts in library models.", negative="--as-is")
     ] = True
-    jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None
+    jobs: Annotated[int | None, jobs("Parallel processes.  [default: one per core]")] = None
     backend: Annotated[str, Option("Where joblib runs the work.", choices=BACKENDS)] = "local"
-    scheduler: Annotated[str, Option("Of the cluster: tcp://host:8786.", metavar="ADDRESS")] = ""
-    time_limit: Annotated[float, seconds("Time that a model may take in a mode.", 120.0)] = 120.0
+    scheduler: Annotated[
+        str, Option("Scheduler of the cluster: tcp://host:8786.", metavar="ADDRESS")
+    ] = ""
+    time_limit: Annotated[float, seconds("Time limit per model and mode.", 120.0)] = 120.0
     memory_limit: Annotated[
         float,
-        Option("Memory that a model may take.", metavar="GB", above=0, most=MOST_MEMORY),
+        Option("Memory limit per model.", metavar="GB", above=0, most=MOST_MEMORY),
     ] = 4.0
 
 
@@ -106,7 +108,7 @@ class SweepOptions(Record, frozen=True, kw_only=True):
     "models",
     parent=command,
     short_help="Sweep models over targets.",
-    help="Sweep models over targets; what is finished is kept, and the same command goes on from there.",
+    help="Sweep models over targets; finished results are kept, and the same command continues.",
     epilog="MODELS are as opcheck audit takes them, patterns such as transformers:Bert* or timm:*, or files "
     "(.txt, .yaml, .toml) that list them.",
 )
@@ -116,7 +118,7 @@ def sweep_models(
     models: tuple[str, ...],
     options: SweepOptions,
     capture: Annotated[CaptureOptions, only("exact")],
-    progress: Annotated[ProgressOptions, but(verbose="A line on stderr for each model.")],
+    progress: Annotated[ProgressOptions, but(verbose="Print a line on stderr for each model.")],
 ) -> int:
     """Sweep, write the tables, say where they are; exit with 3 where no call of any model has a verdict."""
     _needs(options.backend, options.scheduler)
@@ -164,9 +166,7 @@ def sweep_models(
             with _progress(progress) as tell:
                 sweep(todo.tasks, place, engine, tell, before=todo.done)
         except KeyboardInterrupt:
-            streams.note(
-                "stopped; what is finished is kept, and the same command goes on from there"
-            )
+            streams.note("stopped; finished results are kept, and the same command continues")
             raise
         finally:
             engine.close()
@@ -175,7 +175,7 @@ def sweep_models(
         for_stderr(
             f"{plural(len(chosen), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(modes)}: "
             f"{plural(counts['verdicts'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
-            f"the tables are in {options.folder}; opcheck sweep report {options.folder} says what they come to"
+            f"the tables are in {options.folder}; opcheck sweep report {options.folder} summarizes them"
         )
     )
     code = PASSED if counts["verdicts"] else COULD_NOT_TELL
@@ -186,7 +186,7 @@ def sweep_models(
 _REPORT_FORMATS = ("markdown", "html")
 
 
-@verb("report", parent=command, help="Say what a sweep came to.")
+@verb("report", parent=command, help="Summarize a sweep.")
 @click.argument("folder", type=click.Path())
 def report(
     *, folder: str, output: Annotated[OutputOptions, but(format=formats(_REPORT_FORMATS))]

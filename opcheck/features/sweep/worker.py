@@ -148,7 +148,7 @@ def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
     except WorkerError as error:
         if error.kind == "late":
             return Ended(problem="hung", how=str(error))
-        how = "was ended together with the one that started it" if CAN_FORK else str(error)
+        how = "was ended with its parent process" if CAN_FORK else str(error)
         return Ended(problem="died", how=how)
     finally:
         if not CAN_FORK:

@@ -19,7 +19,7 @@ from opcheck.judge.target_change import Change
 from opcheck.model.records import Finding, Record, Report, ReportTarget
 
 NOT_CHECKED = (
-    "nothing was observed on a Mac: the grid follows from what the releases register",
+    "nothing was observed on a Mac: the grid follows from the releases' registrations",
     "notes, which are no reason to upgrade; speed and numerical results",
     "whether a release has a wheel for your Python, and whether your other packages take it",
     "a macOS version between two columns: a column speaks for the version that heads it",

@@ -33,7 +33,7 @@ from opcheck.model.options import RUNNER
     table="",
     takes=RUNNER,
     foreign=("format", "path"),  # they are about the report of an audit
-    epilog="The model is audited on every release and macOS version that there is. The flags of the capture are those "
+    epilog="The model is audited on every known release and macOS version. The capture flags are those "
     "of opcheck audit.",
 )
 @click.argument("model")
@@ -43,13 +43,13 @@ def command(
     target: Annotated[
         TargetOptions,
         but(
-            torch="Where you are.  [default: the installed torch]",
-            macos="Where you are.  [default: this Mac's, else the newest known]",
+            torch="Current release.  [default: the installed torch]",
+            macos="Current macOS.  [default: this Mac's, else the newest known]",
         ),
     ],
     capture: Annotated[CaptureOptions, CAPTURE],
     releases: Annotated[
-        str, flag("Look at these releases: '>=2.9', 'last 3'.", metavar="RANGE")
+        str, flag("Releases to consider: '>=2.9', 'last 3'.", metavar="RANGE")
     ] = "all",
     progress: ProgressOptions,
     color: Annotated[str, COLOR] = "auto",
@@ -71,7 +71,7 @@ def command(
     request = request_of(model, here, capture)
     if not (target.torch and target.macos):
         streams.note(
-            f"from torch {here.torch} on macOS {here.macos}; --torch and --macos say another"
+            f"from torch {here.torch} on macOS {here.macos}; --torch and --macos select others"
         )
     reports = audited_on(possible, request, lists, progress)
     advised = advice.advise(dict(zip(possible, reports, strict=True)), impossible, here, lists)

@@ -44,7 +44,7 @@ def command(
     prediction: str,
     observation: str | None,
     here: Annotated[
-        bool, Option("Audit the model, run it on this Mac's GPU, compare.", action="runs")
+        bool, Option("Audit the model, run it on this Mac's GPU, and compare.", action="runs")
     ] = False,
     folder: Annotated[str, FOLDER] = KEPT,
     target: Annotated[
@@ -52,12 +52,12 @@ def command(
     ],
     capture: Annotated[
         CaptureOptions,
-        only("config", "dtype", "mode", inputs="Of a model: an input, as opcheck audit takes it."),
+        only("config", "dtype", "mode", inputs="Input of a model, as for opcheck audit."),
     ],
     propose: Annotated[
         str,
         Option(
-            "Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
+            "File for proposed statements on the contradictions; review it with opcheck lists merge.",
             metavar="FILE",
             action="writes",
         ),

@@ -132,7 +132,7 @@ def test_a_log_of_nothing_could_not_be_told(
     assert cli.invoke(["observe", str(log)]) == 3
     shown = capsys.readouterr()
     assert "could not tell" in shown.out
-    assert "read in what a Mac printed" in shown.out
+    assert "read from a Mac's log" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 100
 
 

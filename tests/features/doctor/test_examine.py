@@ -159,7 +159,7 @@ def test_a_newer_torch_is_proposed_only_where_pip_finds_it(lists: OpLists) -> No
 
 def test_what_torch_measured_is_said_as_such(lists: OpLists) -> None:
     (measured,) = examine(mac(machine_memory=8 * GIB), lists).findings
-    assert "torch says that Metal recommends at most 10.7 GiB" in measured.message
+    assert "torch reports that Metal recommends at most 10.7 GiB" in measured.message
     (expected,) = examine(mac(machine_memory=8 * GIB, torch_recommended=None), lists).findings
     assert "expected to recommend at most 5.3 GiB" in expected.message
 

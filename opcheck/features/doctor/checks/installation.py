@@ -45,7 +45,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             usable = wheels.pythons(asked[-1])
             names = ", ".join(map(str, usable)) or "no Python that is known"
             yield finding(
-                message=f"{requirement.text} asks for a torch that has no macOS wheel for Python "
+                message=f"{requirement.text} requires a torch that has no macOS wheel for Python "
                 f"{python}: "
                 f"torch {asked[-1]} has one for {names}",
                 hint=f"uv venv --python {usable[-1]}" if usable else "ask for another torch",
@@ -96,12 +96,12 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     if too_old or machine.virtual or machine.hosted or not machine.apple_silicon:
         return
     yield finding(
-        message=f"torch {torch.version} has MPS, and says that it is not available; nothing that "
+        message=f"torch {torch.version} has MPS, which is not available for a reason that "
         "opcheck "
-        "knows of is the reason",
+        "does not recognize",
         hint="log in at the Mac's own screen once and try again: a session without a GPU, such as "
         "one of "
-        "a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' says torch's "
+        "a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' prints torch's "
         "own reason",
     )
 
@@ -125,8 +125,8 @@ def _nightly(examined: Examined) -> Iterator[Finding]:
         yield finding(
             message=f"torch {torch.version} is {kind}: the lists are of releases, and what they "
             "say of "
-            f"{torch.line} need not hold",
-            hint=f"for an answer that holds: {install(examined.lines[-1])}",
+            f"{torch.line} may not apply",
+            hint=f"for a reliable answer: {install(examined.lines[-1])}",
         )
 
 
@@ -137,7 +137,7 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
         return
     newer = torch.line > examined.lines[-1]
     yield finding(
-        message=f"the op lists hold no torch {torch.line}"
+        message=f"the op lists have no torch {torch.line}"
         + (": it is newer than they are" if newer else ""),
         hint="pip install --upgrade opcheck" if newer else install(examined.lines[-1]),
     )

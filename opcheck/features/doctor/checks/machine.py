@@ -16,7 +16,7 @@ _GIB = 1 << 30
 #: GB; Apple sells none with less, and programs for GPUs are seldom written for so little.
 _LITTLE = 8
 #: the facts of a pair of torch and macOS
-_PAIR = ("a Mac", "the macOS version", "an installed torch that the lists hold")
+_PAIR = ("a Mac", "the macOS version", "an installed torch that the lists cover")
 
 
 @rule("OC301", "error", *_PAIR)
@@ -103,8 +103,8 @@ def _rosetta(examined: Examined) -> Iterator[Finding]:
             message="this Python is built for Intel processors and runs on "
             f"{machine.chip or 'Apple silicon'}{rosetta}: "
             "pip gives it the torch of Intel Macs, which ends with 2.2",
-            hint=f"install a Python for arm64 and make the environment anew: {anew} "
-            "(python3 -c 'import platform; print(platform.machine())' then says arm64)",
+            hint=f"install a Python for arm64 and make a new environment: {anew} "
+            "(python3 -c 'import platform; print(platform.machine())' then prints arm64)",
         )
 
 
@@ -119,7 +119,7 @@ def _virtual(examined: Examined) -> Iterator[Finding]:
         message=(
             "this is a runner hosted by GitHub, a virtual machine whose GPU MPS cannot use, "
             "whatever "
-            "torch.backends.mps.is_available() says"
+            "torch.backends.mps.is_available() returns"
             if hosted
             else "macOS runs in a virtual machine: MPS may say that it is available and still fail "
             "at the "
@@ -145,7 +145,7 @@ def _memory(examined: Examined) -> Iterator[Finding]:
     seen = asked.recommended if asked else None
     recommended = seen or smallest.nbytes * size // _LITTLE
     target = Target(torch=examined.torch, macos=macos)
-    claim = "torch says that Metal recommends" if seen else "Metal is expected to recommend"
+    claim = "torch reports that Metal recommends" if seen else "Metal is expected to recommend"
     yield finding(
         message=f"{size} GiB of memory: {claim} at most {filesize(recommended)} of it for "
         f"the GPU, and torch raises above {filesize(int(recommended * ratio('HIGH', target)))}",

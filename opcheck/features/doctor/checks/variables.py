@@ -51,7 +51,7 @@ def _invented(examined: Examined) -> Iterator[Finding]:
             )
 
 
-@rule("OC321", "warning", "an installed torch that the lists hold")
+@rule("OC321", "warning", "an installed torch that the lists cover")
 def _other_release(examined: Examined) -> Iterator[Finding]:
     for name, _, known in _set(examined):
         if known.status in {"later", "earlier"}:
@@ -97,7 +97,7 @@ def _no_limit(examined: Examined) -> Iterator[Finding]:
     if _ratio(examined, _HIGH, 1.0) == 0:
         yield finding(
             message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
-            "it stands still",
+            "it stops responding",
             hint=f"unset {_HIGH}; where a model does not fit: opcheck audit MODEL --memory GB",
         )
 
@@ -122,8 +122,8 @@ def _bits(examined: Examined) -> Iterator[Finding]:
             )
         elif set_ and set_ <= {*_HOW.get(name, ())}:
             yield finding(
-                message=f"{name} is {value}: {', '.join(sorted(set_))} says how, and nothing says "
-                "what to print",
+                message=f"{name} is {value}: {', '.join(sorted(set_))} sets how to print, and no bit "
+                "selects what",
                 hint=f"export {name}={given | 1}",
             )
 
@@ -138,7 +138,7 @@ def _contradiction(examined: Examined) -> Iterator[Finding]:
         return
     if number(variables.get(_FALLBACK, "0")) == 0:
         yield finding(
-            message=f"{_PROFILE} asks for CPU fallbacks alone ({', '.join(asked)}), and "
+            message=f"{_PROFILE} requests only CPU fallbacks ({', '.join(asked)}), and "
             f"{_FALLBACK} is off: an "
             "operator without a kernel raises instead, and only what always falls back is printed",
             hint=f"export {_FALLBACK}=1",
