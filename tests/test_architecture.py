@@ -39,7 +39,7 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 REGISTRY = ROOT / "features" / "__init__.py"
 REGISTERED = {
     f"opcheck.features.{name}"
-    for name in ("Feature", "feature", "features", "verbs", "documents", "pages", "GROUPS")
+    for name in ("feature", "features", "help_of", "verbs", "documents", "pages")
 }
 #: Rooms in which torch may be imported; elsewhere only below a folder named ``child``.
 WITH_TORCH = {"tracing", "simulator", "kernels", "judge/remedies"}
@@ -113,6 +113,7 @@ READS_ITSELF = {
     "device/observe/child/recorder.py": "appends to the answer of its own process",
     "features/sweep/folder.py": "locks the sweep's folder, by a descriptor that is checked",
     "render/html.py": "templates of the package",
+    "features/__init__.py": "the declarations of the verbs, which are files of the package",
     "features/site/render.py": "templates of the package",
     "worker/child.py": "the pipes between the processes",
     "worker/dependency_tracking.py": "appends to the notes of its own process",

@@ -27,7 +27,7 @@ from opcheck.common.files import write_text
 from opcheck.data import targets
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.features import feature
+from opcheck.features import help_of
 from opcheck.model.options import READER, Action, Declared, Option, declared, options_of
 from opcheck.model.records import Record, Report
 from opcheck.render import ANSWERS, FORMATS, format_of, render, write
@@ -253,8 +253,6 @@ def verb(
             return conclusive(function(**values), *judging)
 
         arguments = function.__dict__.pop("__click_params__", [])[::-1]
-        declared_verb = None if parent else feature(name)
-        about = {"help": declared_verb and declared_verb.help, **attributes}
         command = Verb(
             name=name,
             callback=called,
@@ -262,7 +260,7 @@ def verb(
             table=table,
             takes=takes,
             foreign=foreign,
-            **about,
+            **{"help": "" if parent else help_of(name), **attributes},
         )
         if parent is not None:
             parent.add_command(command)

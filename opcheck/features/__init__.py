@@ -1,6 +1,6 @@
 """A feature is a folder: all of one verb of the command line, found by its name.
 
-``features/VERB/__init__.py`` declares the verb (``FEATURE``) and ``features/VERB/verb.py`` has its ``command``; the
+``features/VERB/feature.json`` declares the verb (``Feature``) and ``features/VERB/verb.py`` has its ``command``; the
 other files of the folder are named by their concept.  A feature imports the rooms below, never another feature.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
+from importlib.resources import files
+
+import msgspec
 
 #: The groups of the help, in its order.
 GROUPS = (
@@ -22,24 +23,23 @@ GROUPS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the help, the completion, the schemas and the documentation's menu show of a verb."""
 
-    #: one of GROUPS
+    #: from GROUPS
     group: str
     #: the place within the group; verbs of the same place follow by name
     position: int = 99
     #: one line
     help: str
     #: command line -> its purpose
-    examples: Mapping[str, str] = field(default_factory=dict)
+    examples: dict[str, str] = {}
     #: the page in docs/how-to/ without its suffix; empty: it is named like the verb
     page: str = ""
     #: the documents that ``-f json`` writes, by the name that ``explain schema NAME`` takes: "module:Record"
-    documents: Mapping[str, str] = field(default_factory=dict)
+    documents: dict[str, str] = {}
     #: the modules that write records in every format, by the name of the record
-    pages: Mapping[str, str] = field(default_factory=dict)
+    pages: dict[str, str] = {}
 
 
 @functools.cache
@@ -49,17 +49,23 @@ def verbs() -> frozenset[str]:
 
 
 def feature(verb: str) -> Feature | None:
-    """Return the feature of a verb; None where there is none."""
+    """Return the feature of a verb; None if there is no such verb."""
     if verb not in verbs():
         return None
-    declared: Feature = import_module(f"{__name__}.{verb}").FEATURE
-    return declared
+    content = (files(f"{__name__}.{verb}") / "feature.json").read_bytes()
+    return msgspec.json.decode(content, type=Feature)
+
+
+def help_of(verb: str) -> str:
+    """Return the line that the help shows of a verb; empty if there is no such verb."""
+    declared = feature(verb)
+    return declared.help if declared else ""
 
 
 @functools.cache
 def features() -> Mapping[str, Feature]:
     """Return all features by verb, in the order of the help."""
-    named = {verb: import_module(f"{__name__}.{verb}").FEATURE for verb in verbs()}
+    named = {verb: declared for verb in verbs() if (declared := feature(verb))}
 
     def place(verb: str) -> tuple[int, int, str]:
         return GROUPS.index(named[verb].group), named[verb].position, verb

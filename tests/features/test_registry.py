@@ -14,14 +14,12 @@ from opcheck.features import GROUPS, features
 ROOT = Path(__file__).parents[2]
 
 DECLARED = """
-from opcheck.features import Feature
-
-FEATURE = Feature(
-    group="Look up",
-    help="Greet a Mac.",
-    examples={"opcheck toy M4": "one chip"},
-    documents={"toy": "opcheck.features.toy.verb:Greeting"},
-)
+{
+  "group": "Look up",
+  "help": "Greet a Mac.",
+  "examples": {"opcheck toy M4": "one chip"},
+  "documents": {"toy": "opcheck.features.toy.verb:Greeting"}
+}
 """
 VERB = """
 from typing import Annotated
@@ -66,7 +64,8 @@ print(opcheck.features.menu())
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("features")
     (folder / "toy").mkdir()
-    (folder / "toy" / "__init__.py").write_text(DECLARED)
+    (folder / "toy" / "__init__.py").touch()
+    (folder / "toy" / "feature.json").write_text(DECLARED)
     (folder / "toy" / "verb.py").write_text(VERB)
     return folder
 

@@ -13,8 +13,7 @@ import click
 from opcheck.cli import streams
 from opcheck.cli.helps import Help
 from opcheck.common.errors import UsageError
-from opcheck.features import documents
-from opcheck.features.explain import FEATURE
+from opcheck.features import documents, help_of
 
 if TYPE_CHECKING:
     import msgspec
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 SCHEMA = "schema"
 
 
-@click.command("explain", cls=Help, help=FEATURE.help)
+@click.command("explain", cls=Help, help=help_of("explain"))
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 @click.argument("document", metavar="[NAME]", default="", required=False)
 def command(rule_id: str | None, document: str) -> int:

@@ -13,7 +13,7 @@ from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, Take, but, jobs, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.data.targets import TargetOptions, release_note, release_of
-from opcheck.features.kernels import FEATURE
+from opcheck.features import help_of
 from opcheck.model.options import Option
 from opcheck.worker.platform import ENDED
 
@@ -33,7 +33,7 @@ _Release = Annotated[
 ]
 
 
-@click.group("kernels", cls=HelpGroup, help=FEATURE.help)
+@click.group("kernels", cls=HelpGroup, help=help_of("kernels"))
 def command() -> None:
     """Need a subcommand."""
 

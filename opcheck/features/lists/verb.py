@@ -14,14 +14,14 @@ from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, data_directory, load
-from opcheck.features.lists import FEATURE
+from opcheck.features import help_of
 
 _Directory = Annotated[
     Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")
 ]
 
 
-@click.group("lists", cls=HelpGroup, help=FEATURE.help, invoke_without_command=True)
+@click.group("lists", cls=HelpGroup, help=help_of("lists"), invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> int:
     """Show the table when no subcommand is given."""

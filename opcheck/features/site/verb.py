@@ -14,10 +14,10 @@ from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import ProgressOptions, flag, only, verb
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import plural
-from opcheck.features.site import FEATURE
+from opcheck.features import help_of
 
 
-@click.group("site", cls=HelpGroup, help=FEATURE.help)
+@click.group("site", cls=HelpGroup, help=help_of("site"))
 def command() -> None:
     """Group of the site's subcommands."""
 

@@ -30,7 +30,7 @@ from opcheck.common.text import plural
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, NEWEST_KNOWN, pairs
-from opcheck.features.sweep import FEATURE
+from opcheck.features import help_of
 from opcheck.judge.policy import COULD_NOT_TELL, PASSED
 from opcheck.model.options import Option
 from opcheck.model.records import Record
@@ -66,7 +66,7 @@ class _Sweep(HelpGroup):
 @click.group(
     "sweep",
     cls=_Sweep,
-    help=FEATURE.help,
+    help=help_of("sweep"),
     epilog="opcheck sweep MODELS... sweeps: opcheck sweep models --help lists the flags.",
 )
 def command() -> None:

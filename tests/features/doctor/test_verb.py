@@ -79,7 +79,7 @@ def test_no_mac_is_told_plainly_and_its_facts_travel(
     assert (facts.code, json.loads(facts.out)["machine"]["system"]) == (0, "Linux")
     assert opcheck("doctor", "--gather", "-o", "there.json").out == ""
     result = opcheck("doctor", "--from", "there.json")
-    assert "This is Linux, no Mac" in result.out
+    assert "This is Linux, not a Mac" in result.out
     assert "without a Mac: OC301" in " ".join(result.out.split())
 
 
