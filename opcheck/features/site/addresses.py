@@ -6,45 +6,9 @@ import hashlib
 import re
 from pathlib import PurePosixPath
 
-from opcheck.features.site.records import (
-    Home,
-    Model,
-    Models,
-    Operator,
-    Operators,
-    Release,
-    Releases,
-    Rule,
-    Rules,
-    Statements,
-)
-
-Page = Home | Operator | Operators | Release | Releases | Statements | Rule | Rules | Model | Models
-
+#: The pages of the statements, by their sort.
+STATEMENTS = {"limitation": "limitations", "advisory": "advisories"}
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
-#: Sorts with a single page.
-_SINGLE: dict[type, str] = {
-    Home: "index",
-    Operators: "operators",
-    Releases: "releases",
-    Rules: "rules",
-    Models: "models",
-}
-
-
-def page_of(page: Page) -> str:
-    """Return the path of a page without its suffix, as ``op/aten/nonzero``."""
-    if isinstance(page, Operator):
-        return operator(page.name)
-    if isinstance(page, Release):
-        return release(page.torch)
-    if isinstance(page, Rule):
-        return rule(page.id)
-    if isinstance(page, Model):
-        return model(page.name)
-    if isinstance(page, Statements):
-        return {"limitation": "limitations", "advisory": "advisories"}[page.sort]
-    return _SINGLE[type(page)]
 
 
 def operator(name: str) -> str:
@@ -65,7 +29,7 @@ def rule(name: str) -> str:
 
 def statement(name: str, sort: str) -> str:
     """Return the address of a limitation or an advisory, which is a place on the page of all."""
-    return f"{'limitations' if sort == 'limitation' else 'advisories'}.html#{name}"
+    return f"{STATEMENTS[sort]}.html#{name}"
 
 
 def model(name: str) -> str:

@@ -1,18 +1,18 @@
-"""The filters of the templates: words, and links that start from the page being written."""
+"""The filters of the templates: the words of records, and links that start from the page being written."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from opcheck.features.site import addresses, words
-from opcheck.features.site.records import Listed
+from opcheck.features.site import addresses
+from opcheck.features.site.records import Listed, Macos, Model, Operator, Outcome
 from opcheck.render import wording
 
 _OP = re.compile(r"\b(?:aten|torchvision|torchaudio)::\w+(?:\.\w+)?")
@@ -80,21 +80,125 @@ def _namespaces(listed: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
     return [(namespace, list(group)) for namespace, group in groups]
 
 
+#: The statuses, from best to worst, as the front page explains them.
+MEANINGS = (
+    ("native", "A kernel for MPS runs."),
+    ("fallback_internal", "A kernel for MPS is registered, and computes on the CPU inside."),
+    ("fallback_always", "It runs on the CPU: the release registers it so."),
+    (
+        "fallback_env",
+        "NotImplementedError; with PYTORCH_ENABLE_MPS_FALLBACK=1, set before torch is imported, it runs on the CPU.",
+    ),
+    (
+        "unknown",
+        "No data: a composite that was not followed, or an operator that is in no list. It may run or not.",
+    ),
+    ("unsupported", "It raises, with the variable, too."),
+)
+
+#: What a model's headline counts as, for its sign and colour; all others are unknown.
+_HEADLINES = {
+    "runs natively": "native",
+    "runs, partly on the CPU": "fallback_always",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "fallback_env",
+    "fails": "unsupported",
+}
+
+
+def headline_state(headline: str) -> str:
+    """Return the state whose sign a headline takes."""
+    return _HEADLINES.get(headline, "unknown")
+
+
+def lines(span: Sequence[str]) -> str:
+    """Return ``2.3`` or ``2.3 to 2.8``."""
+    return " to ".join(dict.fromkeys((span[0], span[-1])))
+
+
+def macos(span: Macos) -> str:
+    """Return ``any``, ``before 14.0``, ``14.0 to 15.0`` or ``14.0+``."""
+    if span.since is None:
+        return "any" if span.until is None else f"before {span.until}"
+    return f"{span.since}+" if span.until is None else f"{span.since}, before {span.until}"
+
+
+def dtypes(states: Mapping[str, str]) -> str:
+    """Return ``refused: float64; CPU always: bool``."""
+    return wording.grouped({name: wording.SHORT[state] for name, state in states.items()})
+
+
+def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
+    """Return ``refused, now native: bfloat16``."""
+    words = wording.SHORT
+    return wording.grouped(
+        {n: f"{words[was]}, now {words[now]}" for n, (was, now) in changes.items()}
+    )
+
+
+def targets(systems_of: Mapping[str, Sequence[str]], every: Sequence[str]) -> str:
+    """Return ``torch 2.8 to 2.13 on macOS 14.0, 15.0``: neighbours in ``every`` with the same macOS are merged."""
+    parts = []
+    for systems, group in groupby(every, key=lambda line: tuple(systems_of.get(line, ()))):
+        if systems:
+            parts.append(f"torch {lines(list(group))} on macOS {', '.join(systems)}")
+    return "; ".join(parts)
+
+
+def strip(page: Operator, every: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield the main overload on the newest macOS: release lines, state, and how many releases that is."""
+    states = dict.fromkeys(every, "absent")
+    for row in page.tables[page.overloads[0].table]:
+        if row.macos.until is None:
+            first, last = (every.index(line) for line in row.torch)
+            states |= dict.fromkeys(every[first : last + 1], row.state)
+    for state, group in groupby(every, key=states.__getitem__):
+        span = list(group)
+        yield lines(span), state, len(span)
+
+
+def kinds(outcomes: Iterable[Outcome]) -> list[tuple[str, bool]]:
+    """Return the modes of a model, each without the fallback variable first."""
+    return sorted({(outcome.mode, outcome.fallback) for outcome in outcomes})
+
+
+def grid(
+    page: Model,
+    mode: str,
+    fallback: bool,  # noqa: FBT001  (of the table's row)
+) -> Iterator[tuple[str, list[Outcome | None]]]:
+    """Yield a row a release: the outcome on each macOS of the sweep; None: not asked."""
+    outcomes = {
+        (line, system): outcome
+        for outcome in page.outcomes
+        if (outcome.mode, outcome.fallback) == (mode, fallback)
+        for line, systems in outcome.targets.items()
+        for system in systems
+    }
+    for line in reversed(page.torch):
+        yield line, [outcomes.get((line, system)) for system in page.macos]
+
+
+def sentence(reason: str) -> str:
+    """Capitalize a text, unless it begins with an operator's name, and end it with a full stop."""
+    first = reason.partition(" ")[0]
+    return f"{reason if '::' in first else reason[:1].upper() + reason[1:]}."
+
+
 _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "address": _address,
-    "dtype_changes": words.dtype_changes,
-    "dtypes": words.dtypes,
-    "grid": words.grid,
+    "dtype_changes": dtype_changes,
+    "dtypes": dtypes,
+    "grid": grid,
     "groupby_namespace": _namespaces,
-    "headline_state": words.headline_state,
-    "kinds": words.kinds,
+    "headline_state": headline_state,
+    "kinds": kinds,
     "label": wording.LABELS.__getitem__,
-    "lines": words.lines,
-    "macos": words.macos,
+    "lines": lines,
+    "macos": macos,
     "markdown": lambda text: Markup(_markdown().render(text)),  # noqa: S704  (it escapes)
     "prefixed": lambda names, prefix: [f"{prefix}{name}" for name in names],
-    "sentence": words.sentence,
+    "sentence": sentence,
     "since": wording.since,
-    "strip": words.strip,
-    "targets": words.targets,
+    "strip": strip,
+    "targets": targets,
 }

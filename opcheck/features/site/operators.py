@@ -43,7 +43,7 @@ def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Op
     lost: dict[str, list[Lost]] = {}
     for entry in regressions.listed(data_directory()):
         base = entry.op.partition(".")[0]
-        lost.setdefault(base, []).append(msgspec.convert(msgspec.to_builtins(entry), Lost))
+        lost.setdefault(base, []).append(msgspec.convert(entry, Lost, from_attributes=True))
     for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
         if not only or base in only:
             yield _operator(base, tuple(members), lookup, python.get(base, ()), lost.get(base, []))

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
-from typing import get_args
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Literal, get_args
 
 import msgspec
 
+from opcheck.common.catalogue import groups
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import StatementSort
+from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of
-from opcheck.features.site import explained
-from opcheck.features.site.addresses import Page
+from opcheck.features.site import folder, records, render
+from opcheck.features.site import sweep as sweep_tables
 from opcheck.features.site.operators import operators
-from opcheck.features.site.records import (
-    Home,
-    Listed,
-    ListedRelease,
-    Operator,
-    Operators,
-    Release,
-    Releases,
-    Rules,
-)
+from opcheck.features.site.records import Operator, Page, Release
 from opcheck.features.site.releases import releases
 from opcheck.features.site.sweep import Sweep
+from opcheck.judge import remedies
 from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES
+from opcheck.lookup.notes import notes
 from opcheck.lookup.plain_call import OperatorLookup
 
 
@@ -57,11 +53,9 @@ def pages(
     say("releases")
     lines = tuple(releases(lookup, sweep))
     system = str(macos_of(None, lookup.lists.releases[-1]))
-    rules = tuple(explained.rules())
+    rules = tuple(_rules())
     models = tuple(sweep.models()) if sweep else ()
-    statements = [
-        explained.statements(sort, lookup.lists, op_pages) for sort in get_args(StatementSort)
-    ]
+    statements = [_statements(sort, lookup.lists, op_pages) for sort in get_args(StatementSort)]
     return (
         _home(lookup, op_pages, lines, len(models)),
         _listed(op_pages, lines[-1], system),
@@ -69,7 +63,7 @@ def pages(
         _releases(lines, system),
         *lines,
         *statements,
-        Rules(rules=rules),
+        records.Rules(rules=rules),
         *rules,
         *((sweep.listed(models),) if sweep else ()),
         *models,
@@ -85,10 +79,10 @@ def _with_models(operator: Operator, sweep: Sweep) -> Operator:
 
 def _home(
     lookup: OperatorLookup, op_pages: Collection[Operator], lines: tuple[Release, ...], models: int
-) -> Home:
+) -> records.Home:
     newest = lines[-1]
     states = Counter(operator.state for operator in op_pages if operator.torch == newest.torch)
-    return Home(
+    return records.Home(
         tool=TOOL,
         op_lists=lookup.lists.digest,
         torch=newest.torch,
@@ -104,12 +98,12 @@ def _home(
     )
 
 
-def _releases(lines: tuple[Release, ...], system: str) -> Releases:
+def _releases(lines: tuple[Release, ...], system: str) -> records.Releases:
     listed = []
     for line in lines:
         changes = Counter(differ.change for differ in line.differs)
         listed.append(
-            ListedRelease(
+            records.ListedRelease(
                 torch=line.torch,
                 release=line.release,
                 minimum_macos=line.minimum_macos,
@@ -117,15 +111,15 @@ def _releases(lines: tuple[Release, ...], system: str) -> Releases:
                 changes={name: changes[name] for name in CHANGES} if line.before else {},
             )
         )
-    return Releases(macos=system, releases=tuple(listed))
+    return records.Releases(macos=system, releases=tuple(listed))
 
 
-def _listed(op_pages: Collection[Operator], newest: Release, system: str) -> Operators:
-    return Operators(
+def _listed(op_pages: Collection[Operator], newest: Release, system: str) -> records.Operators:
+    return records.Operators(
         torch=newest.torch,
         macos=system,
         operators=tuple(
-            Listed(
+            records.Listed(
                 name=operator.name,
                 state=operator.state,
                 torch=operator.torch,
@@ -136,3 +130,68 @@ def _listed(op_pages: Collection[Operator], newest: Release, system: str) -> Ope
             for operator in op_pages
         ),
     )
+
+
+def _rules() -> Iterator[records.Rule]:
+    """Yield the page of ``opcheck explain`` for each finding and remedy, in its order."""
+    for title, rules_of_verb in groups().items():
+        for rule in rules_of_verb:
+            yield records.Rule(
+                sort="finding",
+                id=rule.id,
+                title=rule.title,
+                found_by=title,
+                severity=rule.severity,
+                page=rule.page,
+            )
+    for remedy in remedies.REMEDIES:
+        yield records.Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)
+
+
+def _statements(
+    sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[Operator]
+) -> records.Statements:
+    """Return the page of all limitations, or of all advisories, the worst effect first."""
+    names: dict[str, list[str]] = {}
+    for operator in operators:
+        for about in (*operator.limitations, *operator.advisories):
+            names.setdefault(about.note.id, []).append(operator.name)
+    return records.Statements(
+        sort=sort,
+        statements=tuple(
+            records.Statement(note=note, operators=tuple(names.get(note.id, ())))
+            for note in notes(lists.statements.by_id.values(), sort)
+        ),
+    )
+
+
+def build(
+    output: Path,
+    swept: Path | None = None,
+    *,
+    lists: OpLists | None = None,
+    only: Collection[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Page, ...]:
+    """Write the site into a folder, and return its pages.  The same lists give the same bytes.
+
+    Args:
+        output: a folder that does not exist, is empty, or holds an earlier site, which it replaces.
+        swept: the folder of a sweep, for the pages of models.  None: there are none.
+        lists: the op lists; those that opcheck ships.
+        only: the operators to write pages of.  Empty: all.
+        progress: receives the name of each page as it is made and written.
+
+    Raises:
+        UsageError: the folder is not to be written to; the sweep cannot be read.
+        OpListError: the lists are damaged.
+    """
+    folder.check(output)
+    site_pages = pages(
+        OperatorLookup(lists or load()),
+        sweep_tables.read(swept) if swept else None,
+        only=only,
+        progress=progress,
+    )
+    folder.write(output, render.files(site_pages, progress))
+    return site_pages

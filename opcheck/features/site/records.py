@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from opcheck.common.vocabulary import StatementSort
+from opcheck.features.site import addresses
 from opcheck.lookup.records import Note
 from opcheck.model.records import Evidence, Record
 
 #: Of every JSON of a site.  Keys are only ever added; else the number goes up.
 VERSION = 1
+
+
+class Page(Record, frozen=True, kw_only=True):
+    """A page of the site, which is one of ``PAGES``."""
+
+    #: of a sort with a single page: what ``about`` returns
+    single: ClassVar[tuple[str, str, str]] = ("", "", "")
+
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """Return the address without a suffix (``op/aten/nonzero``), the title and the description."""
+        return self.single
+
+    @property
+    def address(self) -> str:
+        """Return the address without a suffix."""
+        return self.about[0]
 
 
 class Macos(Record, frozen=True, kw_only=True):
@@ -91,7 +109,7 @@ class ModelOf(Record, frozen=True, kw_only=True):
     targets: dict[str, tuple[str, ...]]
 
 
-class Operator(Record, frozen=True, kw_only=True):
+class Operator(Page, frozen=True, kw_only=True):
     """The page of an operator, with all of its overloads."""
 
     schema: str = f"opcheck-site-operator/{VERSION}"
@@ -121,6 +139,12 @@ class Operator(Record, frozen=True, kw_only=True):
     not_native: tuple[ModelOf, ...] = ()
     used_by: dict[str, tuple[str, ...]] = {}
 
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """Return its address, title and description."""
+        text = f"What PyTorch's releases do with {self.name} on Apple's GPU"
+        return addresses.operator(self.name), f"{self.name} on MPS", text
+
 
 class Listed(Record, frozen=True, kw_only=True):
     """An operator in the list of all."""
@@ -133,9 +157,14 @@ class Listed(Record, frozen=True, kw_only=True):
     notes: int
 
 
-class Operators(Record, frozen=True, kw_only=True):
+class Operators(Page, frozen=True, kw_only=True):
     """The page of all operators."""
 
+    single: ClassVar = (
+        "operators",
+        "All operators on MPS",
+        "Every operator of PyTorch, and what becomes of it on MPS",
+    )
     schema: str = f"opcheck-site-operators/{VERSION}"
     torch: str
     macos: str
@@ -174,7 +203,7 @@ class StatementRef(Record, frozen=True, kw_only=True):
     summary: str
 
 
-class Release(Record, frozen=True, kw_only=True):
+class Release(Page, frozen=True, kw_only=True):
     """The page of a release."""
 
     schema: str = f"opcheck-site-release/{VERSION}"
@@ -204,6 +233,12 @@ class Release(Record, frozen=True, kw_only=True):
     #: operator, and the models that it stops there, most of them first.
     stops: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """Return its address, title and description."""
+        text = f"What torch {self.torch} brought and broke on MPS"
+        return addresses.release(self.torch), f"torch {self.torch} on MPS", text
+
 
 class ListedRelease(Record, frozen=True, kw_only=True):
     """A release in the list of all."""
@@ -216,9 +251,14 @@ class ListedRelease(Record, frozen=True, kw_only=True):
     changes: dict[str, int]
 
 
-class Releases(Record, frozen=True, kw_only=True):
+class Releases(Page, frozen=True, kw_only=True):
     """The page of all releases, the oldest first."""
 
+    single: ClassVar = (
+        "releases",
+        "All releases",
+        "What each release of PyTorch brought and broke on MPS",
+    )
     schema: str = f"opcheck-site-releases/{VERSION}"
     macos: str
     releases: tuple[ListedRelease, ...]
@@ -231,15 +271,22 @@ class Statement(Record, frozen=True, kw_only=True):
     operators: tuple[str, ...]
 
 
-class Statements(Record, frozen=True, kw_only=True):
+class Statements(Page, frozen=True, kw_only=True):
     """The page of all limitations, or of all advisories."""
 
     schema: str = f"opcheck-site-statements/{VERSION}"
     sort: Literal["limitation", "advisory"]
     statements: tuple[Statement, ...]
 
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """Return its address, title and description."""
+        title = {"limitation": "Limits of MPS kernels", "advisory": "Advisories"}[self.sort]
+        text = f"All entries of the op lists: {title.lower()}"
+        return addresses.STATEMENTS[self.sort], title, text
 
-class Rule(Record, frozen=True, kw_only=True):
+
+class Rule(Page, frozen=True, kw_only=True):
     """The page of a finding or a remedy, as ``opcheck explain`` has it."""
 
     schema: str = f"opcheck-site-rule/{VERSION}"
@@ -252,10 +299,20 @@ class Rule(Record, frozen=True, kw_only=True):
     #: Markdown.
     page: str
 
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """Return its address, title and description."""
+        return addresses.rule(self.id), f"{self.id}: {self.title}", self.title
 
-class Rules(Record, frozen=True, kw_only=True):
+
+class Rules(Page, frozen=True, kw_only=True):
     """The page of all of them."""
 
+    single: ClassVar = (
+        "rules",
+        "Findings and ways out",
+        "Everything that opcheck finds, and tested ways out",
+    )
     schema: str = f"opcheck-site-rules/{VERSION}"
     rules: tuple[Rule, ...]
 
@@ -297,7 +354,7 @@ class Failure(Record, frozen=True, kw_only=True):
     why: str
 
 
-class Model(Record, frozen=True, kw_only=True):
+class Model(Page, frozen=True, kw_only=True):
     """The page of a model."""
 
     schema: str = f"opcheck-site-model/{VERSION}"
@@ -316,6 +373,12 @@ class Model(Record, frozen=True, kw_only=True):
     #: every operator that it calls: calls by mode.
     uses: dict[str, dict[str, int]]
 
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """Return its address, title and description."""
+        text = f"What PyTorch's releases do with {self.name} on Apple's GPU"
+        return addresses.model(self.name), f"{self.name} on MPS", text
+
 
 class ListedModel(Record, frozen=True, kw_only=True):
     """A model in the list of all."""
@@ -325,9 +388,14 @@ class ListedModel(Record, frozen=True, kw_only=True):
     headlines: dict[str, str]
 
 
-class Models(Record, frozen=True, kw_only=True):
+class Models(Page, frozen=True, kw_only=True):
     """The page of all models: what the sweep was of."""
 
+    single: ClassVar = (
+        "models",
+        "All models",
+        "Models of the libraries, and what becomes of them on MPS",
+    )
     schema: str = f"opcheck-site-models/{VERSION}"
     torch: tuple[str, ...]
     macos: tuple[str, ...]
@@ -337,9 +405,14 @@ class Models(Record, frozen=True, kw_only=True):
     models: tuple[ListedModel, ...]
 
 
-class Home(Record, frozen=True, kw_only=True):
+class Home(Page, frozen=True, kw_only=True):
     """The front page: what there is."""
 
+    single: ClassVar = (
+        "index",
+        "PyTorch on Apple's GPU",
+        "What PyTorch does on Apple's GPU, operator by operator",
+    )
     schema: str = f"opcheck-site/{VERSION}"
     tool: str
     op_lists: str
@@ -354,3 +427,10 @@ class Home(Record, frozen=True, kw_only=True):
     #: the operators that stop most models on the newest target.
     stops: tuple[tuple[str, int], ...]
     advisories: int
+
+
+#: The sorts of pages, in the order of the schema.
+PAGES = (
+    *(Home, Operator, Operators, Release, Releases),
+    *(Statements, Rule, Rules, Model, Models),
+)

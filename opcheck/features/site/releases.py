@@ -60,7 +60,7 @@ def _release(
         counts=_counts(line, system, lookup),
         environment=tuple(_environment(line, before)),
         lost=tuple(
-            msgspec.convert(msgspec.to_builtins(entry), Lost)
+            msgspec.convert(entry, Lost, from_attributes=True)
             for entry in lost
             if entry.torch == line
         ),
@@ -83,14 +83,9 @@ def _environment(line: str, before: Listed | None) -> Iterator[Variable]:
     known = load_environment()
     old = {variable.name for variable in known.known(before.line)} if before else set()
     for variable in known.known(line):
-        yield Variable(
-            name=variable.name,
-            meaning=variable.meaning,
-            values=variable.values,
-            default=variable.default,
-            read=variable.read,
-            change="new" if before and variable.name not in old else "",
-        )
+        change = "new" if before and variable.name not in old else ""
+        described = msgspec.convert(variable, Variable, from_attributes=True)
+        yield msgspec.structs.replace(described, change=change)
 
 
 def _differs(before: str, line: str, lookup: OperatorLookup) -> Iterator[Differs]:
@@ -112,8 +107,7 @@ def _word(state: State | None) -> str | None:
 def _references(statements: Iterable[Statement]) -> tuple[StatementRef, ...]:
     ordered = sorted(statements, key=lambda statement: statement.rank)
     return tuple(
-        StatementRef(id=statement.id, sort=statement.sort, summary=statement.summary)
-        for statement in ordered
+        msgspec.convert(statement, StatementRef, from_attributes=True) for statement in ordered
     )
 
 

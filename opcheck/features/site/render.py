@@ -1,43 +1,32 @@
-"""Writes pages as files: HTML by Jinja2, and beside each page its record as JSON."""
+"""Writes pages as files: HTML by Jinja2, the record of each page as JSON, and the index of the search box."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.resources import files as package
-from typing import get_args
 
 import msgspec
 from jinja2 import Environment
 
 from opcheck.common.sanitize import shown
-from opcheck.features.site import addresses, search
-from opcheck.features.site.addresses import Page
-from opcheck.features.site.filters import filters
-from opcheck.features.site.records import (
-    Home,
-    Model,
-    Models,
-    Operator,
-    Operators,
-    Release,
-    Releases,
-    Rule,
-    Rules,
-    Statements,
-)
-from opcheck.features.site.words import MEANINGS
+from opcheck.data.registrations import load
+from opcheck.features.site import addresses, records
+from opcheck.features.site.filters import MEANINGS, filters
+from opcheck.features.site.records import PAGES, Page
+from opcheck.lookup.aliases import aliases
+from opcheck.lookup.words import WORDS
 from opcheck.render import html
 from opcheck.render.coverage_plot import plot
 
 #: What is in the menu: the page, its name, and the pages that stand below it.
 _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
-    ("Operators", "operators", (Operators, Operator)),
-    ("Models", "models", (Models, Model)),
-    ("Releases", "releases", (Releases, Release)),
+    ("Operators", "operators", (records.Operators, records.Operator)),
+    ("Models", "models", (records.Models, records.Model)),
+    ("Releases", "releases", (records.Releases, records.Release)),
     ("Advisories", "advisories", ()),
     ("Limits", "limitations", ()),
-    ("Findings", "rules", (Rules, Rule)),
+    ("Findings", "rules", (records.Rules, records.Rule)),
 )
 
 
@@ -51,20 +40,20 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
     Raises:
         OSError: a template is not in the package.
     """
-    home = next(page for page in pages if isinstance(page, Home))
+    home = next(page for page in pages if isinstance(page, records.Home))
     templates = html.environment().overlay()
     folder = package("opcheck.render") / "template" / "site"
     files = {
         ".nojekyll": "",  # GitHub Pages would leave files out whose names begin with _
         "style.css": (folder / "style.css").read_text(encoding="utf-8"),
         "search.js": (folder / "search.js").read_text(encoding="utf-8"),
-        "search-index.js": search.index(pages),
+        "search-index.js": search_index(pages),
         "schema.json": schema(),
         "coverage.svg": plot(home.counts, home.macos),
     }
-    own = {addresses.page_of(page) for page in pages}
+    own = {page.address for page in pages}
     for page in pages:
-        path = addresses.page_of(page)
+        path = page.address
         if progress is not None:
             progress(path)
         templates.filters = {**html.environment().filters, **filters(path, own)}
@@ -75,9 +64,8 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
 
 def schema() -> str:
     """Return the JSON schema of what stands beside the pages: a record for each sort of page."""
-    kinds = get_args(Page)
-    references, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    for kind in kinds:
+    references, components = msgspec.json.schema_components(PAGES, ref_template="#/$defs/{name}")
+    for kind in PAGES:
         default = next(f.default for f in msgspec.structs.fields(kind) if f.name == "schema")
         components[kind.__name__]["properties"]["schema"] = {"const": default}
         components[kind.__name__]["required"] = ["schema", *components[kind.__name__]["required"]]
@@ -90,12 +78,14 @@ def schema() -> str:
     return f"{json.dumps(content, indent=1)}\n"
 
 
-def _html(templates: Environment, page: Page, path: str, home: Home, own: Collection[str]) -> str:
-    title, description = _about(page)
+def _html(
+    templates: Environment, page: Page, path: str, home: records.Home, own: Collection[str]
+) -> str:
+    _, title, description = page.about
     html = templates.get_template(f"site/{type(page).__name__.lower()}.html").render(
         page=page,
         home=home,
-        home_page=isinstance(page, Home),
+        home_page=isinstance(page, records.Home),
         title=title,
         description=description,
         top=addresses.to_top(path),
@@ -116,26 +106,39 @@ def _navigation(page: Page, path: str, own: Collection[str]) -> Iterable[tuple[s
             yield name, address, here
 
 
-def _about(page: Page) -> tuple[str, str]:
-    """Return the title and the description of a page."""
-    if isinstance(page, Operator):
-        return f"{page.name} on MPS", f"What PyTorch's releases do with {page.name} on Apple's GPU"
-    if isinstance(page, Release):
-        return f"torch {page.torch} on MPS", f"What torch {page.torch} brought and broke on MPS"
-    if isinstance(page, Rule):
-        return f"{page.id}: {page.title}", page.title
-    if isinstance(page, Model):
-        return f"{page.name} on MPS", f"What PyTorch's releases do with {page.name} on Apple's GPU"
-    if isinstance(page, Statements):
-        words = {"limitation": "Limits of MPS kernels", "advisory": "Advisories"}
-        return words[page.sort], f"All entries of the op lists: {words[page.sort].lower()}"
-    return _TITLES[type(page)]
+#: The kinds of pages in the search, in the order of equally good matches.
+_KINDS = ("operator", "model", "release", "rule", "remedy")
 
 
-_TITLES: dict[type, tuple[str, str]] = {
-    Home: ("PyTorch on Apple's GPU", "What PyTorch does on Apple's GPU, operator by operator"),
-    Operators: ("All operators on MPS", "Every operator of PyTorch, and what becomes of it on MPS"),
-    Releases: ("All releases", "What each release of PyTorch brought and broke on MPS"),
-    Rules: ("Findings and ways out", "Everything that opcheck finds, and tested ways out"),
-    Models: ("All models", "Models of the libraries, and what becomes of them on MPS"),
-}
+def search_index(pages: Iterable[Page]) -> str:
+    """Return the index as a script, ``opcheckIndex(...)``: a page that is opened as a file cannot fetch JSON.
+
+    Each entry is [kind, name, address, the text next to it, other names].
+    """
+    lists = load()
+    others = aliases(lists.names(), lists.releases[-1].line)
+    entries = [entry for page in pages if (entry := _entry(page, others))]
+    text = json.dumps([_KINDS, entries], ensure_ascii=True, separators=(",", ":"))
+    return f"opcheckIndex({text});\n"
+
+
+def usual_words(page: records.Operator) -> list[str]:
+    """Return the usual words that stand for an operator on the command line (lookup/words.yaml): ``self attention``."""
+    bare = page.name.partition("::")[2]
+    names = {page.name, bare, *(name.removeprefix("torch.") for name in page.python)}
+    return [word for word, name in WORDS.items() if name in names]
+
+
+def _entry(page: Page, others: Mapping[str, Sequence[str]]) -> list[object] | None:
+    address = f"{page.address}.html"
+    if isinstance(page, records.Operator):
+        names = (*page.python, *usual_words(page), *others.get(page.name, ()))
+        return [0, page.name, address, page.state, [*dict.fromkeys(names)]]
+    if isinstance(page, records.Model):
+        headline = next(iter(page.headlines.values()), "could not tell")
+        return [1, shown(page.name), address, headline, []]
+    if isinstance(page, records.Release):
+        return [2, f"torch {page.torch}", address, f"macOS {page.minimum_macos}+", [page.release]]
+    if isinstance(page, records.Rule):
+        return [4 if page.sort == "remedy" else 3, page.id, address, page.title, []]
+    return None

@@ -9,6 +9,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.sweep_tables import FORMAT, TABLES
@@ -75,8 +77,7 @@ class Sweep:
             packages=dict(sorted(self.about.get("packages", {}).items())),
             digest=str(self.about.get("op_lists", "")),
             models=tuple(
-                ListedModel(name=model.name, library=model.library, headlines=model.headlines)
-                for model in models
+                msgspec.convert(model, ListedModel, from_attributes=True) for model in models
             ),
         )
 
@@ -240,19 +241,12 @@ def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
         worse = tuple((state, row[state]) for state in STATES[1:] if row[state])
         return (row["mode"], row["fallback"], row["headline"], row["complete"], row["calls"], worse)
 
-    for (mode, fallback, headline, complete, calls, worse), group in sorted(
+    for (*_, worse), group in sorted(
         _keyed(rows, key).items(),
         key=lambda entry: (*entry[0][:2], min(map(_at, entry[1])), entry[0]),
     ):
-        yield Outcome(
-            mode=mode,
-            targets=_targets(map(_at, group)),
-            fallback=fallback,
-            headline=headline,
-            complete=complete,
-            calls=calls,
-            not_native=dict(worse),
-        )
+        targets = _targets(map(_at, group))
+        yield msgspec.convert({**group[0], "targets": targets, "not_native": dict(worse)}, Outcome)
 
 
 def _not_native(rows: Iterable[Row]) -> Iterator[NotNative]:
@@ -262,25 +256,11 @@ def _not_native(rows: Iterable[Row]) -> Iterator[NotNative]:
         place = -STATES.index(_state(row))
         return (place, row["op"], row["mode"], row["fallback"], row["calls"])
 
-    for (place, op, mode, fallback, calls), group in sorted(_keyed(rows, key).items()):
-        yield NotNative(
-            op=op,
-            mode=mode,
-            state=STATES[-place],
-            calls=calls,
-            targets=_targets(map(_at, group)),
-            fallback=fallback,
-        )
+    for (place, *_), group in sorted(_keyed(rows, key).items()):
+        about = {"state": STATES[-place], "targets": _targets(map(_at, group))}
+        yield msgspec.convert({**group[0], **about}, NotNative)
 
 
 def _failure(row: Row) -> Failure:
     targets = (At(*map(Version.parse, name.rstrip("+").split("/"))) for name in row["targets"])
-    return Failure(
-        mode=row["mode"],
-        targets=_targets(targets),
-        stage=row["stage"],
-        message=row["message"],
-        where=row["where"],
-        owner=row["owner"],
-        why=row["why"],
-    )
+    return msgspec.convert({**row, "targets": _targets(targets)}, Failure)

@@ -47,7 +47,7 @@ def build(
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Write the pages."""
-    from opcheck.features.site.build import build as write
+    from opcheck.features.site.pages import build as write
 
     with progress.shown() as say:
         pages = write(folder, sweep, progress=_now_and_then(say))

@@ -11,10 +11,9 @@ import pytest
 
 from opcheck.data.registrations import OpLists
 from opcheck.features.site import addresses, render
-from opcheck.features.site.addresses import Page
 from opcheck.features.site.operators import operators
 from opcheck.features.site.pages import pages
-from opcheck.features.site.records import Model, Operator, Release
+from opcheck.features.site.records import Model, Operator, Page, Release
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup.plain_call import OperatorLookup
 from tests.features.site import checks, made

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.features.site.search import usual_words
+from opcheck.features.site.render import usual_words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.cli import invoke
-from opcheck.features.site import build
+from opcheck.features.site import pages
 from tests.features.site.made import lists, write_sweep
 
 
@@ -15,7 +15,7 @@ def test_a_site_is_built_and_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyarrow", reason="no pyarrow here: the extra sweep")
-    monkeypatch.setattr(build, "load", lists)
+    monkeypatch.setattr(pages, "load", lists)
     sweep = write_sweep(tmp_path / "sweep")
     output = tmp_path / "site"
     assert invoke(["site", "build", "-o", str(output), "--sweep", str(sweep), "-q"]) == 0
