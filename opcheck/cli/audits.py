@@ -1,20 +1,42 @@
-"""Audits a model for a verb, with progress on stderr."""
+"""Audits a model for a verb, with progress on stderr, and selects a finding of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
-from opcheck.cli.options import ProgressOptions
+from opcheck.cli import streams
+from opcheck.cli.options import (
+    COULD_NOT_TELL,
+    ProgressOptions,
+    only,
+)
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_log
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import TargetOptions
-from opcheck.model.records import Report
+
+if TYPE_CHECKING:
+    from opcheck.model.records import Report
+    from opcheck.reproducer.check import Tried
+    from opcheck.reproducer.chosen import Chosen
 
 
-def audited(
+_SUFFIXES = {".json", ".yaml", ".yml"}
+EPILOG = (
+    "SOURCE is a report that opcheck audit or opcheck run wrote (-o report.json), or a model to "
+    "audit. WHICH is the number "
+    "of a finding, a rule (OC102) or an operator; without it the findings are listed."
+)
+WRITTEN = only(path="Output file.  [default: stdout]")
+
+
+def audit_with_progress(
     model: str,
     target: TargetOptions,
     capture: CaptureOptions,
@@ -37,7 +59,7 @@ def audited(
     return msgspec.structs.replace(report, newest=not target.torch)
 
 
-def audited_on(
+def audit_on_targets(
     targets: Sequence[Target], request: CaptureRequest, lists: OpLists, progress: ProgressOptions
 ) -> tuple[Report, ...]:
     """Audit a model on each target, in their order, with progress on stderr.
@@ -49,3 +71,67 @@ def audited_on(
 
     with progress.shown() as say:
         return audit_targets(request, targets, lists, progress=say, show_output=progress.verbose)
+
+
+def choose_finding(
+    source: str,
+    which: str | None,
+    target: TargetOptions,
+    capture: CaptureOptions,
+    progress: ProgressOptions,
+) -> Chosen | None:
+    """Return the selected finding, or None after listing all findings.
+
+    Raises:
+        UsageError: there is no such finding, or it is about no one call.
+    """
+    from opcheck.model.saved import sanitize_report
+    from opcheck.reproducer.chosen import choose, read
+
+    saved = Path(source).suffix in _SUFFIXES
+    report = (
+        read(source) if saved else sanitized(audit_with_progress(source, target, capture, progress))
+    )
+    if which is None:
+        streams.emit(for_log(_listing(report)))
+        return None
+    chosen = choose(report, which)
+    if chosen.calls is None:
+        raise UsageError(
+            f"finding {chosen.number} ({chosen.finding.rule}) is about no one call that the report keeps",
+            context=chosen.finding.message,
+            hint="opcheck repro SOURCE lists those with a program; a report of an older opcheck has none: "
+            "write it again",
+        )
+    return chosen
+
+
+def _listing(report: Report) -> str:
+    """List the findings by number, and mark those for which a program can be written."""
+    from opcheck.reproducer.chosen import every
+
+    lines = [f"{report.model}: torch {report.target.torch}, macOS {report.target.macos}"]
+    for choice in every(report):
+        mark = " " if choice.calls else "-"
+        message = choice.finding.message
+        shown = message if len(message) <= 78 else f"{message[:75]}..."
+        lines.append(f"{choice.number:>4}{mark} {choice.finding.rule:<6}  {shown}")
+    lines.append("(-: about no one call)" if "-" in "".join(x[4:5] for x in lines[1:]) else "")
+    return "\n".join(filter(None, lines))
+
+
+def try_program(chosen: Chosen) -> Tried:
+    """Write the program for a finding and try it."""
+    from opcheck.reproducer.check import make
+
+    with ProgressOptions().shown() as progress:
+        if progress is not None:
+            progress("trying the program on the CPU and on an emulated Mac")
+        return make(chosen)
+
+
+def exit_code(made: Tried) -> int:
+    """Return the exit code of a program that was tried, and print the result of the try to stderr."""
+    for note in made.notes:
+        streams.note(note)
+    return 0 if made.checked else COULD_NOT_TELL

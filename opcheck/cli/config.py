@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from opcheck.cli import streams
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import UsageError, located_at
+from opcheck.common.errors import OpcheckError, UsageError, located_at
 from opcheck.model.ignores import Entry, Ignores
 from opcheck.model.options import PATHS, READER, Action, check_inside
+from opcheck.model.records import Record
 
 FILE, OWN_FILE = "pyproject.toml", "opcheck.toml"
 
@@ -55,9 +59,9 @@ def defaults(
         content, where = content.get(verb, {}), f"{where} {verb}"
         if not isinstance(content, dict):
             raise _wrong(verb, f"[tool.opcheck.{verb}] and its keys below", where)
-        _check_keys(content, keys, where, near=False)
+        one_of(content, sorted(keys), where, "key", near=False)
     elif not set(content) <= set(keys):
-        _check_keys(content, {*keys, *_keys_elsewhere()}, where, near=True)
+        one_of(content, sorted({*keys, *_keys_elsewhere()}), where, "key")
     values: dict[str, object] = {}
     for key, param in keys.items():
         if key not in content:
@@ -85,16 +89,6 @@ _ACTIONS: dict[Action, str] = {
     "runs": "it runs or installs",
     "trusts": "code it trusts",
 }
-
-
-def _check_keys(content: Iterable[str], known: Iterable[str], where: str, *, near: bool) -> None:
-    known = sorted(known)
-    for key in content:
-        if key not in known:
-            nearest = difflib.get_close_matches(key, known, 1) if near else []
-            hints = [f"did you mean {name!r}?" for name in nearest]
-            hints.append(f"known: {', '.join(known)}")
-            raise UsageError(f"unknown key: {key!r}", context=where, hint="; ".join(hints))
 
 
 def table(directory: Path) -> tuple[dict[str, Any], str]:
@@ -134,9 +128,7 @@ def ignore_entries(directory: Path) -> tuple[Entry, ...]:
     content, where = table(directory)
     if "ignore" not in content:
         return ()
-    from opcheck.cli.tables import ignored
-
-    return ignored(content["ignore"], where)
+    return read_ignores(content["ignore"], where)
 
 
 def today() -> date:
@@ -164,8 +156,6 @@ def _keys(params: Iterable[click.Parameter]) -> dict[str, click.Option]:
 
 def _keys_elsewhere() -> set[str]:
     """Return the keys of all verbs, and the names of the tables."""
-    from opcheck.cli.tables import TABLES
-
     commands = [import_module(f"opcheck.features.{verb}.verb").command for verb in _VERBS]
     return {key for command in commands for key in _keys(command.params)} | {*TABLES, *_OWN_TABLES}
 
@@ -205,3 +195,144 @@ def _wrong(key: str, wanted: str, where: str) -> UsageError:
         context=f"{where} {key}",
         hint=f"write {wanted}",
     )
+
+
+#: The keys of ``[tool.opcheck]`` with tables; the rest are flags.
+TABLES = ("models", "targets", "ignore")
+
+#: Where in a table msgspec found a wrong value.
+_PATH = re.compile(r" - at `\$(?P<path>.*)`$")
+
+_Kind = TypeVar("_Kind", bound=Record)
+
+
+def read_ignores(content: object, where: str) -> tuple[Entry, ...]:
+    """Return the entries of ``[[tool.opcheck.ignore]]``.
+
+    Raises:
+        UsageError: an entry has a mistake, or no reason.
+    """
+    from opcheck.judge.rules import BY_ID
+    from opcheck.source.rules import BY_ID as SCAN_BY_ID
+
+    ignores = of_kind(Entry, entries(content, f"{where} ignore"), "ignore", where)
+    for number, entry in enumerate(ignores, 1):
+        place = f"{where} ignore, entry {number}"
+        one_of([entry.rule], {**BY_ID, **SCAN_BY_ID}, place, "rule")
+        if not entry.reason.strip():
+            raise UsageError(
+                f"{entry.rule} is ignored without a reason",
+                context=place,
+                hint='write reason = "..."',
+            )
+    return ignores
+
+
+def entries(
+    content: object, place: str, *, short: str = "", named: bool = False
+) -> list[dict[str, Any]]:
+    """Normalise a list of tables, which may be written as one table, several, names with tables, or texts.
+
+    Args:
+        content: the value in the file.
+        place: file and key, for errors.
+        short: the key of an entry that is only a text; empty: a text is refused.
+        named: a table may have the entries by their names.
+
+    Raises:
+        UsageError: it is not such a list.
+    """
+    if named and isinstance(content, Mapping):
+        content = [
+            {"name": name, **({short: value} if isinstance(value, str) else dict(value))}
+            for name, value in content.items()
+            if isinstance(value, (str, Mapping))
+        ]
+    tables = [content] if isinstance(content, Mapping) else content
+    if not isinstance(tables, (list, tuple)):
+        raise UsageError(
+            "not a list of tables",
+            context=place,
+            hint=f"write [[tool.opcheck.{place.rpartition(' ')[2]}]]",
+        )
+    listed = []
+    for entry in tables:
+        if isinstance(entry, str) and short:
+            listed.append({short: entry})
+        elif isinstance(entry, Mapping):
+            listed.append(dict(entry))
+        else:
+            raise UsageError(
+                f"not a table: {entry!r}", context=place, hint="write [[tool.opcheck....]]"
+            )
+    return listed
+
+
+def of_kind(
+    kind: type[_Kind], tables: Iterable[dict[str, Any]], key: str, where: str
+) -> tuple[_Kind, ...]:
+    """Convert the tables below ``key`` to records of one kind.
+
+    Raises:
+        UsageError: an unknown or missing key, a value of another kind.
+    """
+    return tuple(
+        _record(kind, entry, f"{where} {key}, {entry.get('name') or f'entry {number}'}")
+        for number, entry in enumerate(tables, 1)
+    )
+
+
+def _record(kind: type[_Kind], entry: dict[str, Any], place: str) -> _Kind:
+    fields = msgspec.structs.fields(kind)
+    one_of(entry, [field.encode_name for field in fields], place, "key")
+    for field in fields:
+        if field.required and field.encode_name not in entry:
+            raise UsageError(
+                f"the key {field.encode_name!r} is missing",
+                context=place,
+                hint=f'write {field.encode_name} = "..."',
+            )
+    try:
+        return msgspec.convert(entry, kind, builtin_types=(date,))
+    except msgspec.ValidationError as error:
+        text = str(error)
+        match = _PATH.search(text)
+        path = match["path"].lstrip(".") if match else ""
+        raise UsageError(
+            f"wrong value: {_PATH.sub('', text).replace('`', '')}",
+            context=f"{place}: {path}" if path else place,
+            hint='a text is written in quotes, such as "2.10"; a date without: 2027-01-31',
+        ) from error
+
+
+def one_of(
+    names: Iterable[str], known: Collection[str], place: str, what: str, *, near: bool = True
+) -> None:
+    """Check that all names are known.
+
+    Raises:
+        UsageError: a name is unknown; the nearest is suggested.
+    """
+    for name in names:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, 1, 0.5) if near else []
+            raise UsageError(
+                f"unknown {what}: {name!r}",
+                context=place,
+                hint="; ".join(
+                    [
+                        *(f"did you mean {text!r}?" for text in nearest),
+                        f"known: {', '.join(known) or 'none'}",
+                    ]
+                ),
+            )
+
+
+@contextlib.contextmanager
+def within(place: str) -> Iterator[None]:
+    """Prefix the context of an error with the place of the value."""
+    try:
+        yield
+    except OpcheckError as error:
+        error.context = "; ".join(filter(None, (place, error.context)))
+        raise

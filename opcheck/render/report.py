@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import cast
 
 import msgspec
@@ -28,24 +28,26 @@ from opcheck.render.document import (
 )
 from opcheck.render.findings import Case, FindingLog, Suite
 
-COLUMNS = (
-    "model",
-    "torch",
-    "macos",
-    "cpu_fallback",
-    "operator",
-    "status",
-    "kind",
-    "what_happens",
-    "calls",
-    "because",
-    "confidence",
-    "dtypes",
-    "phases",
-    "limitations",
-    "advisories",
-    "places",
-)
+#: The cells of a row of CSV for a group of calls, by their columns.
+_CELLS: dict[str, Callable[[Report, CallGroup], str]] = {
+    "model": lambda report, _: report.model,
+    "torch": lambda report, _: report.target.torch,
+    "macos": lambda report, _: report.target.macos,
+    "cpu_fallback": lambda report, _: "1" if report.target.cpu_fallback else "0",
+    "operator": lambda _, group: group.op,
+    "status": lambda _, group: group.verdict.status,
+    "kind": lambda _, group: group.verdict.kind or "",
+    "what_happens": lambda _, group: outcome(group.verdict).label,
+    "calls": lambda _, group: str(group.count),
+    "because": lambda _, group: group.verdict.because,
+    "confidence": lambda _, group: group.verdict.confidence,
+    "dtypes": lambda _, group: " ".join(group.dtypes),
+    "phases": lambda _, group: " ".join(group.phases),
+    "limitations": lambda _, group: " ".join(group.verdict.limitations),
+    "advisories": lambda _, group: " ".join(group.verdict.advisories),
+    "places": lambda _, group: "; ".join(map(summary.place, group.locations)),
+}
+COLUMNS = tuple(_CELLS)
 
 #: The side whose colour a headline has.
 _SIDES: dict[str, Style] = {
@@ -299,27 +301,8 @@ def _is_about(finding: Finding, group: CallGroup) -> bool:
 
 def rows(report: Report) -> Iterator[tuple[str, ...]]:
     """Make a row of COLUMNS for each group of calls."""
-    target = report.target
     for group in report.groups:
-        verdict = group.verdict
-        yield (
-            report.model,
-            target.torch,
-            target.macos,
-            "1" if target.cpu_fallback else "0",
-            group.op,
-            verdict.status,
-            verdict.kind or "",
-            outcome(verdict).label,
-            str(group.count),
-            verdict.because,
-            verdict.confidence,
-            " ".join(group.dtypes),
-            " ".join(group.phases),
-            " ".join(verdict.limitations),
-            " ".join(verdict.advisories),
-            "; ".join(summary.place(place) for place in group.locations),
-        )
+        yield tuple(cell(report, group) for cell in _CELLS.values())
 
 
 def lines(report: Report) -> Iterator[dict[str, object]]:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from opcheck.common.text import filesize, plural
 from opcheck.judge.judge import OUTCOMES, outcome
@@ -119,29 +119,6 @@ def _evidence(entries: Iterable[Evidence]) -> list[str]:
     ]
 
 
-class _Band(NamedTuple):
-    """A stretch of calls that run on one side."""
-
-    x: str
-    width: str
-    side: str
-
-
-class _Bar(NamedTuple):
-    """A call that copies, as it is drawn and listed."""
-
-    call: int
-    label: str
-    x: str
-    top: str
-    width: str
-    up: str
-    down: str
-    op: str
-    place: str
-    node: GraphCall
-
-
 def _timeline(record: Report) -> dict[str, Any] | None:
     """Draw the copies along the run, and list the largest; None: there are none."""
     copying = [(n, node) for n, node in enumerate(record.graph) if node.to_cpu or node.to_mps]
@@ -153,30 +130,32 @@ def _timeline(record: Report) -> dict[str, Any] | None:
     bands, first = [], 0
     for side, run in groupby(sides):
         length = len(list(run))
-        bands.append(_Band(f"{first * step:.2f}", f"{max(length * step, 0.8):.2f}", side))
+        width = f"{max(length * step, 0.8):.2f}"
+        bands.append({"x": f"{first * step:.2f}", "width": width, "side": side})
         first += length
     bars = [_bar(record, number, node, step, most) for number, node in copying]
-    largest = sorted(bars, key=lambda bar: -(bar.node.bytes_to_cpu + bar.node.bytes_to_mps))
+    largest = sorted(bars, key=lambda bar: -(bar["node"].bytes_to_cpu + bar["node"].bytes_to_mps))
     return {"bands": bands, "bars": bars, "largest": largest[:_LISTED]}
 
 
-def _bar(record: Report, number: int, node: GraphCall, step: float, most: int) -> _Bar:
+def _bar(record: Report, number: int, node: GraphCall, step: float, most: int) -> dict[str, Any]:
+    """Describe a call that copies, as it is drawn and listed."""
     group = record.groups[node.group]
     up, down = _height(node.bytes_to_cpu, most), _height(node.bytes_to_mps, most)
     width = max(step * 0.8, 2.0)
-    return _Bar(
-        call=number,
-        label=f"call {number}, {group.op}: {filesize(node.bytes_to_cpu)} to the CPU, "
+    return {
+        "call": number,
+        "label": f"call {number}, {group.op}: {filesize(node.bytes_to_cpu)} to the CPU, "
         f"{filesize(node.bytes_to_mps)} back",
-        x=f"{min(number * step, _WIDTH - width):.2f}",
-        top=f"{_MIDDLE - 4 - up:.1f}",
-        width=f"{width:.2f}",
-        up=f"{up:.1f}",
-        down=f"{down:.1f}",
-        op=group.op,
-        place=summary.place(group.locations[node.place]),
-        node=node,
-    )
+        "x": f"{min(number * step, _WIDTH - width):.2f}",
+        "top": f"{_MIDDLE - 4 - up:.1f}",
+        "width": f"{width:.2f}",
+        "up": f"{up:.1f}",
+        "down": f"{down:.1f}",
+        "op": group.op,
+        "place": summary.place(group.locations[node.place]),
+        "node": node,
+    }
 
 
 def _height(number: int, most: int) -> float:

@@ -15,8 +15,8 @@ from opcheck.api import with_keywords
 from opcheck.capture.request import CaptureOption, CaptureOptions
 from opcheck.cli import config
 from opcheck.cli.complete import attach
+from opcheck.cli.config import of_kind
 from opcheck.cli.options import verb
-from opcheck.cli.tables import of_kind
 from opcheck.common.errors import UsageError
 from opcheck.features.gate.settings import Model, table
 from opcheck.model.records import Report

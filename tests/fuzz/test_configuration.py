@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from opcheck.features.gate.baseline import SCHEMA as GATE_SCHEMA
-from opcheck.features.gate.work import Job, Result
+from opcheck.features.gate.jobs import Job, Result
 from opcheck.model.fingerprint import VERSION
 from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
 from tests.features.gate.conftest import CALLS, made
@@ -205,7 +205,7 @@ def gated() -> Undone:
         calls = CALLS["fallback"]
         return Result(reports=tuple(made(calls, target) for target in job.targets))
 
-    patch.setattr("opcheck.features.gate.run.work", work)
+    patch.setattr("opcheck.features.gate.jobs.work", work)
     return Undone(patch)
 
 

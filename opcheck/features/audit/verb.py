@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -102,8 +104,6 @@ def command(
 
 def _watched(once: Callable[[], int], model: str, read: Callable[[], Dependencies]) -> int:
     """Audit, and again after each change, until the user interrupts; return the last exit code."""
-    from opcheck.features.audit.watching import changes
-
     code = 0
     try:
         while True:
@@ -155,3 +155,37 @@ def _broke_off(report: Report) -> str:
             hint="the report has only the calls before this one; the rest was not judged",
         )
     )
+
+
+#: Seconds between two looks at the files of a model that is watched.
+_LOOK = 0.3
+
+
+def changes(read: Dependencies, model: str) -> Iterator[str]:
+    """Wait for changes of the files that an audit has read; yield the name of the first that changed, each time.
+
+    Args:
+        read: what the audit has read.
+        model: its name; its file counts too.
+    """
+    paths = [Path(name) for kind, name, _ in read.seen if kind != "environment"]
+    file = Path(model.partition(":")[0])
+    with contextlib.suppress(OSError, ValueError):
+        paths += [file] if file.exists() else []
+    before = {path: _state(path) for path in paths}
+    while True:
+        time.sleep(_LOOK)
+        for path in paths:
+            now = _state(path)
+            if now != before[path]:
+                before[path] = now
+                yield path.name
+                break
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        result = path.stat()
+    except OSError:
+        return None
+    return result.st_mtime_ns, result.st_size

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
 from opcheck.lookup.query import usual
 from opcheck.render import wording
-from opcheck.render.document import Block, Heading, Lines, Table
-from opcheck.render.wording import NOT_CHECKED
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.wording import NOT_CHECKED, listed, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from opcheck.judge.report_changes import Comparison, Difference
     from opcheck.lookup.diff import Change, DiffAnswer
     from opcheck.lookup.records import State
 
@@ -67,3 +69,37 @@ def _rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
 
 def _label(state: State | None) -> str:
     return wording.label(state.status, state.kind) if state else "no such overload"
+
+
+def comparison_document(comparison: Comparison) -> Iterator[Block]:
+    """Make the page of two reports: the new findings first."""
+    yield Heading(f"{comparison.before['name']} to {comparison.after['name']}", 1)
+    counts = ", ".join(f"{count:,} {name}" for name, count in comparison.counts.items())
+    yield Lines(
+        (
+            *(f"Careful: {warning}." for warning in comparison.warnings),
+            f"before: {_side(comparison.before)}",
+            f"after: {_side(comparison.after)}",
+            f"{counts} (each finding at each of its lines)",
+        )
+    )
+    yield from section("New", Bullets(tuple(listed(comparison.new))))
+    yield from section("Fixed", Bullets(tuple(listed(comparison.fixed, hints=False))))
+    yield from section("Changed", Bullets(tuple(map(_changed, comparison.changed))))
+    rules = sorted({entry.rule for entry in comparison.new})
+    yield from section("Next", Lines(tuple(f"opcheck explain {rule}" for rule in rules[:1])))
+    yield from section("Not checked", Bullets(comparison.not_checked))
+
+
+def _side(about: dict[str, Any]) -> str:
+    target = about["target"]
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.get("cpu_fallback") else ""
+    where = f"torch {target['torch']}, macOS {target['macos']}{variable}"
+    return one_line(f"{about['headline']}: {about['model']} on {where}")
+
+
+def _changed(change: Difference) -> str:
+    entry = change.after
+    return one_line(
+        f"{entry.rule} {entry.op or entry.message} {place_of(entry)}: {'; '.join(change.what)}"
+    )

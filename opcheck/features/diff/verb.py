@@ -9,7 +9,7 @@ import click
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import streams
-from opcheck.cli.audits import audited_on
+from opcheck.cli.audits import audit_on_targets
 from opcheck.cli.options import (
     CAPTURE,
     COULD_NOT_TELL,
@@ -105,13 +105,13 @@ def _targets(
         targets.parse(text, flag, lists)
         for text, flag in zip(texts, ("--from", "--to"), strict=True)
     ]
-    reports = audited_on(pair, request_of(model, pair[0], capture), lists, progress)
+    reports = audit_on_targets(pair, request_of(model, pair[0], capture), lists, progress)
     sides = (side_of(report, str(target)) for report, target in zip(reports, pair, strict=True))
     return compare(*sides), next((target.beyond for target in pair if target.beyond), "")
 
 
 def _deliver(comparison: Comparison, level: str, output: OutputOptions) -> int:
-    from opcheck.features.diff import changes_page
+    from opcheck.features.diff import page
     from opcheck.judge.report_changes import worse
 
     if level == "regressions":
@@ -120,7 +120,7 @@ def _deliver(comparison: Comparison, level: str, output: OutputOptions) -> int:
             context="--fail-on regressions",
             hint="of reports and targets: --fail-on error, warning, note or never",
         )
-    output.deliver(comparison, changes_page.document)
+    output.deliver(comparison, page.comparison_document)
     for warning in comparison.warnings:
         streams.note(f"careful: {warning}")
     if not comparison.after["complete"]:
@@ -144,7 +144,7 @@ def _releases(
             context=f"--fail-on {fail_on}",
             hint="--fail-on regressions or never; of two reports: error, warning, note",
         )
-    changes_page = diff(*pair, macos, dtype)
-    output.deliver(changes_page, page.document)
-    worse = any(changes_page.counts[name] for name in REGRESSIONS)
+    answer = diff(*pair, macos, dtype)
+    output.deliver(answer, page.document)
+    worse = any(answer.counts[name] for name in REGRESSIONS)
     return 1 if worse and fail_on == "regressions" else 0

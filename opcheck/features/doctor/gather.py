@@ -15,7 +15,6 @@ import msgspec
 
 from opcheck.common.tool import TOOL
 from opcheck.features.doctor.environment import Environment, Machine, Python, Torch
-from opcheck.model.records import Record
 from opcheck.worker.process import python, run
 
 #: Seconds that the import of torch may take: the first one after an installation reads it all from
@@ -43,14 +42,6 @@ print("\\n{_MARK}" + json.dumps({{
     "recommended": ask("mps.recommended_max_memory") if available else None,
 }}))
 """
-
-
-class _Answer(Record, frozen=True, kw_only=True):
-    version: str
-    commit: str
-    built: bool | None
-    available: bool | None
-    recommended: int | None
 
 
 def gather(variables: Mapping[str, str] | None = None) -> Environment:
@@ -130,15 +121,9 @@ def from_answer(version: str, installer: str, code: int, out: str, error: str) -
         texts = error.strip().splitlines()
         problem = texts[-1] if texts else f"import torch ended the process with code {code}"
         return Torch(version=version, installer=installer, problem=problem)
-    answer = msgspec.json.decode(line.removeprefix(_MARK), type=_Answer)
-    return Torch(
-        version=answer.version,
-        installer=installer,
-        commit=answer.commit,
-        built=answer.built,
-        available=answer.available,
-        recommended=answer.recommended,
-    )
+    answer = msgspec.json.decode(line.removeprefix(_MARK), type=Torch)
+    # The metadata's version is that of the installed distribution.
+    return msgspec.structs.replace(answer, version=version, installer=installer)
 
 
 def _packages() -> dict[str, str]:

@@ -9,9 +9,9 @@ import msgspec
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.features.gate.baseline import Baseline
+from opcheck.features.gate.jobs import Result
 from opcheck.features.gate.records import Cell, Failed, GateReport
 from opcheck.features.gate.settings import Model, Planned, Settings, targets_of
-from opcheck.features.gate.work import Result
 from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judged
 from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report

@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
-from opcheck.features.gate.records import Cell, GateReport
+from opcheck.features.gate.records import Cell, GateReport, SavedCell, SavedGate
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model.saved import as_content
 from opcheck.render import findings, summary
@@ -169,33 +169,26 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
 
 def content(gate: GateReport) -> dict[str, object]:
     """Return what JSON and YAML hold: the run with the whole report of each cell, all keys present."""
-    return {
-        "schema": gate.schema,
-        "tool": gate.tool,
-        "op_lists": gate.op_lists,
-        "exit_code": gate.code,
-        "models": list(gate.models),
-        "targets": list(gate.targets),
-        "baseline": gate.baseline,
-        "notes": list(gate.notes),
-        "left": list(gate.left),
-        "cells": [_cell(cell) for cell in gate.cells],
-    }
+    cells = [_cell(cell) for cell in gate.cells]
+    return _values(SavedGate, gate, exit_code=gate.code, cells=cells)
 
 
 def _cell(cell: Cell) -> dict[str, object]:
-    return {
-        "model": cell.model,
-        "target": cell.target,
-        "headline": cell.headline,
-        "code": cell.judgement.code,
-        "reasons": list(cell.judgement.reasons),
-        "against": list(cell.judgement.against),
-        "known": list(cell.known),
-        "fixed": msgspec.to_builtins(cell.fixed),
-        "failed": msgspec.to_builtins(cell.failed),
-        "report": as_content(cell.report) if cell.report else None,
-    }
+    judged = cell.judgement
+    report = as_content(cell.report) if cell.report else None
+    decided = {"code": judged.code, "reasons": judged.reasons, "against": judged.against}
+    return _values(SavedCell, cell, report=report, **decided)
+
+
+def _values(
+    kind: type[msgspec.Struct], record: msgspec.Struct, **others: object
+) -> dict[str, object]:
+    """Return the fields of a saved document as plain data: the others, or those of a record."""
+    names = kind.__struct_fields__
+    values: dict[str, object] = msgspec.to_builtins(
+        {name: others[name] if name in others else getattr(record, name) for name in names}
+    )
+    return values
 
 
 def finding_log(gate: GateReport) -> FindingLog:

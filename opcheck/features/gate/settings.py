@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opcheck.capture.request import CaptureOptions
-from opcheck.cli.tables import entries, ignored, of_kind, one_of, within
+from opcheck.cli.config import entries, of_kind, one_of, read_ignores, within
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
@@ -154,7 +154,7 @@ def settings(
     return Settings(
         models=models,
         targets=planned,
-        ignores=ignored(tables.get("ignore", ()), where),
+        ignores=read_ignores(tables.get("ignore", ()), where),
         left_out=left_out,
     )
 

@@ -29,6 +29,7 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
 from opcheck.features.gate import baseline as baseline_file
 from opcheck.features.gate.baseline import Baseline
+from opcheck.features.gate.jobs import Job, Result, kept
 from opcheck.features.gate.records import GateReport
 from opcheck.features.gate.settings import (
     Model,
@@ -40,7 +41,6 @@ from opcheck.features.gate.settings import (
     settings,
     targets_of,
 )
-from opcheck.features.gate.work import Job, Result, kept
 from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Ignores
@@ -208,7 +208,7 @@ def _results(
     every: Sequence[Job], at_once: int, progress: ProgressOptions
 ) -> tuple[dict[str, Result], bool]:
     """Audit the models; return their results by name, and whether the user interrupted the run."""
-    from opcheck.features.gate.run import run
+    from opcheck.features.gate.jobs import run
 
     results = {job.name: result for job in every if (result := kept(job)) is not None}
     jobs = [job for job in every if job.name not in results]

@@ -7,12 +7,12 @@ from typing import Annotated
 import click
 
 from opcheck.capture.request import CaptureOptions
-from opcheck.cli import finding_choice, streams
+from opcheck.cli import audits, streams
 from opcheck.cli.options import CAPTURE, OutputOptions, ProgressOptions, verb
 from opcheck.data.targets import TargetOptions
 
 
-@verb("issue", epilog=finding_choice.EPILOG)
+@verb("issue", epilog=audits.EPILOG)
 @click.argument("source")
 @click.argument("which", required=False)
 def command(
@@ -22,16 +22,16 @@ def command(
     target: TargetOptions,
     capture: Annotated[CaptureOptions, CAPTURE],
     progress: ProgressOptions,
-    output: Annotated[OutputOptions, finding_choice.WRITTEN],
+    output: Annotated[OutputOptions, audits.WRITTEN],
 ) -> int:
     """Write the text; 3 where its program could not be checked."""
     from opcheck.features.issue import page
 
-    chosen = finding_choice.chosen_finding(source, which, target, capture, progress)
+    chosen = audits.choose_finding(source, which, target, capture, progress)
     if chosen is None:
         return 0
-    made = finding_choice.tried(chosen)
-    written = page.write(chosen, made)
-    output.put(written.body)
-    streams.note(f"goes to {written.where}: {written.reason}")
-    return finding_choice.exit_code(made)
+    tried = audits.try_program(chosen)
+    issue = page.write(chosen, tried)
+    output.put(issue.body)
+    streams.note(f"goes to {issue.where}: {issue.reason}")
+    return audits.exit_code(tried)

@@ -1,27 +1,31 @@
-"""The coverage of a release as Markdown, CSV and JSON; matrix_page.py has the page of all releases."""
+"""The coverage of a release as Markdown, CSV and JSON, and that of all releases as an HTML page."""
 
 from __future__ import annotations
 
 import json
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from opcheck.common.sanitize import finished
+from opcheck.common.tool import VERSION
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_of
 from opcheck.lookup.coverage import coverage
 from opcheck.lookup.matrix import STATES, Matrix, Row, matrix
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
-from opcheck.render import findings
+from opcheck.render import findings, html
+from opcheck.render.coverage_plot import plot
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 from opcheck.render.markdown import as_markdown
 from opcheck.render.wording import LABELS, NOT_CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from opcheck.lookup.coverage import Coverage, Run
 
 _COLUMNS = (
     "name",
@@ -62,11 +66,9 @@ def render(
     """
     lookup = OperatorLookup(lists or load())
     if format_name == "html":
-        from opcheck.features.matrix import web_page
-
         release = release_of(torch, lookup.lists)
         system = str(macos_of(macos, release))
-        return web_page.render(coverage(system, lookup, progress=progress), release.line)
+        return render_web_page(coverage(system, lookup, progress=progress), release.line)
     return write(matrix(torch, macos, lookup=lookup), format_name)
 
 
@@ -181,3 +183,60 @@ def _compact(rows: Sequence[Row]) -> Iterator[Block]:
             names.append(short + ("" if overloads == ["default"] else f" ({', '.join(overloads)})"))
         items.append(f"since {since}: {'; '.join(names)}")
     yield Bullets(tuple(items))
+
+
+def render_web_page(coverage: Coverage, torch: str) -> str:
+    """Write the coverage of all releases as one HTML page without network, opened at that release.
+
+    Raises:
+        OSError: the template is not in the package.
+    """
+    return html.with_script(
+        "matrix",
+        _web_page_data(coverage, torch),
+        plot=plot(coverage.counts, coverage.macos),
+        macos=coverage.macos,
+        digest=coverage.digest,
+        version=VERSION,
+    )
+
+
+def _web_page_data(coverage: Coverage, torch: str) -> dict[str, Any]:
+    lines = [release.line for release in coverage.releases]
+    reasons, systems, states = html.Pool(), html.Pool(), html.Pool()
+    notes = {name: number for number, name in enumerate(coverage.notes)}
+
+    def run(entry: Run) -> list[Any]:
+        """Return [release, states, default dtype, reason, systems, notes]; [release] where the overload is removed."""
+        place = lines.index(entry.torch)
+        if not entry.exists:
+            return [place]
+        spans = ", ".join(f"{macos}+ {LABELS[state]}" for macos, state in entry.systems.items())
+        row: list[Any] = [
+            place,
+            states("".join(map(str, entry.states))),
+            entry.default,
+            reasons(entry.because),
+            systems(spans),
+        ]
+        return [*row, [notes[name] for name in entry.notes]] if entry.notes else row
+
+    operators = [[name, *map(run, runs)] for name, runs in coverage.operators.items()]
+    return {
+        "torch": torch,
+        "macos": coverage.macos,
+        "releases": [
+            {"line": r.line, "torch": r.torch, "built": r.built.isoformat(), "min": r.minimum_macos}
+            for r in coverage.releases
+        ],
+        "states": [[state, LABELS[state]] for state in STATES],
+        "dtypes": list(COMMON_DTYPES),
+        "sets": list(states.numbers),
+        "reasons": list(reasons.numbers),
+        "systems": list(systems.numbers),
+        "notes": [
+            [name, *msgspec.to_builtins(about).values()] for name, about in coverage.notes.items()
+        ],
+        "ops": operators,
+        "aliases": dict(coverage.aliases),
+    }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
 from opcheck.capture.request import CaptureOptions
-from opcheck.cli.finding_choice import EPILOG, WRITTEN, chosen_finding, exit_code, tried
+from opcheck.cli.audits import EPILOG, WRITTEN, choose_finding, exit_code, try_program
 from opcheck.cli.options import (
     CAPTURE,
     OutputOptions,
@@ -15,9 +15,6 @@ from opcheck.cli.options import (
     verb,
 )
 from opcheck.data.targets import TargetOptions
-
-if TYPE_CHECKING:
-    pass
 
 
 @verb("repro", epilog=EPILOG)
@@ -33,9 +30,9 @@ def command(
     output: Annotated[OutputOptions, WRITTEN],
 ) -> int:
     """Write the program; 3 where it could not be checked."""
-    chosen = chosen_finding(source, which, target, capture, progress)
+    chosen = choose_finding(source, which, target, capture, progress)
     if chosen is None:
         return 0
-    made = tried(chosen)
-    output.put(made.text)
-    return exit_code(made)
+    tried = try_program(chosen)
+    output.put(tried.text)
+    return exit_code(tried)

@@ -184,21 +184,16 @@ def sentence(reason: str) -> str:
     return f"{reason if '::' in first else reason[:1].upper() + reason[1:]}."
 
 
+_WORDS: tuple[Callable[..., Any], ...] = (
+    *(dtype_changes, dtypes, grid, headline_state, kinds),
+    *(lines, macos, sentence, strip, targets),
+)
 _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "address": _address,
-    "dtype_changes": dtype_changes,
-    "dtypes": dtypes,
-    "grid": grid,
     "groupby_namespace": _namespaces,
-    "headline_state": headline_state,
-    "kinds": kinds,
     "label": wording.LABELS.__getitem__,
-    "lines": lines,
-    "macos": macos,
     "markdown": lambda text: Markup(_markdown().render(text)),  # noqa: S704  (it escapes)
     "prefixed": lambda names, prefix: [f"{prefix}{name}" for name in names],
-    "sentence": sentence,
     "since": wording.since,
-    "strip": strip,
-    "targets": targets,
+    **{word.__name__: word for word in _WORDS},
 }

@@ -90,7 +90,7 @@ class Folder:
         self._lock.take()
         try:
             if self._fresh:
-                _check_ours(self.path)
+                _marker(self.path)  # it raises unless --fresh may delete the folder
             else:
                 about(self.path)
         except UsageError:
@@ -187,15 +187,6 @@ def _not_ours(message: str, path: Path) -> UsageError:
         context=str(path),
         hint="name another folder with --folder; it is made where there is none",
     )
-
-
-def _check_ours(path: Path) -> None:
-    """Check that the folder that --fresh deletes is that of a sweep.
-
-    Raises:
-        UsageError: it is not.
-    """
-    _marker(path)
 
 
 def read(path: Path) -> tuple[About, Iterator[Result]]:

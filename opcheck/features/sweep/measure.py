@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +42,8 @@ from opcheck.model.records import Trace
 from opcheck.simulator import python_visible_target
 from opcheck.worker import platform
 from opcheck.worker.protocol import silent
+
+_Entry = TypeVar("_Entry", Outcome, Failed)
 
 _FAILS = HEADLINES[0]
 _STAGES: dict[type[OpcheckError], str] = {
@@ -205,9 +208,9 @@ class _Work:
             model=self.task.model,
             mode=self.mode,
             config=config,
-            outcomes=tuple(_together(self.outcomes)),
+            outcomes=_merge_targets(self.outcomes),
             uses=dict(sorted(self.uses.items())),
-            failures=tuple(_same_failures(self.failures)),
+            failures=_merge_targets(self.failures),
             captures=self.captures,
             seconds=round(time.monotonic() - start, 3),
             packages=self.packages,
@@ -232,22 +235,12 @@ def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> Outcome:
     )
 
 
-def _together(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
-    """Merge targets with the same outcome to one entry."""
-    same: dict[bytes, list[Outcome]] = {}
-    for outcome in outcomes:
-        same.setdefault(msgspec.json.encode(replace(outcome, targets=())), []).append(outcome)
-    for alike in same.values():
-        yield replace(
-            alike[0], targets=tuple(name for outcome in alike for name in outcome.targets)
-        )
-
-
-def _same_failures(failures: Sequence[Failed]) -> Iterator[Failed]:
-    same: dict[tuple[str, ...], list[Failed]] = {}
-    for failure in failures:
-        same.setdefault(
-            (failure.stage, failure.problem, failure.message, failure.where), []
-        ).append(failure)
-    for alike in same.values():
-        yield replace(alike[0], targets=tuple(name for failed in alike for name in failed.targets))
+def _merge_targets(entries: Iterable[_Entry]) -> tuple[_Entry, ...]:
+    """Merge the entries that differ only in their targets."""
+    same: dict[bytes, list[_Entry]] = {}
+    for entry in entries:
+        same.setdefault(msgspec.json.encode(replace(entry, targets=())), []).append(entry)
+    return tuple(
+        replace(alike[0], targets=tuple(name for entry in alike for name in entry.targets))
+        for alike in same.values()
+    )

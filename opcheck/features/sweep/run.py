@@ -14,10 +14,10 @@ from opcheck.common.files import is_file
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists
-from opcheck.features.sweep.attribution import audited
 from opcheck.features.sweep.engine import Engine, LostError
 from opcheck.features.sweep.folder import About, Folder, key_of, sources
 from opcheck.features.sweep.records import Failed, Model, Result, Task, target_name
+from opcheck.features.sweep.summary import has_verdicts
 from opcheck.features.sweep.worker import versions
 from opcheck.worker.dependency_tracking import file_digest
 
@@ -186,7 +186,7 @@ def _keep(answer: bytes, waiting: dict[str, Task], folder: Folder) -> str:
 def _progress(answer: bytes, done: int, total: int) -> Progress:
     results = msgspec.json.decode(answer, type=list[Result])
     return Progress(
-        done, total, results[0].model.spec, sum(not audited(result) for result in results)
+        done, total, results[0].model.spec, sum(not has_verdicts(result) for result in results)
     )
 
 

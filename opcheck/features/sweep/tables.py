@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from opcheck.common.errors import UsageError
 from opcheck.common.files import replaced
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.sweep_tables import TABLES, Column
-from opcheck.features.sweep.attribution import attribute
 from opcheck.features.sweep.folder import About, read
 from opcheck.features.sweep.records import Outcome, Result
+from opcheck.features.sweep.summary import attribute
 
 #: rows that are written at once
 _ROWS = 100_000
@@ -34,7 +36,7 @@ def write(folder: Path) -> dict[str, int]:
     for name in TABLES:
         what, results = read(folder)
         made = _ROWS_OF[name]
-        rows: Iterable[Row] = (row for result in results for row in made(result))
+        rows: Iterator[Row] = (row for result in results for row in made(result))
         if name == "outcomes":
             rows = _counted(rows, headlines)
         counts[name] = _write(folder / f"{name}.parquet", TABLES[name], rows, what)
@@ -42,13 +44,13 @@ def write(folder: Path) -> dict[str, int]:
     return counts
 
 
-def _counted(rows: Iterable[Row], headlines: Counter[object]) -> Iterator[Row]:
+def _counted(rows: Iterator[Row], headlines: Counter[object]) -> Iterator[Row]:
     for row in rows:
         headlines[row[_NAMES.index("headline")]] += 1
         yield row
 
 
-def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: About) -> int:
+def _write(path: Path, columns: tuple[Column, ...], rows: Iterator[Row], what: About) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -60,7 +62,7 @@ def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: A
     count = 0
     try:
         with replaced(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for part in _parts(rows):
+            while part := [*islice(rows, _ROWS)]:
                 arrays = [
                     pa.array(values, type=field.type)
                     for values, field in zip(zip(*part, strict=True), schema, strict=True)
@@ -78,17 +80,6 @@ def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: A
 
 def _type(pa: Any, name: str) -> Any:
     return pa.list_(pa.string()) if name == "list<string>" else pa.type_for_alias(name)
-
-
-def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    part: list[Row] = []
-    for row in rows:
-        part.append(row)
-        if len(part) == _ROWS:
-            yield part
-            part = []
-    if part:
-        yield part
 
 
 def _model(result: Result) -> Row:
@@ -130,14 +121,7 @@ def _operators(result: Result) -> Iterator[Row]:
     for outcome in result.outcomes:
         for name in outcome.targets:
             for native in outcome.not_native:
-                yield (
-                    *_model(result),
-                    *_target(name),
-                    native.op,
-                    native.status,
-                    native.kind,
-                    native.calls,
-                )
+                yield (*_model(result), *_target(name), *astuple(native))
 
 
 def _uses(result: Result) -> Iterator[Row]:
@@ -148,17 +132,7 @@ def _uses(result: Result) -> Iterator[Row]:
 def _failures(result: Result) -> Iterator[Row]:
     for failure in result.failures:
         owner, why = attribute(result.model.spec, failure)
-        yield (
-            *_model(result),
-            list(failure.targets),
-            failure.stage,
-            failure.problem,
-            failure.message,
-            failure.where,
-            failure.plain,
-            owner,
-            why,
-        )
+        yield (*_model(result), *astuple(failure), owner, why)
 
 
 _ROWS_OF: dict[str, Callable[[Result], Iterator[Row]]] = {

@@ -19,7 +19,6 @@ from opcheck.capture.parent import variables
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.tool import VERSION
 from opcheck.common.vocabulary import Mode
-from opcheck.features.sweep.attribution import audited
 from opcheck.features.sweep.records import (
     LIBRARIES,
     Control,
@@ -34,6 +33,7 @@ from opcheck.features.sweep.records import (
     Task,
     target_name,
 )
+from opcheck.features.sweep.summary import has_verdicts
 from opcheck.worker.platform import CAN_FORK, end_with_parent
 from opcheck.worker.process import leave_safe_path
 from opcheck.worker.worker import Worker, WorkerError
@@ -106,7 +106,7 @@ def _result(task: Task, mode: Mode) -> Result:
 def _with_control(result: Result, task: Task) -> Result:
     """Run a failed model without opcheck, too, to attribute the failure."""
     asked = [failure for failure in result.failures if failure.stage not in {"inputs", "worker"}]
-    if audited(result) or not asked:
+    if has_verdicts(result) or not asked:
         return result
     request = Control(
         model=task.model,

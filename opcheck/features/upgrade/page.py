@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural, shorten
+from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.render.document import Block, Bullets, Heading, Lines, Span, Style, Table, section
 from opcheck.render.wording import listed
@@ -108,7 +109,7 @@ def _row(removal: Removal) -> tuple[str, ...]:
 
 
 def _grid(cells: tuple[Cell, ...]) -> Table:
-    systems = list(dict.fromkeys(sorted((cell.macos for cell in cells), key=_number)))
+    systems = list(dict.fromkeys(sorted((cell.macos for cell in cells), key=Version.parse)))
     rows: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         rows.setdefault(cell.torch, {})[cell.macos] = cell
@@ -118,10 +119,6 @@ def _grid(cells: tuple[Cell, ...]) -> Table:
             (line, *(_word(row.get(system)) for system in systems)) for line, row in rows.items()
         ),
     )
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def _word(cell: Cell | None) -> str | Span:

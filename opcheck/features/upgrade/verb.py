@@ -11,7 +11,7 @@ import msgspec
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import streams
-from opcheck.cli.audits import audited_on
+from opcheck.cli.audits import audit_on_targets
 from opcheck.cli.options import (
     CAPTURE,
     COLOR,
@@ -73,7 +73,7 @@ def command(
         streams.note(
             f"from torch {here.torch} on macOS {here.macos}; --torch and --macos select others"
         )
-    reports = audited_on(possible, request, lists, progress)
+    reports = audit_on_targets(possible, request, lists, progress)
     advised = advice.advise(dict(zip(possible, reports, strict=True)), impossible, here, lists)
     on_screen = output.to_stdout and streams.color_wanted(color)
     output.put(write(advised, page.document(advised), output.chosen(ANSWERS), color=on_screen))

@@ -14,7 +14,7 @@ from opcheck import orchestrator
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import ModelLoadError
 from opcheck.data.registrations import OpLists
-from opcheck.features.audit.watching import changes
+from opcheck.features.audit.verb import changes
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit_or_reuse
 from opcheck.report_cache import Cache

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from opcheck.cli import config
-from opcheck.cli.tables import ignored
+from opcheck.cli.config import read_ignores
 from opcheck.data.registrations import OpLists
 from opcheck.features.gate.settings import settings
 from tests.command_line import CommandLine
@@ -48,7 +48,7 @@ def test_what_is_commented_out_is_valid_too(opcheck: CommandLine, lists: OpLists
     content, where = config.table(Path.cwd())
     assert {"torch", "macos", "fallback", "fail-on", "models", "targets", "ignore"} == set(content)
     assert settings(content, where, lists).models[0].model == "net.py:Net"
-    assert len(ignored(content["ignore"], where)) == 1
+    assert len(read_ignores(content["ignore"], where)) == 1
 
 
 def test_a_pyproject_keeps_what_it_has(opcheck: CommandLine) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from opcheck.data.registrations import OpLists
-from opcheck.features.matrix import web_page as page
+from opcheck.features.matrix import page
 from opcheck.lookup.coverage import Coverage, coverage
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import OperatorLookup
@@ -30,7 +30,7 @@ def some(lookup: OperatorLookup) -> Coverage:
 
 
 def test_nothing_is_loaded_from_elsewhere(some: Coverage) -> None:
-    text = page.render(some, "2.15")
+    text = page.render_web_page(some, "2.15")
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", text.partition('id="data"')[0])
     assert "@import" not in text
     assert "<!--" not in text  # every part was put in
@@ -44,7 +44,9 @@ def test_the_data_cannot_leave_its_element() -> None:
 
 def test_the_data_unfolds_to_the_states(some: Coverage, lists: OpLists) -> None:
     data = json.loads(
-        page.render(some, "2.15").partition('type="application/json">')[2].partition("<")[0]
+        page.render_web_page(some, "2.15")
+        .partition('type="application/json">')[2]
+        .partition("<")[0]
     )
     lines = [release["line"] for release in data["releases"]]
     assert lines == [release.line for release in lists.releases]
@@ -66,8 +68,8 @@ def test_the_plot_counts_what_the_lists_hold() -> None:
 
 
 def test_the_same_lists_give_the_same_page(lookup: OperatorLookup) -> None:
-    once = page.render(coverage(None, lookup, SOME), "2.13")
-    assert once == page.render(coverage(None, lookup, reversed(SOME)), "2.13")
+    once = page.render_web_page(coverage(None, lookup, SOME), "2.13")
+    assert once == page.render_web_page(coverage(None, lookup, reversed(SOME)), "2.13")
 
 
 def shown(text: str) -> list[str]:
@@ -78,7 +80,7 @@ def shown(text: str) -> list[str]:
 def test_the_page_works_in_a_browser(browser: Any, some: Coverage, tmp_path: Path) -> None:
     path = tmp_path / "matrix.html"
     named = msgspec.structs.replace(some, aliases={"aten::relu": ("nn.Rectify", "cut off")})
-    path.write_text(page.render(named, "2.15"), encoding="utf-8")
+    path.write_text(page.render_web_page(named, "2.15"), encoding="utf-8")
     assert shown(dom(browser, path, "#q=torch.nn.functional.relu()")) == ["aten::relu"]
     assert shown(dom(browser, path, "#q=cut+off")) == ["aten::relu"]
     everything = dom(browser, path)

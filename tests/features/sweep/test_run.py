@@ -81,5 +81,5 @@ def test_a_model_that_ends_its_workers_costs_itself_alone(tmp_path: Path) -> Non
 def test_a_scheduler_that_stays_away_ends_the_sweep_and_nothing_is_lost(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="did not come back") as caught:
         swept(Losing([2, 2, 2]), tmp_path)
-    assert "the same command goes on from there" in caught.value.hint
+    assert "the same command continues" in caught.value.hint
     assert len(list(read(tmp_path)[1])) == 2

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from opcheck.features.sweep.attribution import MODELS, OURS, PYTORCH, attribute
 from opcheck.features.sweep.records import Failed, Model
 from opcheck.features.sweep.shrink import small
+from opcheck.features.sweep.summary import MODELS, OURS, PYTORCH, attribute
 
 RAISED = Failed(
     targets=("2.13/15.0",),

@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[CaptureRequest]:
         requests.append(request)
         return tuple(report(make_trace(*CALLS), target, lists) for target in targets)
 
-    monkeypatch.setattr("opcheck.features.upgrade.verb.audited_on", reports)
+    monkeypatch.setattr("opcheck.features.upgrade.verb.audit_on_targets", reports)
     return requests
 
 

@@ -46,8 +46,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             names = ", ".join(map(str, usable)) or "no Python that is known"
             yield finding(
                 message=f"{requirement.text} requires a torch that has no macOS wheel for Python "
-                f"{python}: "
-                f"torch {asked[-1]} has one for {names}",
+                f"{python}: torch {asked[-1]} has one for {names}",
                 hint=f"uv venv --python {usable[-1]}" if usable else "ask for another torch",
                 locations=(requirement.place,),
             )
@@ -96,13 +95,11 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     if too_old or machine.virtual or machine.hosted or not machine.apple_silicon:
         return
     yield finding(
-        message=f"torch {torch.version} has MPS, which is not available for a reason that "
-        "opcheck "
+        message=f"torch {torch.version} has MPS, which is not available for a reason that opcheck "
         "does not recognize",
         hint="log in at the Mac's own screen once and try again: a session without a GPU, such as "
-        "one of "
-        "a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' prints torch's "
-        "own reason",
+        "one of a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' "
+        "prints torch's own reason",
     )
 
 
@@ -124,8 +121,7 @@ def _nightly(examined: Examined) -> Iterator[Finding]:
         kind = "a nightly build" if ".dev" in torch.version else "built from source"
         yield finding(
             message=f"torch {torch.version} is {kind}: the lists are of releases, and what they "
-            "say of "
-            f"{torch.line} may not apply",
+            f"say of {torch.line} may not apply",
             hint=f"for a reliable answer: {install(examined.lines[-1])}",
         )
 

@@ -55,8 +55,7 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
     if mended:
         yield finding(
             message=f"torch {torch} has {plural(len(here), 'known wrong result')} that macOS "
-            f"{macos} "
-            f"causes; {where} does not have {', '.join(sorted(mended))}",
+            f"{macos} causes; {where} does not have {', '.join(sorted(mended))}",
             hint=f"{mend}; whether a model makes such calls: "
             f"opcheck audit MODEL --torch {torch} --macos {macos}",
             count=len(here),
@@ -118,17 +117,15 @@ def _virtual(examined: Examined) -> Iterator[Finding]:
         severity="error" if hosted else "warning",
         message=(
             "this is a runner hosted by GitHub, a virtual machine whose GPU MPS cannot use, "
-            "whatever "
-            "torch.backends.mps.is_available() returns"
+            "whatever torch.backends.mps.is_available() returns"
             if hosted
             else "macOS runs in a virtual machine: MPS may say that it is available and still fail "
             "at the "
             "first tensor"
         ),
         hint="run on the CPU there, and ask for the Mac from there: opcheck audit MODEL; what "
-        "needs MPS "
-        "runs on a Mac of one's own, as a self-hosted runner (runs-on: [self-hosted, macOS, "
-        "ARM64])",
+        "needs MPS runs on a Mac of one's own, as a self-hosted runner (runs-on: [self-hosted, "
+        "macOS, ARM64])",
         prints="MPS backend out of memory (MPS allocated: 0 bytes, other allocations: 0 bytes, "
         "max allowed: ...). Tried to allocate ... on private pool.",
     )

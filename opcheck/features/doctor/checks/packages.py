@@ -56,8 +56,7 @@ def _installed(examined: Examined) -> Iterator[Finding]:
         if package is not None and not _has_wheel(package, version):
             yield finding(
                 message=f"{describe(name, package)}, and {version} is installed: built from "
-                "source, or without "
-                "its kernels",
+                "source, or without its kernels",
                 hint=f"pip uninstall {name}; instead: {package.instead}",
             )
 
