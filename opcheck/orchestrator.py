@@ -35,7 +35,7 @@ def audit(
     Args:
         request: the model, its inputs and the target.
         lists: the op lists to judge by.
-        progress: told the stages of the capture.
+        progress: called with the stages of the capture.
         show_output: pass on what the model prints, to stderr.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
 
@@ -62,7 +62,7 @@ def report_of_request(
     """Return the ``report`` of a trace that was captured for ``request``, with the flags that repeat the audit.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     made = report(trace, target, lists, mac=mac, precision=precision)
     flags = request.flags()
@@ -78,10 +78,10 @@ def compare_with_float64(
     *,
     show_output: bool,
 ) -> tuple[Precision, ...]:
-    """Run the comparisons with float64 that the request asks for.
+    """Run the requested comparisons with float64.
 
     Raises:
-        OpcheckError: the model is too large for them, or the child process says so.
+        OpcheckError: the model is too large for them, or the child process fails.
     """
     if not request.precision:
         return ()
@@ -102,8 +102,8 @@ def audit_targets(
     """Return the report of ``audit`` for each target, in their order.
 
     The model is built once, and run once for all targets that send it the same way
-    (simulator/same_dispatch.py).  Where the process of such a run dies, the reports of its targets
-    say so (a problem ``process_died``); the others stand.
+    (simulator/same_dispatch.py).  If the process of such a run dies, the reports of its targets
+    have a problem ``process_died``; the others are unaffected.
 
     Args:
         request: the model and its inputs; its own target is ignored.
@@ -182,7 +182,7 @@ def audit_or_reuse(
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
         progress: called with the stages of the capture.
         show_output: pass on what the model prints, to stderr.
-        failed: called with what was read by an audit that raises.
+        failed: called with the files read by an audit that raises.
 
     Raises:
         OpcheckError: as ``judge.pipeline.audit`` does.

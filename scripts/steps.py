@@ -204,7 +204,7 @@ def digest(root: Path, paths: Iterable[str]) -> str:
 
 def summary(outcomes: Sequence[Outcome], total: int) -> str:
     """Return the last lines of a run: how the steps ended, what a person must review, and how to go on."""
-    lines = [f"{outcome.name} failed; correct the cause, and the same command continues"
+    lines = [f"{outcome.name} failed; correct the cause, and the same command goes on from there"
              for outcome in outcomes if outcome.state == "failed"]  # fmt: skip
     if reviews := [outcome for outcome in outcomes if outcome.review]:
         lines += [

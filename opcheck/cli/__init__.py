@@ -24,7 +24,7 @@ _PIPE_CLOSED = 0
 #: The exit code after Ctrl-C, as shells define it.
 _INTERRUPTED = 130
 
-#: The variable by which a shell asks for completions: click derives it from the program's name.
+#: The variable that a shell sets for completions: click derives it from the program's name.
 _ASKED_BY_SHELL = "_OPCHECK_COMPLETE"
 
 
@@ -124,7 +124,7 @@ def _code_of(ended: BaseException) -> int:
 
 
 def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
-    """Print an error in three lines; one that lacks its place, as of a parsed version, gets the verb's."""
+    """Print an error in three lines; an error without a place, as from a parsed version, gets the verb's."""
     verb = " ".join(["opcheck", *[word for word in args[:1] if word in verbs()]])
     error.context = error.context or verb
     error.hint = error.hint or f"{verb} --help"
@@ -134,7 +134,7 @@ def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
 
 def _tell(text: str) -> None:
     """Write sanitized lines to stderr, because they quote models, files and arguments."""
-    # Where it cannot be written, nobody reads it.
+    # If stderr cannot be written, there is no other place.
     with contextlib.suppress(OSError, ValueError):
         click.echo(for_stderr(text), err=True)
 

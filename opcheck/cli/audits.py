@@ -107,7 +107,7 @@ def choose_finding(
 
 
 def _listing(report: Report) -> str:
-    """List the findings by number, and mark those for which a program can be written."""
+    """List the findings by number, and mark those that a program can show."""
     from opcheck.reproducer.chosen import every
 
     lines = [f"{report.model}: torch {report.target.torch}, macOS {report.target.macos}"]

@@ -51,7 +51,7 @@ def attach(command: click.Command) -> None:
 
 
 def _values_of(parameter: click.Parameter) -> _Values | None:
-    """What its option names, else what its name, with or without its metavar, or its metavar alone stands for."""
+    """Return what a parameter completes to: the values of its option, or those registered for its name or metavar."""
     # Not isinstance: the module of Flag need not be imported for a parameter that is none.
     source = getattr(parameter, "source", None)
     if source is not None and source.option.values:
@@ -139,7 +139,7 @@ def _operators(_context: click.Context, incomplete: str) -> list[str]:
     if "::" in incomplete:
         return names
     spaces = dict.fromkeys(f"{name.partition('::')[0]}::" for name in names)
-    if not incomplete:  # a list of thousands helps nobody
+    if not incomplete:  # a list of thousands is useless
         return [*spaces, "torch.", "Tensor.", "nn.functional."]
     from opcheck.data import composites
 
@@ -198,7 +198,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
             if entry.is_dir():
                 yield f"{before}{entry.name}/"
             elif entry.name.endswith(suffixes):
-                # A file of Python is named with what stands in it.
+                # The colon continues with the names in a file of Python.
                 yield f"{before}{entry.name}{':' if entry.name.endswith('.py') else ''}"
 
 
@@ -305,7 +305,7 @@ _BY_METAVAR: Mapping[str, _Values] = {
 
 
 def _template(name: str) -> str:
-    """Read a shell script, into which click inserts the names of the program and of its variable."""
+    """Read a shell script; click inserts the names of the program and of its variable."""
     return documents.read_text(Path(__file__).parent / "shells" / name)
 
 
@@ -325,7 +325,7 @@ class _WholeWords(shell_completion.ShellComplete):
         try:
             items = super().get_completions(args, incomplete)
         except OpcheckError:
-            return []  # the configuration is wrong: the verb says so, once it is called
+            return []  # the configuration is wrong: the verb reports it when it runs
         if flag.startswith("--") and equals:
             for item in items:
                 item.value = f"{flag}={item.value}"

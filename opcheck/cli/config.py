@@ -104,7 +104,7 @@ def table(directory: Path) -> tuple[dict[str, Any], str]:
         raise UsageError(
             "opcheck is configured twice",
             context=f"{OWN_FILE}; {FILE}: [tool.opcheck]",
-            hint="keep one of them",
+            hint="remove either configuration",
         )
     content, where = (shared, f"{FILE}: [tool.opcheck]") if own is None else (own, OWN_FILE)
     return (content if isinstance(content, dict) else {}), where
@@ -132,7 +132,7 @@ def ignore_entries(directory: Path) -> tuple[Entry, ...]:
 
 
 def today() -> date:
-    """Return today's date, against which ignores expire; a run uses the clock for nothing else."""
+    """Return today's date, for the expiry of ignores; a run uses the clock for nothing else."""
     return date.today()  # noqa: DTZ011  (the user's own)
 
 

@@ -20,7 +20,7 @@ TITLES = {
 }
 #: Columns of the help, however wide the terminal is.
 WIDTH = 100
-#: Columns of a flag with its value: what is longer stands on a line of its own.
+#: Columns of a flag with its value; a longer flag gets a line of its own.
 _FLAG_COLUMNS = 30
 
 

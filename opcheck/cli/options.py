@@ -1,4 +1,4 @@
-"""Turns the options that records and functions declare into flags (``verb``), and holds what verbs share.
+"""Turns the options that records and functions declare into flags (``verb``), and has the parts that verbs share.
 
 Each parameter of a verb's function is either a record of options, whose fields are flags, or a single flag::
 
@@ -53,7 +53,7 @@ class Flag(click.Option):
 
     def __init__(self, source: Declared, group: str = "") -> None:
         self.source = source
-        #: the name of the record that declares it, by which the help groups
+        #: the name of the record that declares it, for the groups of the help
         self.group = group
         option, default = source.option, source.default
         has_default = default not in (msgspec.NODEFAULT, None, "", (), {})
@@ -92,13 +92,13 @@ class Flag(click.Option):
         return f"{metavar}..." if self.multiple else metavar
 
     def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
-        """Return what stands in brackets, without the range of a number: an error names it."""
+        """Return the text in brackets, without the range of a number, which an error names."""
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
 
 
-#: Columns that a list of choices may take beside its flag; a longer one stands in the text.
+#: Columns that a list of choices may take in the flag's column; the help text has longer lists.
 _MOST_CHOICES = 20
 
 
@@ -332,7 +332,7 @@ def jobs(text: str) -> Option:
 
 
 def formats(names: Iterable[str]) -> Option:
-    """Declare ``--format`` with these names, the first of which is the default."""
+    """Declare ``--format`` with these names; the first is the default."""
     names = tuple(names)
     return Option(
         f"[default: {names[0]}]",
@@ -361,7 +361,7 @@ def counted(level: str) -> tuple[str, ...]:
 
 
 class ProgressOptions(Record, frozen=True, kw_only=True):
-    """Options that choose what is shown beside the report."""
+    """Options for the progress and the amount of text."""
 
     quiet: Annotated[bool, Option("Show no progress.", short="-q")] = False
     verbose: Annotated[
@@ -489,7 +489,7 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         streams.step_summary(report, name)
 
     def shown(self, report: Report, *, full: bool) -> str:
-        """Render the report; its text is as wide as the terminal, and coloured as ``--color`` says."""
+        """Render the report; its text is as wide as the terminal, and coloured by ``--color``."""
         name = self.chosen(FORMATS)
         if name != "text":
             return render(report, name)

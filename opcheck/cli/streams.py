@@ -32,7 +32,7 @@ def emit(text: str) -> None:
             encoding=out.encoding if out.isatty() else "utf-8", errors="backslashreplace"
         )
     try:
-        # Not click.echo: it would take out the colours that --color always asked for.
+        # Not click.echo: it would remove the colours of --color always.
         out.write(text if text.endswith("\n") else f"{text}\n")
         out.flush()
     except OSError as error:
@@ -80,13 +80,13 @@ def note(text: str) -> None:
 
 
 def note_report(text: str) -> None:
-    """Write a rendered report to stderr unchanged, because it may hold colours and annotations for GitHub."""
+    """Write a rendered report to stderr unchanged, because it may have colours and annotations for GitHub."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
 def color_wanted(choice: str) -> bool:
-    """Return whether stdout gets colour: as the flag says, else on a terminal without NO_COLOR."""
+    """Return whether stdout gets colour: by the flag, else on a terminal without NO_COLOR."""
     if choice != "auto":
         return choice == "always"
     return (
@@ -116,7 +116,7 @@ def step_summary(record: msgspec.Struct, format_name: str) -> None:
         return
     from opcheck.render import step_summary as render
 
-    # Opening a pipe without a reader would wait for one, and so would a write that nobody reads.
+    # Opening a pipe without a reader would wait for a reader, and so would a write that is never read.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
     text = f"{render(record)}\n".encode("utf-8", "backslashreplace")
     try:

@@ -51,12 +51,12 @@ def render(record: msgspec.Struct, format_name: str) -> str:
 
 
 def write(record: object, document: Document, format_name: str, **shown: Any) -> str:
-    """Write an answer in one of ANSWERS: the record for machines, the document for people.
+    """Write an answer in a format of ANSWERS: the record for machines, the document for people.
 
     Args:
-        record: What JSON and YAML hold.
+        record: The content of JSON and YAML.
         document: What text and Markdown say.
-        format_name: One of ANSWERS.
+        format_name: A name from ANSWERS.
         shown: How text is shown; see ``as_text``.
     """
     if format_name == "text":

@@ -52,7 +52,7 @@ def plot(counts: Mapping[str, Mapping[str, int]], macos: str) -> Markup:
     """
     drawn = [s for s in SERIES if any(_sum(row, s) for row in counts.values())]
     most = max(sum(_sum(row, s) for s in drawn) for row in counts.values())
-    # Four lines stand at round numbers.
+    # Four lines mark round numbers.
     top = max(400, -(-most // 400) * 400)
     bottom = _HEIGHT - _BOTTOM
     scale = (bottom - _TOP) / top

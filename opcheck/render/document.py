@@ -1,4 +1,4 @@
-"""What a page says, whatever it is written as: text, Markdown or HTML.
+"""The content of a page, independent of its format: text, Markdown or HTML.
 
 A verb makes a ``Document`` of blocks. Texts are plain: each writer makes them fit for its format.
 """
@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-#: How a piece of text is shown. ``name`` and ``code`` are words of a program, ``strong`` stands out;
-#: the severities of findings and the sides on which a call runs have colours.
+#: How a piece of text is shown. ``name`` and ``code`` are words of a program, ``strong`` is emphasized;
+#: the severities of findings and the sides of calls have colours.
 Style = Literal[
     "name", "code", "strong", "dim",
     "error", "warning", "note",
@@ -23,14 +23,14 @@ Severity = Literal["error", "warning", "note"]
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A piece of text with a style; ``brief`` stands for it where there is little room."""
+    """A piece of text with a style; ``brief`` replaces it where there is little room."""
 
     text: str
     style: Style = "code"
     brief: str = ""
 
 
-#: One text, or several that stand apart by a space.
+#: One text, or several that are joined by a space.
 Words = str | Span | tuple[str | Span, ...]
 
 
@@ -51,7 +51,7 @@ class Heading(msgspec.Struct, frozen=True):
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """A paragraph; each of its lines stands by itself."""
+    """A paragraph of separate lines."""
 
     lines: tuple[Words, ...]
 
@@ -108,14 +108,14 @@ Document = Iterable[Block]
 
 
 def section(title: str, *blocks: Block) -> Iterator[Block]:
-    """Yield the blocks that hold anything below a heading; nothing if none does."""
-    filled = [block for block in blocks if _holds_anything(block)]
+    """Yield the blocks with content below a heading; nothing if all are empty."""
+    filled = [block for block in blocks if _has_content(block)]
     if filled:
         yield Heading(title)
         yield from filled
 
 
-def _holds_anything(block: Block) -> bool:
+def _has_content(block: Block) -> bool:
     if isinstance(block, Table):
         return bool(block.rows)
     if isinstance(block, (Bullets, Facts)):

@@ -32,7 +32,7 @@ _PARAGRAPHS = re.compile(r"\n\s*\n")
 _WHAT = "**What.** "
 _MODEL_FILE = re.compile(r"(?P<file>.+\.(?:py|pt2))(?::.*)?", re.DOTALL)
 
-#: Names of the severities at GitHub, and at GitLab, which knows info, minor, major, critical, blocker.
+#: Names of the severities at GitHub, and at GitLab, which has info, minor, major, critical, blocker.
 _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
 _GITLAB = {"error": "critical", "warning": "minor", "note": "info"}
 
@@ -109,7 +109,7 @@ def occurrences(
 ) -> Iterator[Occurrence]:
     """List each finding at each of its places, in their order.
 
-    A finding without a line stands at the beginning of the model's file, if a file names the model.
+    A finding without a line is placed at the beginning of the model's file, if there is a file.
     """
     for finding in findings:
         for place, fingerprint in zip(
@@ -143,7 +143,7 @@ def fix_of(finding: Finding) -> str:
 
 
 def details(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Name the further texts of a finding that it has, in the order in which they are read."""
+    """Name the further texts of a finding that it has, in reading order."""
     for name, text in (
         ("ignored", finding.ignored),
         ("prints", finding.prints),
@@ -245,7 +245,7 @@ def _sarif_result(
         },
     }
     if finding.ignored:
-        # Viewers leave a suppressed result out of what is open (3.35).
+        # Viewers do not list a suppressed result as open (3.35).
         result["suppressions"] = [{"kind": "external", "justification": finding.ignored}]
     result["properties"] = _sarif_properties(occurrence)
     if baseline and occurrence.state in {"new", "known"}:
@@ -350,7 +350,7 @@ def _property(text: str) -> str:
 
 
 def cut(markdown: str) -> str:
-    """Shorten Markdown to what GitHub takes as a step's summary."""
+    """Shorten Markdown to GitHub's limit for a step's summary."""
     whole = markdown.encode("utf-8", "backslashreplace")
     if len(whole) < SUMMARY_LIMIT:
         return markdown
@@ -411,7 +411,7 @@ _COUNTED = {"tests": "testcase", "failures": "failure", "skipped": "skipped", "e
 def junit(name: str, suites: Iterable[Suite]) -> str:
     """Write JUnit XML for the test view of a CI service, as the junit-10 schema of Jenkins' xunit plugin has it.
 
-    That has no place for the file and the line of a test case: they stand in its text.
+    That has no place for the file and the line of a test case, so its text has them.
     """
     root = ET.Element("testsuites", name=name)
     for suite in suites:

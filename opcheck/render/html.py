@@ -55,7 +55,7 @@ class Pool:
 
 
 def as_html(document: Document) -> str:
-    """Write a document as one page that stands alone."""
+    """Write a document as one self-contained page."""
     blocks = tuple(document)
     title = next(block.text for block in blocks if isinstance(block, Heading))
     return environment().get_template("document.html").render(title=title, document=blocks)
@@ -93,6 +93,6 @@ def with_script(name: str, data: Any, **context: object) -> str:
 
 
 def embedded(content: Any) -> Markup:
-    """Write JSON that cannot end the script element that it stands in."""
+    """Write JSON that cannot end its script element."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Markup(for_json(text.replace("<", "\\u003c")))  # noqa: S704  (it holds no <)

@@ -19,7 +19,7 @@ _STATES = {
     "raises": "raises",
 }
 
-#: How many lines that hold memory are seen at once.
+#: How many lines are seen at once.
 _HELD = 5
 
 
@@ -31,7 +31,7 @@ def blocks(memory: Memory) -> Iterator[Block]:
 
 
 def _peaks(memory: Memory) -> Table:
-    """Make a row for each phase: its peak and what that holds."""
+    """Make a row for each phase: its peak and the uses of that memory."""
     shown = [name for name in MEMORY_USES if any(peak.held[name] for peak in memory.peaks)]
     return Table(
         ("phase", "peak", *shown),
@@ -48,7 +48,7 @@ def _peaks(memory: Memory) -> Table:
 
 
 def _holders(memory: Memory) -> Table:
-    """List what holds most at the highest peak."""
+    """List the largest uses at the highest peak."""
     return Table(
         ("what", "bytes", "tensors", "made by"),
         tuple(

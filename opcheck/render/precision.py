@@ -1,4 +1,4 @@
-"""The runs beside float64 as tables and sentences, for the formats for people."""
+"""The comparisons with float64 as tables and sentences, for the formats for people."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _lines(run: Precision) -> Table:
 
 
 def _modules(run: Precision) -> Table:
-    """List the modules in which the error grows most, in the order of the run."""
+    """List the modules where the error grows most, in the order of the run."""
     growing = sorted(run.modules, key=_growth, reverse=True)[:_MODULES]
     return Table(
         ("module", "kind", "error in", "error out", "bytes in", "bytes out"),

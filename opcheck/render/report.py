@@ -103,7 +103,7 @@ _ROWS = 12
 
 
 def transfers(report: Report) -> Iterator[Block]:
-    """Say what the CPU fallbacks copy, in which regions the run falls, and where the CPU waits for the GPU."""
+    """Describe the copies of CPU fallbacks, the regions of the run, and where the CPU waits for the GPU."""
     yield from section("Transfers", Lines((f"{summary.transfers(report)}.",)))
     regions = report.partition.regions
     if len(regions) > 1:
@@ -138,7 +138,7 @@ SIDES: dict[Side, str] = {
 
 
 def content(report: Report) -> dict[str, object]:
-    """Return what JSON and YAML hold."""
+    """Return the content of JSON and YAML."""
     return as_content(report)
 
 
@@ -149,7 +149,7 @@ _QUOTED = re.compile("'[^']*'")
 def entries(report: Report, *, notes: bool = True) -> Iterator[Entry]:
     """Make an entry of each finding, its places with the first call that the graph has of each.
 
-    What a Mac prints stands with the first finding that has it, whichever operator it names.
+    A Mac's message is shown with the first finding that has it, whichever operator it names.
 
     Args:
         report: What has the findings.
@@ -295,7 +295,7 @@ def _cases(report: Report) -> Iterator[Case]:
 
 
 def _is_about(finding: Finding, group: CallGroup) -> bool:
-    """Return whether a finding is about this operator at one of these places."""
+    """Return whether a finding is about this operator at any of these places."""
     return finding.op == group.op and any(place in group.locations for place in finding.locations)
 
 
@@ -306,7 +306,7 @@ def rows(report: Report) -> Iterator[tuple[str, ...]]:
 
 
 def lines(report: Report) -> Iterator[dict[str, object]]:
-    """Make an object for each finding, with what it is about."""
+    """Make an object for each finding, with its model and target."""
     about = {
         "model": report.model,
         "target": msgspec.to_builtins(report.target),

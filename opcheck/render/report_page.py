@@ -1,4 +1,4 @@
-"""The report of an audit as one HTML page that stands alone: no network, its data inside.
+"""The report of an audit as one self-contained HTML page: no network, its data inside.
 
 The page can be read without JavaScript; its script draws the graph and filters the operators.
 """
@@ -51,7 +51,7 @@ def render(record: Report) -> str:
         graph=_graph(record),
         transfers=f"{transfers[:1].upper()}{transfers[1:]}.",
         timeline=_timeline(record),
-        # Their heading and first line stand above the drawing.
+        # The page shows their heading and first line above the drawing.
         regions=list(report.transfers(record))[2:],
         operators=list(map(_operator, record.groups)),
         sections=sections,
@@ -96,7 +96,7 @@ def _graph(record: Report) -> str:
 
 
 def _operator(group: CallGroup) -> dict[str, Any]:
-    """Return what the row of a group opens to: why, by what evidence, and where."""
+    """Return what the row of a group opens to: the reason, its evidence, and the places."""
     verdict = group.verdict
     return {
         "group": group,
@@ -159,14 +159,14 @@ def _bar(record: Report, number: int, node: GraphCall, step: float, most: int) -
 
 
 def _height(number: int, most: int) -> float:
-    """Scale by order of magnitude: a copy of bytes stays visible beside one of gigabytes."""
+    """Scale by order of magnitude: a copy of bytes stays visible next to gigabytes."""
     return _TALLEST * math.log2(number + 1) / math.log2(most + 1) if number else 0.0
 
 
 def _data(record: Report) -> dict[str, Any]:
     """Return the graph as the script reads it: groups with their lines, and what each call reads.
 
-    A text that occurs often stands once, and is named by its number.
+    A text that occurs often is written once, and referenced by its number.
     """
     modules, specs = html.Pool(), html.Pool()
     rows = [

@@ -22,7 +22,7 @@ def headline(report: Report) -> str:
 
 
 def target(report: Report) -> str:
-    """Name the target, and say so if nobody chose its release."""
+    """Name the target, and note a release that was not chosen."""
     text = str(report.target)
     release = f"torch {report.target.torch}"
     return text.replace(release, f"{release} (the newest release)", 1) if report.newest else text
@@ -35,7 +35,7 @@ def deciding_numbers(report: Report) -> str:
     ended = ""
     if not facts.complete and calls:
         judged = plural(calls, "call")
-        # With several calls of the model others were judged behind the one that ended.
+        # With several calls of the model, calls after the one that ended were judged, too.
         ended = (
             f"it ends after {judged}" if not facts.called[1:] else f"it breaks off, {judged} judged"
         )
@@ -134,7 +134,7 @@ def leaves(report: Report) -> str:
         return f"nothing: {whole} read and written stay on it" if judged else ""
     counted = f"{percent(cpu.flops, flops)} of {flop_count(flops)}" if cpu.flops else ""
     shares = (
-        # Of SVD, sorting or a transform nobody counts FLOPs: 0 % would read as no work.
+        # SVD, sorting and transforms have no count of FLOPs: 0 % would read as no work.
         counted or f"{plural(cpu.calls, 'call')} whose FLOPs have no formula",
         f"{percent(cpu.nbytes, nbytes)} of {filesize(nbytes)} read and written",
     )
@@ -252,7 +252,7 @@ _UNCOUNTED = ("log", "mac", "stand-in")
 
 
 def capture(report: Report) -> str:
-    """Say how the calls were captured, and with what."""
+    """Describe how the calls were captured."""
     facts = report.capture
     size = f"{facts.parameters:,} parameters"
     given = f", inputs {', '.join(facts.inputs)}" if facts.inputs else ""
@@ -296,7 +296,7 @@ def transfers(report: Report) -> str:
         f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "
         f"({filesize(partition.bytes_to_cpu)}), "
         f"{partition.transfers_to_mps:,} back ({filesize(partition.bytes_to_mps)})"
-        # Of a run that was counted, not kept, nobody knows how its calls hang together.
+        # A counted run has no call graph, so regions are unavailable.
         + (f", around {plural(regions, 'CPU region')}" if regions else "")
     )
 
@@ -335,7 +335,7 @@ def certain_statements(report: Report) -> frozenset[str]:
 def statements(report: Report) -> list[tuple[str, str]]:
     """Write a line for each limitation and advisory that operators meet or may meet: who, and what.
 
-    A statement that no call certainly meets says so. A statement that the lists do not describe,
+    A statement that no call certainly meets is marked. A statement that the lists do not describe,
     such as a refusal of the capture, has its id alone.
     """
     operators: dict[str, list[str]] = {}
@@ -364,11 +364,11 @@ _NOWHERE = {
 def place(entry: GroupLocation) -> str:
     """Return ``file:line in function (module)``, with the count where it is more than one.
 
-    A call of backward has the line of the forward call that it belongs to, and says so.
+    A call of backward has the line of its forward call, and is marked.
     """
     where = entry.location
     parts = [str(where) if where else f"(no line of the program: {_NOWHERE[entry.phase]})"]
-    # What a torch.autograd.Function does in its backward stands at its own line.
+    # A torch.autograd.Function's backward has its own line.
     if where and entry.phase == "backward" and not where.function.endswith("backward"):
         parts.insert(0, "in the backward of")
     if where and where.function:

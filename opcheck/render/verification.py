@@ -53,7 +53,7 @@ def document(verification: Verification) -> Iterator[Block]:
 
 
 def shared(verification: Verification) -> Iterator[Block]:
-    """Make the text to share: what was compared on which machine, then the page."""
+    """Make the text to share: the machine and its versions, then the page."""
     yield Heading(f"opcheck verify {verification.prediction} --here", 1)
     rows = (
         ("opcheck", VERSION),

@@ -70,7 +70,7 @@ def releases(lines: Sequence[str]) -> str:
 
 
 def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
-    """Return the cells of each release; neighbours that are alike on the same macOS are one."""
+    """Return the cells of each release; neighbours that are alike on the same macOS are merged."""
     return [(releases(lines), group) for lines, group in runs(cells)]
 
 

@@ -126,7 +126,7 @@ def _delivered(
     output: ReportOptions,
     progress: ProgressOptions,
 ) -> int:
-    """Write the report and what matters beside it; return the exit code."""
+    """Write the report and its warnings; return the exit code."""
     output.deliver_report(report, full=progress.verbose)
     if not report.capture.complete and not output.is_text_on_stdout:
         streams.note(_broke_off(report))

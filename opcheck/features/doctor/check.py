@@ -37,7 +37,7 @@ class Examined:
 
     @property
     def lines(self) -> tuple[Version, ...]:
-        """Return the release lines of torch that the lists hold, the oldest first."""
+        """Return the release lines of torch in the lists, the oldest first."""
         return tuple(sorted(Version.parse(release.line) for release in self.lists.releases))
 
     @property
@@ -48,14 +48,14 @@ class Examined:
 
     @property
     def listed(self) -> bool:
-        """Return whether the lists hold the installed torch."""
+        """Return whether the lists cover the installed torch."""
         return self.environment.torch is not None and self.torch in self.lines
 
     def minimum(self, line: Version) -> Version:
-        """Return the oldest macOS on which a release starts its MPS backend.
+        """Return the oldest macOS where a release starts its MPS backend.
 
         Raises:
-            OpListError: the lists do not hold the release.
+            OpListError: the lists do not have the release.
         """
         return Version.parse(self.lists.release(str(line)).minimum_macos)
 
@@ -70,10 +70,10 @@ class Examined:
         )
 
 
-#: Facts that the user may give; a rule that lacks one is not reported as unchecked.
+#: Facts that the user may give; a rule without them is not reported as unchecked.
 GIVEN = ("a script to read (--script)", "requirements to read (--requirements)")
 
-#: The facts that rules need, in the words in which the report lists those that are unknown.
+#: The facts that rules need, as the report lists the unknown ones.
 FACTS: dict[str, Callable[[Examined], bool]] = {
     "a Mac": lambda examined: examined.environment.is_mac,
     "the macOS version": lambda examined: examined.environment.macos is not None,
@@ -111,7 +111,7 @@ def rule(code: str, severity: Severity, *needs: str) -> Callable[[Check], Doctor
     Args:
         code: the rule's code; ``docs/rules/CODE.md`` is its page.
         severity: of its findings, unless they have their own.
-        needs: names of FACTS without which the rule is not checked.
+        needs: names of FACTS that the rule needs.
     """
     return lambda check: DoctorRule(id=code, severity=severity, check=check, needs=needs)
 

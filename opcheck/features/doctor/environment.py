@@ -23,7 +23,7 @@ SCHEMA = "opcheck-environment/1"
 class Machine(Record, frozen=True, kw_only=True):
     """The computer and its system."""
 
-    #: as platform.system() says it: Darwin, Linux, Windows
+    #: as platform.system() returns it: Darwin, Linux, Windows
     system: str = ""
     macos: str = ""
     #: Apple's build of that macOS, as 24G84
@@ -54,7 +54,7 @@ class Python(Record, frozen=True, kw_only=True):
     """The interpreter."""
 
     version: str = ""
-    #: as platform.machine() says it: arm64, x86_64
+    #: as platform.machine() returns it: arm64, x86_64
     architecture: str = ""
     conda: bool = False
 
@@ -64,7 +64,7 @@ class Torch(Record, frozen=True, kw_only=True):
 
     #: the full version, as 2.13.0 or 2.12.0.dev20260301
     version: str
-    #: who installed it, as its metadata says: pip, uv, conda
+    #: the installer in its metadata: pip, uv, conda
     installer: str = ""
     #: torch.version.git_version
     commit: str = ""
@@ -112,7 +112,7 @@ def read(path: Path) -> Environment:
     """Read what ``opcheck doctor --gather`` wrote.
 
     Raises:
-        UsageError: the file cannot be read, or holds something else.
+        UsageError: the file cannot be read, or has other content.
     """
     hint = "write it on the machine in question: opcheck doctor --gather > environment.json"
     try:

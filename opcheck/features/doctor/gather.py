@@ -25,7 +25,7 @@ _PATIENCE = 120
 _OF_MPS = re.compile(r"(?!CUDA)\w*_MPS_\w*|MPS_\w*")
 
 _MARK = "opcheck-torch:"
-#: Imports as a program does.  Each question may be one that the release does not know yet.
+#: Imports as a program does.  A release may lack any of these names.
 _ASK_TORCH = f"""
 import json, torch
 def ask(path):

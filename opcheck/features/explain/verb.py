@@ -18,7 +18,7 @@ from opcheck.features import documents, help_of
 if TYPE_CHECKING:
     import msgspec
 
-#: The name under which ``explain`` also prints the schema of ``-f json`` and ``-f yaml``.
+#: The name that ``explain`` takes for the schema of ``-f json`` and ``-f yaml``.
 SCHEMA = "schema"
 
 

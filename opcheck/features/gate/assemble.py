@@ -35,10 +35,10 @@ def report(
         plan: models and targets.
         results: what the jobs came to, by the models' names.
         policy_of: how a model on a target is judged.
-        ignores: what is ignored; asked afterwards what silenced nothing.
+        ignores: the ignored findings; unused entries are read from it afterwards.
         op_lists: the digest of the op lists.
         whole: these are all models and targets that are configured: what silences nothing here silences nothing.
-        baseline: what is known.
+        baseline: the known findings.
     """
     cells = [
         cell

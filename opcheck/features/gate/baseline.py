@@ -1,7 +1,7 @@
 """The baseline: known findings in a file that is reviewed like code; the gate fails only on others.
 
 The file is YAML, or JSON by its suffix: ``opcheck-baseline/1``.  A finding is known on the targets
-that stand beside it; on another one it is new.  Fingerprints (fingerprint.py) are what is compared,
+in its entry; on another target it is new.  Fingerprints (fingerprint.py) are what is compared,
 the rest is for those who read it.
 """
 
@@ -110,7 +110,7 @@ def write(path: Path, baseline: Baseline) -> None:
 def updated(
     before: Baseline | None, cells: Iterable[Cell], op_lists: str, *, whole: bool
 ) -> Baseline:
-    """Return the baseline that holds every counted, not ignored finding of these cells.
+    """Return the baseline with every counted, not ignored finding of these cells.
 
     Of a cell whose report is missing or not whole, what was known stays; so does, where the run was not ``whole``, what
     is known of models and targets that were not in it.

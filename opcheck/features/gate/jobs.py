@@ -123,7 +123,7 @@ def run(
 
     Args:
         jobs: what is to be done.
-        at_once: how many processes; with one, the jobs run here, one after the other.
+        at_once: the number of processes; a single process means here, one job after the other.
         done: called with the number of a job and its result as soon as it is there.
         say: called with the number of a job and what it does.
 
@@ -181,7 +181,7 @@ def _run_at_once(
 
 
 class _Shared:
-    """State that is shared by the threads, each of which has its own process."""
+    """State that is shared by the threads; each thread has its own process."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.stopped = False

@@ -31,7 +31,7 @@ _HEADERS = ("model", "target", "what it does", "gate")
 _SHORTEST = 12
 
 
-#: What a finding is to the gate, the first that holds anywhere: it fails, is known, ignored, allowed.
+#: The states of a finding in the gate; the first that applies anywhere wins.
 STATES = ("new", "known", "ignored", "allowed")
 
 FINDING_SCHEMA = "opcheck-gate-finding/1"
@@ -168,7 +168,7 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
 
 
 def content(gate: GateReport) -> dict[str, object]:
-    """Return what JSON and YAML hold: the run with the whole report of each cell, all keys present."""
+    """Return the content of JSON and YAML: the run with the whole report of each cell, all keys present."""
     cells = [_cell(cell) for cell in gate.cells]
     return _values(SavedGate, gate, exit_code=gate.code, cells=cells)
 
@@ -233,7 +233,7 @@ def _of_cell(cell: Cell) -> Iterator[Occurrence]:
 
 
 def _state(occurrence: Occurrence, cell: Cell) -> str:
-    """Return what a finding is to the gate on one target: one of STATES."""
+    """Return the state of a finding on one target, from STATES."""
     if occurrence.fingerprint in cell.judgement.against:
         return "new"
     if occurrence.finding.ignored:
@@ -270,8 +270,8 @@ def _failed(gate: GateReport) -> Iterator[tuple[Cell, int]]:
 def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:
     """Make a suite for each model with a test case for each target.
 
-    A case fails with what speaks against it, is an error where the gate could not tell, and passes
-    with the other findings as what it printed.
+    A case fails with the findings against it, is an error if its result is unknown, and passes
+    with the other findings as its output.
     """
     models = groupby(gate.cells, key=lambda cell: cell.model)
     interrupted = "the run was interrupted before it was audited"

@@ -18,7 +18,7 @@ class Failed(Record, frozen=True, kw_only=True):
 
 
 class Known(Record, frozen=True, kw_only=True):
-    """One finding at one place of one model, as a baseline holds it."""
+    """An entry of a baseline: a finding at one place of one model."""
 
     fingerprint: str
     rule: str
@@ -26,7 +26,7 @@ class Known(Record, frozen=True, kw_only=True):
     #: file, function and module, without the number of the line; the line itself
     where: str = ""
     line: str = ""
-    #: the targets on which it is known, as their ``str``
+    #: the targets where it is known, as their ``str``
     targets: tuple[str, ...] = ()
 
 
@@ -40,7 +40,7 @@ class Cell(Record, frozen=True, kw_only=True):
     #: with its ignored findings marked; None: there is none.
     report: Report | None = None
     failed: Failed | None = None
-    #: fingerprints of what the baseline knows, and what it holds that is no longer found
+    #: fingerprints of known findings, and the baseline's entries that are no longer found
     known: tuple[str, ...] = ()
     fixed: tuple[Known, ...] = ()
 

@@ -25,7 +25,7 @@ _Kind = TypeVar("_Kind", bound=Record)
 
 
 class _Table(Record, frozen=True, kw_only=True):
-    """A table some of whose keys are options; those that it does not set are UNSET."""
+    """A table with options among its keys; options that it does not set are UNSET."""
 
     def given(self, record: type[msgspec.Struct]) -> dict[str, Any]:
         """Return the options of a record that the table sets, as they are used, by field."""
@@ -49,7 +49,7 @@ class Model(_Table, frozen=True, kw_only=True):
 
 
 class Targets(_Table, frozen=True, kw_only=True):
-    """One of ``[[tool.opcheck.targets]]``: ranges, and how what they come to is judged."""
+    """One of ``[[tool.opcheck.targets]]``: ranges of targets, and how to judge them."""
 
     name: str = ""
     torch: str | tuple[str, ...] = NEWEST
@@ -87,7 +87,7 @@ def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
 
 
 def _type(source: Declared) -> Any:
-    # A choice is checked behind the type, where the nearest one is named.
+    # A choice is checked after the type, where the error suggests the nearest.
     return source.option.table or (str if source.option.choices else source.type)
 
 
@@ -108,7 +108,7 @@ class Settings(Record, frozen=True, kw_only=True):
     models: tuple[Model, ...] = ()
     targets: tuple[Planned, ...] = ()
     ignores: tuple[Entry, ...] = ()
-    #: what cannot be, as ``ranges.pairs`` says it
+    #: impossible pairs, as ``targets.pairs`` describes them
     left_out: tuple[str, ...] = ()
 
 

@@ -134,7 +134,7 @@ def command(
     policies = _policies(msgspec.structs.replace(base, newest_known=options.newest_known))
 
     def assembled(baseline: Baseline | None) -> GateReport:
-        # The unused entries are determined anew for each report.
+        # The unused entries are determined for each report.
         of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
         ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
         return assemble.report(

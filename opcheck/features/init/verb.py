@@ -23,8 +23,8 @@ _PINNED = {
 
 @verb(
     "init",
-    epilog="Writes into pyproject.toml where there is one, else opcheck.toml. Without --model, the modules of this "
-    "folder's files are found by reading them, and nothing is run.",
+    epilog="Writes into an existing pyproject.toml, else opcheck.toml. Without --model, the modules of this "
+    "folder's files are found by reading them, without running them.",
 )
 def command(
     *,

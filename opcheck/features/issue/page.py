@@ -1,4 +1,4 @@
-"""Writes the text about a finding that PyTorch's issue tracker asks for; pure functions."""
+"""Writes a finding as an issue for PyTorch's tracker; pure functions."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def _where(chosen: Chosen) -> tuple[str, str]:
         for link in report.statements[name].links if name in report.statements else ():
             if _ISSUE.fullmatch(link):
                 return link, "it is known there: add what is new, or nothing"
-    return _NEW, "a new issue, with the label module: mps; look for one that is there already"
+    return _NEW, "a new issue, with the label module: mps; check for an existing issue"
 
 
 def _is_missing(chosen: Chosen) -> bool:
-    """Return whether the operator has no kernel, rather than one that refuses this call."""
+    """Return whether the operator has no kernel, rather than a kernel that refuses this call."""
     calls = chosen.calls
     return calls is not None and not chosen.about and calls.status in {"fallback", "unsupported"}
 

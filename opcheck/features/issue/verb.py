@@ -1,4 +1,4 @@
-"""``opcheck issue``: a finding as the text that PyTorch's tracker asks for."""
+"""``opcheck issue``: a finding as an issue for PyTorch's tracker."""
 
 from __future__ import annotations
 

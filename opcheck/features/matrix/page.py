@@ -59,7 +59,7 @@ def render(
         macos: The macOS version.  None: the newest.
         format_name: ``markdown``, ``csv``, ``json`` or ``html``.
         lists: The op lists.  None: those that opcheck ships.
-        progress: Is called with what is done now, where it takes long.
+        progress: Is called with the current step of long work.
 
     Raises:
         OpcheckError: There is no list for the release, or it does not run on that macOS.
@@ -93,7 +93,7 @@ def _json(record: Matrix) -> str:
 def _cells(row: Row) -> Iterator[str]:
     yield from (row.name, row.status, row.kind or "", row.since, row.first_native or "", row.dtype)
     yield _systems(row)
-    # A cell that says what the status says is left empty, so that the others show.
+    # A cell that equals the status is left empty, so that the others show.
     own = f"{row.status}_{row.kind}" if row.kind else row.status
     yield from ("" if row.dtypes[d] == own else row.dtypes[d] for d in COMMON_DTYPES)
     yield from (row.registration, " ".join(row.sparse), row.autocast or "")
@@ -162,14 +162,14 @@ def _table(rows: Sequence[Row]) -> Table:
 def _differing(row: Row) -> str:
     groups: dict[str, list[str]] = {}
     for dtype, state in row.dtypes.items():
-        # Of float64 no tensor can be made on MPS: the same in every row says nothing.
+        # No float64 tensor can be made on MPS: the cell is the same in every row.
         if state != _state(row) and dtype != "float64":
             groups.setdefault(state, []).append(dtype)
     return "; ".join(f"{state}: {', '.join(dtypes)}" for state, dtypes in groups.items())
 
 
 def _compact(rows: Sequence[Row]) -> Iterator[Block]:
-    """List the names by the release since when they are so; overloads stand behind their operator."""
+    """List the names by the release of their last change; overloads follow their operator."""
     by_since: dict[str, list[Row]] = {}
     for row in rows:
         by_since.setdefault(row.since, []).append(row)

@@ -1,4 +1,4 @@
-"""``opcheck op QUERY``: can I use this operator, with which torch, macOS and dtype?"""
+"""``opcheck op QUERY``: can I use this operator, and on which targets?"""
 
 from __future__ import annotations
 

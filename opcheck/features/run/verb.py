@@ -116,7 +116,7 @@ def _observed(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int
     """Run the program on this Mac's GPU; return its report and the program's own exit code.
 
     Raises:
-        UsageError: another release or macOS was asked for than the Mac has.
+        UsageError: the flags name another release or macOS than the Mac's.
     """
     from opcheck.device.observe.parent import run
     from opcheck.device.observe.request import ObserveRequest

@@ -166,7 +166,7 @@ def grid(
     mode: str,
     fallback: bool,  # noqa: FBT001  (of the table's row)
 ) -> Iterator[tuple[str, list[Outcome | None]]]:
-    """Yield a row a release: the outcome on each macOS of the sweep; None: not asked."""
+    """Yield a row per release: the outcome on each macOS of the sweep; None: not swept."""
     outcomes = {
         (line, system): outcome
         for outcome in page.outcomes

@@ -1,4 +1,4 @@
-"""Writes a folder whole or not at all: beside its place first, then moved there."""
+"""Writes a folder whole or not at all: next to its place first, then moved there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
 from opcheck.common.files import inside
 
-#: By this file an earlier site is known, and by what it lists, that nobody put anything else there.
+#: This file marks an earlier site; its list shows whether the folder has other files.
 MARKER = "opcheck-site.json"
 SCHEMA = "opcheck-site-files/1"
 

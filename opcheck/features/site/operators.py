@@ -86,7 +86,7 @@ def _operator(
     overloads = []
     for op in ordered:
         rows = tuple(_standings(op, by_op[op], lookup))
-        # Why may differ in words: each overload has its own beside its name.
+        # Why may differ in words: each overload has its own reason.
         alike = msgspec.json.encode([msgspec.structs.replace(row, because="") for row in rows])
         tables.setdefault(alike, rows)
         overloads.append(_overload(op, by_op[op], lookup, list(tables).index(alike)))

@@ -176,7 +176,7 @@ def build(
     """Write the site into a folder, and return its pages.  The same lists give the same bytes.
 
     Args:
-        output: a folder that does not exist, is empty, or holds an earlier site, which it replaces.
+        output: a folder that does not exist, is empty, or has an earlier site, which is replaced.
         swept: the folder of a sweep, for the pages of models.  None: there are none.
         lists: the op lists; those that opcheck ships.
         only: the operators to write pages of.  Empty: all.

@@ -1,4 +1,4 @@
-"""What the pages say: each is one record, and the JSON beside it is that record (docs/reference/site-pages.md)."""
+"""The records of the pages: each page's JSON is its record (docs/reference/site-pages.md)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Standing(Record, frozen=True, kw_only=True):
     macos: Macos
     #: ``native``, ``fallback_env`` ...: status and kind in one word.
     state: str
-    #: the dtype that it is of: the first usual one that does best.
+    #: its dtype: the first usual dtype with the best status.
     dtype: str
     #: the dtypes that fare differently.
     dtypes: dict[str, str]
@@ -61,7 +61,7 @@ class Overload(Record, frozen=True, kw_only=True):
     torch: str
     state: str
     because: str
-    #: first line from which on the state has been the same; ``≤2.13``: or longer.
+    #: first line with the current state ever since; ``≤2.13``: or longer.
     since: str
     first_native: str | None
     #: what the library registers (op_lists/README.md).
@@ -72,14 +72,14 @@ class Overload(Record, frozen=True, kw_only=True):
 
 
 class About(Record, frozen=True, kw_only=True):
-    """A limitation or an advisory, and the overloads of the page that it speaks of."""
+    """A limitation or an advisory, and the affected overloads of the page."""
 
     note: Note
     overloads: tuple[str, ...]
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """A release in which the main overload changed on the newest macOS, and what changed it."""
+    """A release that changed the main overload on the newest macOS, and the cause."""
 
     torch: str
     state: str
@@ -98,7 +98,7 @@ class Lost(Record, frozen=True, kw_only=True):
 
 
 class ModelOf(Record, frozen=True, kw_only=True):
-    """A model for which calls of the operator are not native, and on which targets."""
+    """A model with calls of the operator that are not native, and their targets."""
 
     model: str
     mode: str
@@ -135,7 +135,7 @@ class Operator(Page, frozen=True, kw_only=True):
     lost: tuple[Lost, ...]
     history: tuple[Change, ...]
     links: tuple[str, ...]
-    #: models of the sweep for which it is not native somewhere; by mode, all that call it.
+    #: models of the sweep where it is not native on some target; by mode, all that call it.
     not_native: tuple[ModelOf, ...] = ()
     used_by: dict[str, tuple[str, ...]] = {}
 
@@ -196,7 +196,7 @@ class Differs(Record, frozen=True, kw_only=True):
 
 
 class StatementRef(Record, frozen=True, kw_only=True):
-    """A statement that begins or ends to hold."""
+    """A statement that begins or ends to apply."""
 
     id: str
     sort: StatementSort
@@ -265,7 +265,7 @@ class Releases(Page, frozen=True, kw_only=True):
 
 
 class Statement(Record, frozen=True, kw_only=True):
-    """A limitation or advisory, and the operators whose pages tell of it."""
+    """A limitation or advisory, and the operators with this statement on their pages."""
 
     note: Note
     operators: tuple[str, ...]

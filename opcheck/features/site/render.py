@@ -19,7 +19,7 @@ from opcheck.lookup.words import WORDS
 from opcheck.render import html
 from opcheck.render.coverage_plot import plot
 
-#: What is in the menu: the page, its name, and the pages that stand below it.
+#: The menu: the page, its name, and the pages below it.
 _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
     ("Operators", "operators", (records.Operators, records.Operator)),
     ("Models", "models", (records.Models, records.Model)),
@@ -63,7 +63,7 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
 
 
 def schema() -> str:
-    """Return the JSON schema of what stands beside the pages: a record for each sort of page."""
+    """Return the JSON schema of the pages' JSON: a record for each sort of page."""
     references, components = msgspec.json.schema_components(PAGES, ref_template="#/$defs/{name}")
     for kind in PAGES:
         default = next(f.default for f in msgspec.structs.fields(kind) if f.name == "schema")
@@ -94,7 +94,7 @@ def _html(
         lines=tuple(home.counts),
         meanings=MEANINGS,
     )
-    # A model's name and what it says are other people's text.
+    # A model's name and its messages are other people's text.
     return shown(html)
 
 
@@ -123,7 +123,7 @@ def search_index(pages: Iterable[Page]) -> str:
 
 
 def usual_words(page: records.Operator) -> list[str]:
-    """Return the usual words that stand for an operator on the command line (lookup/words.yaml): ``self attention``."""
+    """Return the usual words for an operator on the command line (lookup/words.yaml): ``self attention``."""
     bare = page.name.partition("::")[2]
     names = {page.name, bare, *(name.removeprefix("torch.") for name in page.python)}
     return [word for word, name in WORDS.items() if name in names]

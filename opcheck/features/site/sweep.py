@@ -26,7 +26,7 @@ from opcheck.features.site.records import (
 from opcheck.lookup.matrix import STATES
 
 Row = Mapping[str, Any]
-#: The states that raise where nobody sets the fallback variable.
+#: The states that raise without the fallback variable.
 STOPS = ("unsupported", "fallback_env")
 
 _Key = TypeVar("_Key")
@@ -100,7 +100,7 @@ class Sweep:
         return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:most])
 
     def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
-        """Return the models for which a call of these overloads is not native somewhere, the worst first."""
+        """Return the models with a call of these overloads that is not native, the worst first."""
         rows = [row for op in overloads for row in self._by_op.get(op, ())]
         operators = [
             ModelOf(
@@ -235,7 +235,7 @@ def _keyed(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[R
 
 
 def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
-    """Yield the outcomes: targets with equal results make one."""
+    """Yield the outcomes; targets with equal results share an outcome."""
 
     def key(row: Row) -> tuple[Any, ...]:
         worse = tuple((state, row[state]) for state in STATES[1:] if row[state])

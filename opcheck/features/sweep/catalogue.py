@@ -57,7 +57,7 @@ def transformers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
 
 
 def timm_models(library: ModuleType, pattern: str) -> Iterator[Model]:
-    """The smallest model of each module of timm, as far as names tell; of a pattern all that it fits."""
+    """Yield the smallest model of each module of timm, judging by the names; of a pattern all matches."""
     for module in sorted(library.list_modules()):
         names = library.list_models(module=module)
         chosen = [min(names, key=_smallness)] if names and pattern == ALL else names

@@ -1,6 +1,6 @@
 """The folder of a sweep: a small file for each model and mode, named by the digest of its inputs.
 
-``sweep.json`` says what was swept, ``results/ab/abcd....json`` what came out, ``sweep.lock`` that somebody writes.
+``sweep.json`` describes the sweep, ``results/ab/abcd....json`` are its results, ``sweep.lock`` is its lock.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SOURCES = (
 
 
 class About(Record, frozen=True, kw_only=True):
-    """The description of what was swept."""
+    """The description of a sweep."""
 
     format: int = FORMAT
     opcheck: str = VERSION
@@ -282,7 +282,7 @@ def _open_own(path: Path) -> int:
 
 
 class _Lock:
-    """A lock that a sweep holds while it writes; the system releases it when the process dies."""
+    """The lock of a sweep that writes; the system releases it when the process dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

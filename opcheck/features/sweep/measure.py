@@ -134,7 +134,7 @@ class _Work:
             platform.stop_time_limit()
 
     def _elsewhere(self, request: CaptureRequest, targets: Sequence[Target]) -> None:
-        """Capture in a process of its own: a library asked when it was imported, and these targets answer otherwise."""
+        """Capture in a process of its own, because a library's import depends on the target."""
         try:
             traces = capture_many(request, targets)
         except OpcheckError as error:

@@ -19,7 +19,7 @@ from opcheck.simulator.real_device import out_of_reach
 from opcheck.worker import installed
 from opcheck.worker.protocol import silent
 
-#: What transformers asks once, at import: whether there is an MPS device.
+#: transformers checks once, at import: whether there is an MPS device.
 _MACOS = Version(MACOS_MAJORS[-1])
 
 
@@ -32,7 +32,7 @@ def prepare() -> None:
     installed.require()
     load()
     prepare_torchvision()
-    # No model needs it, and one that is made for another torch stops the import of transformers.
+    # No model needs it, and a torchaudio for another torch stops the import of transformers.
     sys.modules.setdefault("torchaudio", None)  # type: ignore[arg-type]
 
 

@@ -36,7 +36,7 @@ class Task(Record, frozen=True, kw_only=True):
     #: by mode the name of its result (folder.py)
     keys: dict[Mode, str]
     targets: tuple[Target, ...]
-    #: fewer layers and experts, where the library's configuration says how many there are
+    #: fewer layers and experts, if the library's configuration has their number
     small: bool = True
     #: seconds for a mode, over all targets that load the model alike
     timeout: float = 120.0
@@ -44,7 +44,7 @@ class Task(Record, frozen=True, kw_only=True):
     memory: float = 4.0
     #: the Python that runs it, of an environment (capture/exact.py); empty: the worker's own
     interpreter: str = ""
-    #: of opcheck, torch and the model's library, as the sweep knows them: a worker has the same, or says so
+    #: of opcheck, torch and the model's library, of the sweep: a worker with others refuses the task
     versions: dict[str, str] = {}
 
     @property

@@ -136,7 +136,7 @@ def sweep(
         tasks: one a model; ``before`` are models that need none.
         folder: where results are kept.
         engine: what runs them.
-        tell: told of each model, and of losses.
+        tell: called with each model, and with losses.
         before: how many models were done already.
         waits: seconds to wait for a scheduler that went away, try by try.
 

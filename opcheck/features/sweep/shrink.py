@@ -25,7 +25,7 @@ _DEPTH = re.compile(r"^(num_|n_)?(\w+_)?(layers?|blocks|depth)$")
 _EXPERTS = re.compile(r"^(num_|n_)?(\w+_)?experts$")
 #: Kinds of layers that all share the weights of the first (Zamba); two are needed to share anything.
 _SHARING = ("hybrid",)
-#: Not a depth, or one that other settings have to agree with.
+#: Not a depth, or a depth that other settings depend on.
 _KEPT = re.compile(r"feat_extract|conv|adapter|skip|dense|_per_|start|freq|window|offset|shared")
 
 

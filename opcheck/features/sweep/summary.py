@@ -104,7 +104,7 @@ class Summary:
         )
 
     def families(self, target: str) -> dict[tuple[str, str], Counter[str]]:
-        """Count headlines by library and family, for families in which not all models run natively."""
+        """Count headlines by library and family, for families with models that do not run natively."""
         by_family: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for (model, _), headlines in self.headlines.items():
             by_family[self.homes[model]][headlines[target]] += 1

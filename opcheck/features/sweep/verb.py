@@ -57,7 +57,7 @@ class _Sweep(HelpGroup):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments as click does; flags of a sweep may stand before its models."""
+        """Parse arguments as click does; flags of a sweep may come before its models."""
         if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
             args = ["models", *args]
         return super().parse_args(ctx, args)

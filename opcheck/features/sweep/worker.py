@@ -38,12 +38,12 @@ from opcheck.worker.platform import CAN_FORK, end_with_parent
 from opcheck.worker.process import leave_safe_path
 from opcheck.worker.worker import Worker, WorkerError
 
-#: seconds for what the server does itself: importing torch, a library, or the module of a class.
+#: seconds for the server's own work: importing torch, a library, or the module of a class.
 _IMPORTS = 300.0
-#: seconds beside the limit of a model, after which its server is taken to be stopped
+#: seconds beyond the limit of a model until its server counts as stopped
 _GRACE = 30.0
 
-#: Packages whose versions decide a result, beside opcheck's own.
+#: Packages whose versions decide a result, in addition to opcheck's.
 PACKAGES = ("torch", "numpy", *LIBRARIES)
 
 _servers = threading.local()

@@ -295,7 +295,7 @@ def _by_versions(cell: Cell) -> tuple[Version, Version]:
 
 
 def _systems(current: Target, lists: OpLists) -> list[Version]:
-    """One macOS version a major: its first on which some release starts, but of the current's major the current."""
+    """Return one macOS version per major: the first supported by a release, or the current version."""
     versions = {major: Version(major) for major in MACOS_MAJORS}
     # The oldest releases start on 12.3, not on 12.0.
     minima = sorted(_minimum(Version.parse(release.line), lists) for release in lists.releases)

@@ -38,7 +38,7 @@ _STYLES: dict[str, Style] = {
 }
 _GRID = "Releases and macOS versions"
 _NONE = "none"
-#: Columns that the name of a finding may take: two versions of a change beside it, within 100.
+#: Columns that the name of a finding may take: leaves room for two versions of a change within 100.
 _WIDEST = 44
 
 

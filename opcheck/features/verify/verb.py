@@ -1,4 +1,4 @@
-"""``opcheck verify``: compares a prediction with what a Mac did; with ``--here``, this Mac, in one command."""
+"""``opcheck verify``: compares a prediction with a Mac's observation; with ``--here``, this Mac, in one command."""
 
 from __future__ import annotations
 

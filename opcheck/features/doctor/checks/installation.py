@@ -46,7 +46,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             names = ", ".join(map(str, usable)) or "no Python that is known"
             yield finding(
                 message=f"{requirement.text} requires a torch that has no macOS wheel for Python "
-                f"{python}: torch {asked[-1]} has one for {names}",
+                f"{python}: torch {asked[-1]} supports {names}",
                 hint=f"uv venv --python {usable[-1]}" if usable else "ask for another torch",
                 locations=(requirement.place,),
             )

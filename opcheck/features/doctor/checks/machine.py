@@ -63,7 +63,7 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
 
 
 def _wrong_on(examined: Examined, torch: Version, macos: Version) -> set[str]:
-    """The advisories that hold for a torch release on this macOS, but not on every macOS."""
+    """Return the advisories that apply to a torch release on this macOS, but not on every macOS."""
     return {
         statement.id
         for statement in examined.lists.statements.by_id.values()

@@ -1,4 +1,4 @@
-"""The checks of packages other than torch, of requirement files, and of what a script sets."""
+"""The checks of packages other than torch, of requirement files, and of a script's settings."""
 
 from __future__ import annotations
 
