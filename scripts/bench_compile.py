@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from opcheck.features.compile.child.inductor_metal import preload
-from opcheck.features.compile.child.variants import Program, attempt
-from opcheck.features.compile.records import Tried, Variant
+from opcheck.features.compile.child.variants import ProgramCall, attempt
+from opcheck.features.compile.records import TriedVariant, Variant
 from opcheck.worker.worker import forked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -52,11 +52,11 @@ def main() -> int:
 def _seconds(name: str, variant: Variant) -> float:
     module, inputs = PROGRAMS[name]()
 
-    def work() -> Tried:
+    def work() -> TriedVariant:
         with torch._inductor.config.patch(force_disable_caches=True):  # noqa: SLF001 - torch has no other switch
-            return attempt(Program(module, (), inputs), variant)
+            return attempt(ProgramCall(module, (), inputs), variant)
 
-    tried = forked(work, Tried, 600.0)
+    tried = forked(work, TriedVariant, 600.0)
     if tried.outcome not in {"works", "one shape only", "fails"} or not tried.seconds:
         print(f"{name}: {variant}: {tried.outcome}: {tried.failure}", file=sys.stderr)
     return tried.seconds

@@ -30,11 +30,11 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.features.compile.child.inductor_metal import preload
-from opcheck.features.compile.child.numerics import Program
+from opcheck.features.compile.child.numerics import ProgramCall
 from opcheck.features.compile.child.variants import attempt
 from opcheck.features.compile.judged import CompileReport
 from opcheck.features.compile.judging import report
-from opcheck.features.compile.records import Compiled, Failure, Tried, Variant
+from opcheck.features.compile.records import CompiledVariants, CompileFailure, TriedVariant, Variant
 from opcheck.features.compile.released import backend
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, forked
@@ -201,11 +201,11 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
             dynamic=variant.dynamic or reported.dynamic,
         )
         try:
-            tried = forked(functools.partial(_attempt, reported, variant), Tried, 120.0)
+            tried = forked(functools.partial(_attempt, reported, variant), TriedVariant, 120.0)
         except WorkerError as error:
-            failure = Failure(kind="died", message=str(error))
-            tried = Tried(variant=variant, outcome="died", failure=failure)
-        compiled = Compiled(
+            failure = CompileFailure(kind="died", message=str(error))
+            tried = TriedVariant(variant=variant, outcome="died", failure=failure)
+        compiled = CompiledVariants(
             model=name,
             installed_torch=str(torch.__version__),
             metal_backend=own.release,
@@ -217,11 +217,11 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
     return judge
 
 
-def _attempt(reported: Reported, variant: Variant) -> Tried:
+def _attempt(reported: Reported, variant: Variant) -> TriedVariant:
     torch.manual_seed(0)
     made: Any = reported.make()
     module = made if isinstance(made, torch.nn.Module) else AsModule(made)
-    return attempt(Program(module, reported.inputs(), {}), variant)
+    return attempt(ProgramCall(module, reported.inputs(), {}), variant)
 
 
 if __name__ == "__main__":

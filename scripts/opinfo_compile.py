@@ -26,7 +26,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 from opcheck.common.files import write_text
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
-from opcheck.features.compile.records import Failure, SideGraph
+from opcheck.features.compile.records import CompileFailure, SideGraph
 from opcheck.worker.worker import WorkerError, forked
 from scripts.opinfo.ci import key
 
@@ -155,7 +155,7 @@ def _row(name: str, graphs: Sequence[SideGraph]) -> Row:
     return Row(op=name, result=classes.get((kernels, bool(externs)), "nothing"), externs=externs)
 
 
-def _short(failure: Failure) -> str:
+def _short(failure: CompileFailure) -> str:
     return " ".join(failure.message.split())[:200]
 
 

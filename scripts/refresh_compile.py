@@ -28,7 +28,7 @@ from opcheck.features.compile.judged import CompileReport
 from opcheck.features.compile.judging import report
 from opcheck.features.compile.page import document
 from opcheck.features.compile.parent import compile_variants
-from opcheck.features.compile.plan import DTYPES, METAL, Plan
+from opcheck.features.compile.plan import DTYPES, METAL, CompilePlan
 from opcheck.features.compile.records import Variant
 from opcheck.model.records import Scalar
 from opcheck.render import write
@@ -148,7 +148,7 @@ def _compiled(name: str) -> CompileReport:
     training = [
         msgspec.structs.replace(variant, training=True) for variant in (stages[1], metal[0])
     ]
-    plan = Plan(variants=(*stages, *metal, *training), seconds=600.0)
+    plan = CompilePlan(variants=(*stages, *metal, *training), seconds=600.0)
     compiled = compile_variants(request, plan)
     target = Target(torch=Version.parse(TORCH), macos=Version.parse(MACOS))
     return report(compiled, target, load(), TOOL)

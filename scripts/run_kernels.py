@@ -31,7 +31,7 @@ from opcheck.common.files import write_text
 from opcheck.features.compile.check.clang import NOT_PROVEN as NOT_CHECKED
 from opcheck.features.compile.check.clang import check
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
-from opcheck.features.compile.child.kernels import Function
+from opcheck.features.compile.child.kernels import CpuKernel
 from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
 from opcheck.features.compile.metal_runner import prepare
 from opcheck.worker.worker import WorkerError, forked
@@ -128,7 +128,7 @@ def _chunk(ops: Sequence[Any]) -> list[Row]:
 def _try(op: Any) -> Row:
     side = SideCompiler(run_metal=True)
     torch.compiler.reset()
-    Function.called = 0
+    CpuKernel.called = 0
     torch.manual_seed(0)
     sample = next(iter(op.sample_inputs("cpu", torch.float32)))
 
@@ -152,7 +152,7 @@ def _try(op: Any) -> Row:
     failures = [failure for graph in side.graphs for failure in graph.failures]
     if failures:
         result, reason = "not compiled", _line(failures[0].message)
-    elif result == "agrees" and not Function.called:
+    elif result == "agrees" and not CpuKernel.called:
         result = "no kernel"
     elif result == "agrees" and UNDEFINED.match(key(op)):
         result = "undefined"

@@ -23,8 +23,8 @@ from opcheck.data.targets import TargetOptions
 
 if TYPE_CHECKING:
     from opcheck.model.records import Report
-    from opcheck.reproducer.check import Tried
-    from opcheck.reproducer.chosen import Chosen
+    from opcheck.reproducer.check import TriedProgram
+    from opcheck.reproducer.chosen import ChosenFinding
 
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
@@ -79,7 +79,7 @@ def choose_finding(
     target: TargetOptions,
     capture: CaptureOptions,
     progress: ProgressOptions,
-) -> Chosen | None:
+) -> ChosenFinding | None:
     """Return the selected finding, or None after listing all findings.
 
     Raises:
@@ -120,7 +120,7 @@ def _listing(report: Report) -> str:
     return "\n".join(filter(None, lines))
 
 
-def try_program(chosen: Chosen) -> Tried:
+def try_program(chosen: ChosenFinding) -> TriedProgram:
     """Write the program for a finding and try it."""
     from opcheck.reproducer.check import make
 
@@ -130,7 +130,7 @@ def try_program(chosen: Chosen) -> Tried:
         return make(chosen)
 
 
-def exit_code(made: Tried) -> int:
+def exit_code(made: TriedProgram) -> int:
     """Return the exit code of a program that was tried, and print the result of the try to stderr."""
     for note in made.notes:
         streams.note(note)

@@ -55,7 +55,7 @@ def compared_here(
     lists = load()
     request = request_of(model, target.target(lists), capture)
     with progress.shown() as say:
-        verified = this.verified(request, prediction, this.this_mac(), lists, say)
+        verified = this.verify_model(request, prediction, this.this_mac(), lists, say)
     verification = verified.verification
     page = write(verification, document(verification), "text", full=progress.verbose)
     streams.note(page.rstrip())

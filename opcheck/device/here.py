@@ -68,7 +68,7 @@ def this_mac() -> ThisMac:
     return ThisMac(installed_line(), platform.mac_ver()[0])
 
 
-def observed(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Report:
+def observe_model(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Report:
     """Run the model of a request on the Mac's GPU; return the report of what it did.
 
     Raises:
@@ -89,7 +89,7 @@ def observed(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Report:
     return msgspec.structs.replace(report, model=request.model)
 
 
-def verified(
+def verify_model(
     request: CaptureRequest,
     prediction: Report,
     mac: ThisMac,
@@ -110,5 +110,5 @@ def verified(
     """
     if progress is not None:
         progress(f"running {request.model} on {'an emulated Mac' if mac.stand_in else 'mps'}")
-    observation = observed(request, mac, lists)
+    observation = observe_model(request, mac, lists)
     return Verified(prediction, observation, verify(prediction, observation, lists))

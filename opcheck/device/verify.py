@@ -167,7 +167,7 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
             hint="opcheck verify PREDICTION OBSERVATION: the report of an audit, then that of a "
             "run on a Mac or of opcheck observe",
         )
-    index = _Index(expected, prediction.target.torch, lists)
+    index = _PredictionIndex(expected, prediction.target.torch, lists)
     pairs: list[Pair] = []
     matched: set[int] = set()
     unpredicted = []
@@ -210,7 +210,7 @@ def _pair(observed: ReportedCalls, expected: ReportedCalls) -> Pair:
     )
 
 
-class _Index:
+class _PredictionIndex:
     """The predicted calls by every name that an observation may have for their operator."""
 
     def __init__(self, expected: Sequence[ReportedCalls], line: str, lists: OpLists) -> None:

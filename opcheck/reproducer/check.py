@@ -15,7 +15,7 @@ from opcheck.common.text import filesize
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.registrations import load
 from opcheck.model.records import CallGroup, Record
-from opcheck.reproducer.chosen import Chosen, read
+from opcheck.reproducer.chosen import ChosenFinding, read
 from opcheck.reproducer.script import FILLS, Parameter, nbytes, write
 from opcheck.worker.process import python, run
 
@@ -43,7 +43,7 @@ print(json.dumps([
 """
 
 
-class Tried(Record, frozen=True, kw_only=True):
+class TriedProgram(Record, frozen=True, kw_only=True):
     """A program, and the results of trying it."""
 
     text: str
@@ -67,7 +67,7 @@ class _Emulated(Record, frozen=True, kw_only=True):
     raised: str = ""
 
 
-def make(chosen: Chosen) -> Tried:
+def make(chosen: ChosenFinding) -> TriedProgram:
     """Write the program for a finding, and try it with the first filling of its tensors that the CPU accepts.
 
     The finding has calls, and an example of them.
@@ -84,10 +84,10 @@ def make(chosen: Chosen) -> Tried:
     size = nbytes(calls.example)
     if size > _MOST:
         reason = f"Not tried here: its tensors take {filesize(size)}."
-        return _untried(chosen, (), reason)
+        return _report_untried(chosen, (), reason)
     schema, problem = _schema(calls.op)
     if problem:
-        return _untried(
+        return _report_untried(
             chosen, (), f"Not tried: {installed} has no {calls.op} to call ({problem})."
         )
     _check_files(calls.op, [parameter.name for parameter in schema if "str" in parameter.type])
@@ -95,17 +95,17 @@ def make(chosen: Chosen) -> Tried:
         reason = (
             f"Not tried: the op lists of torch {chosen.report.target.torch} have no {calls.op}."
         )
-        return _untried(chosen, schema, reason)
+        return _report_untried(chosen, schema, reason)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
         path = Path(directory, "repro.py")
         fill, problem = _first_that_runs(chosen, schema, path)
         if problem:
             reason = f"Not tried on an emulated Mac: it does not run on the CPU with {installed} ({problem})."
-            return msgspec.structs.replace(_untried(chosen, schema, reason), on_cpu=False)
+            return msgspec.structs.replace(_report_untried(chosen, schema, reason), on_cpu=False)
         emulated = _emulate(chosen, path)
     notes = (f"Tried: it runs on a CPU with {installed}; {emulated.note}",)
     expected = expectation(chosen, emulated.raised)
-    return Tried(
+    return TriedProgram(
         text=write(chosen, schema, fill, expected=expected, checked=notes),
         on_cpu=True,
         emulated=emulated.same,
@@ -140,7 +140,7 @@ def _is_listed(op: str, line: str) -> bool:
         return False
 
 
-def expectation(chosen: Chosen, raised: str = "") -> tuple[str, ...]:
+def expectation(chosen: ChosenFinding, raised: str = "") -> tuple[str, ...]:
     """Describe what the target does, a line each; ``raised`` is what the emulated Mac did."""
     calls = chosen.calls
     prints = calls.prints if calls else chosen.finding.prints
@@ -158,13 +158,17 @@ def expectation(chosen: Chosen, raised: str = "") -> tuple[str, ...]:
     return (prints or (calls.because if calls else chosen.finding.message),)
 
 
-def _untried(chosen: Chosen, schema: Sequence[Parameter], reason: str) -> Tried:
+def _report_untried(
+    chosen: ChosenFinding, schema: Sequence[Parameter], reason: str
+) -> TriedProgram:
     expected = expectation(chosen)
     text = write(chosen, schema, FILLS[0], expected=expected, checked=(reason,))
-    return Tried(text=text, on_cpu=None, emulated=None, notes=(reason,), expected=expected)
+    return TriedProgram(text=text, on_cpu=None, emulated=None, notes=(reason,), expected=expected)
 
 
-def _first_that_runs(chosen: Chosen, schema: Sequence[Parameter], path: Path) -> tuple[str, str]:
+def _first_that_runs(
+    chosen: ChosenFinding, schema: Sequence[Parameter], path: Path
+) -> tuple[str, str]:
     """Return the first filling with which the program runs on the CPU; else how it failed with the first."""
     problems = []
     for fill in FILLS:
@@ -184,7 +188,7 @@ def _schema(op: str) -> tuple[tuple[Parameter, ...], str]:
     return msgspec.json.decode(out.splitlines()[-1], type=tuple[Parameter, ...]), ""
 
 
-def _emulate(chosen: Chosen, path: Path) -> _Emulated:
+def _emulate(chosen: ChosenFinding, path: Path) -> _Emulated:
     """Return whether ``opcheck run`` reaches the same verdict on the same operator."""
     report, calls = chosen.report, chosen.calls
     assert calls is not None
@@ -209,7 +213,9 @@ def _emulate(chosen: Chosen, path: Path) -> _Emulated:
         more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
         more = more if chosen.silent else ""
         more = " (whether it raises, only a Mac shows)" if chosen.uncertain else more
-        return _Emulated(same=True, note=f"{target} does the same{more}.", raised=_raised(error))
+        return _Emulated(
+            same=True, note=f"{target} does the same{more}.", raised=_raised_text(error)
+        )
     return _Emulated(
         same=False, note=f"{target} does not do the same: the call alone is not the reason."
     )
@@ -231,7 +237,7 @@ def _run(arguments: Sequence[str]) -> tuple[int, str, str]:
     return done.code, done.out, done.err
 
 
-def _raised(error: str) -> str:
+def _raised_text(error: str) -> str:
     """Return the exception that ended the program, on one line, or the warning that it printed."""
     lines = error.splitlines()
     for line in reversed(lines):

@@ -19,7 +19,7 @@ _OP = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
 _DIMENSIONS, _LARGEST = 64, 1 << 63
 
 
-class Chosen(Record, frozen=True, kw_only=True):
+class ChosenFinding(Record, frozen=True, kw_only=True):
     """A finding of a report, and the calls that it is about."""
 
     report: Report
@@ -99,15 +99,15 @@ def _is_possible(tensor: ExampleTensor) -> bool:
     )
 
 
-def every(report: Report) -> tuple[Chosen, ...]:
+def every(report: Report) -> tuple[ChosenFinding, ...]:
     """Return the findings, numbered from 1, each with its calls."""
     return tuple(
-        Chosen(report=report, number=number, finding=finding, calls=_calls(report, finding))
+        ChosenFinding(report=report, number=number, finding=finding, calls=_calls(report, finding))
         for number, finding in enumerate(report.findings, 1)
     )
 
 
-def choose(report: Report, which: str) -> Chosen:
+def choose(report: Report, which: str) -> ChosenFinding:
     """Return the finding that ``which`` selects: its number, or the first of a rule or of an operator.
 
     Raises:

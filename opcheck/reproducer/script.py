@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from opcheck.common.names import DTYPES
 from opcheck.data.extensions import LIBRARIES
 from opcheck.model.records import COMPLEX, ENDLESS, Example, ExampleTensor, Record, Scalar
-from opcheck.reproducer.chosen import Chosen
+from opcheck.reproducer.chosen import ChosenFinding
 
 #: What floating tensors may hold: some operators take only probabilities or positive definite matrices.
 FILLS = ("randn", "rand", "ones", "eye")
@@ -37,7 +37,7 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 def write(
-    chosen: Chosen,
+    chosen: ChosenFinding,
     schema: Sequence[Parameter],
     fill: str,
     *,
@@ -86,7 +86,9 @@ def nbytes(example: Example) -> int:
     )
 
 
-def _header(chosen: Chosen, expected: Sequence[str], checked: Sequence[str]) -> Iterator[str]:
+def _header(
+    chosen: ChosenFinding, expected: Sequence[str], checked: Sequence[str]
+) -> Iterator[str]:
     report = chosen.report
     variable = "1" if report.target.cpu_fallback else "0"
     finding, calls = chosen.finding, chosen.calls
@@ -173,17 +175,17 @@ def _tensor(tensor: ExampleTensor, fill: str) -> str:
     move = ".to(device)" if tensor.device.startswith("mps") else ""
     if tensor.layout != "strided":
         sparse = f"layout=torch.{tensor.layout}"
-        return f"{_filled(tensor.shape, tensor.dtype, fill)}.to_sparse({sparse}){move}"
+        return f"{_fill_tensor(tensor.shape, tensor.dtype, fill)}.to_sparse({sparse}){move}"
     if tensor.stride is None:
-        return f"{_filled(tensor.shape, tensor.dtype, fill)}{move}"
+        return f"{_fill_tensor(tensor.shape, tensor.dtype, fill)}{move}"
     # The tensor is moved first, because a copy to another device does not keep every stride.
     reach = [(size - 1) * step for size, step in zip(tensor.shape, tensor.stride, strict=True)]
     memory = (1 + sum(reach),) if math.prod(tensor.shape) else (0,)
     strided = f".as_strided({tensor.shape}, {tensor.stride})"
-    return f"{_filled(memory, tensor.dtype, fill)}{move}{strided}"
+    return f"{_fill_tensor(memory, tensor.dtype, fill)}{move}{strided}"
 
 
-def _filled(shape: tuple[int, ...], dtype: str, fill: str) -> str:
+def _fill_tensor(shape: tuple[int, ...], dtype: str, fill: str) -> str:
     kind = f"dtype=torch.{dtype}"
     if dtype == "bool":
         return f"torch.ones({shape}, {kind})"
@@ -213,7 +215,7 @@ def _value(name: str, value: Scalar | tuple[Scalar, ...]) -> str:
     return f"torch.{value}" if is_name and value.isidentifier() else json.dumps(value)
 
 
-def _end(chosen: Chosen, op: str) -> list[str]:
+def _end(chosen: ChosenFinding, op: str) -> list[str]:
     """Write the end of the program, which compares a result that should be wrong with the CPU's."""
     drawn = op.partition("::")[2].partition(".")[0].strip("_").startswith(_RANDOM)
     if not chosen.silent or drawn:

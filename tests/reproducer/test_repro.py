@@ -23,8 +23,8 @@ from opcheck.model.records import ExampleTensor, Finding, Report
 from opcheck.model.saved import sanitize_report
 from opcheck.render import render
 from opcheck.reproducer import check, script
-from opcheck.reproducer.check import Tried, make
-from opcheck.reproducer.chosen import Chosen, choose, read
+from opcheck.reproducer.check import TriedProgram, make
+from opcheck.reproducer.chosen import ChosenFinding, choose, read
 
 MPS = "mps"
 
@@ -136,7 +136,7 @@ def missing() -> Report:
     return reported(eig, "2.13", "15")
 
 
-def with_example(report: Report, **changes: object) -> Chosen:
+def with_example(report: Report, **changes: object) -> ChosenFinding:
     """The first finding, its call given something else."""
     (group, *_) = [item for item in report.groups if item.example]
     assert group.example is not None
@@ -145,7 +145,7 @@ def with_example(report: Report, **changes: object) -> Chosen:
     return choose(msgspec.structs.replace(report, groups=calls), "1")
 
 
-def made_op(report: Report, op: str) -> Chosen:
+def made_op(report: Report, op: str) -> ChosenFinding:
     calls = tuple(msgspec.structs.replace(group, op=op) for group in report.groups if group.example)
     findings = tuple(msgspec.structs.replace(finding, op=op) for finding in report.findings)
     return choose(msgspec.structs.replace(report, groups=calls, findings=findings), op)
@@ -244,8 +244,8 @@ def test_an_unknown_finding_names_the_known_ones(missing: Report, which: str) ->
     assert "1 OC102" in raised.value.hint
 
 
-def written(chosen: Chosen) -> page.Issue:
-    tried = Tried(
+def written(chosen: ChosenFinding) -> page.Issue:
+    tried = TriedProgram(
         text="import torch\n", on_cpu=True, emulated=True, notes=(), expected=("E: text",)
     )
     return page.write(chosen, tried)
@@ -328,7 +328,7 @@ def test_what_a_report_names_does_not_end_the_comment(missing: Report) -> None:
     assert next(line for line in tried.splitlines() if "import os" in line).startswith("# ")
 
 
-def make_untried(chosen: Chosen) -> str:
+def make_untried(chosen: ChosenFinding) -> str:
     return script.write(chosen, (), "randn", expected=("a\nb",), checked=())
 
 

@@ -13,18 +13,18 @@ from opcheck.common.documents import DocumentError, read
 from opcheck.common.errors import CaptureError
 from opcheck.common.files import write_text
 from opcheck.common.versions import Target, Version
-from opcheck.device.emulator.request import PROCESSES, Outcome, RunRequest
+from opcheck.device.emulator.request import PROCESSES, RunOutcome, RunRequest
 from opcheck.worker.platform import INTERRUPTED, SignalledError, how_it_ended
 from opcheck.worker.process import GarbledError
 from opcheck.worker.protocol import Failure, error_of, new_secret, unsealed
 from opcheck.worker.worker import run_program
 
-_ANSWER: msgspec.json.Decoder[Outcome | Failure] = msgspec.json.Decoder(Outcome | Failure)
+_ANSWER: msgspec.json.Decoder[RunOutcome | Failure] = msgspec.json.Decoder(RunOutcome | Failure)
 #: bytes that an outcome may have on a disk that the program has filled
 RESERVED = 4 << 20
 
 
-def run(request: RunRequest) -> Outcome:
+def run(request: RunRequest) -> RunOutcome:
     """Run the program on the emulated Mac; it has this process's standard streams.
 
     Raises:
@@ -58,7 +58,7 @@ def run(request: RunRequest) -> Outcome:
         try:
             # The program may have put a pipe or another thing in its place.
             content = read(answer).strip() if os.path.lexists(answer) else b""
-            outcome: Outcome | Failure | None = (
+            outcome: RunOutcome | Failure | None = (
                 unsealed(content, request.secret, _ANSWER) if content else None
             )
         except (DocumentError, GarbledError) as error:

@@ -29,7 +29,7 @@ _MARK = "_opcheck_not_spawned"
 #: A pool replaces its workers without end where none can start (multiprocessing/pool.py, ``_maintain_pool``).
 _HOPELESS = 6
 _PYTHONS = ("python", "torchrun", "accelerate")
-_CHILD = "from opcheck.device.emulator.child.entry import spawned; spawned({!r}, {!r}, {})"
+_CHILD = "from opcheck.device.emulator.child.entry import run_spawned; run_spawned({!r}, {!r}, {})"
 
 
 def is_not_spawned(error: BaseException) -> bool:

@@ -81,22 +81,22 @@ class Watched:
         """
         original = builtins.__import__
 
-        def watched(name: str, *args: Any, **kwargs: Any) -> Any:
+        def import_watched(name: str, *args: Any, **kwargs: Any) -> Any:
             if not self._imported and name.partition(".")[0] == "torch":
                 self._imported = True
-                if builtins.__import__ is watched:
+                if builtins.__import__ is import_watched:
                     builtins.__import__ = original
                 self._imports_torch()
             return original(name, *args, **kwargs)
 
-        builtins.__import__ = watched
+        builtins.__import__ = import_watched
         self._watching = True
         sys.addaudithook(self._see)  # Python cannot remove an audit hook
         try:
             yield
         finally:
             self._watching = False
-            if builtins.__import__ is watched:
+            if builtins.__import__ is import_watched:
                 builtins.__import__ = original
 
     def _see(self, event: str, _arguments: tuple[Any, ...]) -> None:

@@ -29,7 +29,7 @@ class RunRequest(Record, frozen=True, kw_only=True):
     secret: str = ""
 
 
-class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
+class RunOutcome(Record, frozen=True, kw_only=True, tag="outcome"):
     """How the program ended, and the report of its run."""
 
     report: Report

@@ -14,7 +14,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import LogEvent
 from opcheck.device.observe.log_report import ObservedCalls, fallback
 from opcheck.device.observe.parse import MARK, parse
-from opcheck.device.observe.request import End, Row, Start
+from opcheck.device.observe.request import End, RecordedRow, Start
 from opcheck.device.observe.variables import PROFILE
 from opcheck.model.records import GroupLocation
 
@@ -39,7 +39,7 @@ class Recording(NamedTuple):
     """Everything that an observed process left behind."""
 
     start: Start
-    rows: tuple[Row, ...]
+    rows: tuple[RecordedRow, ...]
     #: None if the process was ended from outside
     end: End | None
     log: str
@@ -139,7 +139,7 @@ class CallTimeline:
             dtypes=self._dtypes(counts),
         )
 
-    def _composite_at(self, lines: Collection[str]) -> tuple[Row, ...]:
+    def _composite_at(self, lines: Collection[str]) -> tuple[RecordedRow, ...]:
         """The rows of the composite that these lines call, if they call only one."""
         rows = tuple(
             row

@@ -16,7 +16,7 @@ NOT_NAMED = "(operator not named)"
 CONFIDENCE: Confidence = "observed"
 
 
-class Kind(NamedTuple):
+class TextKind(NamedTuple):
     """What a text of this kind means."""
 
     #: as a report describes it
@@ -31,7 +31,8 @@ class Kind(NamedTuple):
 
 #: The kinds of texts (kinds.yaml).
 KINDS = {
-    name: Kind(**row) for name, row in load_shipped(Path(__file__).with_name("kinds.yaml")).items()
+    name: TextKind(**row)
+    for name, row in load_shipped(Path(__file__).with_name("kinds.yaml")).items()
 }
 
 #: The kinds that end a call, or the process.

@@ -43,7 +43,7 @@ _PREFIXES = tuple(
 )
 
 
-def lines(text: str) -> list[str]:
+def clean_lines(text: str) -> list[str]:
     """Split a log into lines, each without colours, time stamps and marks of a service.
 
     Of a progress bar that overwrote itself by carriage returns, the last state is kept.
@@ -127,7 +127,7 @@ class Traceback:
     def __init__(self) -> None:
         self._frames: list[Frame] = []
 
-    def feed(self, line: str) -> bool:
+    def take_line(self, line: str) -> bool:
         """Take a line; return whether it belongs to a traceback."""
         if line.lstrip().startswith("Traceback (most recent call last)"):
             self._frames = []

@@ -19,7 +19,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.call_timeline import Recording
 from opcheck.device.observe.parse import MARK
-from opcheck.device.observe.request import End, ObserveRequest, Row, Start
+from opcheck.device.observe.request import End, ObserveRequest, RecordedRow, Start
 from opcheck.device.observe.run_report import report_of_run
 from opcheck.device.observe.variables import installed_line, variables
 from opcheck.model.records import Report
@@ -70,7 +70,7 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         code = (start or _start)(
             asked, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)])
         )
-        written = _written(answer, request)
+        written = _read_recording(answer, request)
     recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
     environment = {**_torch_variables(os.environ), **setting}
     return Observation(report_of_run(recording, request, environment, lists), code)
@@ -80,7 +80,7 @@ def _torch_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("PYTORCH_")}
 
 
-def _written(answer: Path, request: ObserveRequest) -> bytes:
+def _read_recording(answer: Path, request: ObserveRequest) -> bytes:
     try:
         return documents.read(answer, MOST)
     except DocumentError as error:
@@ -94,7 +94,7 @@ def _written(answer: Path, request: ObserveRequest) -> bytes:
 
 
 def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> Recording:
-    decoder = msgspec.json.Decoder(Start | Row | End | Failure)
+    decoder = msgspec.json.Decoder(Start | RecordedRow | End | Failure)
     lines = []
     for text_line in written.splitlines():
         # An abort may leave half a line, and the program may write there.
@@ -112,7 +112,7 @@ def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> 
         )
     return Recording(
         start=start,
-        rows=tuple(line for line in lines if isinstance(line, Row)),
+        rows=tuple(line for line in lines if isinstance(line, RecordedRow)),
         end=next((line for line in lines if isinstance(line, End)), None),
         log=log,
         code=code,

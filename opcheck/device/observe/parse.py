@@ -40,18 +40,18 @@ def parse(text: str, lists: OpLists, *, log: str = "log") -> tuple[LogEvent, ...
 
 def _events(text: str, lists: OpLists, log: str) -> Iterator[LogEvent]:
     calls = _calls(text) if "\x1e" in text else None
-    lines = log_text.lines(MARK.sub("", text) if calls else text)
+    lines = log_text.clean_lines(MARK.sub("", text) if calls else text)
     traceback = log_text.Traceback()
     read = 0
     for index, line in enumerate(lines):
-        if index < read or not line or traceback.feed(line):
+        if index < read or not line or traceback.take_line(line):
             continue
         event, read = _parse_line(lines, index, lists)
         if event is None:
             continue
         call = calls[index] if calls else 0
         event = msgspec.structs.replace(event, log=log, line=index + 1, call=call)
-        yield _placed(event, lines, index, traceback) if KINDS[event.kind].placed else event
+        yield _with_place(event, lines, index, traceback) if KINDS[event.kind].placed else event
 
 
 def _calls(text: str) -> list[int]:
@@ -88,7 +88,7 @@ def _parse_line(lines: Sequence[str], index: int, lists: OpLists) -> tuple[LogEv
 
 def _tries(text: str, lists: OpLists) -> Iterator[Match]:
     yield first_match(table().texts, text)
-    yield _quoted(text, lists)
+    yield _match_quoted(text, lists)
     yield first_match(table().cut_short, text)
 
 
@@ -101,7 +101,7 @@ def _lines_reached(end: int, line: str, rest: Sequence[str]) -> int:
     return number
 
 
-def _quoted(text: str, lists: OpLists) -> Match:
+def _match_quoted(text: str, lists: OpLists) -> Match:
     quoted = statement_texts.matching(text, lists)
     match = quoted.regex.search(text) if quoted else None
     if quoted is None or match is None:
@@ -116,7 +116,7 @@ def _quoted(text: str, lists: OpLists) -> Match:
     return match, event
 
 
-def _placed(
+def _with_place(
     event: LogEvent, lines: Sequence[str], index: int, traceback: log_text.Traceback
 ) -> LogEvent:
     """The event with the line of the program that a warning names, or the last traceback."""

@@ -39,7 +39,7 @@ class Pattern(NamedTuple):
 Match = tuple[re.Match[str], LogEvent] | tuple[None, None]
 
 
-class Table(NamedTuple):
+class PatternTable(NamedTuple):
     """The wordings, in the order in which they are tried."""
 
     profile: tuple[Pattern, ...]
@@ -48,12 +48,15 @@ class Table(NamedTuple):
 
 
 @functools.cache
-def table() -> Table:
+def table() -> PatternTable:
     """Read the wordings of ``patterns.yaml``; once."""
     document = load_shipped(Path(__file__).with_name("patterns.yaml"))
     fragments: dict[str, str] = document["fragments"]
-    return Table(
-        *(tuple(_pattern(row, fragments) for row in document[name]) for name in Table._fields)
+    return PatternTable(
+        *(
+            tuple(_pattern(row, fragments) for row in document[name])
+            for name in PatternTable._fields
+        )
     )
 
 

@@ -37,7 +37,7 @@ class Start(Record, frozen=True, kw_only=True, tag="start"):
     build: str = ""
 
 
-class Row(Record, frozen=True, kw_only=True, tag="row"):
+class RecordedRow(Record, frozen=True, kw_only=True, tag="row"):
     """The calls of an overload from a line, with the same dtypes and devices.
 
     The row is written before the first of them is made.
@@ -77,4 +77,4 @@ class End(Record, frozen=True, kw_only=True, tag="end"):
     row: int = 0
 
 
-Line = Start | Row | End
+Line = Start | RecordedRow | End

@@ -13,7 +13,7 @@ from opcheck.device.observe.call_timeline import CallTimeline, Recording
 from opcheck.device.observe.log_events import ENDS, LogEvent
 from opcheck.device.observe.log_report import copies, other_calls, report_of
 from opcheck.device.observe.parse import parse
-from opcheck.device.observe.request import ObserveRequest, Row
+from opcheck.device.observe.request import ObserveRequest, RecordedRow
 from opcheck.device.observe.variables import effects
 from opcheck.model.records import Problem, Report, Trace
 
@@ -100,7 +100,7 @@ def _failures(recording: Recording, events: Sequence[LogEvent], lists: OpLists) 
     ]
 
 
-def _in_row(event: LogEvent, row: Row | None) -> LogEvent:
+def _in_row(event: LogEvent, row: RecordedRow | None) -> LogEvent:
     """The event, with the operator and the line of the call during which it was printed."""
     if row is None:
         return event

@@ -47,26 +47,28 @@ class Quoted(NamedTuple):
         """From the first release of any of the statements to the last."""
         starts = [statement.torch.since for statement in self.statements]
         ends = [statement.torch.until for statement in self.statements]
-        return Span(since=_bound(min, starts), until=_bound(max, ends))
+        return Span(since=_outer_version(min, starts), until=_outer_version(max, ends))
 
 
-def _bound(choose: Callable[..., Version], versions: Sequence[Version | None]) -> Version | None:
+def _outer_version(
+    choose: Callable[..., Version], versions: Sequence[Version | None]
+) -> Version | None:
     """The least or the greatest version; None where a span is open at that end."""
     return None if None in versions else choose(versions)
 
 
 @functools.lru_cache(maxsize=4)
-def quoted(lists: OpLists) -> tuple[Quoted, ...]:
+def quoted_texts(lists: OpLists) -> tuple[Quoted, ...]:
     """All texts of the lists, the longest first."""
     by_text: dict[str, list[Statement]] = {}
     for statement in lists.statements.all:
         if statement.error is not None:
             by_text.setdefault(statement.error.text.strip(), []).append(statement)
-    made = [_quoted(text, tuple(statements)) for text, statements in by_text.items()]
+    made = [_quoted_text(text, tuple(statements)) for text, statements in by_text.items()]
     return tuple(sorted(made, key=lambda text: -text.letters))
 
 
-def _quoted(text: str, statements: tuple[Statement, ...]) -> Quoted:
+def _quoted_text(text: str, statements: tuple[Statement, ...]) -> Quoted:
     literals = _PLACEHOLDER.split(text)
     needle = max(literals, key=len).strip()
     pattern = r"[^\n]{1,80}?".join(re.escape(part) for part in literals)
@@ -87,7 +89,8 @@ def matching(text: str, lists: OpLists) -> Quoted | None:
     if not any(word in text for word in (*_TELLING, *_TYPED, "failed assertion")):
         return None
     return next(
-        (each for each in quoted(lists) if each.needle in text and each.regex.search(text)), None
+        (each for each in quoted_texts(lists) if each.needle in text and each.regex.search(text)),
+        None,
     )
 
 

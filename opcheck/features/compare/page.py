@@ -13,13 +13,13 @@ from opcheck.render.document import Block, Bullets, Heading, Lines, Table, secti
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.numerics.compare.records import Comparison, Operator, Time, Wrong
+    from opcheck.numerics.compare.records import ComparedOperator, DeviceComparison, Time, Wrong
 
 #: rows of the tables of operators and of times
 _MOST = 20
 
 
-def document(comparison: Comparison) -> Iterator[Block]:
+def document(comparison: DeviceComparison) -> Iterator[Block]:
     """Make the page: the first wrong operator, then the others, then what was compared and how."""
     machine = comparison.machine
     yield Heading(f"{comparison.model} on {machine.device} compared with float64 on the CPU", 1)
@@ -46,7 +46,7 @@ def document(comparison: Comparison) -> Iterator[Block]:
     yield Bullets((*_tolerances(comparison), *comparison.notes))
 
 
-def _run(comparison: Comparison) -> Iterator[str]:
+def _run(comparison: DeviceComparison) -> Iterator[str]:
     machine = comparison.machine
     name = f" ({machine.device_name})" if machine.device_name else ""
     yield (
@@ -98,7 +98,7 @@ def _wrong(wrong: Wrong) -> str:
     )
 
 
-def _reproducer(comparison: Comparison) -> Iterator[str]:
+def _reproducer(comparison: DeviceComparison) -> Iterator[str]:
     reproducer = comparison.reproducer
     if reproducer is None:
         return
@@ -109,7 +109,7 @@ def _reproducer(comparison: Comparison) -> Iterator[str]:
     yield f"run alone, it {reproducer.state}{f': {reproducer.detail}' if reproducer.detail else ''}"
 
 
-def _operators(comparison: Comparison) -> Iterator[Block]:
+def _operators(comparison: DeviceComparison) -> Iterator[Block]:
     worst: dict[str, float] = {}
     for wrong in comparison.wrong:
         worst[wrong.op] = max(worst.get(wrong.op, 0.0), inf if wrong.error is None else wrong.error)
@@ -128,14 +128,14 @@ def _operators(comparison: Comparison) -> Iterator[Block]:
         yield Lines((f"and {plural(len(compared) - _MOST, 'operator')} with smaller errors",))
 
 
-def _operator(operator: Operator, error: float) -> tuple[str, ...]:
+def _operator(operator: ComparedOperator, error: float) -> tuple[str, ...]:
     wrong, loose, aside = (
         str(operator.outcomes.get(name, "")) for name in ("wrong", "loose", "not compared")
     )
     return operator.op, str(operator.calls), wrong, loose, f"{error:.3g}", aside
 
 
-def _times(comparison: Comparison) -> Iterator[Block]:
+def _times(comparison: DeviceComparison) -> Iterator[Block]:
     device = comparison.machine.device
     if device == "cpu":
         cells = (
@@ -167,7 +167,7 @@ def _time(timing: Time) -> tuple[str, ...]:
     )
 
 
-def _tolerances(comparison: Comparison) -> Iterator[str]:
+def _tolerances(comparison: DeviceComparison) -> Iterator[str]:
     for dtype in comparison.dtype.split(", "):
         if dtype in comparison.tolerances:
             share, targets_of = comparison.tolerances[dtype]

@@ -59,12 +59,12 @@ def command(
     """Compare each call, write the results; 1 where one is wrong, 3 where nothing could be compared."""
     from opcheck.features.compare import page
     from opcheck.numerics.compare.parent import compare
-    from opcheck.numerics.compare.records import Plan
+    from opcheck.numerics.compare.records import ComparePlan
 
     with progress.shown() as say:
         comparison = compare(
             request_of(model, target.target(load()), capture),
-            Plan(device=device, times=_TIMES if time else 0, repro=repro),
+            ComparePlan(device=device, times=_TIMES if time else 0, repro=repro),
             progress=say,
             show_output=progress.verbose,
         )

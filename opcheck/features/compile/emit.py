@@ -8,10 +8,10 @@ from pathlib import Path
 from opcheck.common.errors import UsageError
 from opcheck.common.files import inside, write_text
 from opcheck.common.text import plural
-from opcheck.features.compile.records import Compiled, Kernel
+from opcheck.features.compile.records import CompiledVariants, MetalKernel
 
 
-def emit(compiled: Compiled, folder: str) -> str:
+def emit(compiled: CompiledVariants, folder: str) -> str:
     """Write every kernel of every variant; how many, in words.
 
     Raises:
@@ -38,7 +38,7 @@ def emit(compiled: Compiled, folder: str) -> str:
     return plural(count, "kernel")
 
 
-def _lines(kernel: Kernel) -> Iterator[str]:
+def _lines(kernel: MetalKernel) -> Iterator[str]:
     yield f"// {kernel.name}: written by Inductor, not compiled by Metal"
     for node in kernel.nodes:
         where = f"  {node.location}: {node.location.text}" if node.location else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.features.compile.records import Compiled
+from opcheck.features.compile.records import CompiledVariants
 from opcheck.model.records import Record
 
 
@@ -19,7 +19,7 @@ class JudgedExtern(Record, frozen=True, kw_only=True):
     count: int = 1
 
 
-class Row(Record, frozen=True, kw_only=True):
+class VariantRow(Record, frozen=True, kw_only=True):
     """One variant in one way of running, over the dtypes."""
 
     variant: str
@@ -82,10 +82,10 @@ class CompileReport(Record, frozen=True, kw_only=True):
     next: str = ""
     #: which of its operators the target decomposes or lowers otherwise than the torch that did it
     differs: str = ""
-    rows: tuple[Row, ...]
+    rows: tuple[VariantRow, ...]
     failures: tuple[FailureGroup, ...]
     advisories: tuple[Advisory, ...]
     externs: tuple[JudgedExtern, ...]
     kernels: int
     not_checked: tuple[str, ...]
-    compiled: Compiled
+    compiled: CompiledVariants

@@ -20,16 +20,22 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
 from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
 from opcheck.data.registrations import OpLists
-from opcheck.features.compile.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
+from opcheck.features.compile.judged import (
+    Advisory,
+    CompileReport,
+    FailureGroup,
+    JudgedExtern,
+    VariantRow,
+)
 from opcheck.features.compile.lint import lint
 from opcheck.features.compile.plan import AOTINDUCTOR, METAL, PORTABLE
 from opcheck.features.compile.records import (
-    Compiled,
+    CompiledVariants,
+    CompileFailure,
     Extern,
-    Failure,
-    Kernel,
+    MetalKernel,
     SideGraph,
-    Tried,
+    TriedVariant,
     Variant,
 )
 from opcheck.features.compile.released import AHEAD_SINCE, METAL_SINCE
@@ -71,7 +77,7 @@ _EAGER_OUTCOMES: dict[Headline, str] = {
 
 
 def report(
-    compiled: Compiled,
+    compiled: CompiledVariants,
     target: Target,
     lists: OpLists,
     tool: str,
@@ -105,7 +111,7 @@ def report(
         else _on_target(attempt, target, defects, mended, lookup)
         for attempt in compiled.tried
     )
-    externs = _judged(tried, target, lookup)
+    externs = _judge_externs(tried, target, lookup)
     return CompileReport(
         tool=tool,
         model=compiled.model,
@@ -167,14 +173,14 @@ def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
 _UNSURE = frozenset({"could not tell", "too long"})
 
 
-def _portable_on_target(tried: Tried, eager: Mapping[Eager, Audit]) -> Tried:
+def _portable_on_target(tried: TriedVariant, eager: Mapping[Eager, Audit]) -> TriedVariant:
     """Return a variant that generates no code as the target runs it: its operators are those of the eager program."""
     audit = eager.get((tried.variant.dtype, tried.variant.training))
     if audit is None or tried.outcome not in {"works", "one shape only", "differs"}:
         return tried
     if isinstance(audit, OpcheckError):
         message = f"not checked on mps: the audit of this run ended: {audit.message}"
-        failure = Failure(kind="harness", message=message, ours=True)
+        failure = CompileFailure(kind="harness", message=message, ours=True)
         return msgspec.structs.replace(tried, outcome="could not tell", failure=failure)
     outcome = _EAGER_OUTCOMES[audit.headline]
     if not outcome:
@@ -182,17 +188,21 @@ def _portable_on_target(tried: Tried, eager: Mapping[Eager, Audit]) -> Tried:
     problem = next(iter(audit.problems), None)
     group = next((group for group in audit.groups if group.status != "native"), None)
     if outcome == "could not tell" and problem is not None:
-        failure = Failure(kind="audit", message=f"on mps without torch.compile: {problem.message}")
+        failure = CompileFailure(
+            kind="audit", message=f"on mps without torch.compile: {problem.message}"
+        )
     elif group is not None:
         place = next(iter(group.locations), None)
-        failure = Failure(
+        failure = CompileFailure(
             kind="audit",
             message=f"on mps, with or without torch.compile: {group.prints or group.because}",
             op=group.op,
             location=None if place is None else _location(place),
         )
     else:
-        failure = Failure(kind="audit", message=f"on mps without torch.compile: {audit.headline}")
+        failure = CompileFailure(
+            kind="audit", message=f"on mps without torch.compile: {audit.headline}"
+        )
     return msgspec.structs.replace(tried, outcome=outcome, failure=failure)
 
 
@@ -204,7 +214,7 @@ def _location(place: GroupLocation) -> SourceLocation | None:
     return SourceLocation(file=file, line=int(line), function=place.function, text=place.text)
 
 
-def _is_own(compiled: Compiled, target: Target) -> bool:
+def _is_own(compiled: CompiledVariants, target: Target) -> bool:
     """Return whether the target's own Metal backend wrote the kernels, so that no failure of theirs is mended."""
     release = compiled.metal_backend or compiled.installed_torch
     return Version.parse(release) == target.torch
@@ -236,30 +246,30 @@ def _mended_in(target: Target, defects: Iterable[CompileDefect]) -> tuple[Compil
 
 
 def _on_target(
-    tried: Tried,
+    tried: TriedVariant,
     target: Target,
     defects: Sequence[CompileDefect],
     mended: Sequence[CompileDefect],
     lookup: OperatorLookup,
-) -> Tried:
+) -> TriedVariant:
     """Return the variant with its outcome on the target's release and in Metal."""
     if not tried.variant.metal:
         return tried
     absent = _absent(tried.variant, target)
     if absent:
-        failure = Failure(kind="backend", message=f"torch {target.torch} has no {absent}")
+        failure = CompileFailure(kind="backend", message=f"torch {target.torch} has no {absent}")
         return msgspec.structs.replace(
             tried, outcome="no backend", failure=failure, side=(), side_again=()
         )
     present = _present_in(target, defects)
 
-    def held(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
+    def judge_graphs(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
         return tuple(
             msgspec.structs.replace(
                 graph,
                 failures=(
                     *_with_defect((*graph.failures, *lint(graph)), present),
-                    *_known(graph, present),
+                    *_known_failures(graph, present),
                     *_refused_externs(graph, target, lookup),
                 ),
             )
@@ -267,14 +277,14 @@ def _on_target(
         )
 
     judged = msgspec.structs.replace(
-        tried, side=held(tried.side), side_again=held(tried.side_again)
+        tried, side=judge_graphs(tried.side), side_again=judge_graphs(tried.side_again)
     )
     return msgspec.structs.replace(judged, outcome=_outcome(judged, mended))
 
 
 def _with_defect(
-    failures: Iterable[Failure], present: Sequence[CompileDefect]
-) -> Iterator[Failure]:
+    failures: Iterable[CompileFailure], present: Sequence[CompileDefect]
+) -> Iterator[CompileFailure]:
     """Yield the failures; what is wrong with the text of a kernel is preceded by the defect that explains it."""
     for failure in failures:
         known = next(_explaining(failure, present), None) if failure.kind == "shader" else None
@@ -282,14 +292,14 @@ def _with_defect(
         yield msgspec.structs.replace(failure, message=message)
 
 
-def _known(graph: SideGraph, present: Sequence[CompileDefect]) -> Iterator[Failure]:
+def _known_failures(graph: SideGraph, present: Sequence[CompileDefect]) -> Iterator[CompileFailure]:
     """Yield the known defects that the kernels and eager calls of a graph meet."""
     for defect in present:
         if defect.effect not in DECIDING:
             continue
-        affected = next(iter(_affected(defect, (graph,))), None)
+        affected = next(iter(_affected_places(defect, (graph,))), None)
         if affected is not None:
-            yield Failure(
+            yield CompileFailure(
                 kind=defect.effect,
                 message=_cause(defect),
                 op=affected.op,
@@ -306,7 +316,7 @@ class _Affected(NamedTuple):
     module: str
 
 
-def _affected(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
+def _affected_places(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
     for graph in graphs:
         for kernel in graph.kernels:
             ops = frozenset(node.op for node in kernel.nodes)
@@ -318,14 +328,16 @@ def _affected(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[_A
                 yield _Affected(extern.op, extern.location, extern.module)
 
 
-def _place(kernel: Kernel) -> _Affected:
+def _place(kernel: MetalKernel) -> _Affected:
     node = next((node for node in kernel.nodes if node.location), next(iter(kernel.nodes), None))
     if node is None:
         return _Affected(kernel.name, None, "")
     return _Affected(kernel.name, node.location, node.module)
 
 
-def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[Failure]:
+def _refused_externs(
+    graph: SideGraph, target: Target, lookup: OperatorLookup
+) -> Iterator[CompileFailure]:
     """Yield the operators that compiled code calls eagerly and that the target refuses."""
     for extern in graph.externs:
         # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
@@ -337,7 +349,7 @@ def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -
         refused = verdict.status == "unsupported"
         if refused or (verdict.kind == "env" and not target.cpu_fallback):
             how = "raises" if refused else "raises without PYTORCH_ENABLE_MPS_FALLBACK=1"
-            yield Failure(
+            yield CompileFailure(
                 kind="extern" if refused else "fallback",
                 message=f"compiled code calls {extern.op} eagerly, which {how} on mps",
                 op=extern.op,
@@ -346,7 +358,7 @@ def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -
             )
 
 
-def _outcome(tried: Tried, mended: Sequence[CompileDefect]) -> str:
+def _outcome(tried: TriedVariant, mended: Sequence[CompileDefect]) -> str:
     """Return the outcome with all that is known of the target, and without failures mended in it.
 
     Args:
@@ -359,14 +371,20 @@ def _outcome(tried: Tried, mended: Sequence[CompileDefect]) -> str:
         return "fails"
     first = [failure for graph in tried.side for failure in graph.failures]
     again = [failure for graph in tried.side_again for failure in graph.failures]
-    standing = {failure.kind for failure in first if not (failure.ours or _mended(failure, mended))}
+    standing = {
+        failure.kind
+        for failure in first
+        if not (failure.ours or _release_that_mended(failure, mended))
+    }
     if standing:
         lesser = (outcome for kind, outcome in _LESSER if kind in standing)
         return "fails" if standing - dict(_LESSER).keys() else next(lesser)
     # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
         return "could not tell"
-    if tried.failure is not None or [failure for failure in again if not _mended(failure, mended)]:
+    if tried.failure is not None or [
+        failure for failure in again if not _release_that_mended(failure, mended)
+    ]:
         return "one shape only"
     return "works"
 
@@ -379,7 +397,7 @@ _LESSER = (
 )
 
 
-def _mended(failure: Failure, mended: Sequence[CompileDefect]) -> str:
+def _release_that_mended(failure: CompileFailure, mended: Sequence[CompileDefect]) -> str:
     """Return the release that fixed the failure, or empty."""
     return next(
         (str(defect.torch.until) for defect in mended if defect.when.explains(failure.message)), ""
@@ -387,12 +405,12 @@ def _mended(failure: Failure, mended: Sequence[CompileDefect]) -> str:
 
 
 def _advisories(
-    tried: Sequence[Tried], target: Target, defects: Sequence[CompileDefect]
+    tried: Sequence[TriedVariant], target: Target, defects: Sequence[CompileDefect]
 ) -> Iterator[Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in _present_in(target, defects):
         by_variant = [
-            (attempt, tuple(_affected(defect, (*attempt.side, *attempt.side_again))))
+            (attempt, tuple(_affected_places(defect, (*attempt.side, *attempt.side_again))))
             for attempt in compiled
         ]
         affected = [place for _, places in by_variant for place in places]
@@ -412,13 +430,13 @@ def _advisories(
             )
 
 
-def _rows(tried: Sequence[Tried]) -> Iterator[Row]:
-    groups: dict[tuple[str, str], list[Tried]] = {}
+def _rows(tried: Sequence[TriedVariant]) -> Iterator[VariantRow]:
+    groups: dict[tuple[str, str], list[TriedVariant]] = {}
     for attempt in tried:
         groups.setdefault((str(attempt.variant), run_of(attempt.variant)), []).append(attempt)
     for (variant, run), members in groups.items():
         outcomes = {member.variant.dtype: member.outcome for member in members}
-        yield Row(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
+        yield VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
 
 def run_of(variant: Variant) -> str:
@@ -427,10 +445,10 @@ def run_of(variant: Variant) -> str:
 
 
 def _failures(
-    tried: Sequence[Tried], present: Sequence[CompileDefect], mended: Sequence[CompileDefect]
+    tried: Sequence[TriedVariant], present: Sequence[CompileDefect], mended: Sequence[CompileDefect]
 ) -> Iterator[FailureGroup]:
     """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
-    groups: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[TriedVariant, CompileFailure]]] = {}
     for attempt in tried:
         for failure in failures_of(attempt):
             known = next(_explaining(failure, present), None)
@@ -455,7 +473,7 @@ def _failures(
             places=len({(str(f.location or f.module), f.op, f.message) for _, f in members}),
             defect=known.id if known else "",
             links=known.links if known else tuple(itertools.chain(*links)),
-            mended=_mended(failure, mended),
+            mended=_release_that_mended(failure, mended),
         )
 
 
@@ -463,13 +481,13 @@ def _failures(
 _KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
 
 
-def _explaining(failure: Failure, defects: Iterable[CompileDefect]) -> Iterator[CompileDefect]:
+def _explaining(failure: CompileFailure, defects: Iterable[CompileDefect]) -> Iterator[CompileDefect]:
     for defect in defects:
         if failure.message.startswith(f"{defect.id}: ") or defect.when.explains(failure.message):
             yield defect
 
 
-def failures_of(tried: Tried) -> Iterator[Failure]:
+def failures_of(tried: TriedVariant) -> Iterator[CompileFailure]:
     """Yield the variant's own failure, and those of its graphs."""
     if tried.failure is not None:
         yield tried.failure
@@ -479,7 +497,7 @@ def failures_of(tried: Tried) -> Iterator[Failure]:
         yield from graph.failures
 
 
-def _differences(tried: Tried) -> Iterator[Failure]:
+def _differences(tried: TriedVariant) -> Iterator[CompileFailure]:
     """Yield how far the results are from those of the eager program, where that is too far."""
     for name, difference in (("outputs", tried.outputs), ("gradients", tried.gradients)):
         if difference is not None and not difference.agrees:
@@ -487,10 +505,10 @@ def _differences(tried: Tried) -> Iterator[Failure]:
                 f"on this machine the {name} differ from the eager program's by {difference.compiled:.2g} of their "
                 f"size; {difference.allowed:.2g} is rounding"
             )
-            yield Failure(kind="differs", message=message)
+            yield CompileFailure(kind="differs", message=message)
 
 
-def _called_together(tried: Iterable[Tried]) -> tuple[str, ...]:
+def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
     """Return each variant and run once, with its dtypes: ``inductor for Metal (training, float32 and float16)``."""
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for attempt in tried:
@@ -499,8 +517,8 @@ def _called_together(tried: Iterable[Tried]) -> tuple[str, ...]:
     return tuple(f"{name} ({run}, {_and([*dtypes])})" for (name, run), dtypes in groups.items())
 
 
-def _judged(
-    tried: Sequence[Tried], target: Target, lookup: OperatorLookup
+def _judge_externs(
+    tried: Sequence[TriedVariant], target: Target, lookup: OperatorLookup
 ) -> tuple[JudgedExtern, ...]:
     """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
     groups: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
@@ -534,7 +552,7 @@ def _judged(
 
 
 def _advice(
-    tried: Sequence[Tried],
+    tried: Sequence[TriedVariant],
     externs: Iterable[JudgedExtern],
     target: Target,
     mended: Sequence[CompileDefect],
@@ -568,7 +586,7 @@ def _advice(
 
 
 def _without_inductor(
-    tried: Sequence[Tried], metal: Sequence[Tried], why: str, mended: Sequence[CompileDefect]
+    tried: Sequence[TriedVariant], metal: Sequence[TriedVariant], why: str, mended: Sequence[CompileDefect]
 ) -> str:
     """Return the advice where Inductor works for Metal in no run: another backend, or what was tried in vain."""
     if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
@@ -598,20 +616,20 @@ _PORTABLE_ADVICE = {
 }
 
 
-def _by_run(tried: Sequence[Tried]) -> dict[str, list[Tried]]:
+def _by_run(tried: Sequence[TriedVariant]) -> dict[str, list[TriedVariant]]:
     """Return the variants of inference and those of training."""
-    runs: dict[str, list[Tried]] = {}
+    runs: dict[str, list[TriedVariant]] = {}
     for attempt in tried:
         runs.setdefault(run_of(attempt.variant), []).append(attempt)
     return runs
 
 
-def _refusal(metal: Sequence[Tried]) -> str:
+def _refusal(metal: Sequence[TriedVariant]) -> str:
     outcomes = {attempt.outcome for attempt in metal} - {"works"}
     return "not known" if outcomes <= _UNSURE else "not"
 
 
-def _next(tried: Sequence[Tried], command: str) -> str:
+def _next(tried: Sequence[TriedVariant], command: str) -> str:
     """Return the command that tries a backend that generates no code, where none was tried and Inductor fails."""
     metal = _plain(tried)
     fails = not any(attempt.outcome == "works" for attempt in metal)
@@ -620,7 +638,7 @@ def _next(tried: Sequence[Tried], command: str) -> str:
     return f"{command} --backend {PORTABLE[0]}"
 
 
-def _plain(tried: Sequence[Tried]) -> list[Tried]:
+def _plain(tried: Sequence[TriedVariant]) -> list[TriedVariant]:
     """Return what decides: Inductor for Metal as torch.compile calls it; else what was tried for Metal."""
     metal = [attempt for attempt in tried if attempt.variant.metal]
     plain = [attempt for attempt in metal if _setting(attempt.variant) == ""]
@@ -634,11 +652,11 @@ def _setting(variant: Variant) -> str:
 
 
 def _settings(
-    tried: Sequence[Tried], plain: Sequence[Tried], mended: Sequence[CompileDefect]
+    tried: Sequence[TriedVariant], plain: Sequence[TriedVariant], mended: Sequence[CompileDefect]
 ) -> Iterator[str]:
     """Yield the settings with which Inductor for Metal fails in a run that works without them, and why."""
     worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
-    groups: dict[str, list[Tried]] = {}
+    groups: dict[str, list[TriedVariant]] = {}
     for attempt in tried:
         fails = attempt.variant.metal and attempt.outcome != "works"
         if fails and attempt not in plain and _run_and_dtype(attempt) in worked:
@@ -647,11 +665,11 @@ def _settings(
         yield f"not with {name}: {_why_not(attempts, mended)}"
 
 
-def _run_and_dtype(attempt: Tried) -> tuple[bool, str]:
+def _run_and_dtype(attempt: TriedVariant) -> tuple[bool, str]:
     return attempt.variant.training, attempt.variant.dtype
 
 
-def _ways(attempts: Sequence[Tried], enough: Container[str] = ("works",)) -> tuple[str, str]:
+def _ways(attempts: Sequence[TriedVariant], enough: Container[str] = ("works",)) -> tuple[str, str]:
     """Return the runs and dtypes in which every variant works, and the rest, in words.
 
     Args:
@@ -684,7 +702,7 @@ def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
     )
 
 
-def _instead(tried: Sequence[Tried]) -> str:
+def _instead(tried: Sequence[TriedVariant]) -> str:
     """Return the backend for a run in which Inductor for Metal works in no dtype, in words."""
     texts = []
     for run, members in _by_run(tried).items():
@@ -695,7 +713,7 @@ def _instead(tried: Sequence[Tried]) -> str:
     return "".join(texts)
 
 
-def _portable(tried: Sequence[Tried]) -> tuple[str, str]:
+def _portable(tried: Sequence[TriedVariant]) -> tuple[str, str]:
     """Return the first backend that generates no code and works, and where, if not wherever it was tried.
 
     It does the same on mps.  One that works everywhere goes before one that does not.
@@ -715,11 +733,11 @@ def _portable(tried: Sequence[Tried]) -> tuple[str, str]:
     return partly
 
 
-def _why_not(metal: Sequence[Tried], mended: Sequence[CompileDefect]) -> str:
+def _why_not(metal: Sequence[TriedVariant], mended: Sequence[CompileDefect]) -> str:
     """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
     reasons = [(failure, attempt) for attempt in metal for failure in failures_of(attempt)]
     for failure, _ in sorted(reasons, key=lambda reason: _weight(reason[0], reason[1], mended)):
-        until = _mended(failure, mended)
+        until = _release_that_mended(failure, mended)
         later = f", which torch {until} mended: ask with that release installed" if until else ""
         return f"{_without_kernel(failure.message)}{later}"
     outcomes = (f"{_called_together([attempt])[0]}: {attempt.outcome}" for attempt in metal)
@@ -737,11 +755,11 @@ def _cause(defect: CompileDefect) -> str:
 
 
 def _weight(
-    failure: Failure, attempt: Tried, mended: Sequence[CompileDefect]
+    failure: CompileFailure, attempt: TriedVariant, mended: Sequence[CompileDefect]
 ) -> tuple[bool, bool, bool]:
     decides = attempt.outcome in {failure.kind, dict(_LESSER).get(failure.kind, "fails")}
     unsure = failure.ours or failure.kind in {"timeout", "died"}
-    return bool(_mended(failure, mended)), unsure, not decides
+    return bool(_release_that_mended(failure, mended)), unsure, not decides
 
 
 def _and(words: Sequence[str]) -> str:
@@ -755,7 +773,7 @@ def _are(words: Sequence[str]) -> str:
     return "is" if len(words) == 1 else "are"
 
 
-def _differs(compiled: Compiled, target: Target, differing: Sequence[str]) -> str:
+def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str]) -> str:
     """Return which operators the target decomposes or lowers otherwise than the torch that did it, or empty."""
     if not differing or Version.parse(compiled.installed_torch) == target.torch:
         return ""
@@ -766,7 +784,7 @@ def _differs(compiled: Compiled, target: Target, differing: Sequence[str]) -> st
 
 
 def _release_mismatch(
-    compiled: Compiled, target: Target, unread: str, differing: Sequence[str]
+    compiled: CompiledVariants, target: Target, unread: str, differing: Sequence[str]
 ) -> Iterator[str]:
     installed = Version.parse(compiled.installed_torch)
     if installed == target.torch:

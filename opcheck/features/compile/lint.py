@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from opcheck.features.compile.records import Failure, Kernel, SideGraph
+from opcheck.features.compile.records import CompileFailure, MetalKernel, SideGraph
 
 #: Metal's argument tables (Metal Feature Set Tables, "Maximum number of entries in the buffer argument table").
 BUFFERS = 31
@@ -14,20 +14,20 @@ BUFFERS = 31
 THREADGROUP = 32 * 1024
 
 
-def lint(graph: SideGraph) -> Iterator[Failure]:
+def lint(graph: SideGraph) -> Iterator[CompileFailure]:
     """Yield what a Mac would refuse of this graph's kernels."""
     names = Counter(kernel.name for kernel in graph.kernels)
     for kernel in graph.kernels:
         line = next((node.location for node in kernel.nodes if node.location), None)
         for message in (*_exceeded_limits(kernel), *_misused_names(kernel)):
-            yield Failure(kind="shader", message=message, op=kernel.name, location=line)
+            yield CompileFailure(kind="shader", message=message, op=kernel.name, location=line)
     for name, count in names.items():
         if count > 1:
             kernels = [kernel for kernel in graph.kernels if kernel.name == name]
             line = next(
                 (node.location for alike in kernels for node in alike.nodes if node.location), None
             )
-            yield Failure(
+            yield CompileFailure(
                 kind="shader",
                 message=f"{count} kernels of one library are called {name}: Metal takes a name once",
                 op=name,
@@ -35,7 +35,7 @@ def lint(graph: SideGraph) -> Iterator[Failure]:
             )
 
 
-def _exceeded_limits(kernel: Kernel) -> Iterator[str]:
+def _exceeded_limits(kernel: MetalKernel) -> Iterator[str]:
     if kernel.buffers > BUFFERS:
         yield (
             f"{kernel.name} takes {kernel.buffers} buffers; Metal binds {BUFFERS}: "
@@ -48,11 +48,11 @@ def _exceeded_limits(kernel: Kernel) -> Iterator[str]:
         )
 
 
-def _misused_names(kernel: Kernel) -> Iterator[str]:
+def _misused_names(kernel: MetalKernel) -> Iterator[str]:
     # A template brings its own headers, and is written by hand.
     if "#include" in kernel.source:
         return
-    for number, name in undeclared(kernel.source):
+    for number, name in undeclared_names(kernel.source):
         yield f"{kernel.name}, line {number}: {name} is used where it is not declared"
         return
 
@@ -64,7 +64,7 @@ _DECLARED = re.compile(
 _NAME = re.compile(r"(?<![\w.])(?:tmp\w+|[rxyz]\d*_?\d+)\b(?!\()")
 
 
-def undeclared(source: str) -> Iterator[tuple[int, str]]:
+def undeclared_names(source: str) -> Iterator[tuple[int, str]]:
     """Yield the lines, from 1 on, of a generated kernel that use a value where it is not declared, with its name.
 
     Scopes are those of the braces.  A declaration that reads its own name is such a use.

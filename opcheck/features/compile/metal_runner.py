@@ -18,7 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.common.errors import UsageError
-from opcheck.features.compile.check.library import DEFINES, INCLUDE, headers, torch_headers
+from opcheck.features.compile.check.library import (
+    DEFINES,
+    INCLUDE,
+    single_precision_headers,
+    torch_headers,
+)
 from opcheck.kernels.fibers import THREADS, cxx
 
 NOT_PROVEN = (
@@ -59,11 +64,11 @@ def compiler() -> tuple[str, ...]:
 def _folder(scratch: str = "", include: Path | None = None) -> Path:
     """Return the folder of this process and its forks, made at the first call."""
     if not _FOLDER:
-        _FOLDER.append(_filled(scratch, include))
+        _FOLDER.append(_fill_folder(scratch, include))
     return _FOLDER[0]
 
 
-def _filled(scratch: str, include: Path | None) -> Path:
+def _fill_folder(scratch: str, include: Path | None) -> Path:
     """Compile, once for a process and its forks, the threads and the headers that every kernel includes."""
     if (include or torch_headers()) is None:
         raise UsageError(
@@ -78,7 +83,7 @@ def _filled(scratch: str, include: Path | None) -> Path:
     run(*compiler(), "-c", str(THREADS), "-o", str(folder / "threads.o"))
     written = folder / "c10" / "metal"
     written.mkdir(parents=True)
-    for path, text in headers(include).items():
+    for path, text in single_precision_headers(include).items():
         (written / path.name).write_text(text)
     prefix = folder / "prefix.h"
     prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "metal_entry.h"}"\n')

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from opcheck.features.compile.judged import Advisory, CompileReport, FailureGroup
-    from opcheck.features.compile.records import Tried
+    from opcheck.features.compile.records import TriedVariant
 
 
 _RECURRENT = (
@@ -158,7 +158,7 @@ def _dynamo(report: CompileReport) -> Iterator[Block]:
     yield from section("Compiled again", Bullets(tuple(recompiles)))
 
 
-def _breaks(tried: Tried) -> Iterator[str]:
+def _breaks(tried: TriedVariant) -> Iterator[str]:
     for graph_break in tried.breaks:
         where = (
             f" at {graph_break.location}: {graph_break.location.text}"

@@ -13,8 +13,8 @@ from opcheck.capture.parent import ask
 from opcheck.capture.request import CaptureRequest
 from opcheck.common import documents
 from opcheck.common.errors import CaptureError
-from opcheck.features.compile.plan import TRIED, CompileRequest, Plan
-from opcheck.features.compile.records import Compiled, Failure, Tried, Variant
+from opcheck.features.compile.plan import TRIED, CompilePlan, CompileRequest
+from opcheck.features.compile.records import CompiledVariants, CompileFailure, TriedVariant, Variant
 from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
 
 #: seconds for importing, loading and reporting, besides the variants
@@ -23,11 +23,11 @@ _REST = 120.0
 
 def compile_variants(
     request: CaptureRequest,
-    plan: Plan,
+    plan: CompilePlan,
     *,
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
-) -> Compiled:
+) -> CompiledVariants:
     """Try the plan's variants on the request's model, in a child process; of one that is ended, return what it has.
 
     Raises:
@@ -38,13 +38,13 @@ def compile_variants(
     with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as scratch:
         plan = msgspec.structs.replace(plan, scratch=scratch)
 
-        def tried(variants: tuple[Variant, ...]) -> Compiled:
+        def try_variants(variants: tuple[Variant, ...]) -> CompiledVariants:
             part = msgspec.structs.replace(plan, variants=variants)
             limit = _REST + len(variants) * plan.seconds
             capture = msgspec.structs.replace(request, time_limit=limit)
             return ask(
                 "opcheck.features.compile.child.run:answer",
-                Compiled,
+                CompiledVariants,
                 CompileRequest(capture=capture, plan=part),
                 capture,
                 device=plan.device,
@@ -53,9 +53,9 @@ def compile_variants(
             )
 
         if not CAN_FORK and len(plan.variants) > 1:
-            return _joined([_alone(tried, variant) for variant in plan.variants])
+            return _join([_alone(try_variants, variant) for variant in plan.variants])
         try:
-            return tried(plan.variants)
+            return try_variants(plan.variants)
         except (KeyboardInterrupt, SignalledError, CaptureError) as error:
             compiled = _tried_so_far(Path(scratch) / TRIED)
             if compiled is None:
@@ -65,35 +65,37 @@ def compile_variants(
             return msgspec.structs.replace(compiled, ended=ended, lacking=lacking)
 
 
-def _tried_so_far(path: Path) -> Compiled | None:
+def _tried_so_far(path: Path) -> CompiledVariants | None:
     """Return what a process that was ended had tried; None where it had not come so far."""
     try:
-        return msgspec.json.decode(documents.read(path), type=Compiled)
+        return msgspec.json.decode(documents.read(path), type=CompiledVariants)
     except (documents.DocumentError, msgspec.MsgspecError):
         return None
 
 
-def _alone(tried: Callable[[tuple[Variant, ...]], Compiled], variant: Variant) -> Compiled | Tried:
+def _alone(
+    try_variants: Callable[[tuple[Variant, ...]], CompiledVariants], variant: Variant
+) -> CompiledVariants | TriedVariant:
     """Try a variant in a process that it may end; the model is loaded there anew."""
     try:
-        return tried((variant,))
+        return try_variants((variant,))
     except CaptureError as error:
-        failure = Failure(kind="died", message=error.message)
-        return Tried(variant=variant, outcome="died", failure=failure)
+        failure = CompileFailure(kind="died", message=error.message)
+        return TriedVariant(variant=variant, outcome="died", failure=failure)
 
 
-def _joined(parts: Sequence[Compiled | Tried]) -> Compiled:
+def _join(parts: Sequence[CompiledVariants | TriedVariant]) -> CompiledVariants:
     """Join the outcomes of single variants.
 
     Raises:
         CaptureError: every variant's process ended.
     """
-    whole = next((part for part in parts if isinstance(part, Compiled)), None)
+    whole = next((part for part in parts if isinstance(part, CompiledVariants)), None)
     if whole is None:
         raise CaptureError(
             "the process of every variant ended before it was done",
             context="opcheck compile",
             hint="run again with -v to see what the processes printed",
         )
-    each = [part.tried if isinstance(part, Compiled) else (part,) for part in parts]
+    each = [part.tried if isinstance(part, CompiledVariants) else (part,) for part in parts]
     return msgspec.structs.replace(whole, tried=tuple(itertools.chain(*each)))

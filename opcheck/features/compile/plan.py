@@ -46,7 +46,7 @@ _AHEAD = Variant(backend=AOTINDUCTOR, metal=True)
 TRIED = "tried.json"
 
 
-class Plan(Record, frozen=True, kw_only=True):
+class CompilePlan(Record, frozen=True, kw_only=True):
     """The variants that the child process tries, and the limits of each."""
 
     variants: tuple[Variant, ...]
@@ -65,7 +65,7 @@ class CompileRequest(Record, frozen=True, kw_only=True):
     """A model, and the variants to try on it; the target of ``capture`` is not looked at."""
 
     capture: CaptureRequest
-    plan: Plan
+    plan: CompilePlan
 
 
 def default(
@@ -123,7 +123,7 @@ def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
     )
 
 
-def named(
+def variants_of_backends(
     backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True
 ) -> tuple[Variant, ...]:
     """Return variants of the backends that the user names, without further settings.

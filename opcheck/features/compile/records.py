@@ -5,7 +5,7 @@ from __future__ import annotations
 from opcheck.model.records import Record, SourceLocation
 
 
-class Failure(Record, frozen=True, kw_only=True):
+class CompileFailure(Record, frozen=True, kw_only=True):
     """A reason why something did not compile, run or agree."""
 
     #: dtype, operator, shader, graph_break, recompile, model, timeout, harness ...
@@ -31,7 +31,7 @@ class FusedNode(Record, frozen=True, kw_only=True):
     call: str = ""
 
 
-class Kernel(Record, frozen=True, kw_only=True):
+class MetalKernel(Record, frozen=True, kw_only=True):
     """One Metal kernel as Inductor writes it."""
 
     name: str
@@ -69,9 +69,9 @@ class SideGraph(Record, frozen=True, kw_only=True):
     nodes: int
     #: ATen's operators in it, and those that were decomposed into them, without overloads: ``gelu``
     operators: tuple[str, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[MetalKernel, ...] = ()
     externs: tuple[Extern, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[CompileFailure, ...] = ()
     #: what a setting does otherwise than it says, or otherwise than on a Mac
     notes: tuple[str, ...] = ()
     #: seconds that the second compilation took
@@ -132,7 +132,7 @@ class Recompile(Record, frozen=True, kw_only=True):
     count: int = 1
 
 
-class Difference(Record, frozen=True, kw_only=True):
+class ResultDifference(Record, frozen=True, kw_only=True):
     """The distance of the compiled program from the eager one, and the allowed distance."""
 
     #: root mean square over that of the reference: compiled against float64, eager against float64; compiled against
@@ -152,7 +152,7 @@ class Difference(Record, frozen=True, kw_only=True):
         return self.compiled <= self.allowed
 
 
-class Tried(Record, frozen=True, kw_only=True):
+class TriedVariant(Record, frozen=True, kw_only=True):
     """The outcome of one variant."""
 
     variant: Variant
@@ -166,15 +166,15 @@ class Tried(Record, frozen=True, kw_only=True):
     skipped: int = 0
     #: of the first call, over a later one
     seconds: float = 0.0
-    outputs: Difference | None = None
-    gradients: Difference | None = None
-    failure: Failure | None = None
+    outputs: ResultDifference | None = None
+    gradients: ResultDifference | None = None
+    failure: CompileFailure | None = None
     side: tuple[SideGraph, ...] = ()
     #: what a larger batch compiled anew
     side_again: tuple[SideGraph, ...] = ()
 
 
-class Compiled(Record, frozen=True, kw_only=True):
+class CompiledVariants(Record, frozen=True, kw_only=True):
     """All variants of one model."""
 
     model: str
@@ -186,7 +186,7 @@ class Compiled(Record, frozen=True, kw_only=True):
     inputs_note: str = ""
     #: that this torch knows
     backends: tuple[str, ...] = ()
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedVariant, ...] = ()
     #: what looking closer does not prove
     not_checked: tuple[str, ...] = ()
     #: what ended the run before its last variant; empty where nothing did

@@ -97,9 +97,11 @@ def command(
         variants = plan.every(*chosen)
         variants = tuple(each for each in variants if not backends or each.backend in backends)
         tried = {variant.backend for variant in variants}
-        variants += plan.named([name for name in backends if name not in tried], *chosen)
+        variants += plan.variants_of_backends(
+            [name for name in backends if name not in tried], *chosen
+        )
     elif backends:
-        variants = plan.named(backends, *chosen, metal=metal)
+        variants = plan.variants_of_backends(backends, *chosen, metal=metal)
     else:
         variants = plan.default(*chosen, metal=metal)
     # What decides goes first: a run may be ended.
@@ -119,7 +121,7 @@ def command(
         own = backend(lists.release(str(mac.torch)), say) if metal else Backend()
         compiled = compile_variants(
             request,
-            plan.Plan(
+            plan.CompilePlan(
                 variants=variants,
                 device=device,
                 seconds=time_limit,
@@ -134,7 +136,7 @@ def command(
     if compiled.ended:
         eager = dict.fromkeys(runs, CaptureError(f"{compiled.ended} ended the run"))
     if check_metal:
-        compiled = clang.checked(compiled, includes(own.folder))
+        compiled = clang.check_kernels(compiled, includes(own.folder))
     graphs = (graph for each in compiled.tried for graph in each.side)
     operators = (operator for graph in graphs for operator in graph.operators)
     words = ["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}"]

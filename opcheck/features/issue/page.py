@@ -9,8 +9,8 @@ from opcheck.common.sanitize import for_log, markdown, markdown_code, markdown_f
 from opcheck.common.versions import Version
 from opcheck.data.messages import not_implemented
 from opcheck.model.records import Record
-from opcheck.reproducer.check import Tried
-from opcheck.reproducer.chosen import Chosen
+from opcheck.reproducer.check import TriedProgram
+from opcheck.reproducer.chosen import ChosenFinding
 
 _NEW = "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml"
 _ISSUE = re.compile(r"https://github\.com/pytorch/pytorch/issues/\d+")
@@ -25,13 +25,13 @@ class Issue(Record, frozen=True, kw_only=True):
     body: str
 
 
-def write(chosen: Chosen, tried: Tried) -> Issue:
+def write(chosen: ChosenFinding, tried: TriedProgram) -> Issue:
     """The Markdown for a comment or a new issue, with the program that shows the finding."""
     where, reason = _where(chosen)
     return Issue(where=where, reason=reason, body=for_log("\n".join(_body(chosen, tried))) + "\n")
 
 
-def _where(chosen: Chosen) -> tuple[str, str]:
+def _where(chosen: ChosenFinding) -> tuple[str, str]:
     report, calls = chosen.report, chosen.calls
     assert calls is not None
     if _is_missing(chosen):
@@ -49,13 +49,13 @@ def _where(chosen: Chosen) -> tuple[str, str]:
     return _NEW, "a new issue, with the label module: mps; check for an existing issue"
 
 
-def _is_missing(chosen: Chosen) -> bool:
+def _is_missing(chosen: ChosenFinding) -> bool:
     """Return whether the operator has no kernel, rather than a kernel that refuses this call."""
     calls = chosen.calls
     return calls is not None and not chosen.about and calls.status in {"fallback", "unsupported"}
 
 
-def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
+def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:
     report, calls, finding = chosen.report, chosen.calls, chosen.finding
     assert calls is not None
     op = calls.named or calls.op
@@ -96,7 +96,7 @@ def _fenced(text: str, language: str = "") -> Iterator[str]:
     yield from (f"{fence}{language}", text, fence)
 
 
-def _what(chosen: Chosen) -> str:
+def _what(chosen: ChosenFinding) -> str:
     calls = chosen.calls
     assert calls is not None
     if chosen.silent:

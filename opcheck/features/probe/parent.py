@@ -14,7 +14,7 @@ import msgspec
 from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.common.tool import TOOL
 from opcheck.data.device_evidence import Evidence, Machine, Outcome, Result, Settings
-from opcheck.features.probe.records import Done, Ready, Setup, Task, Trial
+from opcheck.features.probe.records import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
 from opcheck.worker.worker import Worker, WorkerError
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Prober:
         self._setup = setup
         self._settings = settings
         self._function = function
-        self._worker = Worker[Setup | Trial, Ready | Done](
+        self._worker = Worker[Setup | ProbeTrial, Ready | ProbeDone](
             function,
-            Ready | Done,
+            Ready | ProbeDone,
             environment={"PYTORCH_ENABLE_MPS_FALLBACK": "1" if settings.cpu_fallback else "0"},
             torch=True,
         )
@@ -72,7 +72,7 @@ class Prober:
         assert isinstance(ready, Ready)
         return ready
 
-    def run(self, task: Task) -> Result:
+    def run(self, task: ProbeTask) -> Result:
         """Do one task; where the process ends over it, that is the result.
 
         Raises:
@@ -81,13 +81,15 @@ class Prober:
         if not self._worker.alive:
             self.start()
         try:
-            done = self._worker.ask(Trial(setup=self._setup, task=task), self._settings.seconds)
+            done = self._worker.ask(
+                ProbeTrial(setup=self._setup, task=task), self._settings.seconds
+            )
         except WorkerError as error:
-            return self._ended(task, error)
-        assert isinstance(done, Done)
+            return self._describe_end(task, error)
+        assert isinstance(done, ProbeDone)
         return done.result
 
-    def _ended(self, task: Task, error: WorkerError) -> Result:
+    def _describe_end(self, task: ProbeTask, error: WorkerError) -> Result:
         how = _how(error)
         outcome: Outcome = "too long" if error.kind == "late" else "crashes"
         if outcome == "crashes" and self._setup.device != "cpu" and self._cpu_crashes(task):
@@ -101,7 +103,7 @@ class Prober:
             text=how,
         )
 
-    def _cpu_crashes(self, task: Task) -> bool:
+    def _cpu_crashes(self, task: ProbeTask) -> bool:
         """Return whether a run with no device ends the process, too: then it is not the device's doing."""
         setup = msgspec.structs.replace(self._setup, device="cpu")
         with Prober(setup, self._settings, self._function) as prober:
@@ -148,7 +150,7 @@ def probe(
     with prober() as first:
         ready = first.start()
         _refuse_other(before, ready.machine, settings)
-        run = _Run(ready, settings, before, limit)
+        run = _ProbeRun(ready, settings, before, limit)
         threads = [
             threading.Thread(target=run.work, args=(prober,), daemon=True) for _ in range(jobs - 1)
         ]
@@ -166,7 +168,7 @@ def probe(
     return run.evidence(complete=True)
 
 
-class _Run:
+class _ProbeRun:
     """The tasks, and what came of them."""
 
     def __init__(
@@ -181,7 +183,7 @@ class _Run:
         left = [task for task in ready.tasks if task.key not in self._results]
         self._total = min(limit, len(left)) if limit else len(left)
         self._complete = self._total == len(left)
-        self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[ProbeTask] = queue.SimpleQueue()
         for task in left[: self._total]:
             self._queue.put(task)
         self._done = 0
@@ -232,13 +234,13 @@ class _Run:
         except OpcheckError as error:
             self.failure = error
 
-    def _next(self) -> Task | None:
+    def _next(self) -> ProbeTask | None:
         try:
             return None if self.failure or self._stopped else self._queue.get_nowait()
         except queue.Empty:
             return None
 
-    def _take(self, prober: Prober, task: Task) -> None:
+    def _take(self, prober: Prober, task: ProbeTask) -> None:
         self._results[task.key] = prober.run(task)
         self._done += 1
 

@@ -32,7 +32,7 @@ class Setup(Record, frozen=True, kw_only=True):
     phases: tuple[Phase, ...] = ("forward",)
 
 
-class Task(Record, frozen=True, kw_only=True, order=True):
+class ProbeTask(Record, frozen=True, kw_only=True, order=True):
     """One OpInfo with one dtype."""
 
     opinfo: str
@@ -45,21 +45,21 @@ class Task(Record, frozen=True, kw_only=True, order=True):
         return self.opinfo, self.dtype, self.phase
 
 
-class Trial(Record, frozen=True, kw_only=True):
+class ProbeTrial(Record, frozen=True, kw_only=True):
     """The request to do one task of a setup."""
 
     setup: Setup
-    task: Task
+    task: ProbeTask
 
 
 class Ready(Record, frozen=True, kw_only=True, tag="ready"):
     """The answer to a setup: the machine, and all that there is to do."""
 
     machine: Machine
-    tasks: tuple[Task, ...]
+    tasks: tuple[ProbeTask, ...]
 
 
-class Done(Record, frozen=True, kw_only=True, tag="done"):
+class ProbeDone(Record, frozen=True, kw_only=True, tag="done"):
     """The answer to a trial."""
 
     result: Result

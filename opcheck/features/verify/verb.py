@@ -78,7 +78,7 @@ def command(
         request = request_of(prediction, target_here(target).target(lists), capture)
         with ProgressOptions(verbose=verbose).shown() as say:
             predicted = _audited(request, lists, say)
-            verified = this.verified(request, predicted, mac, lists, say)
+            verified = this.verify_model(request, predicted, mac, lists, say)
         verification = verified.verification
         keep(verified, Path(folder), lists)
     elif observation:

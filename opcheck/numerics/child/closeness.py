@@ -22,7 +22,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 # -- in tolerances ----------------------------------------------------------------------------------------------------
 
 
-class Measured(NamedTuple):
+class WorstElement(NamedTuple):
     """The worst element of one result."""
 
     #: the distance from float64; 1.0 is just allowed, infinite is what no tolerance is for
@@ -41,7 +41,7 @@ def has_tolerance(dtype: torch.dtype) -> bool:
 
 def measure(
     result: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | None = None
-) -> Measured:
+) -> WorstElement:
     """Return the distance of a result on the CPU from the exact one.
 
     Args:
@@ -52,7 +52,9 @@ def measure(
             share of it.
     """
     if result.shape != exact.shape:
-        return Measured(math.inf, "shape", (), str(tuple(result.shape)), str(tuple(exact.shape)))
+        return WorstElement(
+            math.inf, "shape", (), str(tuple(result.shape)), str(tuple(exact.shape))
+        )
     if not (result.dtype.is_floating_point or result.dtype.is_complex):
         return _discrete(result, exact)
     dtype = result.dtype
@@ -61,12 +63,12 @@ def measure(
         exact = torch.view_as_real(exact.to(torch.complex128).resolve_conj())
         size = None if size is None else size.unsqueeze(-1)
     wide, exact = result.double(), exact.double()
-    broken = _broken(wide, exact, dtype)
+    broken = _broken_element(wide, exact, dtype)
     if broken is not None:
         return broken
     both = torch.isfinite(exact) & torch.isfinite(wide)
     if not both.any():
-        return Measured()
+        return WorstElement()
     share, targets_of = TOLERANCES[dtype_name(dtype)]
     scale = exact[both].square().mean().sqrt()
     large = exact.abs() if size is None else torch.maximum(exact.abs(), size.double())
@@ -74,14 +76,16 @@ def measure(
     return _worst(error.where(both, 0.0), wide, exact, "value")
 
 
-def _discrete(result: torch.Tensor, exact: torch.Tensor) -> Measured:
+def _discrete(result: torch.Tensor, exact: torch.Tensor) -> WorstElement:
     if exact.dtype.is_floating_point or exact.dtype.is_complex:
         result = result.to(exact.dtype)
     differs = result != exact
-    return _worst(differs, result, exact, "whole number") if differs.any() else Measured()
+    return _worst(differs, result, exact, "whole number") if differs.any() else WorstElement()
 
 
-def _broken(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> Measured | None:
+def _broken_element(
+    wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype
+) -> WorstElement | None:
     """Return where one of the two has a number and the other has none."""
     differs = torch.isnan(wide) != torch.isnan(exact)
     if differs.any():
@@ -94,11 +98,13 @@ def _broken(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> Meas
     return _worst(differs, wide, exact, "infinite") if differs.any() else None
 
 
-def _worst(error: torch.Tensor, result: torch.Tensor, exact: torch.Tensor, kind: Fault) -> Measured:
+def _worst(
+    error: torch.Tensor, result: torch.Tensor, exact: torch.Tensor, kind: Fault
+) -> WorstElement:
     """Return the element of the largest error; where ``error`` is a truth value, the first that is broken."""
     index = int(error.double().flatten().argmax())
     element = torch.unravel_index(torch.tensor(index), error.shape)
-    return Measured(
+    return WorstElement(
         math.inf if error.dtype == torch.bool else float(error.flatten()[index]),
         kind,
         tuple(map(int, element)),

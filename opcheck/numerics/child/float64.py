@@ -58,12 +58,12 @@ def moves_nothing(func: Any) -> bool:
     return func is aten._local_scalar_dense.default or torch.Tag.inplace_view in func.tags
 
 
-def widened(value: Any) -> Any:
+def widen_dtype(value: Any) -> Any:
     """Return a dtype as its wide one; anything else as it is."""
     return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-class Call(NamedTuple):
+class Float64Call(NamedTuple):
     """A call of an operator.  A ``KeptTensor`` may stand for a tensor among the arguments."""
 
     func: Any
@@ -79,7 +79,7 @@ class Call(NamedTuple):
         names = (entry.name for entry in declared)
         return {**values, **dict(zip(names, self.args, strict=False)), **self.kwargs}
 
-    def written(self) -> list[torch.Tensor]:
+    def written_tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call writes to, in the order of the schema."""
         written: list[torch.Tensor] = []
         for position, argument in enumerate(schema_of(self.func).arguments):
@@ -90,12 +90,12 @@ class Call(NamedTuple):
                 written += tensors(value)
         return written
 
-    def made(self, result: Any) -> list[torch.Tensor]:
+    def result_tensors(self, result: Any) -> list[torch.Tensor]:
         """Return the tensors that the call made or wrote to, each once."""
-        by_identity = {id(tensor): tensor for tensor in (*tensors(result), *self.written())}
+        by_identity = {id(tensor): tensor for tensor in (*tensors(result), *self.written_tensors())}
         return list(by_identity.values())
 
-    def changed(self, change: Callable[[Any], Any]) -> Self:
+    def with_changed(self, change: Callable[[Any], Any]) -> Self:
         """Return the call with each argument, and each item of a nested one, changed."""
         args, kwargs = tree_map(change, (self.args, self.kwargs))
         return self._replace(args=args, kwargs=kwargs)
@@ -116,7 +116,7 @@ class Call(NamedTuple):
         Raises:
             Exception: whatever the kernel raises.
         """
-        return self.made((kernel or self.func)(*self.args, **self.kwargs))
+        return self.result_tensors((kernel or self.func)(*self.args, **self.kwargs))
 
 
 class Float64Mode(DispatchMode):
@@ -132,30 +132,30 @@ class Float64Mode(DispatchMode):
     ) -> Any:
         """Make one call of the program."""
         self.running = func.name()
-        call = self.prepare(Call(func, args, kwargs or {}))
+        call = self.prepare(Float64Call(func, args, kwargs or {}))
         if self.passes(call):
             return func(*call.args, **call.kwargs)
-        before = self.before(call)
+        before = self.before_call(call)
         result = self.compute(call)
-        self.after(call, before, result)
+        self.after_call(call, before, result)
         return result
 
-    def prepare(self, call: Call) -> Call:
+    def prepare(self, call: Float64Call) -> Float64Call:
         """Return the call as the run makes it."""
         return call
 
-    def passes(self, call: Call) -> bool:
+    def passes(self, call: Float64Call) -> bool:
         """Return whether there is nothing to compare."""
         raise NotImplementedError
 
-    def before(self, call: Call) -> Any:
+    def before_call(self, call: Float64Call) -> Any:
         """Return what ``after`` needs of the time before the call, which may write to its arguments."""
         raise NotImplementedError
 
-    def compute(self, call: Call) -> Any:
+    def compute(self, call: Float64Call) -> Any:
         """Return the result of the call in the run."""
         return call.func(*call.args, **call.kwargs)
 
-    def after(self, call: Call, before: Any, result: Any) -> None:
+    def after_call(self, call: Float64Call, before: Any, result: Any) -> None:
         """Make the call again in float64, and compare."""
         raise NotImplementedError

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from opcheck.worker.protocol import Say
 
 
-def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
+def build_model(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
     """Return the model in the mode that the request names, and what it is called with: labels too, to train it.
 
     Raises:

@@ -30,7 +30,7 @@ class Key(NamedTuple):
     kind: str
 
 
-class Row(Generic[Value]):
+class LineRow(Generic[Value]):
     """The calls of one key."""
 
     def __init__(self, key: Key, first: int, value: Value) -> None:
@@ -47,23 +47,25 @@ class Row(Generic[Value]):
         return place(self.key.site, module, self.key.phase, self.modules.total())
 
 
-class Tally(Generic[Value]):
+class LineTally(Generic[Value]):
     """The rows of a run, in the order of their first calls."""
 
     def __init__(self, start: Callable[[], Value]) -> None:
         self._start = start
-        self._rows: dict[Key, Row[Value]] = {}
+        self._rows: dict[Key, LineRow[Value]] = {}
 
-    def __iter__(self) -> Iterator[Row[Value]]:
+    def __iter__(self) -> Iterator[LineRow[Value]]:
         return iter(self._rows.values())
 
-    def add(self, op: str, here: tuple[Site, str, Phase], index: int, kind: str = "") -> Row[Value]:
+    def add(
+        self, op: str, here: tuple[Site, str, Phase], index: int, kind: str = ""
+    ) -> LineRow[Value]:
         """Count one call, whose number in the run is ``index``; the row that it belongs to."""
         site, module, phase = here
         key = Key(op, site, any_layer(module), phase, kind)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = Row(key, index, self._start())
+            row = self._rows[key] = LineRow(key, index, self._start())
         row.modules[module] += 1
         return row
 

@@ -15,9 +15,9 @@ from opcheck.numerics.compare.records import (
     FAILS,
     SHOWS,
     SHOWS_NOT,
+    ComparePlan,
     CompareRequest,
-    Comparison,
-    Plan,
+    DeviceComparison,
     Reproducer,
 )
 from opcheck.worker.process import run
@@ -30,11 +30,11 @@ _REPRODUCER = 300.0
 
 def compare(
     request: CaptureRequest,
-    plan: Plan,
+    plan: ComparePlan,
     *,
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
-) -> Comparison:
+) -> DeviceComparison:
     """Return the model of ``request`` on the plan's device, call by call beside float64 on the CPU.
 
     Args:
@@ -50,9 +50,9 @@ def compare(
     """
     limit = request.memory_limit or (0.0 if plan.device == "cpu" else _NO_LIMIT)
     capture = msgspec.structs.replace(request, memory_limit=limit)
-    comparison: Comparison = ask(
+    comparison: DeviceComparison = ask(
         "opcheck.numerics.compare.child.run:answer",
-        Comparison,
+        DeviceComparison,
         CompareRequest(capture=capture, plan=plan),
         capture,
         device=plan.device,
@@ -64,11 +64,11 @@ def compare(
     if progress is not None:
         progress("running the reproducer")
     return msgspec.structs.replace(
-        comparison, reproducer=_tried(comparison.reproducer, request, plan)
+        comparison, reproducer=_try_reproducer(comparison.reproducer, request, plan)
     )
 
 
-def _tried(written: Reproducer, request: CaptureRequest, plan: Plan) -> Reproducer:
+def _try_reproducer(written: Reproducer, request: CaptureRequest, plan: ComparePlan) -> Reproducer:
     """Return the reproducer, after it was run alone."""
     given = variables(cpu_fallback=request.cpu_fallback, device=plan.device)
     done = run(

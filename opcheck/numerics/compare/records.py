@@ -37,7 +37,7 @@ Outcome = Literal["agrees", "loose", "wrong", "not compared"]
 Fault = Literal["value", "nan", "infinite", "whole number", "index", "shape"]
 
 
-class Plan(Record, frozen=True, kw_only=True):
+class ComparePlan(Record, frozen=True, kw_only=True):
     """The tasks of the child process beside loading the model."""
 
     #: as torch.device reads it
@@ -52,7 +52,7 @@ class CompareRequest(Record, frozen=True, kw_only=True):
     """A model, and what to do with it; the target of ``capture`` is not looked at."""
 
     capture: CaptureRequest
-    plan: Plan
+    plan: ComparePlan
 
 
 class Wrong(Record, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Wrong(Record, frozen=True, kw_only=True):
     inputs: tuple[str, ...]
 
 
-class Operator(Record, frozen=True, kw_only=True):
+class ComparedOperator(Record, frozen=True, kw_only=True):
     """All compared calls of one operator."""
 
     op: str
@@ -123,7 +123,7 @@ SHOWS, SHOWS_NOT, FAILS, NOT_WRITTEN = (
 REPRODUCED = (SHOWS, SHOWS_NOT, FAILS, NOT_WRITTEN)
 
 
-class Comparison(Record, frozen=True, kw_only=True):
+class DeviceComparison(Record, frozen=True, kw_only=True):
     """One run of a model on a device, call by call against float64 on the CPU."""
 
     schema: str = SCHEMA
@@ -143,7 +143,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     views: int
     #: in the order of their first calls
     wrong: tuple[Wrong, ...]
-    operators: tuple[Operator, ...]
+    operators: tuple[ComparedOperator, ...]
     #: the operator that lost most time first
     times: tuple[Time, ...] = ()
     reproducer: Reproducer | None = None
@@ -157,7 +157,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: DeviceComparison) -> str:
     """Return the answer in one line."""
     if comparison.wrong:
         mismatch = comparison.wrong[0]

@@ -10,7 +10,7 @@ import torch
 
 import opcheck
 from opcheck.device.emulator.child.session import Emulation
-from opcheck.device.emulator.child.uncompiled import uncompiled
+from opcheck.device.emulator.child.uncompiled import run_uncompiled
 from opcheck.simulator.errors import NotSimulatedError
 
 #: torch/export gives these for what it does itself (2.13)
@@ -90,7 +90,7 @@ def test_torch_compile_is_said_to_be_left_out_once(mac: Emulation) -> None:
 def test_torchscript_as_python_is_said_and_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.jit._state._enabled, "enabled", False)
     results: list[str] = []
-    with uncompiled(results.append):
+    with run_uncompiled(results.append):
         model, x = Net().eval().to("mps"), torch.randn(2, 4, device="mps")
         scripted = torch.jit.script(model)
         assert torch.equal(torch.jit.freeze(scripted)(x).cpu(), model(x).cpu())

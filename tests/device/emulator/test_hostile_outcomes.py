@@ -16,7 +16,7 @@ import pytest
 
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import parent
-from opcheck.device.emulator.request import Outcome, RunRequest
+from opcheck.device.emulator.request import RunOutcome, RunRequest
 from opcheck.model.records import Report
 from opcheck.worker.protocol import Failure, sealed
 from tests.made import call, make_report
@@ -26,7 +26,7 @@ if sys.platform == "win32":
 
 _REQUEST = RunRequest(program="program.py", torch="2.13", macos="15.0")
 _REPORT: Report = msgspec.structs.replace(make_report(call("aten::mm")), graph=())
-_FORGED = Outcome(report=_REPORT)
+_FORGED = RunOutcome(report=_REPORT)
 
 
 def replace(path: Path, by: Callable[[Path], object]) -> None:

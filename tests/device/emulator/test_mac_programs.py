@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from opcheck.device.emulator.request import Outcome, RunRequest
+from opcheck.device.emulator.request import RunOutcome, RunRequest
 from opcheck.judge.policy import exit_code
 from opcheck.worker.protocol import Failure
 
@@ -97,14 +97,14 @@ class Server:
             env=environment,
         )
 
-    def run(self, request: RunRequest, directory: Path) -> tuple[Outcome | Failure, str]:
+    def run(self, request: RunRequest, directory: Path) -> tuple[RunOutcome | Failure, str]:
         """The outcome of the program, and what it wrote to both of its streams."""
         asked = directory / "request.json"
         asked.write_bytes(msgspec.json.encode(request))
         code, text = self.work(asked, directory)
         answer = Path(request.answer)
         assert answer.exists(), f"exit {code}\n{text}"
-        return msgspec.json.decode(answer.read_bytes(), type=Outcome | Failure), text
+        return msgspec.json.decode(answer.read_bytes(), type=RunOutcome | Failure), text
 
     def work(self, asked: Path, directory: Path) -> tuple[int, str]:
         """The exit code of the program of a request, and what it wrote to both of its streams."""
@@ -146,7 +146,7 @@ def test_a_program_ends_as_on_a_mac(
         answer=str(tmp_path / "answer.json"),
     )
     outcome, output = server.run(request, tmp_path)
-    assert isinstance(outcome, Outcome), outcome
+    assert isinstance(outcome, RunOutcome), outcome
     report = outcome.report
     code = exit_code(report, fail_on="unsupported", strict=False)
     assert (code, outcome.exit_code != 0) == (

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import opcheck
 from opcheck.data.conditions import VALUE_FUNCTIONS, ConditionError, check_values
 from opcheck.data.registrations import load
-from opcheck.device.emulator.child.value_conditions import _Names, holds
+from opcheck.device.emulator.child.value_conditions import _ConditionNames, holds
 
 
 def advisories(run: Callable[[], Any], release: str) -> tuple[set[str], set[str]]:
@@ -163,5 +163,5 @@ def test_what_is_unknown_leaves_the_answer_open() -> None:
 
 
 def test_every_function_of_the_lists_is_one_that_a_run_has() -> None:
-    names = _Names({})
+    names = _ConditionNames({})
     assert all(name in names for name in VALUE_FUNCTIONS)

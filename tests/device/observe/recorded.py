@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck.device.observe.request import End, Line, ObserveRequest, Row, Start
+from opcheck.device.observe.request import End, Line, ObserveRequest, RecordedRow, Start
 from opcheck.model.records import SourceLocation
 from opcheck.worker.protocol import sealed
 
 START = Start(torch="2.13.0", macos="15.3.2", machine="Apple M2", build="24D81")
 
 
-def row(number: int, op: str, line: int = 1, **others: object) -> Row:
+def row(number: int, op: str, line: int = 1, **others: object) -> RecordedRow:
     content = {
         "number": number,
         "op": op,
@@ -24,7 +24,7 @@ def row(number: int, op: str, line: int = 1, **others: object) -> Row:
         "location": SourceLocation(file="train.py", line=line, function="step", text="y = f(x)"),
         **others,
     }
-    return Row(**content)  # type: ignore[arg-type]
+    return RecordedRow(**content)  # type: ignore[arg-type]
 
 
 class Process:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.device.observe.log_text import LONGEST, lines
+from opcheck.device.observe.log_text import LONGEST, clean_lines
 
 TEXT = "RuntimeError: MPS: Unsupported Border padding mode"
 
@@ -29,16 +29,16 @@ TEXT = "RuntimeError: MPS: Unsupported Border padding mode"
     ],
 )
 def test_a_prefix_is_taken_off(before: str) -> None:
-    assert lines(before + TEXT)[0].strip() == TEXT
+    assert clean_lines(before + TEXT)[0].strip() == TEXT
 
 
 def test_a_colour_inside_of_a_line_is_taken_out() -> None:
-    assert lines(f"\x1b[1m{TEXT[:12]}\x1b[0m{TEXT[12:]}") == [TEXT]
+    assert clean_lines(f"\x1b[1m{TEXT[:12]}\x1b[0m{TEXT[12:]}") == [TEXT]
 
 
 def test_the_marks_of_a_traceback_stay() -> None:
-    assert lines('  File "a.py", line 3, in f') == ['  File "a.py", line 3, in f']
+    assert clean_lines('  File "a.py", line 3, in f') == ['  File "a.py", line 3, in f']
 
 
 def test_a_line_is_cut_at_a_length_that_no_text_of_a_mac_has() -> None:
-    assert len(lines("x" * 100_000)[0]) == LONGEST
+    assert len(clean_lines("x" * 100_000)[0]) == LONGEST

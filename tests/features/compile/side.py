@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._ordered_set import OrderedSet
 
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.records import Failure, SideGraph
+from opcheck.features.compile.records import CompileFailure, SideGraph
 
 
 def side(
@@ -36,7 +36,7 @@ def side(
     return compiler.graphs
 
 
-def failures(graphs: list[SideGraph]) -> list[Failure]:
+def failures(graphs: list[SideGraph]) -> list[CompileFailure]:
     return [failure for graph in graphs for failure in graph.failures]
 
 

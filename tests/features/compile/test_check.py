@@ -13,7 +13,14 @@ from torch.nn.attention.flex_attention import flex_attention
 from opcheck.common.errors import UsageError
 from opcheck.features.compile.check import clang
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
+from opcheck.features.compile.records import (
+    CompiledVariants,
+    FusedNode,
+    MetalKernel,
+    SideGraph,
+    TriedVariant,
+    Variant,
+)
 from opcheck.model.records import SourceLocation
 
 pytest.importorskip("clang.cindex", reason="the extra metal is not installed")
@@ -37,7 +44,7 @@ WRITTEN = """\
 
 def graph(*sources: str, nodes: tuple[FusedNode, ...] = (), **fields: Any) -> SideGraph:
     kernels = tuple(
-        Kernel(name="generated_kernel_0", source=source, headers=("utils",), nodes=nodes)
+        MetalKernel(name="generated_kernel_0", source=source, headers=("utils",), nodes=nodes)
         for source in sources
     )
     return SideGraph(phase="inference", nodes=1, kernels=kernels, **fields)
@@ -159,13 +166,13 @@ def test_the_node_that_the_line_names_is_blamed() -> None:
 
 
 def test_the_failures_of_a_variant_and_what_they_do_not_prove() -> None:
-    tried = Tried(
+    tried = TriedVariant(
         variant=Variant(backend="inductor", metal=True),
         outcome="works",
         side=(graph(WRITTEN), graph(WRITTEN, WRITTEN)),
     )
-    before = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(tried,))
-    after = clang.checked(before)
+    before = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(tried,))
+    after = clang.check_kernels(before)
     assert [len(item.failures) for item in after.tried[0].side] == [0, 1]
     assert after.not_checked == (clang.NOT_PROVEN,)
     assert msgspec.structs.replace(after, tried=(tried,), not_checked=()) == before

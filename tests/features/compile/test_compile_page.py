@@ -7,15 +7,15 @@ from opcheck.data.registrations import OpLists
 from opcheck.features.compile.judging import report
 from opcheck.features.compile.page import document
 from opcheck.features.compile.records import (
-    Compiled,
+    CompiledVariants,
+    CompileFailure,
     Extern,
-    Failure,
     FusedNode,
     GraphBreak,
-    Kernel,
+    MetalKernel,
     Recompile,
     SideGraph,
-    Tried,
+    TriedVariant,
     Variant,
 )
 from opcheck.model.records import SourceLocation
@@ -82,13 +82,13 @@ Not checked
 """
 
 
-def _compiled() -> Compiled:
-    kernel = Kernel(
+def _compiled() -> CompiledVariants:
+    kernel = MetalKernel(
         name="generated_kernel_0",
         source="threadgroup_welford_reduce(tmp, 8)",
         nodes=(FusedNode(name="var", op="aten::var", location=LINE),),
     )
-    sinh = Failure(
+    sinh = CompileFailure(
         kind="operator",
         message="Inductor's Metal backend does not implement sinh",
         op="aten::sinh",
@@ -97,12 +97,12 @@ def _compiled() -> Compiled:
     extern = Extern(op="aten::_linalg_eigh", dtypes=("float32",), module="body.0")
     good = SideGraph(phase="inference", nodes=2, kernels=(kernel,), externs=(extern,), seconds=0.2)
     metal = Variant(backend="inductor", metal=True)
-    return Compiled(
+    return CompiledVariants(
         model="a.py:net",
         installed_torch="2.13.0",
         device="cpu",
         tried=(
-            Tried(
+            TriedVariant(
                 variant=Variant(backend="eager"),
                 outcome="works",
                 graphs=2,
@@ -111,8 +111,8 @@ def _compiled() -> Compiled:
                     Recompile(guard="tensor 'x' size mismatch at index 0. expected 4, actual 5"),
                 ),
             ),
-            Tried(variant=metal, outcome="works", graphs=1, seconds=1.5, side=(good,)),
-            Tried(
+            TriedVariant(variant=metal, outcome="works", graphs=1, seconds=1.5, side=(good,)),
+            TriedVariant(
                 variant=Variant(backend="inductor", metal=True, dtype="float16"),
                 outcome="fails",
                 graphs=1,

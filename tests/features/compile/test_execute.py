@@ -13,7 +13,7 @@ from opcheck.common.errors import UsageError
 from opcheck.features.compile import metal_runner
 from opcheck.features.compile.child import kernels
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.child.kernels import Function, KernelError, compile_kernels
+from opcheck.features.compile.child.kernels import CpuKernel, CpuKernelError, compile_kernels
 
 #: Importing Inductor makes torch warn of itself.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
@@ -33,10 +33,10 @@ def ran(function: Callable[..., Any], *args: Any) -> Any:
     """What the function's kernels give; at least one runs."""
     side = SideCompiler(run_metal=True)
     torch.compiler.reset()
-    Function.called = 0
+    CpuKernel.called = 0
     result = torch.compile(function, backend=side)(*args)
     assert [graph.failures for graph in side.graphs] == [()] * len(side.graphs)
-    assert Function.called
+    assert CpuKernel.called
     return result
 
 
@@ -94,7 +94,7 @@ def test_a_constant_of_the_graph() -> None:
 
 
 def test_an_index_out_of_range_is_reported() -> None:
-    with pytest.raises(KernelError, match=r"Index 9 out of range \[0, 8\)"):
+    with pytest.raises(CpuKernelError, match=r"Index 9 out of range \[0, 8\)"):
         ran(lambda x, i: x[i], torch.rand(8), torch.tensor([1, 9]))
 
 
@@ -158,12 +158,12 @@ def test_lanes_of_a_simdgroup(body: str, expected: list[float]) -> None:
 
 
 def test_a_barrier_that_not_all_threads_reach() -> None:
-    with pytest.raises(KernelError, match="not all threads of a threadgroup reach a barrier"):
+    with pytest.raises(CpuKernelError, match="not all threads of a threadgroup reach a barrier"):
         call(f"if (in_group < 7) {BARRIER}", torch.zeros(64))
 
 
 def test_a_threadgroup_that_is_too_large() -> None:
-    with pytest.raises(KernelError, match="threadgroups of 2048 threads"):
+    with pytest.raises(CpuKernelError, match="threadgroups of 2048 threads"):
         call("out[r] = 1;", torch.zeros(2048), 2048)
 
 
@@ -173,7 +173,7 @@ def test_what_the_compiler_refuses() -> None:
 
 
 def test_two_kernels_of_one_name() -> None:
-    with pytest.raises(KernelError, match="2 kernels of one library are called given"):
+    with pytest.raises(CpuKernelError, match="2 kernels of one library are called given"):
         compile_kernels([("given", KERNEL, []), ("given", KERNEL, [])])
 
 
@@ -204,7 +204,7 @@ def test_numbers_are_bound_by_their_value(value: Any) -> None:
 
 def test_positions_that_are_not_emulated() -> None:
     source = "kernel void given(device float* out, uint i [[thread_index_in_simdgroup]]) { }"
-    with pytest.raises(KernelError, match="given asks for"):
+    with pytest.raises(CpuKernelError, match="given asks for"):
         kernels.compile_kernels([("given", source, ["utils"])])
 
 

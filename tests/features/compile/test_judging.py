@@ -11,37 +11,39 @@ from opcheck.data.registrations import OpLists
 from opcheck.features.compile.judged import CompileReport
 from opcheck.features.compile.judging import eager_runs, exit_code, report
 from opcheck.features.compile.records import (
-    Compiled,
-    Difference,
+    CompiledVariants,
+    CompileFailure,
     Extern,
-    Failure,
     FusedNode,
-    Kernel,
+    MetalKernel,
+    ResultDifference,
     SideGraph,
-    Tried,
+    TriedVariant,
     Variant,
 )
 from opcheck.model.records import SourceLocation
 
 LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")
-SINH = Failure(
+SINH = CompileFailure(
     kind="operator",
     message="Inductor's Metal backend does not implement sinh",
     op="aten::sinh",
     location=LINE,
 )
-EAGER = Tried(variant=Variant(backend="eager"), outcome="works", graphs=1)
-AOT = Tried(variant=Variant(backend="aot_eager"), outcome="works", graphs=1)
+EAGER = TriedVariant(variant=Variant(backend="eager"), outcome="works", graphs=1)
+AOT = TriedVariant(variant=Variant(backend="aot_eager"), outcome="works", graphs=1)
 
 
-def kernel(name: str = "generated_kernel_0", source: str = "", *, buffers: int = 2) -> Kernel:
+def kernel(name: str = "generated_kernel_0", source: str = "", *, buffers: int = 2) -> MetalKernel:
     node = FusedNode(name="sin", op="aten::sin", location=LINE)
-    return Kernel(name=name, source=source, nodes=(node,), buffers=buffers)
+    return MetalKernel(name=name, source=source, nodes=(node,), buffers=buffers)
 
 
-def metal(*graphs: SideGraph, dtype: str = "float32", again: tuple[SideGraph, ...] = ()) -> Tried:
+def metal(
+    *graphs: SideGraph, dtype: str = "float32", again: tuple[SideGraph, ...] = ()
+) -> TriedVariant:
     failed = any(graph.failures for graph in graphs)
-    return Tried(
+    return TriedVariant(
         variant=Variant(backend="inductor", metal=True, dtype=dtype),
         outcome="fails" if failed else "works",
         graphs=len(graphs),
@@ -50,15 +52,17 @@ def metal(*graphs: SideGraph, dtype: str = "float32", again: tuple[SideGraph, ..
     )
 
 
-def graph(*kernels: Kernel, failures: tuple[Failure, ...] = (), **fields: object) -> SideGraph:
+def graph(
+    *kernels: MetalKernel, failures: tuple[CompileFailure, ...] = (), **fields: object
+) -> SideGraph:
     made = SideGraph(phase="inference", nodes=1, kernels=kernels, failures=failures)
     externs = fields.get("externs", ())
     assert isinstance(externs, tuple)
     return SideGraph(phase=made.phase, nodes=1, kernels=kernels, failures=failures, externs=externs)
 
 
-def judged_report(lists: OpLists, *tried: Tried, torch: str = "2.13") -> CompileReport:
-    compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=tried)
+def judged_report(lists: OpLists, *tried: TriedVariant, torch: str = "2.13") -> CompileReport:
+    compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=tried)
     target = Target(torch=Version.parse(torch), macos=Version(15))
     return report(compiled, target, lists, "opcheck 0")
 
@@ -184,7 +188,7 @@ def test_one_fault_of_many_kernels_is_one_finding_with_the_defect_of_the_target(
     lists: OpLists,
 ) -> None:
     kernels = [kernel(f"generated_kernel_{number}", UNDECLARED) for number in range(3)]
-    compiled = Compiled(
+    compiled = CompiledVariants(
         model="m",
         installed_torch="2.13.0",
         metal_backend="2.12.1",
@@ -234,13 +238,15 @@ def test_aotinductor_is_there_from_the_release_with_its_wrapper_on(
 
 
 def test_a_failure_of_ours_is_no_verdict(lists: OpLists) -> None:
-    ours = Failure(kind="harness", message="no mps", ours=True)
+    ours = CompileFailure(kind="harness", message="no mps", ours=True)
     judged = judged_report(lists, AOT, metal(graph(failures=(ours,))))
     assert outcomes(judged) == ["could not tell"]
 
 
 def test_nothing_compiled_is_a_finding(lists: OpLists) -> None:
-    nothing = Tried(variant=Variant(backend="inductor", metal=True), outcome="nothing compiled")
+    nothing = TriedVariant(
+        variant=Variant(backend="inductor", metal=True), outcome="nothing compiled"
+    )
     judged = judged_report(lists, nothing)
     assert judged.advice == "torch.compile does nothing for this program: no graph was compiled"
 
@@ -271,7 +277,7 @@ def test_each_run_must_work_in_some_dtype_and_in_each_that_is_named(lists: OpLis
 
 
 def test_what_cannot_be_told_is_no_failure(lists: OpLists) -> None:
-    ours = Failure(kind="harness", message="no mps", ours=True)
+    ours = CompileFailure(kind="harness", message="no mps", ours=True)
     assert exit_code(judged_report(lists, metal(graph(failures=(ours,))))) == 3
 
 
@@ -279,7 +285,7 @@ def test_a_variant_that_takes_too_long_is_no_finding(lists: OpLists) -> None:
     late = msgspec.structs.replace(
         metal(graph(kernel()), dtype="float16"),
         outcome="too long",
-        failure=Failure(kind="timeout", message="the process was not done after 120 s"),
+        failure=CompileFailure(kind="timeout", message="the process was not done after 120 s"),
     )
     judged = judged_report(lists, metal(graph(kernel())), late)
     assert judged.advice.startswith(
@@ -289,7 +295,7 @@ def test_a_variant_that_takes_too_long_is_no_finding(lists: OpLists) -> None:
 
 
 def test_a_failure_of_the_targets_own_backend_stands(lists: OpLists) -> None:
-    compiled = Compiled(
+    compiled = CompiledVariants(
         model="m",
         installed_torch="2.13.0",
         metal_backend="2.15.0",
@@ -301,7 +307,9 @@ def test_a_failure_of_the_targets_own_backend_stands(lists: OpLists) -> None:
 
 
 def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
-    compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(EAGER, AOT))
+    compiled = CompiledVariants(
+        model="m", installed_torch="2.13.0", device="cpu", tried=(EAGER, AOT)
+    )
     target = Target(torch=Version(2, 13), macos=Version(15))
     assert eager_runs([EAGER.variant, AOT.variant]) == (("float32", False),)
     why = CaptureError("no such input")
@@ -313,7 +321,7 @@ def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
 def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty(
     lists: OpLists,
 ) -> None:
-    def noted(note: str) -> Kernel:
+    def noted(note: str) -> MetalKernel:
         return msgspec.structs.replace(kernel(), notes=(note,))
 
     doubtful = noted("a masked index may leave its s0 elements outside of the mask: s0")
@@ -330,7 +338,7 @@ def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty
 def test_operators_that_the_target_decomposes_otherwise_are_named_unless_it_did_it(
     lists: OpLists,
 ) -> None:
-    compiled = Compiled(
+    compiled = CompiledVariants(
         model="m",
         installed_torch="2.13.0",
         metal_backend="2.10.0",
@@ -347,7 +355,7 @@ def test_operators_that_the_target_decomposes_otherwise_are_named_unless_it_did_
 
 def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpLists) -> None:
     failing = metal(graph(failures=(SINH,)))
-    compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(failing,))
+    compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(failing,))
     target = Target(torch=Version(2, 13), macos=Version(15))
     judged = report(compiled, target, lists, "", command="opcheck compile m")
     assert judged.advice.startswith(
@@ -360,7 +368,7 @@ def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpL
 
 
 def test_where_only_inductor_was_tried_and_it_works_nothing_follows(lists: OpLists) -> None:
-    compiled = Compiled(
+    compiled = CompiledVariants(
         model="m", installed_torch="2.13.0", device="cpu", tried=(metal(graph(kernel())),)
     )
     target = Target(torch=Version(2, 13), macos=Version(15))
@@ -369,7 +377,7 @@ def test_where_only_inductor_was_tried_and_it_works_nothing_follows(lists: OpLis
 
 def test_a_program_that_raises_by_itself_tells_nothing_of_the_target(lists: OpLists) -> None:
     message = "without torch.compile, too, in this dtype and on this machine: ValueError: no"
-    raised = Failure(kind="model", message=message)
+    raised = CompileFailure(kind="model", message=message)
     tried = (
         msgspec.structs.replace(attempt, outcome="could not tell", failure=raised)
         for attempt in (EAGER, AOT, metal(graph(kernel())))
@@ -380,19 +388,21 @@ def test_a_program_that_raises_by_itself_tells_nothing_of_the_target(lists: OpLi
 
 
 def test_a_backend_that_works_in_one_run_is_advised_for_it(lists: OpLists) -> None:
-    def trained(attempt: Tried) -> Tried:
+    def trained(attempt: TriedVariant) -> TriedVariant:
         variant = msgspec.structs.replace(attempt.variant, training=True)
         return msgspec.structs.replace(attempt, variant=variant)
 
     failing = metal(graph(failures=(SINH,)))
-    raised = Failure(kind="compile", message="no backward")
+    raised = CompileFailure(kind="compile", message="no backward")
     broken = msgspec.structs.replace(trained(AOT), outcome="fails", failure=raised)
     judged = judged_report(lists, AOT, failing, broken, trained(failing))
     assert judged.advice.startswith("use backend='aot_eager' in inference: ")
 
 
 def test_a_program_that_needs_the_fallback_without_torch_compile_says_so(lists: OpLists) -> None:
-    needs = Failure(kind="audit", message="on mps, with or without torch.compile: not implemented")
+    needs = CompileFailure(
+        kind="audit", message="on mps, with or without torch.compile: not implemented"
+    )
     aot = msgspec.structs.replace(AOT, outcome="needs fallback", failure=needs)
     judged = judged_report(lists, aot, metal(graph(failures=(SINH,))))
     assert judged.advice.startswith(
@@ -406,7 +416,7 @@ def test_a_known_defect_names_the_release_that_mended_it(lists: OpLists) -> None
 
 
 def test_a_difference_says_how_large_it_is(lists: OpLists) -> None:
-    gradients = Difference(compiled=0.5, eager=1e-7, allowed=1e-6)
+    gradients = ResultDifference(compiled=0.5, eager=1e-7, allowed=1e-6)
     aot = msgspec.structs.replace(AOT, outcome="differs", gradients=gradients)
     (group,) = judged_report(lists, aot, metal(graph(kernel()))).failures
     assert "the gradients differ from the eager program's by 0.5 of their size" in group.message

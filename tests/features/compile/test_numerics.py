@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from opcheck.features.compile.child.numerics import Program, difference, once, placed
+from opcheck.features.compile.child.numerics import ProgramCall, difference, once, place_program
 
 X = torch.linspace(-1, 1, 64)
 
@@ -56,15 +56,17 @@ def test_where_eager_is_far_off_by_itself_so_may_the_compiled_program_be() -> No
 
 @pytest.mark.parametrize("training", [False, True])
 def test_it_is_known_whether_a_program_draws(training: bool) -> None:
-    drops = Program(torch.nn.Dropout(), (torch.ones(4),), {})
+    drops = ProgramCall(torch.nn.Dropout(), (torch.ones(4),), {})
     assert once(drops, training=training).draws is training
-    assert not once(Program(torch.nn.Linear(4, 4), (torch.ones(4),), {}), training=training).draws
+    assert not once(
+        ProgramCall(torch.nn.Linear(4, 4), (torch.ones(4),), {}), training=training
+    ).draws
 
 
 def test_a_run_in_two_dtypes_is_near() -> None:
-    program = Program(torch.nn.Linear(8, 64), (torch.ones(4, 8),), {})
-    single = once(placed(program, torch.float32, "cpu"), training=True)
-    double = once(placed(program, torch.float64, "cpu"), training=True)
+    program = ProgramCall(torch.nn.Linear(8, 64), (torch.ones(4, 8),), {})
+    single = once(place_program(program, torch.float32, "cpu"), training=True)
+    double = once(place_program(program, torch.float64, "cpu"), training=True)
     result = difference(single.gradients, single.gradients, double.gradients, torch.float32)
     assert result is not None
     assert result.compiled < 1e-5
@@ -89,6 +91,6 @@ def test_each_run_draws_the_same_numbers_from_every_generator() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * random.random() * torch.rand(())  # noqa: S311  (as a program draws)
 
-    program = Program(Draws(), (X,), {})
+    program = ProgramCall(Draws(), (X,), {})
     first, second = (once(program, training=False).outputs[0] for _ in range(2))
     assert torch.equal(first, second)

@@ -12,8 +12,8 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError
 from opcheck.features.compile import parent
-from opcheck.features.compile.plan import TRIED, CompileRequest, Plan
-from opcheck.features.compile.records import Compiled, Tried, Variant
+from opcheck.features.compile.plan import TRIED, CompilePlan, CompileRequest
+from opcheck.features.compile.records import CompiledVariants, TriedVariant, Variant
 from opcheck.worker.platform import SignalledError
 
 
@@ -28,7 +28,7 @@ def test_the_folder_of_the_kernels_goes_with_its_parent(monkeypatch: pytest.Monk
     monkeypatch.setattr(parent, "ask", dies)
     with pytest.raises(CaptureError):
         parent.compile_variants(
-            CaptureRequest(model="m.py:M", torch="", macos=""), Plan(variants=())
+            CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=())
         )
     assert not seen[0].exists()
 
@@ -45,11 +45,11 @@ def test_a_run_that_is_ended_keeps_what_it_has(
     error: BaseException, ended: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variant = Variant(backend="eager")
-    so_far = Compiled(
+    so_far = CompiledVariants(
         model="m",
         installed_torch="",
         device="cpu",
-        tried=(Tried(variant=variant, outcome="works"),),
+        tried=(TriedVariant(variant=variant, outcome="works"),),
     )
 
     def is_ended(_function: str, _answer: Any, request: CompileRequest, *_: Any, **__: Any) -> Any:
@@ -58,7 +58,7 @@ def test_a_run_that_is_ended_keeps_what_it_has(
 
     monkeypatch.setattr(parent, "ask", is_ended)
     compiled = parent.compile_variants(
-        CaptureRequest(model="m.py:M", torch="", macos=""), Plan(variants=(variant,) * 3)
+        CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=(variant,) * 3)
     )
     assert compiled.ended.startswith(ended)
     assert (compiled.tried, compiled.lacking) == (so_far.tried, 2)

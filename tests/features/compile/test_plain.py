@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from opcheck.features.compile import plan
-from opcheck.features.compile.lint import lint, undeclared
+from opcheck.features.compile.lint import lint, undeclared_names
 from opcheck.features.compile.records import (
-    Compiled,
-    Failure,
+    CompiledVariants,
+    CompileFailure,
     FusedNode,
-    Kernel,
+    MetalKernel,
     SideGraph,
-    Tried,
+    TriedVariant,
     Variant,
 )
 from opcheck.model.records import SourceLocation
@@ -21,23 +21,23 @@ from opcheck.model.records import SourceLocation
 HERE = SourceLocation(file="a.py", line=3, function="f", text="return x")
 
 
-def _kernel(name: str, *, buffers: int = 1, threadgroup: int = 0) -> Kernel:
+def _kernel(name: str, *, buffers: int = 1, threadgroup: int = 0) -> MetalKernel:
     node = FusedNode(name="sin", op="aten::sin", location=HERE)
-    return Kernel(
+    return MetalKernel(
         name=name, source="", nodes=(node,), buffers=buffers, threadgroup_bytes=threadgroup
     )
 
 
 def test_records_travel() -> None:
     graph = SideGraph(phase="forward", nodes=2, kernels=(_kernel("k"),), seconds=0.5)
-    tried = Tried(
+    tried = TriedVariant(
         variant=Variant(backend="inductor", metal=True),
         outcome="fails",
-        failure=Failure(kind="dtype", message="no", location=HERE, module="body.0"),
+        failure=CompileFailure(kind="dtype", message="no", location=HERE, module="body.0"),
         side=(graph,),
     )
-    whole = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(tried,))
-    assert msgspec.json.decode(msgspec.json.encode(whole), type=Compiled) == whole
+    whole = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(tried,))
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=CompiledVariants) == whole
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_records_travel() -> None:
         ((_kernel("a"), _kernel("a")), ["2 kernels of one library are called a"]),
     ],
 )
-def test_what_metal_refuses(kernels: tuple[Kernel, ...], said: list[str]) -> None:
+def test_what_metal_refuses(kernels: tuple[MetalKernel, ...], said: list[str]) -> None:
     result = list(lint(SideGraph(phase="inference", nodes=1, kernels=kernels)))
     assert [failure.location for failure in result] == [HERE] * len(said)
     assert [failure.kind for failure in result] == ["shader"] * len(said)
@@ -84,7 +84,7 @@ LOOP = """\
 )
 def test_a_name_is_used_where_it_is_declared(line: str, found: list[tuple[int, str]]) -> None:
     source = LOOP.replace("        out_ptr0[x0]", f"        {line}\n        out_ptr0[x0]")
-    assert list(undeclared(source)) == found
+    assert list(undeclared_names(source)) == found
 
 
 def test_the_usual_plan_tries_metal_in_every_dtype_and_run() -> None:
@@ -108,7 +108,7 @@ def test_on_another_device_inductor_writes_code_for_it() -> None:
 
 
 def test_aotinductor_compiles_inference_for_metal() -> None:
-    (ahead,) = plan.named(("aotinductor",), plan.RUNS, ("float32",))
+    (ahead,) = plan.variants_of_backends(("aotinductor",), plan.RUNS, ("float32",))
     assert (str(ahead), ahead.training) == ("AOTInductor for Metal", False)
 
 
@@ -119,12 +119,12 @@ def test_every_plan_holds_the_usual_one() -> None:
 
 
 def test_named_backends_are_taken_as_they_are_and_inductor_for_metal() -> None:
-    result = plan.named(("mps", "inductor"), ("inference",), ("float16",))
+    result = plan.variants_of_backends(("mps", "inductor"), ("inference",), ("float16",))
     assert result == (
         Variant(backend="mps", dtype="float16"),
         Variant(backend="inductor", dtype="float16", metal=True),
     )
-    (here,) = plan.named(("inductor",), ("inference",), ("float16",), metal=False)
+    (here,) = plan.variants_of_backends(("inductor",), ("inference",), ("float16",), metal=False)
     assert here == Variant(backend="inductor", dtype="float16")
 
 

@@ -14,8 +14,8 @@ from torch._inductor.runtime.cache_dir_utils import cache_dir
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import InputError, ModelLoadError
 from opcheck.features.compile.child import run as room
-from opcheck.features.compile.child.variants import Program, attempt
-from opcheck.features.compile.plan import Plan
+from opcheck.features.compile.child.variants import ProgramCall, attempt
+from opcheck.features.compile.plan import CompilePlan
 from opcheck.features.compile.records import Variant
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -63,7 +63,7 @@ def _say(text: str, *, seconds: float = 0.0) -> None:
 
 def test_graphs_are_those_of_the_shapes_given() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout())
-    tried = attempt(Program(model, (X,), {}), Variant(backend="aot_eager", training=True))
+    tried = attempt(ProgramCall(model, (X,), {}), Variant(backend="aot_eager", training=True))
     assert (tried.outcome, tried.graphs, tried.skipped) == ("works", 1, 0)
     (again,) = tried.recompiles
     assert "size mismatch at index 0. expected 4, actual 5" in again.guard
@@ -73,7 +73,7 @@ def test_graphs_are_those_of_the_shapes_given() -> None:
 
 
 def test_a_break_is_told_with_its_line() -> None:
-    tried = attempt(Program(Break(), (X,), {}), EAGER)
+    tried = attempt(ProgramCall(Break(), (X,), {}), EAGER)
     assert (tried.outcome, tried.graphs) == ("works", 2)
     (result,) = tried.breaks
     assert result.id.startswith("GB")
@@ -82,12 +82,12 @@ def test_a_break_is_told_with_its_line() -> None:
 
 
 def test_a_recurrent_layer_is_not_compiled() -> None:
-    tried = attempt(Program(nn.LSTM(8, 4), (X,), {}), EAGER)
+    tried = attempt(ProgramCall(nn.LSTM(8, 4), (X,), {}), EAGER)
     assert (tried.outcome, tried.graphs) == ("nothing compiled", 0)
 
 
 def test_what_the_program_raises_itself_is_told_apart() -> None:
-    tried = attempt(Program(Raises(), (X,), {}), EAGER)
+    tried = attempt(ProgramCall(Raises(), (X,), {}), EAGER)
     assert tried.failure is not None
     assert (tried.outcome, tried.failure.kind) == ("could not tell", "model")
     assert "without torch.compile, too" in tried.failure.message
@@ -95,7 +95,7 @@ def test_what_the_program_raises_itself_is_told_apart() -> None:
 
 
 def test_a_program_that_changes_itself_starts_anew() -> None:
-    assert attempt(Program(Steps(), (X,), {}), EAGER).outcome == "works"
+    assert attempt(ProgramCall(Steps(), (X,), {}), EAGER).outcome == "works"
 
 
 class MasksByNumpy(nn.Module):
@@ -115,7 +115,7 @@ class MasksByNumpy(nn.Module):
 @pytest.mark.parametrize(("factor", "outcome"), [(0.0, "works"), (1.0, "differs")])
 def test_what_numpy_draws_is_no_difference(factor: float, outcome: str) -> None:
     variant = Variant(backend="aot_eager", training=True)
-    tried = attempt(Program(MasksByNumpy(factor), (X,), {}), variant)
+    tried = attempt(ProgramCall(MasksByNumpy(factor), (X,), {}), variant)
     assert (tried.outcome, tried.breaks) == (outcome, ())
 
 
@@ -128,32 +128,32 @@ def test_complex_weights_stay_complex() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return (x * self.weight).imag
 
-    tried = attempt(Program(Phase(), (X,), {}), EAGER)
+    tried = attempt(ProgramCall(Phase(), (X,), {}), EAGER)
     assert tried.outcome == "works"
     assert tried.outputs is not None
 
 
 def test_metal_is_traced_without_the_fast_path_of_the_cpu() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-    tried = attempt(Program(layer, (X[None],), {}), Variant(backend="inductor", metal=True))
+    tried = attempt(ProgramCall(layer, (X[None],), {}), Variant(backend="inductor", metal=True))
     externs = {extern.op for graph in tried.side for extern in graph.externs}
     assert "aten::_transformer_encoder_layer_fwd" not in externs
     assert torch.backends.mha.get_fastpath_enabled()
 
 
 def test_a_variant_that_hangs_is_ended() -> None:
-    program = Program(Sleeps(), (X,), {})
-    tried = room._try(program, EAGER, Plan(variants=(EAGER,), seconds=0.3))
+    program = ProgramCall(Sleeps(), (X,), {})
+    tried = room._try(program, EAGER, CompilePlan(variants=(EAGER,), seconds=0.3))
     assert (tried.outcome, tried.failure and tried.failure.kind) == ("too long", "timeout")
 
 
 def test_a_program_without_parameters_is_not_trained() -> None:
     trained = Variant(backend="aot_eager", training=True)
-    plan, left_out = room._without_training(Plan(variants=(EAGER, trained)), Break(), "m")
+    plan, left_out = room._without_training(CompilePlan(variants=(EAGER, trained)), Break(), "m")
     assert (plan.variants, left_out) == ((EAGER,), ("training: no parameter requires a gradient",))
     with pytest.raises(ModelLoadError, match="there is nothing to train"):
-        room._without_training(Plan(variants=(trained,)), Break(), "m")
-    whole = Plan(variants=(EAGER, trained))
+        room._without_training(CompilePlan(variants=(trained,)), Break(), "m")
+    whole = CompilePlan(variants=(EAGER, trained))
     assert room._without_training(whole, nn.Linear(2, 2), "m") == (whole, ())
 
 
@@ -164,7 +164,7 @@ def test_code_for_this_machine_is_compiled_in_the_scratch_folder(
     file = tmp_path / "model.py"
     file.write_text("def make(x):\n    return x + 1\n", encoding="utf-8")
     request = CaptureRequest(model=f"{file}:make", torch="2.13", macos="15.0", inputs=("2x3",))
-    room.run(request, Plan(variants=(), device="cuda", scratch=str(tmp_path)), _say)
+    room.run(request, CompilePlan(variants=(), device="cuda", scratch=str(tmp_path)), _say)
     assert cache_dir() == str(tmp_path / "inductor")
 
 
@@ -174,4 +174,4 @@ def test_a_model_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(room, "LIMIT", 100)
     request = CaptureRequest(model=f"{file}:make", torch="2.13", macos="15.0")
     with pytest.raises(InputError, match="too large to be run here"):
-        room.run(request, Plan(variants=()), _say)
+        room.run(request, CompilePlan(variants=()), _say)

@@ -11,8 +11,15 @@ import msgspec
 import pytest
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.features.compile.plan import Plan
-from opcheck.features.compile.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
+from opcheck.features.compile.plan import CompilePlan
+from opcheck.features.compile.records import (
+    CompiledVariants,
+    FusedNode,
+    MetalKernel,
+    SideGraph,
+    TriedVariant,
+    Variant,
+)
 from opcheck.features.compile.released import Backend
 from opcheck.model.records import SourceLocation
 from tests.command_line import CommandLine
@@ -22,7 +29,7 @@ NODE = FusedNode(
     op="aten::sin",
     location=SourceLocation(file="a.py", line=3, function="f", text="return x.sin()"),
 )
-KERNEL = Kernel(
+KERNEL = MetalKernel(
     name="generated_kernel_0", source="kernel void f() {}\n", headers=("utils",), nodes=(NODE,)
 )
 
@@ -33,19 +40,19 @@ class Child:
     def __init__(self) -> None:
         self.outcome = "works"
         self.request: CaptureRequest | None = None
-        self.plan = Plan(variants=())
+        self.plan = CompilePlan(variants=())
 
     def __call__(
         self,
         request: CaptureRequest,
-        plan: Plan,
+        plan: CompilePlan,
         *,
         progress: Callable[[str], None] | None = None,  # noqa: ARG002  (of compile_variants)
         show_output: bool = False,  # noqa: ARG002
-    ) -> Compiled:
+    ) -> CompiledVariants:
         self.request, self.plan = request, plan
         tried = [
-            Tried(
+            TriedVariant(
                 variant=variant,
                 outcome=self.outcome if variant.metal else "works",
                 side=(SideGraph(phase="inference", nodes=1, kernels=(KERNEL,)),)
@@ -54,7 +61,7 @@ class Child:
             )
             for variant in plan.variants
         ]
-        return Compiled(
+        return CompiledVariants(
             model=request.model, installed_torch="2.13.0", device=plan.device, tried=tuple(tried)
         )
 
@@ -84,7 +91,7 @@ def test_the_flags_make_the_plan(opcheck: CommandLine, child: Child) -> None:
         *("--mode", "train", "--device", "cuda", "--timeout", "7", "--torch", "2.12"),
         *("--macos", "14", "--input", "2x3", "--config", "layers=2"),
     )
-    assert child.plan == Plan(
+    assert child.plan == CompilePlan(
         variants=tuple(
             Variant(backend=name, dtype="float16", training=True) for name in ("eager", "mine")
         ),
@@ -198,7 +205,7 @@ def test_a_backend_that_does_not_exist_is_answered(opcheck: CommandLine, tmp_pat
         *("--dtype", "float32", "--mode", "inference"),
     )
     assert (result.code, result.err) == (0, "")
-    compiled = msgspec.convert(json.loads(result.out)["compiled"], Compiled)
+    compiled = msgspec.convert(json.loads(result.out)["compiled"], CompiledVariants)
     mps, nonsense, eager = compiled.tried
     assert mps.failure is not None
     assert nonsense.failure is not None

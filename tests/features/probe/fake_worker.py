@@ -7,18 +7,18 @@ import time
 
 from opcheck.common.errors import CaptureError
 from opcheck.data.device_evidence import Machine, Result
-from opcheck.features.probe.records import Done, Ready, Setup, Task, Trial
+from opcheck.features.probe.records import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
 from opcheck.worker.protocol import Say
 
 NAMES = ("add", "crash", "crash everywhere", "hang", "sub")
 
 
-def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
+def answer(request: Setup | ProbeTrial, _say: Say) -> Ready | ProbeDone:
     if isinstance(request, Setup):
         machine = Machine(
             device=request.device, device_name="", os="Linux", os_version="6", arch="", torch="2.13.0", commit=""
         )  # fmt: skip
-        tasks = tuple(Task(opinfo=name, dtype="float32", phase="forward") for name in NAMES)
+        tasks = tuple(ProbeTask(opinfo=name, dtype="float32", phase="forward") for name in NAMES)
         return Ready(machine=machine, tasks=tasks)
     device, opinfo = request.setup.device, request.task.opinfo
     if device == "bug":
@@ -29,7 +29,7 @@ def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
         os.write(2, b"failed assertion\n")
         os.abort()
     calls = {"aten::add": "agrees"}
-    return Done(
+    return ProbeDone(
         result=Result(
             opinfo=opinfo, dtype="float32", phase="forward", outcome="works", samples=1, calls=calls
         )

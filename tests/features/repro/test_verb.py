@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.render import render
 from opcheck.reproducer import check
-from opcheck.reproducer.check import Tried
+from opcheck.reproducer.check import TriedProgram
 from tests.cli.test_command_line import modules_after
 from tests.command_line import CommandLine
 from tests.made import call, make_report
@@ -20,7 +20,9 @@ REPORT = make_report(call("aten::foo"), call("aten::mm", 2))
 def saved(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> str:
     """A report in a file; nothing is tried."""
     Path("report.json").write_text(render(REPORT, "json"), encoding="utf-8")
-    tried = Tried(text="import torch\n", on_cpu=True, emulated=True, notes=("Tried.",), expected=())
+    tried = TriedProgram(
+        text="import torch\n", on_cpu=True, emulated=True, notes=("Tried.",), expected=()
+    )
     monkeypatch.setattr(check, "make", lambda _: tried)
     return "report.json"
 
@@ -57,7 +59,9 @@ def test_the_issue_says_where_it_goes_beside_the_text(opcheck: CommandLine, save
 def test_what_could_not_be_tried_exits_with_3(
     opcheck: CommandLine, saved: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    untried = Tried(text="x\n", on_cpu=None, emulated=None, notes=("Not tried.",), expected=())
+    untried = TriedProgram(
+        text="x\n", on_cpu=None, emulated=None, notes=("Not tried.",), expected=()
+    )
     monkeypatch.setattr(check, "make", lambda _: untried)
     assert opcheck("repro", saved, "1") == (3, "x\n", "Not tried.\n")
     assert opcheck("issue", saved, "1").code == 3

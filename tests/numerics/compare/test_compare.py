@@ -13,7 +13,7 @@ from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.vocabulary import Mode
 from opcheck.features.compare import page
 from opcheck.numerics.compare.parent import compare
-from opcheck.numerics.compare.records import SHOWS, Comparison, Plan
+from opcheck.numerics.compare.records import SHOWS, ComparePlan, DeviceComparison
 from opcheck.render import write
 
 MODELS = Path(__file__).with_name("models.py")
@@ -21,8 +21,8 @@ PLANTED = Path(__file__).parents[3] / "scripts" / "planted"
 
 
 def run(
-    attribute: str, plan: Plan, *, mode: Mode = "inference", limit: float = 1200.0
-) -> Comparison:
+    attribute: str, plan: ComparePlan, *, mode: Mode = "inference", limit: float = 1200.0
+) -> DeviceComparison:
     request = CaptureRequest(
         model=f"{MODELS}:{attribute}", torch="2.13", macos="15.0", mode=mode, time_limit=limit
     )
@@ -30,16 +30,16 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> DeviceComparison:
     folder = tmp_path_factory.mktemp("planted") / "repro"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(PLANTED))
         patch.setenv("OPCHECK_PLANTED", "CPU")
-        return run("net", Plan(device="cpu", repro=str(folder), times=1), mode="train")
+        return run("net", ComparePlan(device="cpu", repro=str(folder), times=1), mode="train")
 
 
 def test_the_planted_operator_alone_is_named_and_its_reproducer_shows_it(
-    planted: Comparison,
+    planted: DeviceComparison,
 ) -> None:
     assert [item.op for item in planted.wrong] == ["aten::gelu"]
     first = planted.wrong[0]
@@ -52,7 +52,7 @@ def test_the_planted_operator_alone_is_named_and_its_reproducer_shows_it(
     assert planted.reproducer.state == SHOWS
 
 
-def test_what_draws_random_numbers_is_not_compared_and_says_so(planted: Comparison) -> None:
+def test_what_draws_random_numbers_is_not_compared_and_says_so(planted: DeviceComparison) -> None:
     by_op = {operator.op: operator for operator in planted.operators}
     assert by_op["aten::bernoulli_.float"].outcomes == {"not compared": 1}
     assert "random" in next(iter(by_op["aten::bernoulli_.float"].reasons))
@@ -60,7 +60,7 @@ def test_what_draws_random_numbers_is_not_compared_and_says_so(planted: Comparis
     assert planted.loss
 
 
-def test_times_are_of_the_compared_operators(planted: Comparison) -> None:
+def test_times_are_of_the_compared_operators(planted: DeviceComparison) -> None:
     timed = {time.op for time in planted.times}
     assert {"aten::gelu", "aten::convolution"} <= timed
     assert "aten::bernoulli_.float" not in timed
@@ -68,18 +68,18 @@ def test_times_are_of_the_compared_operators(planted: Comparison) -> None:
 
 
 @pytest.mark.parametrize("name", ["text", "markdown", "json", "yaml"])
-def test_every_format_names_it(planted: Comparison, name: str) -> None:
+def test_every_format_names_it(planted: DeviceComparison, name: str) -> None:
     text = write(planted, page.document(planted), name)
     assert "gelu" in text
     if name == "text":
         assert max(map(len, text.splitlines())) <= 100
     if name == "json":
-        jsonschema.validate(msgspec.json.decode(text), msgspec.json.schema(Comparison))
-        assert msgspec.json.decode(text, type=Comparison) == planted
+        jsonschema.validate(msgspec.json.decode(text), msgspec.json.schema(DeviceComparison))
+        assert msgspec.json.decode(text, type=DeviceComparison) == planted
 
 
 def test_the_cpus_own_kernels_are_right(tmp_path: Path) -> None:
-    result = run("net", Plan(device="cpu", repro=str(tmp_path / "repro")))
+    result = run("net", ComparePlan(device="cpu", repro=str(tmp_path / "repro")))
     assert result.complete
     assert not result.wrong
     assert not (tmp_path / "repro").exists()
@@ -87,7 +87,7 @@ def test_the_cpus_own_kernels_are_right(tmp_path: Path) -> None:
 
 
 def test_a_model_that_raises_gives_what_ran_before() -> None:
-    result = run("broken", Plan(device="cpu"))
+    result = run("broken", ComparePlan(device="cpu"))
     assert not result.complete
     assert "it does not like this" in result.problem
     assert result.outcomes == {"agrees": 1}
@@ -98,7 +98,7 @@ def test_a_model_that_hangs_is_ended() -> None:
     # Importing torch counts: where that alone takes so long, the parent ends it.
     for limit in (10, 40, 160, 640):
         try:
-            result = run("endless", Plan(device="cpu"), limit=limit)
+            result = run("endless", ComparePlan(device="cpu"), limit=limit)
             break
         except CaptureError as error:
             assert f"after {limit} s" in error.message  # noqa: PT017

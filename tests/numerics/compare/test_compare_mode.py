@@ -11,17 +11,17 @@ import torch
 from torch.nn import functional
 
 from opcheck.numerics.child.closeness import measure
-from opcheck.numerics.child.float64 import Call
+from opcheck.numerics.child.float64 import Float64Call
 from opcheck.numerics.child.kept_tensors import keep, keep_all, place, restore
 from opcheck.numerics.compare.child import discrete, reference
-from opcheck.numerics.compare.child.compare_mode import IS_BLANK, CompareMode, Judged
+from opcheck.numerics.compare.child.compare_mode import IS_BLANK, ComparedCall, CompareMode
 
 aten = torch.ops.aten
 CPU = torch.device("cpu")
 
 
-def judged(call: Callable[[], Any], *, views: bool = False) -> list[Judged]:
-    seen: list[Judged] = []
+def judged(call: Callable[[], Any], *, views: bool = False) -> list[ComparedCall]:
+    seen: list[ComparedCall] = []
     with CompareMode(CPU, seen.append, views=views):
         call()
     return seen
@@ -91,7 +91,10 @@ def test_infinite_is_right_for_what_the_dtype_cannot_hold() -> None:
 
 def test_a_tie_is_no_difference_but_another_element_is() -> None:
     x = torch.tensor([2.0, 1.0, 2.0])
-    argmax, topk = Call(aten.argmax.default, (x,), {}), Call(aten.topk.default, (x, 2), {})
+    argmax, topk = (
+        Float64Call(aten.argmax.default, (x,), {}),
+        Float64Call(aten.topk.default, (x, 2), {}),
+    )
     same = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(2))
     other = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(1))
     twice = discrete.same_choice(topk, torch.tensor([0, 0]), torch.tensor([0, 2]))
@@ -130,7 +133,7 @@ def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
 
 
 def test_the_cpu_in_the_same_dtype_and_in_float64() -> None:
-    call = Call(aten.mul.Tensor, keep_all((torch.ones(3, dtype=torch.float16), 0.1)), {})
+    call = Float64Call(aten.mul.Tensor, keep_all((torch.ones(3, dtype=torch.float16), 0.1)), {})
     (plain,) = reference.in_its_dtype(call) or [torch.empty(0)]
     (exact,) = reference.in_float64(call)
     assert plain.dtype == torch.float16

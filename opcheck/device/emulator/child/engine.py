@@ -52,7 +52,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             release = python_visible_target.now(_release)
-            inside = self._unchecked(error, route, named(route, args, kwargs), release)
+            inside = self._arguments_unchecked(error, route, named(route, args, kwargs), release)
             if inside is not None:
                 return function(
                     *(inside[name] for name in route.arguments[: len(args)]),
@@ -82,7 +82,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             route.name, self._registrations
         ) or value_checks.is_refused_everywhere(error, route.func, args, kwargs)
 
-    def _unchecked(
+    def _arguments_unchecked(
         self, error: Exception, route: Route, given: dict[str, Any], release: Version
     ) -> Mapping[str, Any] | None:
         """Return the arguments with which a call goes on that the CPU refuses and a Mac does not check.

@@ -22,7 +22,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.replacing import replaced
 from opcheck.device.emulator import program
 from opcheck.device.emulator.processes import Processes, mark_not_spawned, write
-from opcheck.device.emulator.request import Outcome, ProcessReport, RunRequest
+from opcheck.device.emulator.request import ProcessReport, RunOutcome, RunRequest
 from opcheck.worker import installed, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
 from opcheck.worker.protocol import failure_of, sealed
@@ -101,14 +101,14 @@ def main(file: Path) -> int:
 
 
 def _leave(request: RunRequest, run: Emulation, code: int) -> None:
-    content = sealed(Outcome(report=run.report, exit_code=code), request.secret)
+    content = sealed(RunOutcome(report=run.report, exit_code=code), request.secret)
     # In place: the disk may be full, and this file has its space; the program may have removed it.
     with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, _IN_PLACE), "wb") as file:
         file.write(content)
         file.truncate()
 
 
-def spawned(request: str, report: str, **handles: Any) -> None:
+def run_spawned(request: str, report: str, **handles: Any) -> None:
     """Be a process that the program spawned: what ``multiprocessing.spawn.spawn_main`` is to Python.
 
     Args:
@@ -130,7 +130,7 @@ def spawned(request: str, report: str, **handles: Any) -> None:
     def leave(_number: int = 0) -> None:
         write(file, run.process_report())
 
-    def followed(started: BaseProcess, *arguments: Any) -> int:
+    def follow_start(started: BaseProcess, *arguments: Any) -> int:
         write(file, ProcessReport(started=True, lost=True))
         body = started.run
 
@@ -157,7 +157,7 @@ def spawned(request: str, report: str, **handles: Any) -> None:
     with (
         run.running(),
         processes.started_as_on_a_mac(),
-        replaced([(process.BaseProcess, "_bootstrap", followed)]),
+        replaced([(process.BaseProcess, "_bootstrap", follow_start)]),
         platform.before_ending(leave),
     ):
         try:

@@ -60,7 +60,7 @@ def error_of(
         return None
     if call.refusal is not None:
         return _REFUSALS.get(call.refusal[0], RuntimeError)(verdict.prints)
-    statement = _decided(verdict, lists)
+    statement = _deciding_statement(verdict, lists)
     if statement is None:
         # There is no kernel for MPS, and with the fallback variable none for the CPU.
         unknown = f"{call.op}: {verdict.because} [the Mac's own text is not known]"
@@ -91,7 +91,7 @@ def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
     return verdict.prints if warns else ""
 
 
-def _decided(verdict: Verdict, lists: OpLists) -> Statement | None:
+def _deciding_statement(verdict: Verdict, lists: OpLists) -> Statement | None:
     by_id = lists.statements.by_id
     ends = [
         by_id[entry.detail]
@@ -141,7 +141,7 @@ class _MacName(NamedTuple):
     releases: Span
 
 
-def _from(since: str, until: str | None = None) -> Span:
+def _releases(since: str, until: str | None = None) -> Span:
     return Span(since=Version.parse(since), until=Version.parse(until) if until else None)
 
 
@@ -149,18 +149,18 @@ def _from(since: str, until: str | None = None) -> Span:
 #: out.
 _MAC_NAMES = (
     # HistogramKernel.mm takes only float32 up to 2.11, and no integers up to 2.12.
-    _MacName(re.compile(r"aten::histc"), frozenset({"Bool"}), "histc_mps", _from("2.15")),
-    _MacName(_HISTOGRAMS, _INTEGERS, "histogram_mps", _from("2.1", "2.13")),
-    _MacName(_HISTOGRAMS, frozenset({"Bool"}), "histogram_mps", _from("2.1")),
+    _MacName(re.compile(r"aten::histc"), frozenset({"Bool"}), "histc_mps", _releases("2.15")),
+    _MacName(_HISTOGRAMS, _INTEGERS, "histogram_mps", _releases("2.1", "2.13")),
+    _MacName(_HISTOGRAMS, frozenset({"Bool"}), "histogram_mps", _releases("2.1")),
     # RangeFactories.mm, with AT_DISPATCH_MPS_TYPES of TensorFactory.h
     _MacName(
         _RANGES,
         frozenset({"Bool", "ComplexHalf", "ComplexFloat"}),
         "arange_mps",
-        _from("1.13"),
+        _releases("1.13"),
     ),
     # Distributions.mm, uniform_mps_, which has the name from DistributionTemplates.h
-    _MacName(_UNIFORM, _INTEGERS | {"Bool"}, "check_uniform_bounds", _from("1.13")),
+    _MacName(_UNIFORM, _INTEGERS | {"Bool"}, "check_uniform_bounds", _releases("1.13")),
 )
 
 #: HistogramKernel.mm, histogramdd_linear_kernel, checks this before it dispatches; histc takes

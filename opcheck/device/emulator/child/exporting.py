@@ -45,7 +45,7 @@ def export_below() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _below() -> Iterator[None]:
+def _without_modes() -> Iterator[None]:
     """Without our modes: torch itself handles tensors of the CPU and fake ones."""
     call = torch.nn.Module.__call__
     torch.nn.Module.__call__ = call_module  # type: ignore[method-assign]
@@ -68,7 +68,7 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
         moved = any(is_on_mps(tensor) for tensor in tensors)
         if moved:
             mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
-        with _below():
+        with _without_modes():
             made = original(mod, args, kwargs, **options)
         return _to_mps(made) if moved else made
 
@@ -78,7 +78,7 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
 def _decomposing(original: Callable[..., Any]) -> Callable[..., Any]:
     def run_decompositions(program: Any, *args: Any, **options: Any) -> Any:
         moved = _is_on_mps(program)
-        with _below():
+        with _without_modes():
             made = original(_to_cpu(program) if moved else program, *args, **options)
         return _to_mps(made) if moved else made
 
@@ -90,7 +90,7 @@ def _saving(original: Callable[..., Any]) -> Callable[..., Any]:
         moved = _is_on_mps(ep)
         if moved:
             extra_files = {**(extra_files or {}), _MARK: "mps"}
-        with _below():
+        with _without_modes():
             original(_to_cpu(ep) if moved else ep, f, extra_files=extra_files, **options)
 
     return save
@@ -99,7 +99,7 @@ def _saving(original: Callable[..., Any]) -> Callable[..., Any]:
 def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
     def load(f: Any, *, extra_files: Any = None, **options: Any) -> Any:
         extra = dict.fromkeys([*(extra_files or {}), _MARK], "")
-        with _below():
+        with _without_modes():
             made = original(f, extra_files=extra, **options)
         moved = extra.pop(_MARK)
         if extra_files is not None:
@@ -117,7 +117,7 @@ def _module_tensors(module: Any) -> list[Any]:
 
 
 def _on_cpu(value: Any) -> Any:
-    def copied(leaf: Any) -> Any:
+    def copy_leaf(leaf: Any) -> Any:
         known = placement(leaf) if isinstance(leaf, torch.Tensor) else None
         if known is None or known.payload is None:
             return leaf
@@ -127,7 +127,7 @@ def _on_cpu(value: Any) -> Any:
         return values.requires_grad_(leaf.requires_grad)
 
     with dispatch.without_function_modes(), dispatch.disable_modes():
-        return tree_map(copied, value)
+        return tree_map(copy_leaf, value)
 
 
 def _module_on_cpu(module: Any) -> Any:
@@ -143,7 +143,7 @@ def _is_on_mps(program: Any) -> bool:
 
 
 def _to_cpu(program: Any) -> Any:
-    return _placed(program, _on_cpu, torch.device("cpu"))
+    return _place_program(program, _on_cpu, torch.device("cpu"))
 
 
 def _to_mps(program: Any) -> Any:
@@ -157,10 +157,10 @@ def _to_mps(program: Any) -> Any:
             return torch.nn.Parameter(moved, value.requires_grad)
         return moved
 
-    return _placed(program, lambda values: tree_map(moved_leaf, values), MPS_DEVICE)
+    return _place_program(program, lambda values: tree_map(moved_leaf, values), MPS_DEVICE)
 
 
-def _placed(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:
+def _place_program(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:
     """The same program with its tensors, and the devices in its graph, on the other device."""
     made = copy.copy(program)
     module = copy.copy(program.graph_module)

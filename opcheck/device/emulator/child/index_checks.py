@@ -29,16 +29,16 @@ class OutOfRangeError(Exception):
     """The text with which a Mac raises torch.AcceleratorError."""
 
 
-class _Check(NamedTuple):
+class _IndexCheck(NamedTuple):
     operators: re.Pattern[str]
     releases: Span
     #: the text of the kernel; empty: it has no check
     text: str = ""
 
 
-def _check(operators: str, since: str, until: str | None, text: str = "") -> _Check:
+def _index_check(operators: str, since: str, until: str | None, text: str = "") -> _IndexCheck:
     span = Span(since=Version.parse(since), until=Version.parse(until) if until else None)
-    return _Check(re.compile(rf"aten::_?(?:{operators})(?:\.|$)"), span, text)
+    return _IndexCheck(re.compile(rf"aten::_?(?:{operators})(?:\.|$)"), span, text)
 
 
 _INDEX = r"index|index_put_?|index_put_impl_"
@@ -48,26 +48,28 @@ _SIZED = "index {index} is out of bounds for dimension with size {size}"
 
 #: The strings of the kernels in the macOS wheels 2.9.1 to 2.15.0 (Indexing.metal, ScatterGather.metal, LossOps.metal,
 #: Pooling.metal, EmbeddingBag.metal); without a kernel of Metal, MPSGraph computes (issues 111669, 144824, 108148).
-_CHECKS = (
-    _check(_INDEX, "1.13", "2.10"),
-    _check(_INDEX, "2.10", "2.12", "Index {index} is out of bounds: {dim}, range 0 to {size}"),
-    _check(
+_INDEX_CHECKS = (
+    _index_check(_INDEX, "1.13", "2.10"),
+    _index_check(
+        _INDEX, "2.10", "2.12", "Index {index} is out of bounds: {dim}, range 0 to {size}"
+    ),
+    _index_check(
         _INDEX, "2.12", None, "index {index} is out of bounds for dimension {dim} with size {size}"
     ),
-    _check("embedding|index_select|index_add_?", "1.13", "2.14"),
-    _check("embedding|index_select|index_add_?", "2.14", None, _SIZED),
-    _check("index_copy_?", "2.8", None),
-    _check("index_fill_?|index_reduce_?", "2.12", None),
-    _check("gather", "1.13", "2.13"),
-    _check("gather", "2.13", None, f"gather: {_SIZED}"),
-    _check(_SCATTER, "1.13", "2.13"),
-    _check(_SCATTER, "2.13", None, f"scatter: {_SIZED}"),
-    _check("nll_loss2?d?_forward", "1.13", "2.15"),
-    _check("nll_loss2?d?_forward", "2.15", None, "Target {index} is out of bounds."),
-    _check("embedding_bag|embedding_bag_forward_only", "2.10", None, _NUMBERED),
-    _check("max_unpool[23]d", "2.9", "2.10"),
-    _check("max_unpool[23]d", "2.10", "2.12", _NUMBERED),
-    _check(
+    _index_check("embedding|index_select|index_add_?", "1.13", "2.14"),
+    _index_check("embedding|index_select|index_add_?", "2.14", None, _SIZED),
+    _index_check("index_copy_?", "2.8", None),
+    _index_check("index_fill_?|index_reduce_?", "2.12", None),
+    _index_check("gather", "1.13", "2.13"),
+    _index_check("gather", "2.13", None, f"gather: {_SIZED}"),
+    _index_check(_SCATTER, "1.13", "2.13"),
+    _index_check(_SCATTER, "2.13", None, f"scatter: {_SIZED}"),
+    _index_check("nll_loss2?d?_forward", "1.13", "2.15"),
+    _index_check("nll_loss2?d?_forward", "2.15", None, "Target {index} is out of bounds."),
+    _index_check("embedding_bag|embedding_bag_forward_only", "2.10", None, _NUMBERED),
+    _index_check("max_unpool[23]d", "2.9", "2.10"),
+    _index_check("max_unpool[23]d", "2.10", "2.12", _NUMBERED),
+    _index_check(
         "max_unpool[23]d", "2.12", None, "Found an invalid max index: {index} (size_prod is {size})"
     ),
 )
@@ -134,7 +136,7 @@ def in_range(error: Exception, operator: str, given: Given, release: Version) ->
         OutOfRangeError: a Mac checks the index, too.
     """
     check = next(
-        (c for c in _CHECKS if c.operators.match(operator) and release in c.releases), None
+        (c for c in _INDEX_CHECKS if c.operators.match(operator) and release in c.releases), None
     )
     if check is None or not _OF_INDICES.search(str(error)):
         return None

@@ -22,8 +22,8 @@ from opcheck.device.emulator.child.distributed import processes_of_mac
 from opcheck.device.emulator.child.engine import Emulator
 from opcheck.device.emulator.child.errors import ProcessAbortedError
 from opcheck.device.emulator.child.exporting import export_below
-from opcheck.device.emulator.child.tally import Tally, merged, origin_on_a_mac
-from opcheck.device.emulator.child.uncompiled import uncompiled
+from opcheck.device.emulator.child.tally import CallCounts, merge_groups, origin_on_a_mac
+from opcheck.device.emulator.child.uncompiled import run_uncompiled
 from opcheck.device.emulator.child.value_checks import (
     CALL_RAISED,
     REFUSED_EVERYWHERE,
@@ -71,7 +71,7 @@ class Emulation:
         self.target = target
         self.name = name
         self._lists = lists
-        self._tally = Tally(Verdicts(target, lists), ProgramStack())
+        self._tally = CallCounts(Verdicts(target, lists), ProgramStack())
         self._problems: list[Problem] = []
         self._complete = True
         #: those that the program starts; None where they are not followed
@@ -110,7 +110,7 @@ class Emulation:
             },
         )
         audited = Audited(
-            groups=merged(
+            groups=merge_groups(
                 [*self._tally.groups(), *(group for child in children for group in child.groups)]
             ),
             trace=trace,
@@ -119,7 +119,7 @@ class Emulation:
             lists=self._lists,
         )
         report = assemble(audited)
-        if vision_kernels.installed() and any(
+        if vision_kernels.is_installed() and any(
             "torchvision::" in row.op for row in self._tally.rows
         ):
             note = (
@@ -184,7 +184,7 @@ class Emulation:
                     simulator_type=Emulator,
                     allocated=lambda: tally.allocated,
                 ) as mac,
-                uncompiled(self._left_out),
+                run_uncompiled(self._left_out),
                 processes_of_mac(self.target),
                 tally.followed(),
                 names_of_the_target(),

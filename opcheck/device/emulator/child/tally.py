@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from opcheck.common.versions import Target
-    from opcheck.device.emulator.child.verdicts import Judged, Verdicts
+    from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
     from opcheck.simulator.calls import Call
     from opcheck.tracing.module_stack import ProgramStack
     from opcheck.tracing.source_locations import Site
 
 
-class Row(NamedTuple):
+class CallRow(NamedTuple):
     """The calls of an overload with a verdict, from a line of a module in a phase."""
 
     op: str
@@ -53,13 +53,13 @@ class Row(NamedTuple):
     phase: Phase
 
 
-class Tally:
+class CallCounts:
     """Takes the calls of the simulator: raises and warns as the target does, and counts."""
 
     def __init__(self, verdicts: Verdicts, modules: ProgramStack) -> None:
         self._verdicts = verdicts
         self._modules = modules
-        self.rows: Counter[Row] = Counter()
+        self.rows: Counter[CallRow] = Counter()
         self._kept: dict[int, Verdict] = {}
         self._dtypes: dict[tuple[str, int], set[str]] = {}
         self._examples: dict[tuple[str, int], Example | None] = {}
@@ -90,7 +90,7 @@ class Tally:
         Raises:
             NotImplementedError, TypeError, RuntimeError ...: as the target does.
         """
-        judged = self._verdicts.before(call)
+        judged = self._verdicts.before_call(call)
         if judged is not None and judged.error is not None:
             self._count(call, judged, self._frames.innermost(sys._getframe(1)))
             raise _again(judged.error)
@@ -101,16 +101,16 @@ class Tally:
         Raises:
             TypeError, RuntimeError ...: as the target does.
         """
-        judged = self._verdicts.after(call)
+        judged = self._verdicts.after_call(call)
         site = self._frames.innermost(sys._getframe(1))
         self._count(call, judged, site)
         if judged.error is not None:
             raise _again(judged.error)
         for output in call.outputs:
             if is_on_mps(output) and output._mps.memory.watcher is None:
-                self._made(output)
+                self._watch_memory(output)
         if judged.side == "cpu":
-            self._copied(call)
+            self._count_copies(call)
         if judged.warning:
             self._warn(judged.warning, site)
 
@@ -124,13 +124,13 @@ class Tally:
 
     # -- counting ----------------------------------------------------------------------------------
 
-    def _count(self, call: Call, judged: Judged, site: Site) -> None:
+    def _count(self, call: Call, judged: JudgedCall, site: Site) -> None:
         if self._at_first is not None:
             self._at_first()
             self._at_first = None
         number = id(judged.verdict)
         module, phase = self._modules.where()
-        self.rows[Row(call.route.name, number, site, module, phase)] += 1
+        self.rows[CallRow(call.route.name, number, site, module, phase)] += 1
         if number not in self._kept:
             self._kept[number] = judged.verdict
         if (call.route.name, number) not in self._examples:
@@ -138,7 +138,7 @@ class Tally:
             self._examples[call.route.name, number] = example
         self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
 
-    def _made(self, tensor: MPSTensor) -> None:
+    def _watch_memory(self, tensor: MPSTensor) -> None:
         memory, payload = tensor._mps.memory, tensor._mps.payload
         if payload is None:
             return
@@ -148,12 +148,12 @@ class Tally:
             size = sparse_indices(payload).nbytes + sparse_values(payload).nbytes
         self._live[memory.number] = size
         self.allocated += size
-        memory.watcher = self._freed
+        memory.watcher = self._forget_memory
 
-    def _freed(self, number: int) -> None:
+    def _forget_memory(self, number: int) -> None:
         self.allocated -= self._live.pop(number, 0)
 
-    def _copied(self, call: Call) -> None:
+    def _count_copies(self, call: Call) -> None:
         """Count what the fallback copies: all arguments there, results and written ones back."""
         there = [t for t in call.inputs if is_on_mps(t)]
         known = {id(t) for t in there}
@@ -177,7 +177,7 @@ class Tally:
 
     def groups(self) -> tuple[CallGroup, ...]:
         """The groups of calls with the same overload and verdict, the worst first, then by name."""
-        members: dict[tuple[str, int], list[tuple[Row, int]]] = {}
+        members: dict[tuple[str, int], list[tuple[CallRow, int]]] = {}
         for row, count in self.rows.items():
             members.setdefault((row.op, row.verdict), []).append((row, count))
         groups = [
@@ -192,7 +192,7 @@ class Tally:
             )
             for (op, number), rows in members.items()
         ]
-        return merged(groups)
+        return merge_groups(groups)
 
     def copies(self) -> tuple[int, int, int, int]:
         """What the fallbacks copied: tensors to the CPU, tensors back, and their bytes."""
@@ -213,7 +213,7 @@ class Tally:
         )
 
 
-def merged(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
+def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
     """Return one group for each overload and verdict, the worst first, then by name."""
     by_key: dict[tuple[str, Verdict], CallGroup] = {}
     for group in groups:
@@ -259,7 +259,7 @@ def origin_on_a_mac(error: BaseException) -> str:
     return ""
 
 
-def _places(rows: Iterable[tuple[Row, int]]) -> Iterable[GroupLocation]:
+def _places(rows: Iterable[tuple[CallRow, int]]) -> Iterable[GroupLocation]:
     modules: dict[tuple[SourceLocation | None, str, Phase], Counter[str]] = {}
     for row, count in rows:
         key = (locate(row.site), any_layer(row.module), row.phase)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def uncompiled(tell: Tell) -> Iterator[None]:
+def run_uncompiled(tell: Tell) -> Iterator[None]:
     """For the length of the block; ``tell`` is called for each use.
 
     TorchScript asks C++ for the device, which says ``cpu``: with PYTORCH_JIT=0, as ``opcheck run``
@@ -33,7 +33,9 @@ def uncompiled(tell: Tell) -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [(torch, "compile", eager_compile(tell, _refuse_backend))]
     if not is_scripting():
         changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
-        changes += [(torch.jit, name, _kept) for name in ("freeze", "optimize_for_inference")]
+        changes += [
+            (torch.jit, name, _return_module) for name in ("freeze", "optimize_for_inference")
+        ]
         changes += [(torch.jit, "save", _unwritten)]
     with replaced(changes):
         yield
@@ -58,7 +60,7 @@ def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
     return script
 
 
-def _kept(module: Any, *_: Any, **__: Any) -> Any:
+def _return_module(module: Any, *_: Any, **__: Any) -> Any:
     return module
 
 

@@ -42,7 +42,7 @@ class NotCheckedError(Exception):
         self.arguments = arguments
 
 
-class _Check(NamedTuple):
+class _ValueCheck(NamedTuple):
     """What a Mac does where the CPU's kernel raises."""
 
     operators: re.Pattern[str]
@@ -58,10 +58,12 @@ class _Check(NamedTuple):
     unchecked: tuple[str, Callable[[Any], Any]] | None = None
 
 
-def _check(operators: str, text: str, since: str, until: str | None = None, **more: Any) -> _Check:
+def _check(
+    operators: str, text: str, since: str, until: str | None = None, **more: Any
+) -> _ValueCheck:
     span = Span(since=Version.parse(since), until=Version.parse(until) if until else None)
     pattern = re.compile(rf"aten::_?(?:{operators})_?(?:\.|$)")
-    return _Check(pattern, re.compile(text), span, **more)
+    return _ValueCheck(pattern, re.compile(text), span, **more)
 
 
 def _without_zeros(divisor: Any) -> Any:

@@ -17,7 +17,7 @@ from opcheck.device.emulator.child.index_checks import indices
 Given = Mapping[str, Any]
 
 
-def _blocked(mask: torch.Tensor) -> torch.Tensor:
+def _is_blocked(mask: torch.Tensor) -> torch.Tensor:
     return ~mask if mask.dtype == torch.bool else mask == -math.inf
 
 
@@ -43,7 +43,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": torch.abs,
     "all": torch.all,
     "any": torch.any,
-    "blocked": _blocked,
+    "blocked": _is_blocked,
     "cumsum": torch.cumsum,
     "exp": torch.exp,
     "flatten": torch.flatten,
@@ -62,7 +62,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-class _Names(dict[str, Any]):
+class _ConditionNames(dict[str, Any]):
     """The names of an expression; ``first`` and ``tensors`` are made when they are used."""
 
     def __init__(self, given: Given) -> None:
@@ -89,7 +89,7 @@ class _Names(dict[str, Any]):
 
 
 @functools.cache
-def _compiled(text: str) -> CodeType:
+def _compile_condition(text: str) -> CodeType:
     check_values(text)
     return compile(text, "values", "eval")
 
@@ -99,7 +99,9 @@ def holds(text: str, given: Given) -> bool | None:
     try:
         with torch.no_grad():
             # It has passed check_values: no attributes, and no functions but those above.
-            return bool(eval(_compiled(text), {"__builtins__": {}}, _Names(given)))  # noqa: S307
+            return bool(
+                eval(_compile_condition(text), {"__builtins__": {}}, _ConditionNames(given))
+            )  # noqa: S307
     except (
         NameError,
         LookupError,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _KEPT = 20_000
 
 
-class Judged(NamedTuple):
+class JudgedCall(NamedTuple):
     """A verdict, and the error or warning that a program sees."""
 
     verdict: Verdict
@@ -52,8 +52,8 @@ class Verdicts:
     def __init__(self, target: Target, lists: OpLists) -> None:
         self._target = target
         self._lists = lists
-        self._by_key: dict[Any, Judged] = {}
-        self._by_kind: dict[Any, Judged] = {}
+        self._by_key: dict[Any, JudgedCall] = {}
+        self._by_kind: dict[Any, JudgedCall] = {}
         self._details: dict[str, bool] = {}
         self._same: dict[Verdict, Verdict] = {}
         #: which statements the values of the call in progress decide, read before it writes to its arguments
@@ -65,7 +65,7 @@ class Verdicts:
         for kept in (self._by_key, self._by_kind, self._details):
             kept.clear()
 
-    def before(self, call: Call) -> Judged | None:
+    def before_call(self, call: Call) -> JudgedCall | None:
         """Return the verdict of a call before it is computed; None where the result may decide.
 
         Raises:
@@ -73,10 +73,10 @@ class Verdicts:
         """
         known = self._by_key.get(_key(call))
         judged = known or self._judge(call)
-        self._decided = _decided(judged, call) if judged.open else {}
+        self._decided = _decide(judged, call) if judged.open else {}
         return known if judged.error is None else judged
 
-    def after(self, call: Call) -> Judged:
+    def after_call(self, call: Call) -> JudgedCall:
         """Return the verdict of a call that has its results.
 
         Raises:
@@ -92,7 +92,7 @@ class Verdicts:
             known = self._by_key[key] = self._judge(call)
         return self._with_values(known) if known.open else known
 
-    def _with_values(self, judged: Judged) -> Judged:
+    def _with_values(self, judged: JudgedCall) -> JudgedCall:
         """Return the verdict with the statements that the values decide: certain, or left out."""
         verdict = judged.verdict
         held = [each for each in judged.open if self._decided.get(each.id)]
@@ -105,7 +105,7 @@ class Verdicts:
         )
         return judged._replace(verdict=self._same.setdefault(verdict, verdict))
 
-    def _not_computed(self, call: Call) -> Judged:
+    def _not_computed(self, call: Call) -> JudgedCall:
         """Return an unknown verdict in place of a native one: the program never got this result."""
         judged = self._afresh(call)
         if judged.verdict.status != "native":
@@ -115,7 +115,7 @@ class Verdicts:
         verdict = self._same.setdefault(verdict, verdict)
         return judged._replace(verdict=verdict, side=outcome(verdict).side, error=None, warning="")
 
-    def _judge(self, call: Call) -> Judged:
+    def _judge(self, call: Call) -> JudgedCall:
         name = call.route.name
         details = self._details.get(name)
         if details is None:
@@ -131,14 +131,14 @@ class Verdicts:
             known = self._by_kind[kind] = self._afresh(call)
         return known
 
-    def _afresh(self, call: Call) -> Judged:
+    def _afresh(self, call: Call) -> JudgedCall:
         kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
         record = op_call(RecordedCall(*kept, call.body, call.refusal, call.recomputed))
         verdict = judge(record, self._target, self._lists)
         verdict = self._same.setdefault(verdict, verdict)
         side = outcome(verdict).side
         specs = (*record.inputs, *record.outputs)
-        return Judged(
+        return JudgedCall(
             verdict,
             side,
             error_of(verdict, record, self._target, self._lists),
@@ -165,7 +165,7 @@ class Verdicts:
         )
 
 
-def _decided(judged: Judged, call: Call) -> dict[str, bool]:
+def _decide(judged: JudgedCall, call: Call) -> dict[str, bool]:
     """Return whether the words of each open statement hold for the values of a call, where that is known."""
     given: dict[str, Any] = dict(judged.call.arguments)
     for spec, tensor in zip(judged.call.inputs, call.inputs, strict=False):

@@ -32,7 +32,7 @@ def install() -> None:
     _kept.append(library)
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Return whether these kernels stand in for the compiled part."""
     return bool(_kept)
 
@@ -120,10 +120,10 @@ def _roi_align(
         _align(image[int(batch)], edges, scale, shape, ratio, aligned=aligned)
         for batch, *edges in rois.tolist()
     ]
-    return _stacked(regions, image, (image.shape[1], *shape))
+    return _stack(regions, image, (image.shape[1], *shape))
 
 
-def _stacked(regions: list[Tensor], image: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _stack(regions: list[Tensor], image: Tensor, shape: tuple[int, ...]) -> Tensor:
     # Without regions, the result still depends on the image, so that it has a gradient.
     return torch.stack(regions) if regions else image.sum() * image.new_zeros(0, *shape)
 
@@ -196,7 +196,7 @@ def _ps_roi_pool(
             for j, (left, right) in enumerate(across)
         ]
         regions.append(torch.stack(bins, 1).reshape(-1, height, width))
-    pooled = _stacked(regions, image, tuple(own.shape))
+    pooled = _stack(regions, image, tuple(own.shape))
     return pooled, own.expand(len(rois), *own.shape).contiguous()
 
 
@@ -232,7 +232,7 @@ def _deform_conv2d(
         i, j = divmod(number, kernel_w)
         y = rows + i * dilation_h + shifts[:, :, number, 0]
         x = columns + j * dilation_w + shifts[:, :, number, 1]
-        values = _sampled(parts, y, x)
+        values = _sample(parts, y, x)
         if use_mask:
             grouped_mask = mask.reshape(batch, offset_groups, kernel_h * kernel_w, out_h, out_w)
             values = values * grouped_mask[:, :, None, number]
@@ -244,7 +244,7 @@ def _deform_conv2d(
     return result.reshape(batch, -1, out_h, out_w) + bias[:, None, None]
 
 
-def _sampled(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
+def _sample(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
     """Bilinear samples of ``parts`` [B, G, C, H, W] at [B, G, h, w]; zero outside."""
     batch, groups, channels, height, width = parts.shape
     flat = parts.reshape(batch, groups, channels, -1)

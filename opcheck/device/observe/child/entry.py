@@ -26,7 +26,7 @@ from opcheck.worker.platform import INTERRUPTED
 from opcheck.worker.protocol import Failure
 
 if TYPE_CHECKING:
-    from opcheck.device.observe.child.recorder import Recorder
+    from opcheck.device.observe.child.recorder import MacRecorder
 
 _STDERR = 2
 
@@ -38,7 +38,7 @@ def main(file: Path) -> int:
 
     import torch
 
-    from opcheck.device.observe.child.recorder import Recorder, lines_to
+    from opcheck.device.observe.child.recorder import MacRecorder, lines_to
 
     write = lines_to(request.answer, request.secret)
     if not request.stand_in and not torch.backends.mps.is_available():
@@ -49,7 +49,7 @@ def main(file: Path) -> int:
     warnings.filterwarnings(
         "error" if request.strict else "always", message=program.FALLBACK_WARNING
     )
-    recorder = Recorder(write, mark=_STDERR)
+    recorder = MacRecorder(write, mark=_STDERR)
     write(_start(str(torch.__version__), request))
     own = os.getpid()
     program.prepare(request.program, request.arguments, is_module=request.is_module)
@@ -63,7 +63,7 @@ def main(file: Path) -> int:
     return end.exit_code
 
 
-def _run(request: ObserveRequest, recorder: Recorder) -> End:
+def _run(request: ObserveRequest, recorder: MacRecorder) -> End:
     try:
         program.execute(request.program, is_module=request.is_module)
     except SystemExit as error:
@@ -76,7 +76,7 @@ def _run(request: ObserveRequest, recorder: Recorder) -> End:
     return End(exit_code=0)
 
 
-def _end(error: BaseException, code: int, recorder: Recorder) -> End:
+def _end(error: BaseException, code: int, recorder: MacRecorder) -> End:
     from opcheck.tracing.source_locations import locate, raising_site
 
     row = recorder.raised[0] if recorder.raised and recorder.raised[1] is error else 0
@@ -108,12 +108,12 @@ def _start(torch: str, request: ObserveRequest) -> Start:
     return Start(
         torch=torch,
         macos=platform.mac_ver()[0],
-        machine=_asked("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine(),
-        build=_asked("sw_vers", "-buildVersion"),
+        machine=_ask_tool("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine(),
+        build=_ask_tool("sw_vers", "-buildVersion"),
     )
 
 
-def _asked(*command: str) -> str:
+def _ask_tool(*command: str) -> str:
     """What a tool of macOS prints; empty where there is none."""
     if shutil.which(command[0]) is None:
         return ""

@@ -14,7 +14,7 @@ import torch
 from opcheck.capture.child.training import TrainStep, autocast, parse_optimizer
 from opcheck.capture.request import CaptureRequest
 from opcheck.common import documents
-from opcheck.numerics.child.model_run import built
+from opcheck.numerics.child.model_run import build_model
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.torch_private.trees import tree_map_only
 from opcheck.worker.protocol import silent
@@ -28,13 +28,13 @@ def main(file: Path) -> None:
         Exception: whatever the model raises.
     """
     request = msgspec.json.decode(documents.read(file), type=CaptureRequest)
-    model, inputs = built(request, silent)
+    model, inputs = build_model(request, silent)
     model.to("mps")
 
-    def moved(tensor: torch.Tensor) -> torch.Tensor:
+    def move(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to("mps")
 
-    args, kwargs = tree_map_only(torch.Tensor, moved, (inputs.args, inputs.kwargs))
+    args, kwargs = tree_map_only(torch.Tensor, move, (inputs.args, inputs.kwargs))
     torch.manual_seed(0)
     if request.mode == "train":
         step = TrainStep(parse_optimizer(request.optimizer), request.autocast)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.vocabulary import Phase
-from opcheck.device.observe.request import Row, Warned
+from opcheck.device.observe.request import RecordedRow, Warned
 from opcheck.tracing.autograd_trail import Trail
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.nested_tensors import tensors
@@ -41,7 +41,7 @@ _TENSORS = 12
 _REMEMBERED = 1_000_000
 
 
-class Recorder(DispatchMode):
+class MacRecorder(DispatchMode):
     """Records each call; a row is written before its first call, so that it outlives an abort."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Recorder(DispatchMode):
                 number = self._rows[key] = len(self._rows) + 1
                 shapes = tuple(tuple(map(int, tensor.shape)) for tensor in given[:_TENSORS])
                 self._write(
-                    Row(
+                    RecordedRow(
                         number=number,
                         op=op,
                         dtypes=dtypes,

@@ -14,12 +14,18 @@ from opcheck.common.python_source import split_lines
 from opcheck.features.compile.check.library import (
     DEFINES,
     INCLUDE,
-    Library,
-    headers,
-    library,
+    KernelLibrary,
+    join_kernels,
+    single_precision_headers,
     torch_headers,
 )
-from opcheck.features.compile.records import Compiled, Failure, Kernel, SideGraph, Tried
+from opcheck.features.compile.records import (
+    CompiledVariants,
+    CompileFailure,
+    MetalKernel,
+    SideGraph,
+    TriedVariant,
+)
 from opcheck.model.records import SourceLocation
 
 NOT_PROVEN = (
@@ -42,13 +48,13 @@ _ERROR = 3
 _DOUBLE = "unknown type name 'metal_has_no_double'"
 
 
-class _Place(NamedTuple):
-    kernel: Kernel
+class _KernelLine(NamedTuple):
+    kernel: MetalKernel
     line: int
     text: str
 
 
-def checked(compiled: Compiled, include: Path | None = None) -> Compiled:
+def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> CompiledVariants:
     """Return the same with what Clang finds wrong in the kernels among the failures of their graphs.
 
     Args:
@@ -61,12 +67,12 @@ def checked(compiled: Compiled, include: Path | None = None) -> Compiled:
     index = _index(include)
     return msgspec.structs.replace(
         compiled,
-        tried=tuple(_checked(index, tried, include) for tried in compiled.tried),
+        tried=tuple(_check_variant(index, tried, include) for tried in compiled.tried),
         not_checked=(*compiled.not_checked, NOT_PROVEN),
     )
 
 
-def _checked(index: Any, tried: Tried, include: Path | None) -> Tried:
+def _check_variant(index: Any, tried: TriedVariant, include: Path | None) -> TriedVariant:
     def graphs(side: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
         pairs = ((graph, _check(index, graph.kernels, include)) for graph in side)
         return tuple(
@@ -79,7 +85,7 @@ def _checked(index: Any, tried: Tried, include: Path | None) -> Tried:
     )
 
 
-def check(graph: SideGraph, include: Path | None = None) -> tuple[Failure, ...]:
+def check(graph: SideGraph, include: Path | None = None) -> tuple[CompileFailure, ...]:
     """Return what Clang finds wrong in the kernels of one graph, which Metal compiles as one library.
 
     Args:
@@ -126,7 +132,9 @@ def _no_libclang(error: Exception) -> UsageError:
     )
 
 
-def _check(index: Any, kernels: Sequence[Kernel], include: Path | None) -> Iterator[Failure]:
+def _check(
+    index: Any, kernels: Sequence[MetalKernel], include: Path | None
+) -> Iterator[CompileFailure]:
     """Yield the failures of kernels from templates, which bring their own headers, and of the others."""
     for kernel in kernels:
         if "#include" in kernel.source:
@@ -135,19 +143,21 @@ def _check(index: Any, kernels: Sequence[Kernel], include: Path | None) -> Itera
     yield from _library(index, others, include)
 
 
-def _library(index: Any, kernels: Sequence[Kernel], include: Path | None) -> Iterator[Failure]:
+def _library(
+    index: Any, kernels: Sequence[MetalKernel], include: Path | None
+) -> Iterator[CompileFailure]:
     if not kernels:
         return
-    text = library(kernels)
+    text = join_kernels(kernels)
     unit = index.parse(
         _FILE,
         args=[*_ARGUMENTS, "-isystem", str(INCLUDE), "-isystem", str(include or torch_headers())],
         unsaved_files=[
             (_FILE, text.text),
-            *((str(path), content) for path, content in headers(include).items()),
+            *((str(path), content) for path, content in single_precision_headers(include).items()),
         ],
     )
-    failures: dict[Failure, None] = {}
+    failures: dict[CompileFailure, None] = {}
     for diagnostic in unit.diagnostics:
         if diagnostic.severity < _ERROR:
             continue
@@ -159,20 +169,24 @@ def _library(index: Any, kernels: Sequence[Kernel], include: Path | None) -> Ite
             # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
             # a kernel leads to, it is a second one of the same instantiation, of which Clang gives no way.)
             header = getattr(diagnostic.location.file, "name", "")
-            failures[Failure(kind="harness", message=f"{message} ({header})", ours=True)] = None
+            failures[CompileFailure(kind="harness", message=f"{message} ({header})", ours=True)] = (
+                None
+            )
     yield from failures
 
 
-def _failure(message: str, place: _Place) -> Failure:
-    return Failure(
+def _failure(message: str, place: _KernelLine) -> CompileFailure:
+    return CompileFailure(
         kind="shader",
         message=f"{place.kernel.name}, line {place.line}: {message}: {place.text}",
         op=place.kernel.name,
-        location=_blamed(place),
+        location=_blamed_line(place),
     )
 
 
-def _place(diagnostic: Any, kernels: Sequence[Kernel], text: Library) -> _Place | None:
+def _place(
+    diagnostic: Any, kernels: Sequence[MetalKernel], text: KernelLibrary
+) -> _KernelLine | None:
     """Return the line of a kernel: of the error itself, else of what made Clang look into a header."""
     for child in (diagnostic, *diagnostic.children):
         file, line = child.location.file, child.location.line
@@ -180,11 +194,11 @@ def _place(diagnostic: Any, kernels: Sequence[Kernel], text: Library) -> _Place 
             continue
         which = max(i for i, start in enumerate(text.starts) if start <= line)
         written = split_lines(text.text)[line - 1].strip()
-        return _Place(kernels[which], line - text.starts[which] + 1, written)
+        return _KernelLine(kernels[which], line - text.starts[which] + 1, written)
     return None
 
 
-def _blamed(place: _Place) -> SourceLocation | None:
+def _blamed_line(place: _KernelLine) -> SourceLocation | None:
     """Return the user's line of the node whose operator the kernel's line names; else of the kernel's first node."""
     nodes = [node for node in place.kernel.nodes if node.location]
     words = {*_WORD.findall(place.text)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common import documents
-from opcheck.features.compile.records import Kernel
+from opcheck.features.compile.records import MetalKernel
 
 #: our Metal standard library
 INCLUDE = Path(__file__).parent / "include"
@@ -23,14 +23,14 @@ _LITERAL = re.compile(
 )
 
 
-class Library(NamedTuple):
+class KernelLibrary(NamedTuple):
     """The text of a library, and the line of it on which each kernel begins, counted from 1."""
 
     text: str
     starts: tuple[int, ...]
 
 
-def library(kernels: Sequence[Kernel]) -> Library:
+def join_kernels(kernels: Sequence[MetalKernel]) -> KernelLibrary:
     """Return all kernels of a graph below the headers that any of them asks for."""
     wanted = sorted({header for kernel in kernels for header in kernel.headers})
     parts = [f"#include <c10/metal/{header}.h>\n" for header in wanted]
@@ -41,7 +41,7 @@ def library(kernels: Sequence[Kernel]) -> Library:
         source = kernel.source.rstrip("\n") + "\n"
         parts.append(source)
         line += source.count("\n")
-    return Library(in_single("".join(parts)), tuple(starts))
+    return KernelLibrary(in_single("".join(parts)), tuple(starts))
 
 
 def in_single(text: str) -> str:
@@ -53,7 +53,7 @@ def in_single(text: str) -> str:
 
 
 @functools.cache
-def headers(include: Path | None = None) -> dict[Path, str]:
+def single_precision_headers(include: Path | None = None) -> dict[Path, str]:
     """Return torch's Metal headers, by their path, in single precision.
 
     Args:

@@ -34,7 +34,7 @@ def mps_read_as(device: str) -> Iterator[None]:
         def read(*args: Any, **kwargs: Any) -> Any:
             code = original(*args, **kwargs)
             own = isinstance(code, CodeType) and is_own_code(code.co_filename)
-            return _renamed(code, device) if own else code
+            return _rename_device(code, device) if own else code
 
         return read
 
@@ -47,12 +47,12 @@ def mps_read_as(device: str) -> Iterator[None]:
         yield
 
 
-def _renamed(value: Any, device: str) -> Any:
+def _rename_device(value: Any, device: str) -> Any:
     """Return a constant of a code object, or the object, with the name replaced in all that it holds."""
     if isinstance(value, str):
         return device if _MPS.fullmatch(value) else value
     if isinstance(value, (tuple, frozenset)):
-        return type(value)(_renamed(item, device) for item in value)
+        return type(value)(_rename_device(item, device) for item in value)
     if isinstance(value, CodeType):
-        return value.replace(co_consts=_renamed(value.co_consts, device))
+        return value.replace(co_consts=_rename_device(value.co_consts, device))
     return value

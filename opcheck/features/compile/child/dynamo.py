@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from opcheck.common.text import error_text
-from opcheck.features.compile.records import Failure, GraphBreak, Recompile
+from opcheck.features.compile.records import CompileFailure, GraphBreak, Recompile
 from opcheck.tracing.source_locations import (
     display_path,
     locate_in_stack,
@@ -35,7 +35,7 @@ def graphs() -> int:
     return int(compilation.counters()["stats"]["unique_graphs"])
 
 
-def skipped() -> int:
+def count_skipped() -> int:
     """Return how many frames Dynamo looked at and did not compile."""
     frames = compilation.counters()["frames"]
     return max(0, int(frames["total"]) - int(frames["ok"]))
@@ -80,7 +80,7 @@ def _id(text: str) -> str:
     return f"GB{number['number']}" if number else ""
 
 
-def failure(error: BaseException, kind: str = "compile") -> Failure:
+def failure(error: BaseException, kind: str = "compile") -> CompileFailure:
     """Return what was raised, by its first line; where it has none, by where it was raised."""
     text = error_text(error)
     name = type(error).__name__
@@ -91,7 +91,7 @@ def failure(error: BaseException, kind: str = "compile") -> Failure:
     # The rest of it is the dispatcher's advice to users of all backends (c10/core/impl, "Could not run").
     first = first.partition(". This could be because the operator")[0]
     number = _id(text)
-    return Failure(
+    return CompileFailure(
         kind=_KINDS.get(name, kind),
         message=f"{name}{f' ({number})' if number else ''}: {first}"[:500],
         location=locate_in_text(text) or locate_raise(error),

@@ -8,7 +8,7 @@ import traceback
 import torch
 
 from opcheck.features.compile.child.on_mps import is_python_number
-from opcheck.features.compile.records import Failure
+from opcheck.features.compile.records import CompileFailure
 from opcheck.model.records import SourceLocation
 from opcheck.tracing.source_locations import locate_in_text
 
@@ -43,19 +43,19 @@ _PASSED = ", in which Dynamo passes floats of Python"
 _DOES_NOT = "Inductor's Metal backend does not implement {}"
 
 
-def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
+def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:
     """Return what Inductor raised for this graph: its kind, the operator that it stopped at, the user's line."""
     cause = error
     while getattr(cause, "inner_exception", None) is not None:
         cause = cause.inner_exception  # type: ignore[attr-defined]  # torch._inductor.exc.InductorError
     text = " ".join(f"{type(cause).__name__}: {cause}".split())
     dtype = _DTYPE.search(text)
-    node = (_first_of(dtype, gm) if dtype else None) or _blamed(error, gm)
+    node = (_first_of(dtype, gm) if dtype else None) or _blamed_node(error, gm)
     op = "" if node is None else operator_name(node)
     location = None if node is None else line(node)
 
-    def classified(kind: str, message: str, *, ours: bool = False) -> Failure:
-        return Failure(
+    def classify(kind: str, message: str, *, ours: bool = False) -> CompileFailure:
+        return CompileFailure(
             kind=kind,
             message=message,
             op=op,
@@ -68,20 +68,20 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
         match = re.search(pattern, text)
         if match:
             detail = "".join(f": {part}" for part in match.groups())
-            return classified("harness", f"not checked ({code}): {meaning}{detail}", ours=True)
+            return classify("harness", f"not checked ({code}): {meaning}{detail}", ours=True)
     if dtype:
         name = dtype["dtype"] or dtype["plain"]
         passed = (
             _PASSED if name == "float64" and any(map(_is_python_number, gm.graph.nodes)) else ""
         )
-        return classified("dtype", f"Inductor's Metal backend has no {name}{passed}")
+        return classify("dtype", f"Inductor's Metal backend has no {name}{passed}")
     if isinstance(cause, NotImplementedError):
         named = traceback.extract_tb(cause.__traceback__)[-1].name
         lacking = _LACKING.search(text)
         named = lacking["name"] if lacking else named
         plain = lacking or not str(cause)
-        return classified("operator", _DOES_NOT.format(named) if plain else text)
-    return classified("inductor", text[:500])
+        return classify("operator", _DOES_NOT.format(named) if plain else text)
+    return classify("inductor", text[:500])
 
 
 def _is_python_number(node: torch.fx.Node) -> bool:
@@ -97,7 +97,7 @@ def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node |
     return None
 
 
-def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:
+def _blamed_node(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:
     """Return the node of the graph that was being lowered or generated, as the frames of the error tell."""
     by_name = {node.name: node for node in gm.graph.nodes}
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from opcheck.features.compile.child.failures import line, module, operator_name
-from opcheck.features.compile.records import Extern, FusedNode, Kernel
+from opcheck.features.compile.records import Extern, FusedNode, MetalKernel
 
 _BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
 #: How the source of a kernel stands in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
@@ -36,7 +36,7 @@ _SIZES = {
 }  # fmt: skip
 
 
-def kernel_of(name: str, source: str, schedule: Any) -> Kernel:
+def kernel_of(name: str, source: str, schedule: Any) -> MetalKernel:
     """Return what MetalScheduling.define_kernel is called with."""
     written = _SHADER.search(source)
     body = written["text"] if written else source
@@ -48,11 +48,11 @@ def kernel_of(name: str, source: str, schedule: Any) -> Kernel:
     name = name.partition(".")[0]
     lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
     text = "\n".join(lines).replace(f"kernel void {GENERATED}(", f"kernel void {name}(")
-    return Kernel(
+    return MetalKernel(
         name=name,
         source=text.strip("\n") + "\n",
         headers=tuple(sorted({*headers})),
-        nodes=_fused(schedule),
+        nodes=_fused_nodes(schedule),
         buffers=_buffers(text),
         threadgroup_bytes=_threadgroup(text),
     )
@@ -72,7 +72,7 @@ def _threadgroup_size(match: re.Match[str]) -> int:
     return _SIZES.get(match["type"].rpartition("::")[2], 4) * int(count) if count.isdigit() else 0
 
 
-def _fused(schedule: Any) -> tuple[FusedNode, ...]:
+def _fused_nodes(schedule: Any) -> tuple[FusedNode, ...]:
     """Return the nodes of the graph that went into a kernel, in the order of the graph."""
     nodes: dict[str, torch.fx.Node] = {}
     for entry in schedule:
@@ -197,10 +197,10 @@ def _has_dtype(kernel: Any) -> bool:
     return True
 
 
-def flex_kernel(node: Any) -> Kernel:
+def flex_kernel(node: Any) -> MetalKernel:
     """Record a MetalFlexAttentionNode, whose shader a template generates."""
     source = str(node.shader_source)
-    return Kernel(
+    return MetalKernel(
         name="metal_flex_attention",
         source=source.strip("\n") + "\n",
         nodes=(_fused_node(max(node.origins)),),

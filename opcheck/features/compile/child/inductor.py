@@ -31,7 +31,7 @@ _ON_CPU = (
     ),
 )
 _PRELUDE = (
-    "from opcheck.features.compile.child.inductor import strided as opcheck_strided\n"
+    "from opcheck.features.compile.child.inductor import restride as opcheck_strided\n"
     "from opcheck.features.compile.child.kernels import compile_kernel as opcheck_compiled\n"
 )
 
@@ -59,7 +59,7 @@ def _rewritten(wrapper: str) -> str:
     return wrapper
 
 
-def strided(value: Any, size: Sequence[int], stride: Sequence[int], *_: Any) -> Any:
+def restride(value: Any, size: Sequence[int], stride: Sequence[int], *_: Any) -> Any:
     """Return the tensor in the strides that Inductor expects of mps."""
     if not isinstance(value, torch.Tensor) or value.stride() == tuple(stride):
         return value

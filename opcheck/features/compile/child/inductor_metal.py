@@ -32,7 +32,7 @@ from opcheck.features.compile.child.on_mps import (
     on_mps,
     placeholder_values,
 )
-from opcheck.features.compile.records import Extern, Failure, Kernel, SideGraph
+from opcheck.features.compile.records import CompileFailure, Extern, MetalKernel, SideGraph
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.torch_private import compilation
 
@@ -146,8 +146,8 @@ def side_compile(
 ) -> SideGraph:
     """Compile a copy of the graph for mps, and append it to ``made``; whatever goes wrong is in the record."""
     start = time.perf_counter()
-    seen = _Seen()
-    failures: list[Failure] = []
+    seen = _GeneratedCode()
+    failures: list[CompileFailure] = []
     calls = sum(node.op == "call_function" for node in gm.graph.nodes)
     try:
         moved = on_mps(gm)
@@ -156,7 +156,7 @@ def side_compile(
             for value in placeholder_values(moved, example_inputs)
         ]
         with _metal(seen):
-            made.append(compile_step(moved, inputs, **_kept(kwargs)))
+            made.append(compile_step(moved, inputs, **_compile_options(kwargs)))
     except Exception as error:  # noqa: BLE001 - anything that Inductor raises is what is looked for
         failures.append(failure(error, gm))
     return SideGraph(
@@ -164,7 +164,7 @@ def side_compile(
         nodes=calls,
         operators=tuple(sorted({*_operators(gm)})),
         kernels=tuple(seen.kernels),
-        externs=seen.grouped(),
+        externs=seen.group_externs(),
         failures=tuple(failures),
         notes=_notes(made),
         seconds=time.perf_counter() - start,
@@ -178,19 +178,19 @@ def _operators(gm: torch.fx.GraphModule) -> Iterator[str]:
                 yield overload.overloadpacket.__name__
 
 
-def _kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+def _compile_options(kwargs: dict[str, Any]) -> dict[str, Any]:
     names = ("static_input_idxs", "is_backward", "is_inference", "graph_id")
     return {name: kwargs[name] for name in names if name in kwargs}
 
 
-class _Seen:
+class _GeneratedCode:
     """The results of one side compilation."""
 
     def __init__(self) -> None:
-        self.kernels: list[Kernel] = []
+        self.kernels: list[MetalKernel] = []
         self.externs: list[Extern] = []
 
-    def grouped(self) -> tuple[Extern, ...]:
+    def group_externs(self) -> tuple[Extern, ...]:
         """Return the externs of one operator, dtype and line together."""
         counts = Counter(self.externs)
         return tuple(
@@ -199,7 +199,7 @@ class _Seen:
 
 
 @contextlib.contextmanager
-def _metal(seen: _Seen) -> Iterator[None]:
+def _metal(seen: _GeneratedCode) -> Iterator[None]:
     """Collect Metal sources inside the block instead of compiling them."""
     kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
     define, comment = kernel_step.value(), extern_step.value()
@@ -228,7 +228,7 @@ def _metal(seen: _Seen) -> Iterator[None]:
         (*extern_step, codegen_comment),
         (*masked_step, staticmethod(blocks.following(masked_step.value()))),
         (*check_step, blocks.checking(check_step.value())),
-        (*compilation.compile_shader(), _Library),
+        (*compilation.compile_shader(), _StandInLibrary),
         (torch.backends.mps, "get_core_count", lambda: CORES),
     ]
     if flex_step := compilation.flex_attention_shader():
@@ -243,7 +243,7 @@ def _metal(seen: _Seen) -> Iterator[None]:
         yield
 
 
-def _flex_codegen(seen: _Seen, generate: Callable[..., Any]) -> Callable[..., Any]:
+def _flex_codegen(seen: _GeneratedCode, generate: Callable[..., Any]) -> Callable[..., Any]:
     def codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
         seen.kernels.append(flex_kernel(self))
         return generate(self, *args, **kwargs)
@@ -293,7 +293,7 @@ def _quiet(*names: str) -> Iterator[None]:
                 logger.setLevel(level)
 
 
-class _Library:
+class _StandInLibrary:
     """Stands for a compiled Metal library: it has every function, and none can be called."""
 
     def __init__(self, source: str) -> None:

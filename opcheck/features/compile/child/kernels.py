@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.features.compile.check.library import library
+from opcheck.features.compile.check.library import join_kernels
 from opcheck.features.compile.child.generated import GENERATED, HEADER
 from opcheck.features.compile.metal_runner import CompilerError, shared_library
-from opcheck.features.compile.records import Kernel
+from opcheck.features.compile.records import MetalKernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +28,11 @@ _ERRORS, _MESSAGE, _MESSAGE_SIZE = 32 << 10, 4 + 128 + 128, 250
 _MOST_THREADS = 1024
 
 
-class KernelError(RuntimeError):
+class CpuKernelError(RuntimeError):
     """A kernel does what a GPU does not allow, or reports an error of its own."""
 
 
-def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, Function]:
+def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, CpuKernel]:
     """Return what ``compile_mps_shaders`` of torch/_inductor/runtime/runtime_utils.py gives, on the CPU.
 
     Raises:
@@ -41,18 +41,19 @@ def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, 
     """
     name, count = Counter(name for name, _, _ in kernels).most_common(1)[0]
     if count > 1:
-        raise KernelError(f"{count} kernels of one library are called {name}")
+        raise CpuKernelError(f"{count} kernels of one library are called {name}")
     records = [
-        Kernel(name=name, source=source, headers=(*headers,)) for name, source, headers in kernels
+        MetalKernel(name=name, source=source, headers=(*headers,))
+        for name, source, headers in kernels
     ]
-    text = library(records).text
+    text = join_kernels(records).text
     entries = "".join(f"OPCHECK_ENTRY({kernel.name})\n" for kernel in records)
     shared = _SHARED.sub(r"\g<indent>static ", text)
     loaded = ctypes.CDLL(str(shared_library(f"{shared}\n{entries}")))
-    return {kernel.name: Function(kernel, loaded) for kernel in records}
+    return {kernel.name: CpuKernel(kernel, loaded) for kernel in records}
 
 
-def compile_kernel(source: str) -> Function:
+def compile_kernel(source: str) -> CpuKernel:
     """Return what ``compile_mps_shader`` of torch/_inductor/runtime/runtime_utils.py gives, on the CPU.
 
     The library that it stands for has one kernel, which releases up to 2.11 call as
@@ -70,18 +71,18 @@ def compile_kernel(source: str) -> Function:
     return function
 
 
-class Function:
+class CpuKernel:
     """One kernel, called as ``torch.mps.compile_shader``'s functions are."""
 
     #: kernels that were called in this process, each as often as it was
     called = 0
     #: itself, where it stands for a library of one kernel
-    generated_kernel: Function
+    generated_kernel: CpuKernel
 
-    def __init__(self, kernel: Kernel, loaded: ctypes.CDLL) -> None:
+    def __init__(self, kernel: MetalKernel, loaded: ctypes.CDLL) -> None:
         positions = _POSITIONS.findall(kernel.source)
         if positions not in ([_GRID], [_GRID, _GROUP]):
-            raise KernelError(f"{kernel.name} asks for {', '.join(positions)}")
+            raise CpuKernelError(f"{kernel.name} asks for {', '.join(positions)}")
         self._name = kernel.name
         self._run = loaded[f"opcheck_{kernel.name}"]
         self._run.restype = ctypes.c_char_p
@@ -100,7 +101,7 @@ class Function:
         Raises:
             KernelError: its threads do not all reach a barrier, the threadgroup is too large, or it reports an error.
         """
-        Function.called += 1
+        CpuKernel.called += 1
         values = list(args)
         errors = ctypes.create_string_buffer(_ERRORS)
         if error_buf_idx is not None:
@@ -109,13 +110,13 @@ class Function:
         pointers = (ctypes.c_void_p * len(kept))(*(pointer for pointer, _ in kept))
         group = _three(group_size or [1])
         if math.prod(group) > _MOST_THREADS:
-            raise KernelError(f"{self._name}: threadgroups of {math.prod(group)} threads")
+            raise CpuKernelError(f"{self._name}: threadgroups of {math.prod(group)} threads")
         problem = self._run(pointers, _three(threads), group, int(self._together), 0)
         if problem:
-            raise KernelError(f"{self._name}: {problem.decode()}")
+            raise CpuKernelError(f"{self._name}: {problem.decode()}")
         if int.from_bytes(errors.raw[:4], "little"):
             message = errors.raw[_MESSAGE : _MESSAGE + _MESSAGE_SIZE].split(b"\0")[0]
-            raise KernelError(f"{self._name}: {message.decode(errors='replace')}")
+            raise CpuKernelError(f"{self._name}: {message.decode(errors='replace')}")
 
 
 def _argument(value: Any) -> tuple[int, Any]:

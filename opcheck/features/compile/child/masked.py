@@ -53,7 +53,7 @@ class MaskedBlocks:
         def follow(mask: Any, body: Callable[[], Any], other: Any) -> Any:
             results: list[str] = []
 
-            def followed() -> Any:
+            def follow_body() -> Any:
                 names = compilation.kernel_names()
                 prefix = names.name_prefix
                 if prefix in self._prefixes:
@@ -66,7 +66,7 @@ class MaskedBlocks:
                 results.append(str(result))
                 return result
 
-            variable = masked(mask, followed, other)
+            variable = masked(mask, follow_body, other)
             for result in results:
                 self._keep(variable, result)
             return variable
@@ -104,7 +104,7 @@ class MaskedBlocks:
         """
         hidden = (
             f"{plain(name)} of an outer masked block is hidden by one of an inner block"
-            for name in _hidden(source)
+            for name in _hidden_names(source)
         )
         return (*self._notes.get(kernel, {}), *dict.fromkeys(hidden))
 
@@ -130,7 +130,7 @@ def plain(source: str) -> str:
     return _LEVEL.sub("", source)
 
 
-def _hidden(source: str) -> Iterator[str]:
+def _hidden_names(source: str) -> Iterator[str]:
     """Yield the names that mean another variable once they are plain, by the scopes of C++."""
     if not _LEVEL.search(source):
         return
@@ -140,7 +140,7 @@ def _hidden(source: str) -> Iterator[str]:
         if declared:
             # In its own initializer a variable is declared already.
             scopes[-1][plain(declared["name"])] = declared["name"]
-        yield from (name for name in _NAME.findall(line) if _resolved(name, scopes) != name)
+        yield from (name for name in _NAME.findall(line) if _resolve(name, scopes) != name)
         for brace in re.findall(r"[{}]", line):
             if brace == "{":
                 scopes.append({})
@@ -148,7 +148,7 @@ def _hidden(source: str) -> Iterator[str]:
                 scopes.pop()
 
 
-def _resolved(name: str, scopes: Sequence[Mapping[str, str]]) -> str:
+def _resolve(name: str, scopes: Sequence[Mapping[str, str]]) -> str:
     """Return the variable that a plain name means at this point; the name itself where none is declared."""
     inner = (scope[plain(name)] for scope in reversed(scopes) if plain(name) in scope)
     return next(inner, name)

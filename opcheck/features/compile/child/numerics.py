@@ -10,7 +10,7 @@ import torch
 
 from opcheck.capture.child.modes import set_training
 from opcheck.capture.child.run import seed
-from opcheck.features.compile.records import Difference
+from opcheck.features.compile.records import ResultDifference
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import apply_to_tensors
 from opcheck.tracing.torch_private.trees import tree_map_only
@@ -29,7 +29,7 @@ _DRAWS_OTHERS = 0.05
 _OF_EAGER = (512.0, 0.1)
 
 
-class Program(NamedTuple):
+class ProgramCall(NamedTuple):
     """A program to compile: a module and the arguments of one call."""
 
     module: torch.nn.Module
@@ -46,7 +46,7 @@ class Results(NamedTuple):
     draws: bool = False
 
 
-def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
+def place_program(program: ProgramCall, dtype: torch.dtype, device: str) -> ProgramCall:
     """Return a copy of the program in this dtype; complex numbers stay complex."""
 
     def place(tensor: torch.Tensor) -> torch.Tensor:
@@ -58,10 +58,10 @@ def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
     # Not Module.to(dtype): it makes complex weights real.
     apply_to_tensors(module, place)
     args, kwargs = tree_map_only(torch.Tensor, place, (program.args, program.kwargs))
-    return Program(module, args, kwargs)
+    return ProgramCall(module, args, kwargs)
 
 
-def larger(program: Program) -> Program | None:
+def larger(program: ProgramCall) -> ProgramCall | None:
     """Return the program with a first dimension larger by 1, where all inputs share it: it shows recompiles."""
     batched = [leaf for leaf in tensors((program.args, program.kwargs)) if _has_batch(leaf)]
     if not batched or len({tensor.shape[0] for tensor in batched}) != 1:
@@ -78,7 +78,7 @@ def _has_batch(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() > 1
 
 
-def once(program: Program, *, training: bool) -> Results:
+def once(program: ProgramCall, *, training: bool) -> Results:
     """Run forward and, in training, backward of the mean square of the outputs."""
     seed()
     set_training(program.module, type(program.module).__name__, training=training)
@@ -95,7 +95,7 @@ def once(program: Program, *, training: bool) -> Results:
     return Results([output.detach() for output in outputs], gradients, draws)
 
 
-def _generators(program: Program) -> list[torch.Tensor]:
+def _generators(program: ProgramCall) -> list[torch.Tensor]:
     """Return the states of the default generators that the program may draw from."""
     given = (*program.module.parameters(), *tensors((program.args, program.kwargs)))
     kinds = {tensor.device.type for tensor in given} - {"cpu"}
@@ -121,7 +121,7 @@ def difference(
     dtype: torch.dtype,
     *,
     draws: bool = False,
-) -> Difference | None:
+) -> ResultDifference | None:
     """Return the largest difference over the tensors; None where there is none to compare.
 
     Args:
@@ -154,13 +154,13 @@ def difference(
 
 def _tensor_difference(
     compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, unit: float, *, draws: bool
-) -> Difference:
+) -> ResultDifference:
     its = _distance(eager, exact)
     if draws and its > _DRAWS_OTHERS:
         allowed = min(_OF_EAGER[0] * unit, _OF_EAGER[1])
-        return Difference(compiled=_distance(compiled, eager), eager=0.0, allowed=allowed)
+        return ResultDifference(compiled=_distance(compiled, eager), eager=0.0, allowed=allowed)
     allowed = max(_TIMES * its, _UNITS * unit)
-    return Difference(compiled=_distance(compiled, exact), eager=its, allowed=allowed)
+    return ResultDifference(compiled=_distance(compiled, exact), eager=its, allowed=allowed)
 
 
 def _size(value: torch.Tensor) -> float:

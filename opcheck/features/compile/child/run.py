@@ -22,8 +22,8 @@ from opcheck.features.compile import metal_runner
 from opcheck.features.compile.child import inductor_metal, variants
 from opcheck.features.compile.child.device_names import mps_read_as
 from opcheck.features.compile.metal_runner import NOT_PROVEN
-from opcheck.features.compile.plan import AOTINDUCTOR, PORTABLE, TRIED, CompileRequest, Plan
-from opcheck.features.compile.records import Compiled, Failure, Tried, Variant
+from opcheck.features.compile.plan import AOTINDUCTOR, PORTABLE, TRIED, CompilePlan, CompileRequest
+from opcheck.features.compile.records import CompiledVariants, CompileFailure, TriedVariant, Variant
 from opcheck.features.compile.released import includes
 from opcheck.simulator.real_device import hidden
 from opcheck.tracing.torch_private import compilation
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 LIMIT = 4 << 30
 
 
-def answer(request: CompileRequest, say: Say) -> Compiled:
+def answer(request: CompileRequest, say: Say) -> CompiledVariants:
     """Return the outcome of ``run`` to the parent of this process; the program runs on the CPU, on a Mac too."""
     with hidden():
         return run(request.capture, request.plan, say)
 
 
-def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
+def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariants:
     """Try every variant of the plan.
 
     Raises:
@@ -65,7 +65,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
     plan, untrained = _without_training(plan, _module(loaded.model), request.model)
     train = any(variant.training for variant in plan.variants)
     inputs = inputs_for(loaded, request.inputs, train=train)
-    program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
+    program = variants.ProgramCall(_module(loaded.model), inputs.args, inputs.kwargs)
     # Looking for the backends imports Dynamo, which every fork then has.
     known = tuple(sorted(compilation.backends(exclude_tags=())))
     lacking = unusable or compilation.missing_for_metal()
@@ -75,7 +75,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
     run_metal = any(variant.run_metal for variant in plan.variants)
     if run_metal:
         metal_runner.prepare(plan.scratch, includes(plan.backend))
-    compiled = Compiled(
+    compiled = CompiledVariants(
         model=request.model,
         installed_torch=str(torch.__version__),
         metal_backend="" if unusable else plan.backend_release,
@@ -85,11 +85,11 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
         backends=known,
         not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
     )
-    tried: list[Tried] = []
+    tried: list[TriedVariant] = []
     for number, variant in enumerate(plan.variants, 1):
         how = "training" if variant.training else "inference"
         say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
-        refused = _refused(variant, known, lacking)
+        refused = _refuse(variant, known, lacking)
         tried.append(refused or _try(program, variant, plan))
         compiled = msgspec.structs.replace(compiled, tried=tuple(tried))
         if plan.scratch:
@@ -99,7 +99,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
     return compiled
 
 
-def _use_backend(plan: Plan) -> str:
+def _use_backend(plan: CompilePlan) -> str:
     """Let Inductor write Metal as the target does; return why it cannot."""
     # With --exact the installed one is the target's.
     own = plan.backend and Version.parse(str(torch.__version__)) == Version.parse(
@@ -115,8 +115,8 @@ def _use_backend(plan: Plan) -> str:
 
 
 def _without_training(
-    plan: Plan, model: torch.nn.Module, name: str
-) -> tuple[Plan, tuple[str, ...]]:
+    plan: CompilePlan, model: torch.nn.Module, name: str
+) -> tuple[CompilePlan, tuple[str, ...]]:
     """Return the plan without its training steps for a program that has none, and what is left out.
 
     Raises:
@@ -144,14 +144,14 @@ def _module(model: Callable[..., Any]) -> torch.nn.Module:
     return model if isinstance(model, torch.nn.Module) else AsModule(model)
 
 
-def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | None:
+def _refuse(variant: Variant, known: Sequence[str], lacking: str) -> TriedVariant | None:
     """Return what needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
     release = str(torch.__version__).partition("+")[0]
     if variant.metal and lacking:
-        failure = Failure(
+        failure = CompileFailure(
             kind="harness", message=f"not checked on torch {release}: {lacking}", ours=True
         )
-        return Tried(variant=variant, outcome="could not tell", failure=failure)
+        return TriedVariant(variant=variant, outcome="could not tell", failure=failure)
     if variant.backend in known or variant.backend == AOTINDUCTOR:
         return None
     why = f"torch {release} has no backend {variant.backend!r}"
@@ -162,20 +162,26 @@ def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | No
         )
     usual = [name for name in PORTABLE if name in known]
     names = ", ".join(dict.fromkeys([*usual, *compilation.backends()]))
-    failure = Failure(kind="backend", message=f"{why}; it has {names}")
-    return Tried(variant=variant, outcome="no such backend", failure=failure)
+    failure = CompileFailure(kind="backend", message=f"{why}; it has {names}")
+    return TriedVariant(variant=variant, outcome="no such backend", failure=failure)
 
 
-def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
+def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> TriedVariant:
     if not platform.CAN_FORK:  # parent.py asks for one variant a process
         return variants.attempt(program, variant, plan.device)
     try:
-        return forked(lambda: variants.attempt(program, variant, plan.device), Tried, plan.seconds)
+        return forked(
+            lambda: variants.attempt(program, variant, plan.device), TriedVariant, plan.seconds
+        )
     except WorkerError as error:
         late = error.kind == "late"
         more = " (--timeout gives it more)" if late else ""
-        failure = Failure(kind="timeout" if late else "died", message=f"the process {error}{more}")
-        return Tried(variant=variant, outcome="too long" if late else "died", failure=failure)
+        failure = CompileFailure(
+            kind="timeout" if late else "died", message=f"the process {error}{more}"
+        )
+        return TriedVariant(
+            variant=variant, outcome="too long" if late else "died", failure=failure
+        )
 
 
 def _refuse_if_large(request: CaptureRequest) -> None:

@@ -15,15 +15,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from opcheck.features.compile.child import dynamo
 from opcheck.features.compile.child.inductor_metal import SideCompiler
 from opcheck.features.compile.child.numerics import (
-    Program,
+    ProgramCall,
     Results,
     difference,
     larger,
     once,
-    placed,
+    place_program,
 )
 from opcheck.features.compile.plan import AOTINDUCTOR
-from opcheck.features.compile.records import Failure, Tried, Variant
+from opcheck.features.compile.records import CompileFailure, TriedVariant, Variant
 from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "attempt"]
 
 
-def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
+def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> TriedVariant:
     """Compile and run one variant in this process, with real values.
 
     Twice with the inputs as they are, then with a larger batch, where the program takes one.  Where results are
@@ -41,22 +41,25 @@ def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
     """
     # A fork has none of the threads that OpenMP believes to have.
     torch.set_num_threads(1)
-    tried = Tried(variant=variant, outcome="fails")
-    there = placed(program, getattr(torch, variant.dtype), device)
+    tried = TriedVariant(variant=variant, outcome="fails")
+    there = place_program(program, getattr(torch, variant.dtype), device)
     # A program may change itself: a training step does.
     fresh = there._replace(module=copy.deepcopy(there.module))
     if not variant.metal:
         eager, problem = _eager(there, variant)
         if eager is None:
-            return Tried(variant=variant, outcome="could not tell", failure=problem)
+            return TriedVariant(variant=variant, outcome="could not tell", failure=problem)
         exact = _exactly(program, variant, device)
-        tried = _compiled(tried, fresh, eager, exact)
+        tried = _compile_and_run(tried, fresh, eager, exact)
         if tried.outcome == "differs" and "numpy" in sys.modules:
             # Dynamo draws the numbers of numpy.random from torch's generator, which gives others: hold it against
             # eager with NumPy's own, at the price of a graph break that is not the program's.
             with compilation.numpy_draws():
-                other = _compiled(
-                    tried, placed(program, getattr(torch, variant.dtype), device), eager, exact
+                other = _compile_and_run(
+                    tried,
+                    place_program(program, getattr(torch, variant.dtype), device),
+                    eager,
+                    exact,
                 )
             if other.outcome in {"works", "one shape only"}:
                 tried = msgspec.structs.replace(
@@ -64,15 +67,15 @@ def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
                 )
         return tried
     with _as_on_mps(variant):
-        tried = _compiled(tried, fresh, None, None)
+        tried = _compile_and_run(tried, fresh, None, None)
         problem = None if tried.failure is None else _eager(there, variant)[1]
         if problem is None or tried.outcome != "fails":
             return tried
         # Of the CPU's kernels, which may lack a dtype that those of MPS have.
-        return Tried(variant=variant, outcome="could not tell", failure=problem)
+        return TriedVariant(variant=variant, outcome="could not tell", failure=problem)
 
 
-def _eager(program: Program, variant: Variant) -> tuple[Results | None, Failure | None]:
+def _eager(program: ProgramCall, variant: Variant) -> tuple[Results | None, CompileFailure | None]:
     """Run without torch.compile; return the results, or what was raised."""
     try:
         return once(program, training=variant.training), None
@@ -80,13 +83,15 @@ def _eager(program: Program, variant: Variant) -> tuple[Results | None, Failure 
         return None, _of_the_program(error)
 
 
-def _of_the_program(error: Exception) -> Failure:
+def _of_the_program(error: Exception) -> CompileFailure:
     failure = dynamo.failure(error, "model")
     message = f"without torch.compile, too, in this dtype and on this machine: {failure.message}"
     return msgspec.structs.replace(failure, kind="model", message=message)
 
 
-def _compiled(tried: Tried, there: Program, eager: Results | None, exact: Results | None) -> Tried:
+def _compile_and_run(
+    tried: TriedVariant, there: ProgramCall, eager: Results | None, exact: Results | None
+) -> TriedVariant:
     variant = tried.variant
     # What is random is drawn as eager draws it, so that it can be compared; Metal's kernels draw their own way.
     config = {} if variant.metal else {"fallback_random": True}
@@ -98,8 +103,8 @@ def _compiled(tried: Tried, there: Program, eager: Results | None, exact: Result
         try:
             module: Any = torch.compile(there.module, **_arguments(variant, side))
             compiled = there._replace(module=module)
-            result, first = _timed(compiled, variant)
-            _, second = _timed(compiled, variant)
+            result, first = _time_once(compiled, variant)
+            _, second = _time_once(compiled, variant)
             seconds = max(0.0, first - second)
         except Exception as error:  # noqa: BLE001 - whatever compiling user code raises
             failure = dynamo.failure(error)
@@ -123,7 +128,7 @@ def _compiled(tried: Tried, there: Program, eager: Results | None, exact: Result
         graphs=graphs,
         breaks=dynamo.breaks(),
         recompiles=recompiles,
-        skipped=dynamo.skipped(),
+        skipped=dynamo.count_skipped(),
         seconds=seconds,
         failure=failure or again,
         side=tuple(side.graphs[:own]) if side else (),
@@ -145,7 +150,7 @@ def _compiled(tried: Tried, there: Program, eager: Results | None, exact: Result
     )
 
 
-def _outcome(tried: Tried, *, first_calls: bool) -> str:
+def _outcome(tried: TriedVariant, *, first_calls: bool) -> str:
     """Return the outcome of a variant in one word; ``first_calls``: the first calls raised nothing."""
     failures = [failure for graph in tried.side for failure in graph.failures]
     if not first_calls or any(not failure.ours for failure in failures):
@@ -177,15 +182,15 @@ def _as_on_mps(variant: Variant) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _exactly(program: Program, variant: Variant, device: str) -> Results | None:
+def _exactly(program: ProgramCall, variant: Variant, device: str) -> Results | None:
     """Return the run in float64; none where the program does not run in it."""
     try:
-        return once(placed(program, torch.float64, device), training=variant.training)
+        return once(place_program(program, torch.float64, device), training=variant.training)
     except Exception:  # noqa: BLE001 - user code; what is missing is the comparison alone
         return None
 
 
-def _timed(program: Program, variant: Variant) -> tuple[Results, float]:
+def _time_once(program: ProgramCall, variant: Variant) -> tuple[Results, float]:
     start = time.perf_counter()
     results = once(program, training=variant.training)
     return results, time.perf_counter() - start

@@ -13,10 +13,10 @@ import torch
 
 from opcheck.data.device_evidence import Outcome, Result
 from opcheck.data.messages import fallback_warning
-from opcheck.features.probe.child.samples import Sample, on_device, samples_of
-from opcheck.features.probe.records import Task
+from opcheck.features.probe.child.samples import OpInfoSample, on_device, samples_of
+from opcheck.features.probe.records import ProbeTask
 from opcheck.numerics.child.tally import finite_digits
-from opcheck.numerics.compare.child.compare_mode import CompareMode, Judged
+from opcheck.numerics.compare.child.compare_mode import ComparedCall, CompareMode
 from opcheck.numerics.compare.child.run import full_precision
 from opcheck.numerics.compare.child.tally import specs
 from opcheck.tracing.nested_tensors import tensors
@@ -33,17 +33,17 @@ _ORDER: tuple[Outcome, ...] = ("wrong", "raises", "falls back", "works", "not co
 _TEXT = 2000
 
 
-class _Seen:
+class _SampleOutcomes:
     """The outcomes of the calls of one sample."""
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
-        self.wrong: Judged | None = None
+        self.wrong: ComparedCall | None = None
         #: why the first call that was not compared was not
         self.reason = ""
         self.error = -1.0
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: ComparedCall) -> None:
         """Count one call."""
         op = judged.op
         before = self.calls.get(op, judged.outcome)
@@ -55,7 +55,7 @@ class _Seen:
             self.wrong = self.wrong or judged
 
 
-def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
+def probe(op: Any, task: ProbeTask, device: torch.device, limit: int) -> Result:
     """Return the result of one OpInfo: its first samples, each call compared with float64."""
     start = functools.partial(Result, opinfo=task.opinfo, dtype=task.dtype, phase=task.phase)
     try:
@@ -86,10 +86,14 @@ def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
 
 
 def _try(
-    op: Any, task: Task, sample: Sample, device: torch.device, start: Callable[..., Result]
+    op: Any,
+    task: ProbeTask,
+    sample: OpInfoSample,
+    device: torch.device,
+    start: Callable[..., Result],
 ) -> Result | None:
     """Return the result of one sample; None where the CPU does not run it."""
-    seen = _Seen()
+    seen = _SampleOutcomes()
     mode = CompareMode(device, seen.add, views=True)
     raised: Exception | None = None
     with warnings.catch_warnings(record=True) as warned, full_precision():
@@ -97,7 +101,7 @@ def _try(
         try:
             moved = on_device(op, sample, device)
             with mode:
-                _run(op, task, moved)
+                _call_sample(op, task, moved)
         except Exception as error:  # noqa: BLE001 - whatever the device's kernels raise
             raised = error
     if raised is not None and not _runs_on_cpu(op, task, sample):
@@ -118,7 +122,7 @@ def _try(
     return start(outcome="works")
 
 
-def _wrong(judged: Judged, start: Callable[..., Result]) -> Result:
+def _wrong(judged: ComparedCall, start: Callable[..., Result]) -> Result:
     worst = judged.worst
     cpu = "" if judged.cpu is None else f"; the CPU in the same dtype {judged.cpu:.2g}"
     return start(
@@ -131,7 +135,7 @@ def _wrong(judged: Judged, start: Callable[..., Result]) -> Result:
     )
 
 
-def _run(op: Any, task: Task, sample: Sample) -> None:
+def _call_sample(op: Any, task: ProbeTask, sample: OpInfoSample) -> None:
     out = op(*sample.args, **sample.kwargs)
     if task.phase == "forward":
         return
@@ -148,11 +152,11 @@ def _run(op: Any, task: Task, sample: Sample) -> None:
         torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
 
 
-def _runs_on_cpu(op: Any, task: Task, sample: Sample) -> bool:
+def _runs_on_cpu(op: Any, task: ProbeTask, sample: OpInfoSample) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _run(op, task, sample)
+            _call_sample(op, task, sample)
     except Exception:  # noqa: BLE001 - then the sample shows nothing about the device
         return False
     return True

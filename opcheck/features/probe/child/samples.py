@@ -12,7 +12,7 @@ import torch
 
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.globs import fits
-from opcheck.features.probe.records import Setup, Task
+from opcheck.features.probe.records import ProbeTask, Setup
 from opcheck.numerics.child.kept_tensors import place
 from opcheck.tracing.torch_private.testing import operator_database
 from opcheck.tracing.torch_private.trees import tree_map
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Sample(NamedTuple):
+class OpInfoSample(NamedTuple):
     """The arguments of one call of an OpInfo."""
 
     args: tuple[Any, ...]
@@ -50,7 +50,7 @@ def name(op: Any) -> str:
     return f"{op.name}/{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterator[Task]:
+def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterator[ProbeTask]:
     """Yield what there is to do, by dtype, then by name: the first of them are of every kind.
 
     An OpInfo is run with the dtypes that it declares for the CPU or for the device; of another it has no samples.
@@ -74,11 +74,11 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
         for dtype in setup.dtypes:
             number = getattr(torch, dtype)
             for op in chosen:
-                if number in _declared(ops[op], device, gradient=phase == "gradient"):
-                    yield Task(opinfo=op, dtype=dtype, phase=phase)
+                if number in _declared_dtypes(ops[op], device, gradient=phase == "gradient"):
+                    yield ProbeTask(opinfo=op, dtype=dtype, phase=phase)
 
 
-def samples_of(op: Any, task: Task, limit: int) -> list[Sample]:
+def samples_of(op: Any, task: ProbeTask, limit: int) -> list[OpInfoSample]:
     """Return the first samples, on the CPU."""
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the generator that OpInfo draws from
@@ -87,12 +87,12 @@ def samples_of(op: Any, task: Task, limit: int) -> list[Sample]:
         "cpu", getattr(torch, task.dtype), requires_grad=task.phase == "gradient"
     )
     return [
-        Sample((sample.input, *sample.args), dict(sample.kwargs))
+        OpInfoSample((sample.input, *sample.args), dict(sample.kwargs))
         for sample in itertools.islice(made, limit)
     ]
 
 
-def on_device(op: Any, sample: Sample, device: torch.device) -> Sample:
+def on_device(op: Any, sample: OpInfoSample, device: torch.device) -> OpInfoSample:
     """Return the sample on the device: its tensors with their strides, and what names a device."""
     # test/test_mps.py: tensor_split takes its indices from the CPU alone.
     stays = sample.args[1:2] if op.name == "tensor_split" else ()
@@ -105,10 +105,10 @@ def on_device(op: Any, sample: Sample, device: torch.device) -> Sample:
     args, kwargs = tree_map(move, tuple(sample))
     if isinstance(kwargs.get("device"), str):
         kwargs["device"] = device
-    return Sample(args, kwargs)
+    return OpInfoSample(args, kwargs)
 
 
-def _declared(op: Any, device: torch.device, *, gradient: bool) -> set[torch.dtype]:
+def _declared_dtypes(op: Any, device: torch.device, *, gradient: bool) -> set[torch.dtype]:
     if not gradient:
         return {*op.supported_dtypes("cpu"), *op.supported_dtypes(device.type)}
     if not op.supports_autograd:

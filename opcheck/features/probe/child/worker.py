@@ -9,12 +9,12 @@ import torch
 
 from opcheck.common.errors import CaptureError
 from opcheck.features.probe.child import judge, samples
-from opcheck.features.probe.records import Done, Ready, Setup, Trial
+from opcheck.features.probe.records import ProbeDone, ProbeTrial, Ready, Setup
 from opcheck.numerics.child import devices
 from opcheck.worker.protocol import Say
 
 
-def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
+def answer(request: Setup | ProbeTrial, _say: Say) -> Ready | ProbeDone:
     """List the tasks of a setup, or do one of them.
 
     Raises:
@@ -22,13 +22,13 @@ def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
         CaptureError: there is no database, or the probe itself broke off.
     """
     if isinstance(request, Setup):
-        device, ops = _prepared(request)
+        device, ops = _prepare(request)
         tasks = tuple(samples.tasks(ops, request, device))
         return Ready(machine=devices.machine(device), tasks=tasks)
-    device, ops = _prepared(request.setup)
+    device, ops = _prepare(request.setup)
     task = request.task
     try:
-        return Done(result=judge.probe(ops[task.opinfo], task, device, request.setup.samples))
+        return ProbeDone(result=judge.probe(ops[task.opinfo], task, device, request.setup.samples))
     except Exception as error:  # what the device's kernels raise is a result
         raise CaptureError(
             f"the probe itself broke off: {type(error).__name__}: {error}",
@@ -38,7 +38,7 @@ def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
 
 
 @functools.lru_cache(maxsize=1)
-def _prepared(setup: Setup) -> tuple[torch.device, dict[str, Any]]:
+def _prepare(setup: Setup) -> tuple[torch.device, dict[str, Any]]:
     device = devices.require(setup.device)
     torch.set_num_threads(1)
     # Otherwise only the first fallback of a process is warned of.

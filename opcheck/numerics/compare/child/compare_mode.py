@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opcheck.numerics.child.closeness import Measured, has_tolerance, measure
-from opcheck.numerics.child.float64 import BLANK, Call, Float64Mode, is_random, moves_nothing
+from opcheck.numerics.child.closeness import WorstElement, has_tolerance, measure
+from opcheck.numerics.child.float64 import BLANK, Float64Call, Float64Mode, is_random, moves_nothing
 from opcheck.numerics.child.kept_tensors import can_keep, keep, keep_all, restore
 from opcheck.numerics.compare.child import discrete, reference
 from opcheck.numerics.compare.records import BEYOND, TIMES, Outcome
@@ -28,15 +28,15 @@ LAYOUT = "its tensors are not strided"
 NOTHING = "it returns nothing"
 
 
-class Judged(NamedTuple):
+class ComparedCall(NamedTuple):
     """One call on the device."""
 
     #: with its arguments as they were before it; without arguments where it was not compared
-    call: Call
+    call: Float64Call
     outcome: Outcome
     #: why it was not compared
     reason: str = ""
-    worst: Measured = Measured()
+    worst: WorstElement = WorstElement()
     #: of the same result, the CPU's in the same dtype; None: not computed, or the CPU has no kernel
     cpu: float | None = None
     #: which of the results, and its dtype
@@ -62,8 +62,8 @@ class CompareMode(Float64Mode):
     def __init__(
         self,
         device: torch.device,
-        judged: Callable[[Judged], None],
-        compared: Callable[[Call], None] | None = None,
+        judged: Callable[[ComparedCall], None],
+        compared: Callable[[Float64Call], None] | None = None,
         *,
         views: bool = False,
     ) -> None:
@@ -75,14 +75,14 @@ class CompareMode(Float64Mode):
         self._compared = compared
         self._views = views
 
-    def passes(self, call: Call) -> bool:
+    def passes(self, call: Float64Call) -> bool:
         """Return whether the call only looks at its tensors in another way."""
         func = call.func
         is_view = moves_nothing(func) or (func.is_view and not (self._views and _alone(func)))
         self.views += is_view
         return is_view
 
-    def before(self, call: Call) -> Call | str:
+    def before_call(self, call: Float64Call) -> Float64Call | str:
         """Return the call with its tensors kept, or why it cannot be compared."""
         if call.func.overloadpacket in BLANK:
             return IS_BLANK
@@ -91,11 +91,11 @@ class CompareMode(Float64Mode):
         args, kwargs = call.args, call.kwargs
         if not all(map(can_keep, tensors((args, kwargs)))):
             return LAYOUT
-        return Call(call.func, *keep_all((args, kwargs)))
+        return Float64Call(call.func, *keep_all((args, kwargs)))
 
-    def after(self, call: Call, before: Call | str, result: Any) -> None:
+    def after_call(self, call: Float64Call, before: Float64Call | str, result: Any) -> None:
         """Judge the call, if it is one of the device's."""
-        made = call.made(result)
+        made = call.result_tensors(result)
         there = (*tensors((call.args, call.kwargs)), *made)
         if not any(tensor.device.type == self.device.type for tensor in there):
             self.elsewhere += 1
@@ -112,8 +112,8 @@ def _alone(func: Any) -> bool:
     return func.overloadpacket is not aten.as_strided and func is not aten.view.dtype
 
 
-def _not_compared(call: Call, reason: str) -> Judged:
-    return Judged(Call(call.func, (), {}), "not compared", reason)
+def _not_compared(call: Float64Call, reason: str) -> ComparedCall:
+    return ComparedCall(Float64Call(call.func, (), {}), "not compared", reason)
 
 
 class _Judge:
@@ -124,12 +124,12 @@ class _Judge:
         on_cpu: the run is on the CPU itself.
     """
 
-    def __init__(self, call: Call, *, on_cpu: bool) -> None:
+    def __init__(self, call: Float64Call, *, on_cpu: bool) -> None:
         self._call = call
         self._on_cpu = on_cpu
         self._in_its_dtype: list[torch.Tensor] | None = None
 
-    def judge(self, made: list[torch.Tensor]) -> Judged:
+    def judge(self, made: list[torch.Tensor]) -> ComparedCall:
         """Return the worst of the results."""
         call = self._call
         try:
@@ -139,7 +139,7 @@ class _Judge:
             return _not_compared(call, f"the CPU does not compute it in float64: {text}")
         judged = [
             self._weigh(number, _read(made[number]), exact[number])
-            for number in discrete.determined(call.func, min(len(made), len(exact)))
+            for number in discrete.determined_results(call.func, min(len(made), len(exact)))
             if has_tolerance(made[number].dtype) and not _own(number, made[number], exact[number])
         ]
         if not judged:
@@ -147,10 +147,10 @@ class _Judge:
         # The last of equal ones.
         return max(reversed(judged), key=_rank)
 
-    def _weigh(self, number: int, result: torch.Tensor, exact: torch.Tensor) -> Judged:
+    def _weigh(self, number: int, result: torch.Tensor, exact: torch.Tensor) -> ComparedCall:
         """Judge one result."""
-        measured = self._measured(result, exact)
-        judged = Judged(self._call, "agrees", "", measured, None, number, result.dtype)
+        measured = self._measure(result, exact)
+        judged = ComparedCall(self._call, "agrees", "", measured, None, number, result.dtype)
         if measured.error <= 1:
             return judged
         if math.isfinite(measured.error):
@@ -173,14 +173,14 @@ class _Judge:
             return judged._replace(outcome="loose")
         return judged._replace(outcome="wrong")
 
-    def _measured(self, result: torch.Tensor, exact: torch.Tensor) -> Measured:
+    def _measure(self, result: torch.Tensor, exact: torch.Tensor) -> WorstElement:
         measured = measure(result, exact)
         floating = result.is_floating_point() or result.is_complex()
         if measured.error <= 1 or floating or result.shape != exact.shape:
             return measured
-        call = Call(self._call.func, *restore((self._call.args, self._call.kwargs)))
+        call = Float64Call(self._call.func, *restore((self._call.args, self._call.kwargs)))
         if discrete.same_choice(call, result, exact):
-            return Measured()
+            return WorstElement()
         outside = discrete.outside(call, result)
         if outside is not None:
             return measure(result.masked_fill(outside, 0), exact.masked_fill(outside, 0))
@@ -215,5 +215,5 @@ def _alike(result: torch.Tensor, counterpart: torch.Tensor) -> bool:
     return same and measure(result, wide).error <= 1
 
 
-def _rank(judged: Judged) -> tuple[bool, bool, float]:
+def _rank(judged: ComparedCall) -> tuple[bool, bool, float]:
     return judged.outcome == "wrong", judged.outcome == "loose", judged.worst.error

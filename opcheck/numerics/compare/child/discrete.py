@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opcheck.numerics.child.float64 import Call
+from opcheck.numerics.child.float64 import Float64Call
 
 aten = torch.ops.aten
 
@@ -45,7 +45,7 @@ DETERMINED = {
 }
 
 
-def determined(func: Any, count: int) -> Sequence[int]:
+def determined_results(func: Any, count: int) -> Sequence[int]:
     """Return the positions of the results that have one right answer, of the first so many."""
     positions = DETERMINED.get(func.overloadpacket)
     return (
@@ -55,7 +55,7 @@ def determined(func: Any, count: int) -> Sequence[int]:
     )
 
 
-def same_choice(call: Call, result: torch.Tensor, exact: torch.Tensor) -> bool:
+def same_choice(call: Float64Call, result: torch.Tensor, exact: torch.Tensor) -> bool:
     """Return whether two whole-number results choose equal elements: the operator leaves open which of them it is.
 
     Args:
@@ -86,7 +86,7 @@ def same_choice(call: Call, result: torch.Tensor, exact: torch.Tensor) -> bool:
     return _equal(source, dim, result, exact)
 
 
-def outside(call: Call, result: torch.Tensor) -> torch.Tensor | None:
+def outside(call: Float64Call, result: torch.Tensor) -> torch.Tensor | None:
     """Return where a floating number was converted to an integer that cannot hold it, which C++ leaves undefined."""
     func, args = call.func, call.args
     if func.overloadpacket not in {aten._to_copy, aten.copy_} or not args:

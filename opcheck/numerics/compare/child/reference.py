@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opcheck.numerics.child.float64 import PRODUCTS, WIDE, Call, widened
+from opcheck.numerics.child.float64 import PRODUCTS, WIDE, Float64Call, widen_dtype
 from opcheck.numerics.child.kept_tensors import KeptTensor, restore
 from opcheck.tracing.nested_tensors import tensors
 
@@ -31,14 +31,14 @@ def kernel_for(func: Any) -> Callable[..., Any]:
     if formula is None:
         own: Callable[..., Any] = func
         return own
-    return lambda *args, **kwargs: formula(Call(func, args, kwargs).arguments())
+    return lambda *args, **kwargs: formula(Float64Call(func, args, kwargs).arguments())
 
 
 def _weights(given: Given) -> torch.Tensor:
     """Return how much each query takes of each value (torch/nn/functional.py, scaled_dot_product_attention)."""
     if given["dropout_p"]:
         raise NotImplementedError("its dropout draws other numbers than the CPU's")
-    query, key = given["query"], _shared(given, "key")
+    query, key = given["query"], _repeat_heads(given, "key")
     scores = query @ key.mT * _scale(given)
     if given["is_causal"]:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
@@ -55,14 +55,14 @@ def _scale(given: Given) -> float:
     return 1 / math.sqrt(given["query"].shape[-1]) if scale is None else scale
 
 
-def _shared(given: Given, name: str) -> torch.Tensor:
+def _repeat_heads(given: Given, name: str) -> torch.Tensor:
     """Repeat the heads that several heads of the query share, once for each."""
     tensor: torch.Tensor = given[name]
     return tensor.repeat_interleave(given["query"].shape[-3] // tensor.shape[-3], -3)
 
 
 def _attention(given: Given) -> tuple[torch.Tensor]:
-    return (_weights(given) @ _shared(given, "value"),)
+    return (_weights(given) @ _repeat_heads(given, "value"),)
 
 
 def _attention_backward(given: Given) -> tuple[torch.Tensor, ...]:
@@ -139,7 +139,7 @@ _OF_ALL = "aten::_fft_"
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
-def in_float64(call: Call, like: torch.Tensor | None = None) -> list[torch.Tensor]:
+def in_float64(call: Float64Call, like: torch.Tensor | None = None) -> list[torch.Tensor]:
     """Return what a call makes in float64 of the same numbers.
 
     Args:
@@ -149,10 +149,10 @@ def in_float64(call: Call, like: torch.Tensor | None = None) -> list[torch.Tenso
     Raises:
         Exception: whatever the CPU's kernel raises where it does not take them.
     """
-    return _on_cpu(call.for_wide_results(like), widened)
+    return _on_cpu(call.for_wide_results(like), widen_dtype)
 
 
-def in_its_dtype(call: Call) -> list[torch.Tensor] | None:
+def in_its_dtype(call: Float64Call) -> list[torch.Tensor] | None:
     """Return the CPU's result in the same dtype, rounded from float32 where it has no kernel; None: there is none."""
     try:
         return _on_cpu(call, lambda dtype: dtype)
@@ -169,7 +169,7 @@ def in_its_dtype(call: Call) -> list[torch.Tensor] | None:
     return [tensor.to(half) if tensor.dtype == torch.float32 else tensor for tensor in made]
 
 
-def sizes(call: Call) -> list[torch.Tensor] | None:
+def sizes(call: Float64Call) -> list[torch.Tensor] | None:
     """Return what was summed for each element, without its sign; None: the call makes no sums."""
     name = call.func.name()
     if name.startswith(_OF_ALL):
@@ -180,17 +180,17 @@ def sizes(call: Call) -> list[torch.Tensor] | None:
     if not name.startswith((*PRODUCTS, *_SUMS)):
         return None
 
-    def unsigned(value: Any) -> Any:
+    def take_magnitude(value: Any) -> Any:
         numeric = isinstance(value, KeptTensor) and value.dtype in WIDE
         return value.with_memory(torch.abs) if numeric else value
 
     try:
-        return [tensor.abs() for tensor in in_float64(call.changed(unsigned))]
+        return [tensor.abs() for tensor in in_float64(call.with_changed(take_magnitude))]
     except Exception:  # noqa: BLE001 - then there is no such number
         return None
 
 
-def _of_gradient(call: Call) -> list[torch.Tensor] | None:
+def _of_gradient(call: Float64Call) -> list[torch.Tensor] | None:
     """Return the largest incoming gradient: the outgoing ones are differences of such values."""
     gradients = [
         value
@@ -203,10 +203,10 @@ def _of_gradient(call: Call) -> list[torch.Tensor] | None:
     return [largest.expand(tensor.shape) for tensor in in_float64(call)]
 
 
-def _on_cpu(call: Call, change: Callable[[torch.dtype], torch.dtype]) -> list[torch.Tensor]:
+def _on_cpu(call: Float64Call, change: Callable[[torch.dtype], torch.dtype]) -> list[torch.Tensor]:
     """Return what the CPU makes of a call with its dtypes changed."""
 
-    def moved(value: Any) -> Any:
+    def move_to_cpu(value: Any) -> Any:
         if isinstance(value, KeptTensor):
             # Not Tensor.to: it would lay the tensor out anew.
             return value.with_memory(lambda memory: memory.to(change(value.dtype))).tensor()
@@ -214,7 +214,7 @@ def _on_cpu(call: Call, change: Callable[[torch.dtype], torch.dtype]) -> list[to
             return change(value)
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
-    call = call.changed(moved)
+    call = call.with_changed(move_to_cpu)
     if "pin_memory" in call.kwargs:
         call = call._replace(kwargs={**call.kwargs, "pin_memory": False})
     return call.run(kernel_for(call.func))

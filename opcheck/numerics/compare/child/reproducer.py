@@ -18,7 +18,7 @@ from opcheck.data.device_evidence import Machine
 from opcheck.numerics.child.closeness import dtype_name
 from opcheck.numerics.child.float64 import WIDE
 from opcheck.numerics.child.kept_tensors import KeptTensor
-from opcheck.numerics.compare.child.compare_mode import Judged
+from opcheck.numerics.compare.child.compare_mode import ComparedCall
 from opcheck.numerics.compare.child.reference import FORMULAS, in_float64
 from opcheck.numerics.compare.records import BEYOND, TIMES, TOLERANCES
 from opcheck.tracing.torch_private import dispatch
@@ -31,7 +31,7 @@ LIMIT = 1 << 30
 _TEMPLATE = documents.read_text(Path(__file__).with_name("reproducer.template"))
 
 
-def write(judged: Judged, machine: Machine, folder: Path) -> None:
+def write(judged: ComparedCall, machine: Machine, folder: Path) -> None:
     """Write the folder, whole or not at all.
 
     Raises:
@@ -63,7 +63,7 @@ def write(judged: Judged, machine: Machine, folder: Path) -> None:
         ) from error
 
 
-def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) -> str:
+def _script(judged: ComparedCall, machine: Machine, tensors: dict[str, torch.Tensor]) -> str:
     dtype = dtype_name(judged.dtype) if judged.dtype is not None else ""
     relative, targets_of = TOLERANCES.get(dtype, (0.0, 0.0))
     # As it was judged: beyond what the CPU loses in the same dtype, or on the CPU itself so many tolerances.
@@ -73,7 +73,7 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
     return _TEMPLATE.format(
         op=judged.op,
         call=f"{func.namespace}.{dispatch.packet_name_of(func)}.{dispatch.overload_name_of(func)}",
-        written=", ".join(_written(judged)),
+        written=", ".join(_written_arguments(judged)),
         reference=_reference(judged, tensors),
         device=machine.device,
         device_name=machine.device_name,
@@ -113,7 +113,7 @@ def _text(value: Any, tensors: dict[str, torch.Tensor]) -> str:
     return repr(value)
 
 
-def _written(judged: Judged) -> Iterator[str]:
+def _written_arguments(judged: ComparedCall) -> Iterator[str]:
     """Yield the arguments that the operator writes to, as the script names them."""
     func, args, kwargs = judged.call
     for position, argument in enumerate(dispatch.schema_of(func).arguments):
@@ -125,7 +125,7 @@ def _written(judged: Judged) -> Iterator[str]:
             yield f"kwargs[{argument.name!r}]"
 
 
-def _reference(judged: Judged, tensors: dict[str, torch.Tensor]) -> str:
+def _reference(judged: ComparedCall, tensors: dict[str, torch.Tensor]) -> str:
     """Return the script's reference: the operator on the CPU, or the formula's values where the CPU has no kernel."""
     if judged.op not in FORMULAS:
         return 'run("cpu", True)'

@@ -13,7 +13,7 @@ from torch import nn
 from opcheck.capture.child.run import uncompiled
 from opcheck.common.errors import UsageError
 from opcheck.numerics.child import devices
-from opcheck.numerics.child.model_run import ModelRun, built, describe_break
+from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
 from opcheck.numerics.compare.child import reproducer
 from opcheck.numerics.compare.child.compare_mode import CompareMode
 from opcheck.numerics.compare.child.tally import CompareTally
@@ -22,9 +22,9 @@ from opcheck.numerics.compare.records import (
     NOT_WRITTEN,
     SHOWS_NOT,
     TOLERANCES,
+    ComparePlan,
     CompareRequest,
-    Comparison,
-    Plan,
+    DeviceComparison,
     Reproducer,
 )
 from opcheck.tracing.torch_private.trees import tree_map_only
@@ -39,12 +39,12 @@ _ALONE = "each call was made again from the device's own inputs: what one call l
 _RANDOM = "random numbers of two devices differ: calls that draw them were not compared"
 
 
-def answer(request: CompareRequest, say: Say) -> Comparison:
+def answer(request: CompareRequest, say: Say) -> DeviceComparison:
     """Return the outcome of ``compare`` to the parent of this process."""
     return compare(request.capture, request.plan, say)
 
 
-def compare(request: CaptureRequest, plan: Plan, say: Say) -> Comparison:
+def compare(request: CaptureRequest, plan: ComparePlan, say: Say) -> DeviceComparison:
     """Return the model of the request on the device of the plan.
 
     Raises:
@@ -54,16 +54,16 @@ def compare(request: CaptureRequest, plan: Plan, say: Say) -> Comparison:
         CaptureError: the run broke off before its first call on the device.
     """
     device = devices.require(plan.device)
-    model, inputs = built(request, say)
+    model, inputs = build_model(request, say)
     say(f"running on {device} beside float64 on the CPU")
-    on_device = _Run(device, Clock(device, plan.times) if plan.times else None)
+    on_device = _DeviceRun(device, Clock(device, plan.times) if plan.times else None)
     with uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         on_device(model, inputs.args, inputs.kwargs, request)
     stop_time_limit()
     machine = devices.machine(device)
     tally, mode = on_device.tally, on_device.mode
-    return Comparison(
+    return DeviceComparison(
         model=request.model,
         machine=machine,
         dtype=request.dtype or _dtype(model),
@@ -112,7 +112,7 @@ def full_precision() -> Iterator[None]:
             setattr(products, name, value)
 
 
-class _Run:
+class _DeviceRun:
     """One run on a device."""
 
     def __init__(self, device: torch.device, clock: Clock | None) -> None:

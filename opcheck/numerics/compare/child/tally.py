@@ -10,9 +10,9 @@ import torch
 
 from opcheck.numerics.child.closeness import dtype_name
 from opcheck.numerics.child.kept_tensors import KeptTensor
-from opcheck.numerics.child.tally import Tally, finite_digits
-from opcheck.numerics.compare.child.compare_mode import Judged
-from opcheck.numerics.compare.records import Operator, Wrong
+from opcheck.numerics.child.tally import LineTally, finite_digits
+from opcheck.numerics.compare.child.compare_mode import ComparedCall
+from opcheck.numerics.compare.records import ComparedOperator, Wrong
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.torch_private.trees import tree_leaves
 
@@ -20,11 +20,11 @@ from opcheck.tracing.torch_private.trees import tree_leaves
 class _Worst:
     """The worst of the wrong calls of one operator at one line, and the tensors that it was called with."""
 
-    judged: Judged | None = None
+    judged: ComparedCall | None = None
     inputs: tuple[str, ...] = ()
 
 
-class _Operator:
+class _OperatorCounts:
     """All calls of one operator."""
 
     def __init__(self) -> None:
@@ -40,16 +40,16 @@ class CompareTally:
         self.calls = 0
         self.outcomes: Counter[str] = Counter()
         #: the first wrong call, with its arguments
-        self.first: Judged | None = None
+        self.first: ComparedCall | None = None
         self._sites = sites
-        self._wrong: Tally[_Worst] = Tally(_Worst)
-        self._operators: dict[str, _Operator] = {}
+        self._wrong: LineTally[_Worst] = LineTally(_Worst)
+        self._operators: dict[str, _OperatorCounts] = {}
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: ComparedCall) -> None:
         """Count one call, while it is being made."""
         index, self.calls = self.calls, self.calls + 1
         self.outcomes[judged.outcome] += 1
-        operator = self._operators.setdefault(judged.op, _Operator())
+        operator = self._operators.setdefault(judged.op, _OperatorCounts())
         operator.outcomes[judged.outcome] += 1
         # For each call: this also notes which node of backward belongs to the line.
         here = self._sites.here()
@@ -87,11 +87,11 @@ class CompareTally:
                 inputs=row.value.inputs,
             )
 
-    def operators(self) -> Iterator[Operator]:
+    def operators(self) -> Iterator[ComparedOperator]:
         """Return the operators in the order of their names."""
         for op, operator in sorted(self._operators.items()):
             compared = operator.outcomes["agrees"] + operator.outcomes["loose"]
-            yield Operator(
+            yield ComparedOperator(
                 op=op,
                 calls=operator.outcomes.total(),
                 outcomes=dict(operator.outcomes),

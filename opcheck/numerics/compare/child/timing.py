@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from opcheck.numerics.child.devices import synchronize
-from opcheck.numerics.child.float64 import Call
+from opcheck.numerics.child.float64 import Float64Call
 from opcheck.numerics.child.kept_tensors import KeptTensor, place, restore
 from opcheck.numerics.compare.child.reference import kernel_for
 from opcheck.numerics.compare.records import Time
@@ -29,7 +29,7 @@ class Clock:
         #: kind of call -> how often, seconds on the device, seconds on the CPU
         self._kinds: dict[tuple[str, str], tuple[int, float, float | None]] = {}
 
-    def time(self, call: Call) -> None:
+    def time(self, call: Float64Call) -> None:
         """Count one call; time it where there was none of its kind."""
         key = (call.func.name(), _kind(call))
         calls, device, cpu = self._kinds.get(key) or (0, *self._seconds(call))
@@ -52,7 +52,7 @@ class Clock:
             )
         yield from sorted(rows, key=lambda row: (-row.lost, -row.device, row.op))
 
-    def _seconds(self, call: Call) -> tuple[float, float | None]:
+    def _seconds(self, call: Float64Call) -> tuple[float, float | None]:
         here = restore((call.args, call.kwargs))
         there = tree_map_only(torch.Tensor, lambda tensor: place(tensor, self._device), here)
         device = self._median(call.func, there, self._device)
@@ -79,7 +79,7 @@ class Clock:
         return statistics.median(seconds)
 
 
-def _kind(call: Call) -> str:
+def _kind(call: Float64Call) -> str:
     arguments = call.args, call.kwargs
     return repr(
         tree_map_only(KeptTensor, lambda kept: (kept.dtype, kept.size, kept.stride), arguments)

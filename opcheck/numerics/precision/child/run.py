@@ -14,14 +14,14 @@ from opcheck.capture.child.build import OnMps
 from opcheck.capture.child.run import uncompiled
 from opcheck.model.records import Precision, PrecisionModule, RelativeError
 from opcheck.numerics.child.closeness import distance
-from opcheck.numerics.child.model_run import ModelRun, built, describe_break
+from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
 from opcheck.numerics.child.tally import digits
 from opcheck.numerics.precision.child.shadow_mode import (
     NOTE,
     WITHOUT_DOUBLE,
     ShadowMode,
     Shadows,
-    followed,
+    is_followed,
 )
 from opcheck.numerics.precision.child.tally import PrecisionTally
 from opcheck.simulator.real_device import hidden
@@ -53,19 +53,19 @@ def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
         InputError: the inputs do not parse, or none could be derived.
         CaptureError: the run broke off.
     """
-    model, inputs = built(request, say)
+    model, inputs = build_model(request, say)
     runs = []
     for name in request.precision:
         say(f"running in {name} beside float64")
         with OnMps(), uncompiled([]), torch.random.fork_rng(devices=()):
             torch.manual_seed(0)
-            run = _Run(model, name, train=request.mode == "train")
+            run = _PrecisionRun(model, name, train=request.mode == "train")
             runs.append(run(inputs.args, inputs.kwargs, request.model))
     stop_time_limit()
     return tuple(runs)
 
 
-class _Module:
+class _ModuleErrors:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.calls = 0
@@ -79,12 +79,12 @@ class _Modules:
     def __init__(self, root: nn.Module, shadows: Shadows) -> None:
         self._names = {id(module): name for name, module in root.named_modules()}
         self._shadows = shadows
-        self._entries: dict[str, _Module] = {}
+        self._entries: dict[str, _ModuleErrors] = {}
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch_calls(self) -> Iterator[None]:
         """Look at every call of a module, for the length of the block."""
-        handle = register_module_forward_hook(self._called, with_kwargs=True)
+        handle = register_module_forward_hook(self._note_call, with_kwargs=True)
         try:
             yield
         finally:
@@ -104,11 +104,11 @@ class _Modules:
                 at_fault=tally.at_fault[name],
             )
 
-    def _called(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _note_call(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         name = self._names.get(id(module))
         if not name:
             return
-        entry = self._entries.setdefault(name, _Module(type(module).__name__))
+        entry = self._entries.setdefault(name, _ModuleErrors(type(module).__name__))
         entry.calls += 1
         read, made = tensors((args, kwargs)), tensors(output)
         entry.inherited = max(entry.inherited, self._error(read))
@@ -118,11 +118,11 @@ class _Modules:
 
     def _error(self, values: list[torch.Tensor]) -> float:
         return max(
-            (self._shadows.error(tensor) for tensor in values if followed(tensor)), default=0.0
+            (self._shadows.error(tensor) for tensor in values if is_followed(tensor)), default=0.0
         )
 
 
-class _Run:
+class _PrecisionRun:
     """One run in one dtype."""
 
     def __init__(self, model: nn.Module, name: str, *, train: bool) -> None:
@@ -138,7 +138,7 @@ class _Run:
     def __call__(self, args: Any, kwargs: Any, title: str) -> Precision:
         with self._cast():
             args, kwargs = tree_map(self._input, (args, kwargs))
-            problem = self._ran(args, kwargs, title)
+            problem = self._run_model(args, kwargs, title)
             outputs = _errors(self.run.output, self.shadows)
             gradients = sorted(self._gradients(), key=lambda entry: (-float(entry[1]), entry[0]))
         return Precision(
@@ -157,10 +157,10 @@ class _Run:
             notes=(*problem, *self._notes()),
         )
 
-    def _ran(self, args: Any, kwargs: Any, title: str) -> tuple[str, ...]:
+    def _run_model(self, args: Any, kwargs: Any, title: str) -> tuple[str, ...]:
         """Run the model; why the run broke off, if it did."""
         try:
-            with _plain_kernels(), self.modules.watched():
+            with _plain_kernels(), self.modules.watch_calls():
                 mode = ShadowMode(self.shadows, self.run.sites, self.tally)
                 train = self.train
                 self.run(self.model, args, kwargs, mode, train=train, grad=train)
@@ -205,7 +205,9 @@ class _Run:
         return cast
 
     def _input(self, value: Any) -> Any:
-        if not (isinstance(value, torch.Tensor) and value.is_floating_point() and followed(value)):
+        if not (
+            isinstance(value, torch.Tensor) and value.is_floating_point() and is_followed(value)
+        ):
             return value.clone() if isinstance(value, torch.Tensor) else value
         cast = value.detach().to(self.dtype, copy=True)
         exact = value.detach().double()
@@ -216,7 +218,7 @@ class _Run:
     def _gradients(self) -> Iterator[tuple[str, RelativeError]]:
         for name, parameter in self.model.named_parameters():
             gradient = parameter.grad
-            if gradient is not None and followed(gradient):
+            if gradient is not None and is_followed(gradient):
                 yield name, digits(self.shadows.error(gradient))
 
     def _notes(self) -> Iterator[str]:
@@ -238,5 +240,5 @@ def _plain_kernels() -> Iterator[None]:
 
 def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, RelativeError]]:
     for path, leaf in tree_flatten_with_path(output)[0]:
-        if followed(leaf):
+        if is_followed(leaf):
             yield keystr(path) or "output", digits(shadows.error(leaf))

@@ -14,13 +14,13 @@ from opcheck.numerics.child.float64 import (
     BLANK,
     PRODUCTS,
     WIDE,
-    Call,
+    Float64Call,
     Float64Mode,
     is_random,
     moves_nothing,
-    widened,
+    widen_dtype,
 )
-from opcheck.numerics.precision.child.tally import PrecisionTally, Seen
+from opcheck.numerics.precision.child.tally import PrecisionTally, ShadowedCall
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.tensors import negative_view, storage_address
@@ -114,7 +114,7 @@ class Shadows:
         return beside
 
 
-def followed(value: Any) -> bool:
+def is_followed(value: Any) -> bool:
     """Return whether this is a tensor with a float64 value of its own."""
     return (
         isinstance(value, torch.Tensor)
@@ -179,7 +179,7 @@ class _Before(NamedTuple):
     #: the largest error among them
     inherited: float
     #: the call with float64's values of its arguments, each rounded to the dtype that it has in the run
-    alone: Call
+    alone: Float64Call
     #: what an in-place call makes in float64: it writes float64's own numbers, which must be read before
     exact: list[torch.Tensor] | None
 
@@ -197,9 +197,9 @@ class ShadowMode(Float64Mode):
         self._sites = sites
         self._tally = tally
 
-    def prepare(self, call: Call) -> Call:
+    def prepare(self, call: Float64Call) -> Float64Call:
         """Return the call without float64, where it writes to none of its arguments."""
-        if call.func.is_view or call.written():
+        if call.func.is_view or call.written_tensors():
             return call
 
         def narrow(value: Any) -> Any:
@@ -209,22 +209,22 @@ class ShadowMode(Float64Mode):
                 return value.to(_NARROW[value.dtype])
             return value
 
-        return call.changed(narrow)
+        return call.with_changed(narrow)
 
-    def passes(self, call: Call) -> bool:
+    def passes(self, call: Float64Call) -> bool:
         """Return whether the call makes no number: views and writes of such find float64's values by their memory."""
         return call.func.is_view or call.func.overloadpacket in BLANK or moves_nothing(call.func)
 
-    def before(self, call: Call) -> _Before:
+    def before_call(self, call: Float64Call) -> _Before:
         """Return the float64 values of what the call reads."""
         shadows = self._shadows
-        writes = bool(call.written())
-        reads = [tensor for tensor in tensors((call.args, call.kwargs)) if followed(tensor)]
+        writes = bool(call.written_tensors())
+        reads = [tensor for tensor in tensors((call.args, call.kwargs)) if is_followed(tensor)]
         if is_random(call.func):
             return _Before(reads, [], 0.0, call, None)
 
-        def rounded(value: Any) -> Any:
-            if not followed(value):
+        def round_value(value: Any) -> Any:
+            if not is_followed(value):
                 copies = writes and isinstance(value, torch.Tensor)
                 return value.clone() if copies else value
             return shadows.view(value).to(_NARROW.get(value.dtype, value.dtype), copy=True)
@@ -233,36 +233,36 @@ class ShadowMode(Float64Mode):
             reads,
             [shadows.view(read).clone() if writes else shadows.view(read) for read in reads],
             max(map(shadows.error, reads), default=0.0),
-            call.changed(rounded),
+            call.with_changed(round_value),
             self._exact(call) if writes else None,
         )
 
-    def compute(self, call: Call) -> Any:
+    def compute(self, call: Float64Call) -> Any:
         """Return the result of the call in the run's dtype."""
-        return super().compute(call) if is_random(call.func) else _computed(call)
+        return super().compute(call) if is_random(call.func) else _compute_call(call)
 
-    def after(self, call: Call, before: _Before, result: Any) -> None:
+    def after_call(self, call: Float64Call, before: _Before, result: Any) -> None:
         """Compare what the call made with float64."""
         if is_random(call.func):
             self._take_random(call, before, result)
             return
         shadows = self._shadows
-        made = call.made(result)
-        written = {id(tensor) for tensor in call.written()}
+        made = call.result_tensors(result)
+        written = {id(tensor) for tensor in call.written_tensors()}
         sources = {memory(tensor) for tensor in tensors((call.args, call.kwargs))}
         if not written and all(memory(tensor) in sources for tensor in made):
             return  # a view that its schema does not call one
-        if not before.reads and not any(map(followed, made)):
+        if not before.reads and not any(map(is_followed, made)):
             return
         exact = before.exact if written else self._exact(call, like=next(iter(made), None))
         if exact is None:
-            for tensor in filter(followed, made):
+            for tensor in filter(is_followed, made):
                 shadows.forget(tensor)
             return
-        alone = before.alone.made(_computed(before.alone))
-        seen = Seen(call.func.name(), self._sites.here(), before.inherited)
+        alone = before.alone.result_tensors(_compute_call(before.alone))
+        seen = ShadowedCall(call.func.name(), self._sites.here(), before.inherited)
         for tensor, wide, again in zip(made, exact, alone, strict=False):
-            if followed(tensor):
+            if is_followed(tensor):
                 writes = id(tensor) in written
                 self._take_floating(seen, tensor, wide, again, before.exact_reads, writes)
             elif before.reads and not tensor.dtype.is_floating_point:
@@ -270,7 +270,7 @@ class ShadowMode(Float64Mode):
         if seen.floating or seen.events:
             self._tally.add(seen)
 
-    def _take_random(self, call: Call, before: _Before, result: Any) -> None:
+    def _take_random(self, call: Float64Call, before: _Before, result: Any) -> None:
         """Let float64 take the same random numbers."""
         shadows = self._shadows
         if call.func is aten.native_dropout.default and before.reads:
@@ -278,27 +278,31 @@ class ShadowMode(Float64Mode):
             shadows.keep(result[0], shadows.view(source) * result[1] / (1 - probability))
             shadows.note(result[0], shadows.error(source))
             return
-        for tensor in filter(followed, call.made(result)):
+        for tensor in filter(is_followed, call.result_tensors(result)):
             shadows.forget(tensor)
 
-    def _exact(self, call: Call, like: torch.Tensor | None = None) -> list[torch.Tensor] | None:
+    def _exact(
+        self, call: Float64Call, like: torch.Tensor | None = None
+    ) -> list[torch.Tensor] | None:
         """Return what the call makes of float64's values, or makes them; None: no kernel does."""
-        writes = bool(call.written())
+        writes = bool(call.written_tensors())
 
         def widen(value: Any) -> Any:
-            if followed(value):
+            if is_followed(value):
                 return self._shadows.view(value)
-            return value.clone() if writes and isinstance(value, torch.Tensor) else widened(value)
+            return (
+                value.clone() if writes and isinstance(value, torch.Tensor) else widen_dtype(value)
+            )
 
         try:
-            return call.changed(widen).for_wide_results(like).run()
+            return call.with_changed(widen).for_wide_results(like).run()
         except Exception:  # noqa: BLE001 - a kernel that has no float64, or none for this mixture
             self._tally.missed.add(call.func.name())
             return None
 
     def _take_floating(
         self,
-        seen: Seen,
+        seen: ShadowedCall,
         tensor: torch.Tensor,
         wide: torch.Tensor,
         again: torch.Tensor,
@@ -323,20 +327,20 @@ class ShadowMode(Float64Mode):
         self._shadows.note(tensor, total.relative)
 
 
-def _computed(call: Call) -> Any:
+def _compute_call(call: Float64Call) -> Any:
     """Return the result of the call in the run's dtype, without a double inside."""
     kernel: Callable[..., Any] = WITHOUT_DOUBLE.get(call.func, call.func)
-    if kernel is not call.func and not all(map(followed, tensors(call.args))):
+    if kernel is not call.func and not all(map(is_followed, tensors(call.args))):
         kernel = call.func
     try:
         return kernel(*call.args, **call.kwargs)
     except RuntimeError as error:
         # "... not implemented for 'Half'": the CPU lacks it; as exact as float32, then rounded.
-        if "not implemented for 'Half'" not in str(error) or call.written():
+        if "not implemented for 'Half'" not in str(error) or call.written_tensors():
             raise
-    single = call.changed(_cast_to(torch.float32))
+    single = call.with_changed(_cast_to(torch.float32))
     result = call.func(*single.args, **single.kwargs)
-    return Call(call.func, (result,), {}).changed(_cast_to(torch.float16)).args[0]
+    return Float64Call(call.func, (result,), {}).with_changed(_cast_to(torch.float16)).args[0]
 
 
 def _cast_to(dtype: torch.dtype) -> Callable[[Any], Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from opcheck.common.vocabulary import Phase, PrecisionEventKind
 from opcheck.model.records import PrecisionEvent, PrecisionLine
 from opcheck.numerics.child.closeness import Distance
-from opcheck.numerics.child.tally import Tally, digits, place
+from opcheck.numerics.child.tally import LineTally, digits, place
 
 if TYPE_CHECKING:
     from opcheck.model.records import GroupLocation
@@ -23,7 +23,7 @@ LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 _EVENTS: tuple[Literal["nan", "overflow", "underflow"], ...] = ("nan", "overflow", "underflow")
 
 
-class Seen:
+class ShadowedCall:
     """One call."""
 
     def __init__(self, op: str, here: tuple[Site, str, Phase], inherited: float) -> None:
@@ -59,7 +59,7 @@ class _Errors:
 
     local = total = inherited = 0.0
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: ShadowedCall) -> None:
         self.local = max(self.local, seen.local)
         self.total = max(self.total, seen.total)
         self.inherited = max(self.inherited, seen.inherited)
@@ -86,10 +86,10 @@ class PrecisionTally:
         self.crossing: PrecisionLine | None = None
         #: by module, the calls that lose more than the limit by themselves
         self.at_fault: Counter[str] = Counter()
-        self._lines: Tally[_Errors] = Tally(_Errors)
-        self._events: Tally[_Elements] = Tally(_Elements)
+        self._lines: LineTally[_Errors] = LineTally(_Errors)
+        self._events: LineTally[_Elements] = LineTally(_Elements)
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: ShadowedCall) -> None:
         """Count one call."""
         index, self.calls = self.calls, self.calls + 1
         self.ran.add(seen.op)
@@ -128,7 +128,9 @@ class PrecisionTally:
             )
 
 
-def _line(op: str, where: GroupLocation, first: int, errors: Seen | _Errors) -> PrecisionLine:
+def _line(
+    op: str, where: GroupLocation, first: int, errors: ShadowedCall | _Errors
+) -> PrecisionLine:
     return PrecisionLine(
         op=op,
         place=where,
