@@ -85,7 +85,7 @@ def compare_with_float64(
     """
     if not request.precision:
         return ()
-    from opcheck.numerics.precision.parent import compare
+    from opcheck.numerics.precision.precision_process import compare
 
     return compare(request, trace, progress=progress, show_output=show_output)
 

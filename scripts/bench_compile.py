@@ -18,7 +18,7 @@ import torch
 
 from opcheck.features.compile.child.inductor_metal import preload
 from opcheck.features.compile.child.variants import ProgramCall, attempt
-from opcheck.features.compile.records import TriedVariant, Variant
+from opcheck.features.compile.compile_records import TriedVariant, Variant
 from opcheck.worker.worker import forked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

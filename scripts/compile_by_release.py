@@ -20,9 +20,8 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 from opcheck.data.compile_defects import DECIDING
-from opcheck.features.compile.judged import CompileReport
+from opcheck.features.compile.compile_records import CompileReport, Variant
 from opcheck.features.compile.plan import AOTINDUCTOR
-from opcheck.features.compile.records import Variant
 from scripts.compile_reports import in_a_process, judge_for
 
 ROOT = Path(__file__).parents[1]

@@ -30,12 +30,16 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.features.compile.child.inductor_metal import preload
-from opcheck.features.compile.child.numerics import ProgramCall
-from opcheck.features.compile.child.variants import attempt
-from opcheck.features.compile.judged import CompileReport
-from opcheck.features.compile.judging import report
-from opcheck.features.compile.records import CompiledVariants, CompileFailure, TriedVariant, Variant
-from opcheck.features.compile.released import backend
+from opcheck.features.compile.child.variants import ProgramCall, attempt
+from opcheck.features.compile.compile_records import (
+    CompiledVariants,
+    CompileFailure,
+    CompileReport,
+    TriedVariant,
+    Variant,
+)
+from opcheck.features.compile.target_inductor import backend
+from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, forked
 from scripts.reported_programs import PROGRAMS, Reported

@@ -26,7 +26,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 from opcheck.common.files import write_text
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
-from opcheck.features.compile.records import CompileFailure, SideGraph
+from opcheck.features.compile.compile_records import CompileFailure, SideGraph
 from opcheck.worker.worker import WorkerError, forked
 from scripts.opinfo.ci import key
 

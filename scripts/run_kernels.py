@@ -28,10 +28,10 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
 from opcheck.common.files import write_text
-from opcheck.features.compile.check.clang import NOT_PROVEN as NOT_CHECKED
-from opcheck.features.compile.check.clang import check
+from opcheck.features.compile.check.metal_check import NOT_PROVEN as NOT_CHECKED
+from opcheck.features.compile.check.metal_check import check
+from opcheck.features.compile.child.cpu_kernels import CpuKernel
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
-from opcheck.features.compile.child.kernels import CpuKernel
 from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
 from opcheck.features.compile.metal_runner import prepare
 from opcheck.worker.worker import WorkerError, forked

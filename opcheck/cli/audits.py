@@ -23,7 +23,7 @@ from opcheck.data.targets import TargetOptions
 
 if TYPE_CHECKING:
     from opcheck.model.records import Report
-    from opcheck.reproducer.check import TriedProgram
+    from opcheck.reproducer.program_check import TriedProgram
     from opcheck.reproducer.chosen import ChosenFinding
 
 
@@ -122,7 +122,7 @@ def _listing(report: Report) -> str:
 
 def try_program(chosen: ChosenFinding) -> TriedProgram:
     """Write the program for a finding and try it."""
-    from opcheck.reproducer.check import make
+    from opcheck.reproducer.program_check import make
 
     with ProgressOptions().shown() as progress:
         if progress is not None:

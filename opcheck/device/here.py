@@ -20,9 +20,9 @@ import msgspec
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe import parent
-from opcheck.device.observe.request import ObserveRequest
-from opcheck.device.observe.variables import installed_line
+from opcheck.device.observe import observed_run
+from opcheck.device.observe.profiler_variables import installed_line
+from opcheck.device.observe.recording import ObserveRequest
 from opcheck.device.verify import Verification, verify
 from opcheck.model.records import Report
 
@@ -85,7 +85,7 @@ def observe_model(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Repo
             stand_in=mac.stand_in,
             kernels=mac.kernels,
         )
-        report = parent.run(program, lists).report
+        report = observed_run.run(program, lists).report
     return msgspec.structs.replace(report, model=request.model)
 
 

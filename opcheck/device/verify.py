@@ -14,7 +14,7 @@ import msgspec
 from opcheck.common.errors import UsageError
 from opcheck.common.vocabulary import Confidence, FallbackKind, Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_events import CONFIDENCE, NOT_NAMED
+from opcheck.device.observe.mac_texts import CONFIDENCE, NOT_NAMED
 from opcheck.model.records import CallGroup, Record, Report
 
 #: What a prediction can claim of a call.

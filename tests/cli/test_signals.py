@@ -210,7 +210,7 @@ _PROGRAM = (
         ("opcheck.cli.streams", _OP),
         ("opcheck.lookup.answer", _OP),
         ("opcheck.worker.platform", _PROGRAM),
-        ("opcheck.device.emulator.program", _PROGRAM),
+        ("opcheck.device.emulator.user_program", _PROGRAM),
     ],
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from opcheck.reproducer import check
+from opcheck.reproducer import program_check
 from tests.fuzz.documents import as_json, damaged
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial
@@ -76,5 +76,7 @@ def test_a_program_is_written(trial: Trial, content: tuple[bytes, str, str]) -> 
     report, verb, which = content
     with pytest.MonkeyPatch.context() as patch:
         # The program is written; nothing runs it.
-        patch.setattr(check, "_run", lambda *_args: (1, "", "Error: no process is started here"))
+        patch.setattr(
+            program_check, "_run", lambda *_args: (1, "", "Error: no process is started here")
+        )
         trial([verb, "report.json", which, "-o", "repro.txt"], {"report.json": report})

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from opcheck.common.errors import UsageError
-from opcheck.numerics.child import devices
+from opcheck.numerics.child import installed_devices
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from opcheck.numerics.child import devices
 )
 def test_a_device_that_is_not_here_is_refused_in_three_lines(name: str) -> None:
     with pytest.raises(UsageError) as caught:
-        devices.require(name)
+        installed_devices.require(name)
     message, context, hint = str(caught.value).splitlines()
     assert repr(name) in message
     assert f"--device {name}" in context
@@ -23,4 +23,4 @@ def test_a_device_that_is_not_here_is_refused_in_three_lines(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "cpu:0"])
 def test_the_cpu_is_taken_by_its_name_and_its_first_index(name: str) -> None:
-    assert devices.require(name) == torch.device(name)
+    assert installed_devices.require(name) == torch.device(name)

@@ -18,7 +18,7 @@ import torch
 
 import opcheck
 from opcheck.render import render
-from opcheck.reproducer import check
+from opcheck.reproducer import program_check
 
 
 def in_process(arguments: Sequence[str]) -> tuple[int, str, str]:
@@ -81,4 +81,4 @@ def _executed(function: object) -> tuple[int, str, str]:
 @pytest.fixture
 def tried_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process is started."""
-    monkeypatch.setattr(check, "_run", in_process)
+    monkeypatch.setattr(program_check, "_run", in_process)

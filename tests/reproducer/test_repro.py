@@ -17,14 +17,14 @@ import torch
 import opcheck
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
-from opcheck.device.emulator.child.errors import ProcessAbortedError
+from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
 from opcheck.features.issue import page
 from opcheck.model.records import ExampleTensor, Finding, Report
 from opcheck.model.saved import sanitize_report
 from opcheck.render import render
-from opcheck.reproducer import check, script
-from opcheck.reproducer.check import TriedProgram, make
+from opcheck.reproducer import program_check, script
 from opcheck.reproducer.chosen import ChosenFinding, choose, read
+from opcheck.reproducer.program_check import TriedProgram, make
 
 MPS = "mps"
 
@@ -293,10 +293,10 @@ def test_what_was_observed_is_not_called_predicted(missing: Report) -> None:
 
 
 def test_the_children_ask_torch_for_the_schema() -> None:
-    schema, problem = check._schema("aten::cat")
+    schema, problem = program_check._schema("aten::cat")
     assert [(item.name, item.tensors) for item in schema] == [("tensors", True), ("dim", False)]
     assert problem == ""
-    assert check._schema("aten::of_tomorrow")[1].startswith("AttributeError: ")
+    assert program_check._schema("aten::of_tomorrow")[1].startswith("AttributeError: ")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import msgspec
 
 from opcheck.common.documents import DocumentError, from_json, read
 from opcheck.common.replacing import replaced
-from opcheck.device.emulator.request import PROCESSES, ProcessReport
+from opcheck.device.emulator.emulation_request import PROCESSES, ProcessReport
 from opcheck.worker import platform, process
 
 #: The attribute of an error that the start of a process raises on a Mac.
@@ -29,7 +29,7 @@ _MARK = "_opcheck_not_spawned"
 #: A pool replaces its workers without end where none can start (multiprocessing/pool.py, ``_maintain_pool``).
 _HOPELESS = 6
 _PYTHONS = ("python", "torchrun", "accelerate")
-_CHILD = "from opcheck.device.emulator.child.entry import run_spawned; run_spawned({!r}, {!r}, {})"
+_CHILD = "from opcheck.device.emulator.child.emulated_program import run_spawned; run_spawned({!r}, {!r}, {})"
 
 
 def is_not_spawned(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from opcheck.common.text import plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_events import NOT_NAMED
+from opcheck.device.observe.mac_texts import NOT_NAMED
 from opcheck.device.verify import Pair, Verification
 
 #: by the observed status, the effect of a statement

@@ -12,8 +12,8 @@ from opcheck.common.text import filesize, plural
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_events import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent
-from opcheck.device.observe.parse import parse
+from opcheck.device.observe.log_parsing import parse
+from opcheck.device.observe.mac_texts import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent
 from opcheck.device.observe.system import System, resolution, system
 from opcheck.judge.assembly import assemble
 from opcheck.judge.judge import outcome

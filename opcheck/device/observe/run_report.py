@@ -1,21 +1,259 @@
-"""Makes a report of an observed run: of the recorder's calls, the warnings and the log."""
+"""Makes a report of an observed run from the recorder's calls, the warnings and the log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from opcheck.common.errors import UnknownTargetError
+from opcheck.common.text import any_layer
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.data.environment import load_environment
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.call_timeline import CallTimeline, Recording
-from opcheck.device.observe.log_events import ENDS, LogEvent
-from opcheck.device.observe.log_report import copies, other_calls, report_of
-from opcheck.device.observe.parse import parse
-from opcheck.device.observe.request import ObserveRequest, RecordedRow
-from opcheck.device.observe.variables import effects
-from opcheck.model.records import Problem, Report, Trace
+from opcheck.device.observe.log_parsing import MARK, parse
+from opcheck.device.observe.log_report import (
+    ObservedCalls,
+    copies,
+    fallback,
+    other_calls,
+    report_of,
+)
+from opcheck.device.observe.mac_texts import ENDS, LogEvent
+from opcheck.device.observe.profiler_variables import PROFILE, effects
+from opcheck.device.observe.recording import End, ObserveRequest, RecordedRow, Start
+from opcheck.model.records import GroupLocation, Problem, Report, Trace
+
+#: Operators whose work it is to copy between the devices.
+_COPIES = frozenset(
+    {
+        "aten::_to_copy",
+        "aten::copy_",
+        "aten::_copy_from",
+        "aten::_copy_from_and_resize",
+        "aten::_local_scalar_dense",
+        "aten::item",
+        "aten::to",
+    }
+)
+#: A copy of at most so many bytes is a number that a kernel reads (MPSProfiler.mm:
+#: ``sizeof(int64_t)``).
+_SCALAR = 8
+
+
+class Recording(NamedTuple):
+    """Everything that an observed process left behind."""
+
+    start: Start
+    rows: tuple[RecordedRow, ...]
+    #: None if the process was ended from outside
+    end: End | None
+    log: str
+    code: int
+
+
+class CallTimeline:
+    """The recorder's rows, with what was printed during the calls of each.
+
+    Args:
+        recording: what the process left behind.
+        events: what was printed.
+        line: the release line of torch.
+        machine: the name of the device.
+        lists: the op lists, which tell what an operator calls.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        events: Sequence[LogEvent],
+        line: str,
+        machine: str,
+        lists: OpLists,
+    ) -> None:
+        self._line = line
+        self._machine = machine
+        self._lists = lists
+        self._rows = {row.number: row for row in recording.rows}
+        end = recording.end
+        self._counts = Counter(end.counts) if end else _finished_calls(recording.log)
+        self._events = events
+        self._warned = _fallback_warnings(end, events, lists)
+        #: how many calls of each row are reported as something else than native
+        self._left: Counter[int] = Counter()
+        self.profiled = PROFILE in {variable.name for variable in load_environment().known(line)}
+
+    def fallbacks(self) -> Iterator[ObservedCalls]:
+        """Each operator that ran on the CPU, with the lines that called it."""
+        runs: defaultdict[tuple[str, int], list[LogEvent]] = defaultdict(list)
+        for event in self._events:
+            if event.kind == "fallback_run":
+                runs[event.op, event.call].append(event)
+        totals = {event.op: event for event in self._events if event.kind == "fallback_total"}
+        by_op: defaultdict[str, dict[int, list[LogEvent]]] = defaultdict(dict)
+        for (base, number), printed in runs.items():
+            by_op[self._overload(base, number)][number] = printed
+        for op, by_row in by_op.items():
+            yield self._printed_fallback(op, by_row, totals.get(op.partition(".")[0]))
+        for op, warned in self._warned.items():
+            if op not in by_op:
+                yield self._warned_fallback(op, warned)
+
+    def _overload(self, base: str, number: int) -> str:
+        """The overload of an operator that the profiler names without it.
+
+        The row's operator forwards to it, or a warning names it.
+        """
+        row = self._rows.get(number)
+        chain = self._lists.resolve(row.op, self._line).chain if row else ()
+        names = (*reversed(chain), *self._warned)
+        return next((op for op in names if op.partition(".")[0] == base), base)
+
+    def _printed_fallback(
+        self, op: str, by_row: dict[int, list[LogEvent]], total: LogEvent | None
+    ) -> ObservedCalls:
+        printed = [event for events in by_row.values() for event in events]
+        calls = fallback(op, self._warned.get(op, ()), printed, self._line, self._lists)
+        counts = {number: len(events) for number, events in by_row.items()}
+        self._left.update(counts)
+        return msgspec.structs.replace(
+            calls,
+            where=self._machine,
+            ms=float(total.numbers["cpu_ms"]) if total else None,
+            places=self._places(counts) or calls.places,
+            dtypes=self._dtypes(by_row),
+        )
+
+    def _warned_fallback(self, op: str, warned: Sequence[LogEvent]) -> ObservedCalls:
+        """A fallback of a release whose profiler prints nothing: the rows tell how often it ran."""
+        calls = fallback(op, warned, (), self._line, self._lists)
+        lines = {str(event.location) for event in warned}
+        rows = [
+            row
+            for row in self._rows.values()
+            if op in self._lists.resolve(row.op, self._line).chain
+            and (str(row.location) in lines or row.phase == "backward" or not lines)
+        ]
+        for row in rows or self._composite_at(lines):
+            self._left[row.number] += self._counts[row.number]
+        counts = {row.number: self._counts[row.number] for row in rows}
+        return msgspec.structs.replace(
+            calls,
+            where=self._machine,
+            count=sum(counts.values()) or calls.count,
+            places=self._places(counts) or calls.places,
+            dtypes=self._dtypes(counts),
+        )
+
+    def _composite_at(self, lines: Collection[str]) -> tuple[RecordedRow, ...]:
+        """The rows of the composite that these lines call, if they call only one."""
+        rows = tuple(
+            row
+            for row in self._rows.values()
+            if str(row.location) in lines
+            and self._lists.resolve(row.op, self._line).status == "composite"
+        )
+        return rows if len({row.op for row in rows}) == 1 else ()
+
+    def detours(self) -> Iterator[ObservedCalls]:
+        """Kernels of MPS during which memory went to the CPU and came back."""
+        copies: defaultdict[int, dict[str, list[LogEvent]]] = defaultdict(dict)
+        for event in self._events:
+            if event.kind == "copy" and event.call and event.numbers["bytes"] > _SCALAR:
+                way = f"{event.words['from'][:3]} {event.words['to'][:3]}"
+                copies[event.call].setdefault(way, []).append(event)
+        for number, by_way in copies.items():
+            row = self._rows.get(number)
+            there, back = by_way.get("MPS CPU"), by_way.get("CPU MPS")
+            if row and there and back and not self._left[number] and row.op not in _COPIES:
+                runs = min(self._counts[number], len(there))
+                self._left[number] += runs
+                yield ObservedCalls(
+                    op=row.op,
+                    status="fallback",
+                    kind="internal",
+                    what="its kernel copied memory to the CPU and back",
+                    count=runs,
+                    where=self._machine,
+                    nbytes=sum(int(event.numbers["bytes"]) for event in (*there, *back)),
+                    places=self._places({number: runs}),
+                    dtypes=row.dtypes,
+                )
+
+    def left_mps(self, number: int) -> bool:
+        """Return whether calls of that row went to the CPU; known after ``fallbacks`` and ``detours``."""
+        return self._left[number] > 0
+
+    def native(self) -> Iterator[ObservedCalls]:
+        """The calls on MPS during which no fallback was printed."""
+        by_op: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for row in self._rows.values():
+            count = self._counts[row.number] - self._left[row.number]
+            if count > 0 and "mps" in row.devices:
+                by_op[row.op][row.number] = count
+        for op, counts in by_op.items():
+            yield ObservedCalls(
+                op=op,
+                status="native",
+                what="it was called on mps, and no fallback was printed",
+                count=sum(counts.values()),
+                where=self._machine,
+                places=self._places(counts),
+                dtypes=self._dtypes(counts),
+            )
+
+    def warnings(self) -> Iterator[LogEvent]:
+        """The warnings of kernels, each as often as it was printed."""
+        return (event for event in self._events if event.kind in {"detour", "warned"})
+
+    def _dtypes(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        rows = (self._rows[number] for number in numbers if number in self._rows)
+        return tuple(sorted({dtype for row in rows for dtype in row.dtypes}))
+
+    def _places(self, counts: dict[int, int]) -> tuple[GroupLocation, ...]:
+        """The places of so many calls of each row; calls of one line, module and phase together."""
+        by_place: Counter[GroupLocation] = Counter()
+        for number, count in counts.items():
+            if row := self._rows.get(number):
+                module = any_layer(row.module)
+                place = GroupLocation.at(row.location, module=module, count=0, phase=row.phase)
+                by_place[place] += count
+        return tuple(
+            msgspec.structs.replace(place, count=count) for place, count in by_place.items()
+        )
+
+
+def _finished_calls(log: str) -> Counter[int]:
+    """How many calls of each row ended, by the marks that an aborted process left."""
+    return Counter(int(mark[1]) for mark in MARK.finditer(log) if mark[2] == ">")
+
+
+def _fallback_warnings(
+    end: End | None, events: Sequence[LogEvent], lists: OpLists
+) -> dict[str, tuple[LogEvent, ...]]:
+    """The warnings of CPU fallbacks by operator: the recorder's, or else those of the log.
+
+    The recorder's have the program's own lines.
+    """
+    warnings = [event for event in events if event.kind == "fallback"] if end is None else []
+    for warning in end.warned if end else ():
+        for event in parse(warning.text, lists, log="warnings"):
+            if event.kind == "fallback":
+                placed = msgspec.structs.replace(event, location=warning.location)
+                warnings += [placed] * warning.count
+    if end is not None and end.error == "UserWarning":
+        # --strict: the warning of the first fallback was raised.
+        warnings += [
+            msgspec.structs.replace(event, location=end.location)
+            for event in parse(end.message, lists, log="exception")
+            if event.kind == "fallback"
+        ]
+    by_op: defaultdict[str, list[LogEvent]] = defaultdict(list)
+    for event in warnings:
+        by_op[event.op].append(event)
+    return {op: tuple(members) for op, members in by_op.items()}
 
 
 def report_of_run(

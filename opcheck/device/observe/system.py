@@ -10,7 +10,7 @@ from opcheck.common.errors import UnknownTargetError
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.common.vocabulary import FallbackKind
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_events import LogEvent
+from opcheck.device.observe.mac_texts import LogEvent
 
 #: torch's version, as collect_env, pip list, pip freeze, accelerate and a prompt write it.
 _TORCH = tuple(

@@ -58,8 +58,8 @@ def command(
 ) -> int:
     """Compare each call, write the results; 1 where one is wrong, 3 where nothing could be compared."""
     from opcheck.features.compare import page
-    from opcheck.numerics.compare.parent import compare
-    from opcheck.numerics.compare.records import ComparePlan
+    from opcheck.numerics.compare.comparison_records import ComparePlan
+    from opcheck.numerics.compare.device_comparison import compare
 
     with progress.shown() as say:
         comparison = compare(

@@ -8,7 +8,7 @@ from pathlib import Path
 from opcheck.common.errors import UsageError
 from opcheck.common.files import inside, write_text
 from opcheck.common.text import plural
-from opcheck.features.compile.records import CompiledVariants, MetalKernel
+from opcheck.features.compile.compile_records import CompiledVariants, MetalKernel
 
 
 def emit(compiled: CompiledVariants, folder: str) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.common.errors import UsageError
-from opcheck.features.compile.check.library import (
+from opcheck.features.compile.check.metal_check import (
     DEFINES,
     INCLUDE,
     single_precision_headers,

@@ -12,8 +12,12 @@ from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Span,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.features.compile.judged import Advisory, CompileReport, FailureGroup
-    from opcheck.features.compile.records import TriedVariant
+    from opcheck.features.compile.compile_records import (
+        Advisory,
+        CompileReport,
+        FailureGroup,
+        TriedVariant,
+    )
 
 
 _RECURRENT = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.features.compile.records import Variant
+from opcheck.features.compile.compile_records import Variant
 from opcheck.model.records import Record
 
 #: What torch ships that runs everywhere; others can be named.

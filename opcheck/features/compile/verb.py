@@ -23,8 +23,8 @@ from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
+from opcheck.features.compile.compile_records import Variant
 from opcheck.features.compile.plan import AOTINDUCTOR, BACKENDS, DTYPES, RUNS
-from opcheck.features.compile.records import Variant
 from opcheck.judge.policy import COULD_NOT_TELL
 from opcheck.worker.platform import ENDED
 
@@ -83,10 +83,9 @@ def command(
 ) -> int:
     """Compile each variant, write what came of it; 1 where none works, 3 where that cannot be told."""
     from opcheck.features.compile import page, plan
-    from opcheck.features.compile.differing import differing
-    from opcheck.features.compile.judging import audits, eager_runs, exit_code, report
-    from opcheck.features.compile.parent import compile_variants
-    from opcheck.features.compile.released import Backend, backend, includes
+    from opcheck.features.compile.compile_process import compile_variants
+    from opcheck.features.compile.target_inductor import Backend, backend, differing, includes
+    from opcheck.features.compile.target_outcomes import audits, eager_runs, exit_code, report
 
     lists = load()
     mac = target.target(lists)
@@ -107,9 +106,9 @@ def command(
     # What decides goes first: a run may be ended.
     variants = tuple(sorted((v for v in variants if metal or not v.metal), key=_is_for_here))
     if check_metal:
-        from opcheck.features.compile.check import clang
+        from opcheck.features.compile.check import metal_check
 
-        clang.available()
+        metal_check.available()
     if run_metal:
         from opcheck.features.compile import metal_runner
 
@@ -136,7 +135,7 @@ def command(
     if compiled.ended:
         eager = dict.fromkeys(runs, CaptureError(f"{compiled.ended} ended the run"))
     if check_metal:
-        compiled = clang.check_kernels(compiled, includes(own.folder))
+        compiled = metal_check.check_kernels(compiled, includes(own.folder))
     graphs = (graph for each in compiled.tried for graph in each.side)
     operators = (operator for graph in graphs for operator in graph.operators)
     words = ["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}"]

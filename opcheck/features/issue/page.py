@@ -9,8 +9,8 @@ from opcheck.common.sanitize import for_log, markdown, markdown_code, markdown_f
 from opcheck.common.versions import Version
 from opcheck.data.messages import not_implemented
 from opcheck.model.records import Record
-from opcheck.reproducer.check import TriedProgram
 from opcheck.reproducer.chosen import ChosenFinding
+from opcheck.reproducer.program_check import TriedProgram
 
 _NEW = "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml"
 _ISSUE = re.compile(r"https://github\.com/pytorch/pytorch/issues/\d+")

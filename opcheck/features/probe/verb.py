@@ -63,7 +63,7 @@ def command(
 ) -> int:
     """Probe the device, write the evidence; 1 where something goes wrong."""
     from opcheck.data import device_evidence
-    from opcheck.features.probe import page, parent, records
+    from opcheck.features.probe import page, probe_messages, prober
     from opcheck.render import ANSWERS, write
 
     path = None if output.to_stdout else Path(output.path)
@@ -75,11 +75,11 @@ def command(
             hint="name the file: --resume --output FILE.yaml",
         )
     before = device_evidence.load(path) if resume and path is not None and path.exists() else None
-    setup = records.Setup(
+    setup = probe_messages.Setup(
         device=device,
         samples=samples,
         patterns=tuple(patterns),
-        dtypes=tuple(map(parse_dtype, dtypes)) or records.DTYPES,
+        dtypes=tuple(map(parse_dtype, dtypes)) or probe_messages.DTYPES,
         phases=device_evidence.PHASES if grad else device_evidence.PHASES[:1],
     )
     name = output.chosen(ANSWERS)
@@ -89,7 +89,7 @@ def command(
             write_text(path, write(evidence, (), name))
 
     with progress.shown() as say:
-        evidence = parent.probe(
+        evidence = prober.probe(
             setup,
             device_evidence.Settings(
                 samples=samples, seconds=time_limit, cpu_fallback=target.fallback

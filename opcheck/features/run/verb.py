@@ -104,8 +104,8 @@ def command(
 
 def _emulated(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]:
     """Run the program emulated; return its report and the program's own exit code."""
-    from opcheck.device.emulator.parent import run
-    from opcheck.device.emulator.request import RunRequest
+    from opcheck.device.emulator.emulated_run import run
+    from opcheck.device.emulator.emulation_request import RunRequest
 
     mac = target.target(load())
     outcome = run(RunRequest(torch=str(mac.torch), macos=str(mac.macos), **asked))
@@ -118,8 +118,8 @@ def _observed(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int
     Raises:
         UsageError: the flags name another release or macOS than the Mac's.
     """
-    from opcheck.device.observe.parent import run
-    from opcheck.device.observe.request import ObserveRequest
+    from opcheck.device.observe.observed_run import run
+    from opcheck.device.observe.recording import ObserveRequest
 
     if target.torch or target.macos or asked.pop("exact", False):
         raise UsageError(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from opcheck.numerics.compare.records import TOLERANCES, Fault
+from opcheck.numerics.compare.comparison_records import TOLERANCES, Fault
 
 #: A float64 result this small beside what it was made of is zero but for float64's own rounding.
 _VANISHES = 1e-11

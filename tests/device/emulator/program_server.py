@@ -21,13 +21,13 @@ def main() -> None:
     # Each program would import them again: torch, and what torch itself imports at the first composite.
     import torch._dynamo  # noqa: F401
 
-    from opcheck.device.emulator.child import entry, session  # noqa: F401
+    from opcheck.device.emulator.child import emulated_program, session  # noqa: F401
 
     for line in sys.stdin:
         job = json.loads(line)
         process = os.fork()
         if not process:
-            _run(job, entry.main)
+            _run(job, emulated_program.main)
         _, status = os.waitpid(process, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()

@@ -15,7 +15,7 @@ import opcheck
 from opcheck import cli
 from opcheck.capture.child import endings
 from opcheck.data import messages
-from opcheck.device.emulator import parent
+from opcheck.device.emulator import emulated_run
 from opcheck.simulator.errors import NotSimulatedError
 from tests.device.emulator.test_mac_programs import Server
 
@@ -78,7 +78,7 @@ def opcheck_on(
         return Ended(code, capfd.readouterr().err, content)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parent, "run_program", run_program)
+    monkeypatch.setattr(emulated_run, "run_program", run_program)
     return start
 
 

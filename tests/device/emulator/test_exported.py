@@ -10,7 +10,7 @@ import torch
 
 import opcheck
 from opcheck.device.emulator.child.session import Emulation
-from opcheck.device.emulator.child.uncompiled import run_uncompiled
+from opcheck.device.emulator.child.torch_packages import run_uncompiled
 from opcheck.simulator.errors import NotSimulatedError
 
 #: torch/export gives these for what it does itself (2.13)

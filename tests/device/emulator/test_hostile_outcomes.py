@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from opcheck.common.errors import CaptureError
-from opcheck.device.emulator import parent
-from opcheck.device.emulator.request import RunOutcome, RunRequest
+from opcheck.device.emulator import emulated_run
+from opcheck.device.emulator.emulation_request import RunOutcome, RunRequest
 from opcheck.model.records import Report
 from opcheck.worker.protocol import Failure, sealed
 from tests.made import call, make_report
@@ -74,17 +74,17 @@ def test_a_forged_outcome_is_three_lines(
         change(Path(msgspec.json.decode(asked.read_bytes(), type=RunRequest).answer))
         return 0
 
-    monkeypatch.setattr(parent, "run_program", run_program)
+    monkeypatch.setattr(emulated_run, "run_program", run_program)
     with pytest.raises(CaptureError, match=message) as error:
-        parent.run(_REQUEST)
+        emulated_run.run(_REQUEST)
     assert error.value.context == "program.py"
     assert error.value.hint
 
 
 def test_ctrl_c_before_the_program_begins_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent, "run_program", lambda *_, **_named: -signal.SIGINT)
+    monkeypatch.setattr(emulated_run, "run_program", lambda *_, **_named: -signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        parent.run(_REQUEST)
+        emulated_run.run(_REQUEST)
 
 
 def test_an_outcome_with_the_secret_is_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ def test_an_outcome_with_the_secret_is_the_report(monkeypatch: pytest.MonkeyPatc
         Path(request.answer).write_bytes(sealed(_FORGED, request.secret))
         return 0
 
-    monkeypatch.setattr(parent, "run_program", run_program)
-    assert parent.run(_REQUEST) == _FORGED
+    monkeypatch.setattr(emulated_run, "run_program", run_program)
+    assert emulated_run.run(_REQUEST) == _FORGED
 
 
 def test_a_program_does_not_find_the_secret_in_the_files_of_its_run(tmp_path: Path) -> None:
@@ -109,4 +109,4 @@ def test_a_program_does_not_find_the_secret_in_the_files_of_its_run(tmp_path: Pa
         "        os._exit(0)\n"
     )
     with pytest.raises(CaptureError, match="wrote over the report"):
-        parent.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
+        emulated_run.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from opcheck.device.emulator.request import RunOutcome, RunRequest
+from opcheck.device.emulator.emulation_request import RunOutcome, RunRequest
 from opcheck.judge.policy import exit_code
 from opcheck.worker.protocol import Failure
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from opcheck.common.errors import CaptureError
-from opcheck.device.emulator import parent
-from opcheck.device.emulator.request import RunRequest
+from opcheck.device.emulator import emulated_run
+from opcheck.device.emulator.emulation_request import RunRequest
 
 _HEAD = """import functools
 import os
@@ -293,7 +293,7 @@ def test_a_program_that_leaves_no_report_is_three_lines(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import os\nos._exit(0)\n")
     with pytest.raises(CaptureError, match="left no report"):
-        parent.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
+        emulated_run.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
 
 
 def test_a_disk_that_takes_no_report_is_three_lines(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_the_space_of_the_report_is_taken_before_the_program_runs(tmp_path: Path
     program.write_text(
         "import glob, os, sys, tempfile\n"
         "sizes = [os.path.getsize(f) for f in glob.glob(tempfile.gettempdir() + '/opcheck-*/outcome.json')]\n"
-        f"sys.exit(0 if max(sizes) >= {parent.RESERVED} else 9)\n"
+        f"sys.exit(0 if max(sizes) >= {emulated_run.RESERVED} else 9)\n"
     )
-    outcome = parent.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
+    outcome = emulated_run.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
     assert outcome.exit_code == 0

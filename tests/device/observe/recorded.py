@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck.device.observe.request import End, Line, ObserveRequest, RecordedRow, Start
+from opcheck.device.observe.recording import End, Line, ObserveRequest, RecordedRow, Start
 from opcheck.model.records import SourceLocation
 from opcheck.worker.protocol import sealed
 
@@ -28,7 +28,7 @@ def row(number: int, op: str, line: int = 1, **others: object) -> RecordedRow:
 
 
 class Process:
-    """A starter for opcheck.device.observe.parent.run; keeps the environment that it was given."""
+    """A starter for opcheck.device.observe.observed_run.run; keeps the environment that it was given."""
 
     def __init__(self, *lines: Line, log: str = "", code: int = 0) -> None:
         self._lines = lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.device.observe.log_text import LONGEST, clean_lines
+from opcheck.device.observe.log_parsing import LONGEST, clean_lines
 
 TEXT = "RuntimeError: MPS: Unsupported Border padding mode"
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
-from opcheck.device.observe.log_events import KINDS, LogEvent
-from opcheck.device.observe.parse import parse
-from opcheck.device.observe.patterns import table
+from opcheck.device.observe.log_parsing import parse
+from opcheck.device.observe.mac_texts import KINDS, LogEvent, table
 
 CORPUS = Path(__file__).parent / "corpus"
 

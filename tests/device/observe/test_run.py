@@ -11,9 +11,9 @@ import pytest
 from opcheck import cli
 from opcheck.common.errors import CaptureError
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe import parent
-from opcheck.device.observe.parent import run
-from opcheck.device.observe.request import ObserveRequest, Start, Warned
+from opcheck.device.observe import observed_run
+from opcheck.device.observe.observed_run import run
+from opcheck.device.observe.recording import ObserveRequest, Start, Warned
 from opcheck.model.records import CallGroup, Report, ReportTarget, SourceLocation
 from opcheck.render import render
 from tests.device.observe.recorded import START, Process, during, end, fell, row
@@ -137,7 +137,7 @@ def test_an_error_of_the_program_is_a_problem_and_no_verdict(lists: OpLists) -> 
 def test_the_variables_are_set_before_and_said(
     lists: OpLists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parent, "installed_line", lambda: "2.13")
+    monkeypatch.setattr(observed_run, "installed_line", lambda: "2.13")
     process = Process(START, end({}))
     result = " ".join(observed(process, lists).not_checked)
     assert process.environment["PYTORCH_ENABLE_MPS_FALLBACK"] == "1"
@@ -173,7 +173,7 @@ def test_on_a_mac_the_run_is_observed(
     script.write_text("", encoding="utf-8")
     log = during(1, fell("aten::linalg_eig"))
     process = Process(START, row(1, "aten::linalg_eig"), end({1: 1}), log=log)
-    monkeypatch.setattr(parent, "_start", process)
+    monkeypatch.setattr(observed_run, "_start", process)
     monkeypatch.setattr(sys, "platform", "darwin")
     assert cli.invoke(["run", "--fallback", str(script)]) == 0
     assert cli.invoke(["run", "--fallback", "--fail-on", "fallback", str(script)]) == 1

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._ordered_set import OrderedSet
 
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.records import CompileFailure, SideGraph
+from opcheck.features.compile.compile_records import CompileFailure, SideGraph
 
 
 def side(

@@ -11,9 +11,9 @@ import torch
 from torch.nn.attention.flex_attention import flex_attention
 
 from opcheck.common.errors import UsageError
-from opcheck.features.compile.check import clang
+from opcheck.features.compile.check import metal_check
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.records import (
+from opcheck.features.compile.compile_records import (
     CompiledVariants,
     FusedNode,
     MetalKernel,
@@ -23,7 +23,7 @@ from opcheck.features.compile.records import (
 )
 from opcheck.model.records import SourceLocation
 
-pytest.importorskip("clang.cindex", reason="the extra metal is not installed")
+pytest.importorskip("metal_check.cindex", reason="the extra metal is not installed")
 
 #: Importing Inductor makes torch warn of itself.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
@@ -73,7 +73,7 @@ def test_kernels_of_inductor_are_in_order() -> None:
     text = "".join(kernel.source for kernel in result.kernels)
     for used in ("threadgroup_sum", "welford", "argmax", "bfloat", "half", "atomic_add"):
         assert used in text
-    assert clang.check(result) == ()
+    assert metal_check.check(result) == ()
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_kernels_of_inductor_are_in_order() -> None:
     ids=lambda function: function.__name__,
 )
 def test_functions_of_their_own_headers(function: Callable[..., Any]) -> None:
-    assert clang.check(compiled(function, torch.rand(40))) == ()
+    assert metal_check.check(compiled(function, torch.rand(40))) == ()
 
 
 def test_indices_that_are_checked() -> None:
     result = compiled(lambda x, i: x[i], torch.rand(8), torch.tensor([1, 2]))
     assert "TORCH_REPORT_ERROR" in result.kernels[0].source
-    assert clang.check(result) == ()
+    assert metal_check.check(result) == ()
 
 
 def test_flex_attention_brings_its_own_headers() -> None:
@@ -98,7 +98,7 @@ def test_flex_attention_brings_its_own_headers() -> None:
     with torch.no_grad():
         result = compiled(attention, torch.rand(1, 2, 128, 16))
     assert "#include" in "".join(kernel.source for kernel in result.kernels)
-    assert clang.check(result) == ()
+    assert metal_check.check(result) == ()
 
 
 BRANCHES = "torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))"
@@ -109,7 +109,7 @@ def branches(x: torch.Tensor) -> Any:
 
 
 def test_a_name_that_the_branches_of_cond_share_is_found_with_its_line() -> None:
-    result = clang.check(compiled(branches, torch.rand(4)))
+    result = metal_check.check(compiled(branches, torch.rand(4)))
     assert [item.op for item in result] == ["generated_kernel_0"]
     assert result[0].message.startswith(
         "generated_kernel_0, line 1: redefinition of 'generated_kernel_0'"
@@ -131,8 +131,8 @@ def test_a_name_that_the_branches_of_cond_share_is_found_with_its_line() -> None
     ],
 )
 def test_broken_kernels(written: str, wrong: str, line: int, message: str) -> None:
-    assert clang.check(graph(WRITTEN)) == ()
-    result = clang.check(graph(WRITTEN.replace(written, wrong)))
+    assert metal_check.check(graph(WRITTEN)) == ()
+    result = metal_check.check(graph(WRITTEN.replace(written, wrong)))
     assert result[0].kind == "shader"
     assert result[0].message.startswith(f"generated_kernel_0, line {line}: ")
     assert message in result[0].message
@@ -141,16 +141,16 @@ def test_broken_kernels(written: str, wrong: str, line: int, message: str) -> No
 
 def test_an_error_inside_a_header_is_of_the_kernel_that_led_there() -> None:
     wrong = WRITTEN.replace("metal::precise::exp(tmp0)", "as_type<int>(1L)")
-    result = clang.check(graph(wrong))
+    result = metal_check.check(graph(wrong))
     assert any("as_type keeps the size" in item.message for item in result)
     assert all(item.op == "generated_kernel_0" for item in result)
 
 
 def test_literals_are_floats() -> None:
     """As in Metal: of a double, ``max`` would find no overload."""
-    assert clang.check(graph(WRITTEN.replace("exp(tmp0)", "fmax(tmp0, 2.0)"))) == ()
+    assert metal_check.check(graph(WRITTEN.replace("exp(tmp0)", "fmax(tmp0, 2.0)"))) == ()
     test = "static_assert(sizeof(2.0) == 4); auto tmp1"
-    assert clang.check(graph(WRITTEN.replace("auto tmp1", test))) == ()
+    assert metal_check.check(graph(WRITTEN.replace("auto tmp1", test))) == ()
 
 
 def test_the_node_that_the_line_names_is_blamed() -> None:
@@ -159,9 +159,9 @@ def test_the_node_that_the_line_names_is_blamed() -> None:
         FusedNode(name="sin", op="aten::sin", location=lines[0]),
         FusedNode(name="exp", op="aten::exp", location=lines[1]),
     )
-    result = clang.check(graph(WRITTEN.replace("exp(tmp0)", "exp(tmp9)"), nodes=nodes))
+    result = metal_check.check(graph(WRITTEN.replace("exp(tmp0)", "exp(tmp9)"), nodes=nodes))
     assert [item.location for item in result] == [lines[1]]
-    result = clang.check(graph(WRITTEN.replace("in_ptr0[x0]", "in_ptr1[x0]"), nodes=nodes))
+    result = metal_check.check(graph(WRITTEN.replace("in_ptr0[x0]", "in_ptr1[x0]"), nodes=nodes))
     assert result[0].location == lines[0]
 
 
@@ -172,16 +172,16 @@ def test_the_failures_of_a_variant_and_what_they_do_not_prove() -> None:
         side=(graph(WRITTEN), graph(WRITTEN, WRITTEN)),
     )
     before = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(tried,))
-    after = clang.check_kernels(before)
+    after = metal_check.check_kernels(before)
     assert [len(item.failures) for item in after.tried[0].side] == [0, 1]
-    assert after.not_checked == (clang.NOT_PROVEN,)
+    assert after.not_checked == (metal_check.NOT_PROVEN,)
     assert msgspec.structs.replace(after, tried=(tried,), not_checked=()) == before
 
 
 def test_without_libclang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "clang", None)
     with pytest.raises(UsageError, match="libclang is not there") as raised:
-        clang.available()
+        metal_check.available()
     assert "opcheck[metal]" in raised.value.hint
 
 
@@ -194,4 +194,4 @@ def test_the_kernels_of_aotinductor_have_the_headers_that_it_writes_out() -> Non
         )
     (result,) = side.graphs
     assert {"utils", "reduction_utils"} <= {*result.kernels[0].headers}
-    assert clang.check(result) == ()
+    assert metal_check.check(result) == ()

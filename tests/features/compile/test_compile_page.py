@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
-from opcheck.features.compile.judging import report
-from opcheck.features.compile.page import document
-from opcheck.features.compile.records import (
+from opcheck.features.compile.compile_records import (
     CompiledVariants,
     CompileFailure,
     Extern,
@@ -18,6 +16,8 @@ from opcheck.features.compile.records import (
     TriedVariant,
     Variant,
 )
+from opcheck.features.compile.page import document
+from opcheck.features.compile.target_outcomes import report
 from opcheck.model.records import SourceLocation
 from opcheck.render.text import as_text
 

@@ -11,9 +11,9 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from opcheck.common.errors import UsageError
 from opcheck.features.compile import metal_runner
-from opcheck.features.compile.child import kernels
+from opcheck.features.compile.child import cpu_kernels
+from opcheck.features.compile.child.cpu_kernels import CpuKernel, CpuKernelError, compile_kernels
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.child.kernels import CpuKernel, CpuKernelError, compile_kernels
 
 #: Importing Inductor makes torch warn of itself.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
@@ -205,7 +205,7 @@ def test_numbers_are_bound_by_their_value(value: Any) -> None:
 def test_positions_that_are_not_emulated() -> None:
     source = "kernel void given(device float* out, uint i [[thread_index_in_simdgroup]]) { }"
     with pytest.raises(CpuKernelError, match="given asks for"):
-        kernels.compile_kernels([("given", source, ["utils"])])
+        cpu_kernels.compile_kernels([("given", source, ["utils"])])
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ import pytest
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
-from opcheck.features.compile.judged import CompileReport
-from opcheck.features.compile.judging import eager_runs, exit_code, report
-from opcheck.features.compile.records import (
+from opcheck.features.compile.compile_records import (
     CompiledVariants,
     CompileFailure,
+    CompileReport,
     Extern,
     FusedNode,
     MetalKernel,
@@ -21,6 +20,7 @@ from opcheck.features.compile.records import (
     TriedVariant,
     Variant,
 )
+from opcheck.features.compile.target_outcomes import eager_runs, exit_code, report
 from opcheck.model.records import SourceLocation
 
 LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")

@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from opcheck.features.compile.child.numerics import ProgramCall, difference, once, place_program
+from opcheck.features.compile.child.variants import ProgramCall, difference, once, place_program
 
 X = torch.linspace(-1, 1, 64)
 

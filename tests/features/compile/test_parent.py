@@ -11,9 +11,9 @@ import pytest
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError
-from opcheck.features.compile import parent
+from opcheck.features.compile import compile_process
+from opcheck.features.compile.compile_records import CompiledVariants, TriedVariant, Variant
 from opcheck.features.compile.plan import TRIED, CompilePlan, CompileRequest
-from opcheck.features.compile.records import CompiledVariants, TriedVariant, Variant
 from opcheck.worker.platform import SignalledError
 
 
@@ -25,9 +25,9 @@ def test_the_folder_of_the_kernels_goes_with_its_parent(monkeypatch: pytest.Monk
         (seen[0] / "kernels.so").write_text("")
         raise CaptureError("died")
 
-    monkeypatch.setattr(parent, "ask", dies)
+    monkeypatch.setattr(compile_process, "ask", dies)
     with pytest.raises(CaptureError):
-        parent.compile_variants(
+        compile_process.compile_variants(
             CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=())
         )
     assert not seen[0].exists()
@@ -56,8 +56,8 @@ def test_a_run_that_is_ended_keeps_what_it_has(
         (Path(request.plan.scratch) / TRIED).write_bytes(msgspec.json.encode(so_far))
         raise error
 
-    monkeypatch.setattr(parent, "ask", is_ended)
-    compiled = parent.compile_variants(
+    monkeypatch.setattr(compile_process, "ask", is_ended)
+    compiled = compile_process.compile_variants(
         CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=(variant,) * 3)
     )
     assert compiled.ended.startswith(ended)

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from opcheck.features.compile import plan
-from opcheck.features.compile.lint import lint, undeclared_names
-from opcheck.features.compile.records import (
+from opcheck.features.compile.compile_records import (
     CompiledVariants,
     CompileFailure,
     FusedNode,
@@ -16,6 +15,7 @@ from opcheck.features.compile.records import (
     TriedVariant,
     Variant,
 )
+from opcheck.features.compile.kernel_lint import lint, undeclared_names
 from opcheck.model.records import SourceLocation
 
 HERE = SourceLocation(file="a.py", line=3, function="f", text="return x")

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.features.compile.plan import CompilePlan
-from opcheck.features.compile.records import (
+from opcheck.features.compile.compile_records import (
     CompiledVariants,
     FusedNode,
     MetalKernel,
@@ -20,7 +19,8 @@ from opcheck.features.compile.records import (
     TriedVariant,
     Variant,
 )
-from opcheck.features.compile.released import Backend
+from opcheck.features.compile.plan import CompilePlan
+from opcheck.features.compile.target_inductor import Backend
 from opcheck.model.records import SourceLocation
 from tests.command_line import CommandLine
 
@@ -69,9 +69,9 @@ class Child:
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
     made = Child()
-    monkeypatch.setattr("opcheck.features.compile.parent.compile_variants", made)
-    monkeypatch.setattr("opcheck.features.compile.released.backend", lambda *_: Backend())
-    monkeypatch.setattr("opcheck.features.compile.judging.audits", lambda *_, **__: {})
+    monkeypatch.setattr("opcheck.features.compile.compile_process.compile_variants", made)
+    monkeypatch.setattr("opcheck.features.compile.target_inductor.backend", lambda *_: Backend())
+    monkeypatch.setattr("opcheck.features.compile.target_outcomes.audits", lambda *_, **__: {})
     return made
 
 
@@ -140,7 +140,7 @@ def test_a_run_that_is_ended_prints_what_it_has(
     ended: str, code: int, opcheck: CommandLine, child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "opcheck.features.compile.parent.compile_variants",
+        "opcheck.features.compile.compile_process.compile_variants",
         lambda *args, **options: msgspec.structs.replace(
             child(*args, **options), ended=ended, lacking=2
         ),

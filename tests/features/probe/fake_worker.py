@@ -7,7 +7,7 @@ import time
 
 from opcheck.common.errors import CaptureError
 from opcheck.data.device_evidence import Machine, Result
-from opcheck.features.probe.records import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
+from opcheck.features.probe.probe_messages import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
 from opcheck.worker.protocol import Say
 
 NAMES = ("add", "crash", "crash everywhere", "hang", "sub")

@@ -13,8 +13,8 @@ from opcheck.common.errors import CaptureError, InputError, UsageError
 from opcheck.data import device_evidence
 from opcheck.data.device_evidence import Evidence, Settings
 from opcheck.features.probe import page
-from opcheck.features.probe.parent import probe
-from opcheck.features.probe.records import Setup
+from opcheck.features.probe.probe_messages import Setup
+from opcheck.features.probe.prober import probe
 from opcheck.render import write
 
 SETTINGS = Settings(samples=3, seconds=1200.0, cpu_fallback=False)
@@ -128,8 +128,8 @@ def test_bad_input_is_said_in_three_lines(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_pattern_that_matches_nothing_is_said() -> None:
-    from opcheck.features.probe.child import samples
+    from opcheck.features.probe.child import opinfo
 
     setup = Setup(device="cpu", samples=1, patterns=("nothing*",))
     with pytest.raises(UsageError, match="no OpInfo"):
-        list(samples.tasks({}, setup, __import__("torch").device("cpu")))
+        list(opinfo.tasks({}, setup, __import__("torch").device("cpu")))

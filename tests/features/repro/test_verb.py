@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from opcheck.render import render
-from opcheck.reproducer import check
-from opcheck.reproducer.check import TriedProgram
+from opcheck.reproducer import program_check
+from opcheck.reproducer.program_check import TriedProgram
 from tests.cli.test_command_line import modules_after
 from tests.command_line import CommandLine
 from tests.made import call, make_report
@@ -23,7 +23,7 @@ def saved(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> str:
     tried = TriedProgram(
         text="import torch\n", on_cpu=True, emulated=True, notes=("Tried.",), expected=()
     )
-    monkeypatch.setattr(check, "make", lambda _: tried)
+    monkeypatch.setattr(program_check, "make", lambda _: tried)
     return "report.json"
 
 
@@ -62,7 +62,7 @@ def test_what_could_not_be_tried_exits_with_3(
     untried = TriedProgram(
         text="x\n", on_cpu=None, emulated=None, notes=("Not tried.",), expected=()
     )
-    monkeypatch.setattr(check, "make", lambda _: untried)
+    monkeypatch.setattr(program_check, "make", lambda _: untried)
     assert opcheck("repro", saved, "1") == (3, "x\n", "Not tried.\n")
     assert opcheck("issue", saved, "1").code == 3
 

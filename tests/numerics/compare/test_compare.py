@@ -12,8 +12,8 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.vocabulary import Mode
 from opcheck.features.compare import page
-from opcheck.numerics.compare.parent import compare
-from opcheck.numerics.compare.records import SHOWS, ComparePlan, DeviceComparison
+from opcheck.numerics.compare.comparison_records import SHOWS, ComparePlan, DeviceComparison
+from opcheck.numerics.compare.device_comparison import compare
 from opcheck.render import write
 
 MODELS = Path(__file__).with_name("models.py")
@@ -108,10 +108,10 @@ def test_a_model_that_hangs_is_ended() -> None:
 
 @pytest.mark.parametrize("device", ["mps", "nonsense", "meta"])
 def test_a_device_that_is_not_there_is_said_in_three_lines(device: str) -> None:
-    from opcheck.numerics.child import devices
+    from opcheck.numerics.child import installed_devices
 
     with pytest.raises(UsageError) as raised:
-        devices.require(device)
+        installed_devices.require(device)
     lines = str(raised.value).splitlines()
     assert len(lines) == 3
     assert device in lines[0]

@@ -13,7 +13,7 @@ from torch.nn import functional
 from opcheck.numerics.child.closeness import measure
 from opcheck.numerics.child.float64 import Float64Call
 from opcheck.numerics.child.kept_tensors import keep, keep_all, place, restore
-from opcheck.numerics.compare.child import discrete, reference
+from opcheck.numerics.compare.child import cpu_reference, discrete
 from opcheck.numerics.compare.child.compare_mode import IS_BLANK, ComparedCall, CompareMode
 
 aten = torch.ops.aten
@@ -125,17 +125,17 @@ def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
         "query": q, "key": k, "value": v, "attn_bias": bias, "dropout_p": 0.0, "is_causal": is_causal,
         "scale": None, "grad_out": grad,
     }  # fmt: skip
-    (result,) = reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
+    (result,) = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
     assert torch.allclose(result, wanted)
-    back = reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](given)
+    back = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](given)
     for item, other in zip(back, gradients, strict=True):
         assert torch.allclose(item, other)
 
 
 def test_the_cpu_in_the_same_dtype_and_in_float64() -> None:
     call = Float64Call(aten.mul.Tensor, keep_all((torch.ones(3, dtype=torch.float16), 0.1)), {})
-    (plain,) = reference.in_its_dtype(call) or [torch.empty(0)]
-    (exact,) = reference.in_float64(call)
+    (plain,) = cpu_reference.in_its_dtype(call) or [torch.empty(0)]
+    (exact,) = cpu_reference.in_float64(call)
     assert plain.dtype == torch.float16
     assert exact.dtype == torch.float64
     assert exact[0] == 0.1

@@ -10,7 +10,7 @@ import pytest
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.model.records import Precision
-from opcheck.numerics.precision.child.run import compare
+from opcheck.numerics.precision.child.precision_run import compare
 
 PLANTED = Path(__file__).with_name("planted.py")
 REAL = Path(__file__).with_name("real_models.py")

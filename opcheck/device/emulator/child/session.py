@@ -18,21 +18,23 @@ from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator.child import vision_kernels
-from opcheck.device.emulator.child.distributed import processes_of_mac
-from opcheck.device.emulator.child.engine import Emulator
-from opcheck.device.emulator.child.errors import ProcessAbortedError
-from opcheck.device.emulator.child.exporting import export_below
-from opcheck.device.emulator.child.tally import CallCounts, merge_groups, origin_on_a_mac
-from opcheck.device.emulator.child.uncompiled import run_uncompiled
-from opcheck.device.emulator.child.value_checks import (
+from opcheck.device.emulator.child.argument_checks import (
     CALL_RAISED,
     REFUSED_EVERYWHERE,
     kind_on_a_mac,
 )
+from opcheck.device.emulator.child.call_counts import CallCounts, merge_groups, origin_on_a_mac
+from opcheck.device.emulator.child.emulator import Emulator
+from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
+from opcheck.device.emulator.child.torch_packages import (
+    export_below,
+    processes_of_mac,
+    run_uncompiled,
+)
 from opcheck.device.emulator.child.verdicts import Verdicts
+from opcheck.device.emulator.emulation_request import ProcessReport
 from opcheck.device.emulator.processes import Processes, is_not_spawned
-from opcheck.device.emulator.program import warnings_at_their_lines
-from opcheck.device.emulator.request import ProcessReport
+from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace

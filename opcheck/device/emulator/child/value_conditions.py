@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from opcheck.data.conditions import check_values
-from opcheck.device.emulator.child.index_checks import indices
+from opcheck.device.emulator.child.argument_checks import indices
 
 #: the arguments of a call by their names: tensors of the CPU with the call's values, other arguments as they are
 Given = Mapping[str, Any]
@@ -99,9 +99,8 @@ def holds(text: str, given: Given) -> bool | None:
     try:
         with torch.no_grad():
             # It has passed check_values: no attributes, and no functions but those above.
-            return bool(
-                eval(_compile_condition(text), {"__builtins__": {}}, _ConditionNames(given))
-            )  # noqa: S307
+            code, names = _compile_condition(text), _ConditionNames(given)
+            return bool(eval(code, {"__builtins__": {}}, names))  # noqa: S307
     except (
         NameError,
         LookupError,

@@ -12,7 +12,7 @@ from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref
 from opcheck.common.vocabulary import Side
 from opcheck.data.matching import holds_but_for_words
 from opcheck.device.emulator.child import value_conditions
-from opcheck.device.emulator.child.errors import error_of, warning_of
+from opcheck.device.emulator.child.mac_errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
 from opcheck.model.records import Verdict

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from opcheck.common.text import error_text
-from opcheck.features.compile.records import CompileFailure, GraphBreak, Recompile
+from opcheck.features.compile.compile_records import CompileFailure, GraphBreak, Recompile
 from opcheck.tracing.source_locations import (
     display_path,
     locate_in_stack,

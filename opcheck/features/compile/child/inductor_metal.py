@@ -22,9 +22,14 @@ import msgspec
 import torch
 
 from opcheck.common.replacing import replaced
-from opcheck.features.compile.child.failures import failure
-from opcheck.features.compile.child.generated import attention_of, extern_of, flex_kernel, kernel_of
-from opcheck.features.compile.child.inductor import callable_on_cpu, on_cpu
+from opcheck.features.compile.child.cpu_kernels import callable_on_cpu, on_cpu
+from opcheck.features.compile.child.graph_records import (
+    attention_of,
+    extern_of,
+    failure,
+    flex_kernel,
+    kernel_of,
+)
 from opcheck.features.compile.child.masked import MaskedBlocks, plain
 from opcheck.features.compile.child.on_mps import (
     fake_on_mps,
@@ -32,7 +37,7 @@ from opcheck.features.compile.child.on_mps import (
     on_mps,
     placeholder_values,
 )
-from opcheck.features.compile.records import CompileFailure, Extern, MetalKernel, SideGraph
+from opcheck.features.compile.compile_records import CompileFailure, Extern, MetalKernel, SideGraph
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.torch_private import compilation
 

@@ -14,8 +14,8 @@ import torch
 from opcheck.numerics.child.closeness import WorstElement, has_tolerance, measure
 from opcheck.numerics.child.float64 import BLANK, Float64Call, Float64Mode, is_random, moves_nothing
 from opcheck.numerics.child.kept_tensors import can_keep, keep, keep_all, restore
-from opcheck.numerics.compare.child import discrete, reference
-from opcheck.numerics.compare.records import BEYOND, TIMES, Outcome
+from opcheck.numerics.compare.child import cpu_reference, discrete
+from opcheck.numerics.compare.comparison_records import BEYOND, TIMES, Outcome
 from opcheck.tracing.nested_tensors import tensors
 
 aten = torch.ops.aten
@@ -133,7 +133,7 @@ class _Judge:
         """Return the worst of the results."""
         call = self._call
         try:
-            exact = reference.in_float64(call, next(iter(made), None))
+            exact = cpu_reference.in_float64(call, next(iter(made), None))
         except Exception as error:  # noqa: BLE001 - a kernel that the CPU lacks, or that takes no float64
             text = " ".join(str(error).split())[:120]
             return _not_compared(call, f"the CPU does not compute it in float64: {text}")
@@ -154,7 +154,7 @@ class _Judge:
         if measured.error <= 1:
             return judged
         if math.isfinite(measured.error):
-            size = reference.sizes(self._call)
+            size = cpu_reference.sizes(self._call)
             if size is not None and number < len(size) and size[number].shape == exact.shape:
                 measured = measure(result, exact, size[number])
                 judged = judged._replace(worst=measured)
@@ -189,7 +189,9 @@ class _Judge:
     def _second_opinion(self) -> list[torch.Tensor]:
         """Return what the CPU makes of it in the same dtype; where the run is on the CPU, that is the run."""
         if self._in_its_dtype is None:
-            self._in_its_dtype = [] if self._on_cpu else reference.in_its_dtype(self._call) or []
+            self._in_its_dtype = (
+                [] if self._on_cpu else cpu_reference.in_its_dtype(self._call) or []
+            )
         return self._in_its_dtype
 
 

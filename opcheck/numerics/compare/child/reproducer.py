@@ -19,8 +19,8 @@ from opcheck.numerics.child.closeness import dtype_name
 from opcheck.numerics.child.float64 import WIDE
 from opcheck.numerics.child.kept_tensors import KeptTensor
 from opcheck.numerics.compare.child.compare_mode import ComparedCall
-from opcheck.numerics.compare.child.reference import FORMULAS, in_float64
-from opcheck.numerics.compare.records import BEYOND, TIMES, TOLERANCES
+from opcheck.numerics.compare.child.cpu_reference import FORMULAS, in_float64
+from opcheck.numerics.compare.comparison_records import BEYOND, TIMES, TOLERANCES
 from opcheck.tracing.torch_private import dispatch
 
 SCRIPT, INPUTS = "repro.py", "inputs.pt"

@@ -20,7 +20,7 @@ from opcheck.numerics.child.float64 import (
     moves_nothing,
     widen_dtype,
 )
-from opcheck.numerics.precision.child.tally import PrecisionTally, ShadowedCall
+from opcheck.numerics.precision.child.precision_tally import PrecisionTally, ShadowedCall
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.tensors import negative_view, storage_address

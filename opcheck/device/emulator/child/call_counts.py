@@ -1,0 +1,269 @@
+"""Counts the calls of a run; equal calls share a row, so that a loop takes no memory."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import torch
+
+from opcheck.common.text import any_layer
+from opcheck.common.vocabulary import PHASES, Phase
+from opcheck.device.emulator.child.argument_checks import (
+    CALL_RAISED,
+    kind_on_a_mac,
+    mark_raised_on_a_mac,
+)
+from opcheck.judge.callgraph import example_of
+from opcheck.judge.judge import outcome
+from opcheck.model.records import (
+    CallGroup,
+    Example,
+    GroupLocation,
+    Partition,
+    SourceLocation,
+    Verdict,
+)
+from opcheck.simulator.tensor import MPSTensor, is_on_mps
+from opcheck.tracing.source_locations import UserFrames, locate
+from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from opcheck.common.versions import Target
+    from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
+    from opcheck.simulator.calls import Call
+    from opcheck.tracing.module_stack import ProgramStack
+    from opcheck.tracing.source_locations import Site
+
+
+class CallRow(NamedTuple):
+    """The calls of an overload with a verdict, from a line of a module in a phase."""
+
+    op: str
+    #: of the verdict, which ``Tally`` keeps
+    verdict: int
+    site: Site
+    module: str
+    phase: Phase
+
+
+class CallCounts:
+    """Takes the calls of the simulator: raises and warns as the target does, and counts."""
+
+    def __init__(self, verdicts: Verdicts, modules: ProgramStack) -> None:
+        self._verdicts = verdicts
+        self._modules = modules
+        self.rows: Counter[CallRow] = Counter()
+        self._kept: dict[int, Verdict] = {}
+        self._dtypes: dict[tuple[str, int], set[str]] = {}
+        self._examples: dict[tuple[str, int], Example | None] = {}
+        self._frames = UserFrames()
+        self._warned: set[tuple[str, Site]] = set()
+        self._copies = [0, 0, 0, 0]
+        self._live: dict[int, int] = {}
+        self.allocated = 0
+        self._at_first: Callable[[], None] | None = None
+
+    def watch_first(self, work: Callable[[], None]) -> None:
+        """Call ``work`` when the next call comes."""
+        self._at_first = work
+
+    def retarget(self, target: Target) -> None:
+        """Judge the calls from here on for this target."""
+        self._verdicts.retarget(target)
+
+    def followed(self) -> AbstractContextManager[None]:
+        """For the length of the block, follow the modules of the program."""
+        return self._modules.followed()
+
+    # -- what the simulator calls ------------------------------------------------------------------
+
+    def ask(self, call: Call) -> None:
+        """Raise what the target raises instead of computing the call.
+
+        Raises:
+            NotImplementedError, TypeError, RuntimeError ...: as the target does.
+        """
+        judged = self._verdicts.before_call(call)
+        if judged is not None and judged.error is not None:
+            self._count(call, judged, self._frames.innermost(sys._getframe(1)))
+            raise _again(judged.error)
+
+    def record(self, call: Call) -> None:
+        """Count one computed call; raise, or warn, where its results decide that.
+
+        Raises:
+            TypeError, RuntimeError ...: as the target does.
+        """
+        judged = self._verdicts.after_call(call)
+        site = self._frames.innermost(sys._getframe(1))
+        self._count(call, judged, site)
+        if judged.error is not None:
+            raise _again(judged.error)
+        for output in call.outputs:
+            if is_on_mps(output) and output._mps.memory.watcher is None:
+                self._watch_memory(output)
+        if judged.side == "cpu":
+            self._count_copies(call)
+        if judged.warning:
+            self._warn(judged.warning, site)
+
+    def asked(self, operator: str) -> int:
+        """Return 0: every tensor has its values, so that nothing is guessed."""
+        del operator
+        return 0
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Do nothing: every tensor has its values."""
+
+    # -- counting ----------------------------------------------------------------------------------
+
+    def _count(self, call: Call, judged: JudgedCall, site: Site) -> None:
+        if self._at_first is not None:
+            self._at_first()
+            self._at_first = None
+        number = id(judged.verdict)
+        module, phase = self._modules.where()
+        self.rows[CallRow(call.route.name, number, site, module, phase)] += 1
+        if number not in self._kept:
+            self._kept[number] = judged.verdict
+        if (call.route.name, number) not in self._examples:
+            example = example_of((judged.call,), judged.verdict)
+            self._examples[call.route.name, number] = example
+        self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
+
+    def _watch_memory(self, tensor: MPSTensor) -> None:
+        memory, payload = tensor._mps.memory, tensor._mps.payload
+        if payload is None:
+            return
+        if payload.layout is torch.strided:
+            size = payload.untyped_storage().nbytes()
+        else:
+            size = sparse_indices(payload).nbytes + sparse_values(payload).nbytes
+        self._live[memory.number] = size
+        self.allocated += size
+        memory.watcher = self._forget_memory
+
+    def _forget_memory(self, number: int) -> None:
+        self.allocated -= self._live.pop(number, 0)
+
+    def _count_copies(self, call: Call) -> None:
+        """Count what the fallback copies: all arguments there, results and written ones back."""
+        there = [t for t in call.inputs if is_on_mps(t)]
+        known = {id(t) for t in there}
+        written = set(call.route.writes)
+        back = [t for t in call.outputs if is_on_mps(t) and (written or id(t) not in known)]
+        self._copies[0] += len(there)
+        self._copies[1] += len(back)
+        self._copies[2] += sum(t.numel() * t.element_size() for t in there)
+        self._copies[3] += sum(t.numel() * t.element_size() for t in back)
+
+    def _warn(self, text: str, site: Site) -> None:
+        if (text, site) in self._warned:
+            return
+        self._warned.add((text, site))
+        if site is None:
+            warnings.warn(text, UserWarning, stacklevel=2)
+        else:
+            warnings.warn_explicit(text, UserWarning, site[0].co_filename, site[1], registry={})
+
+    # -- what it comes to --------------------------------------------------------------------------
+
+    def groups(self) -> tuple[CallGroup, ...]:
+        """The groups of calls with the same overload and verdict, the worst first, then by name."""
+        members: dict[tuple[str, int], list[tuple[CallRow, int]]] = {}
+        for row, count in self.rows.items():
+            members.setdefault((row.op, row.verdict), []).append((row, count))
+        groups = [
+            CallGroup.judged(
+                op,
+                self._kept[number],
+                count=sum(count for _, count in rows),
+                locations=tuple(_places(rows)),
+                dtypes=tuple(sorted(self._dtypes[op, number])),
+                phases=tuple(phase for phase in PHASES if phase in {row.phase for row, _ in rows}),
+                example=self._examples[op, number],
+            )
+            for (op, number), rows in members.items()
+        ]
+        return merge_groups(groups)
+
+    def copies(self) -> tuple[int, int, int, int]:
+        """What the fallbacks copied: tensors to the CPU, tensors back, and their bytes."""
+        to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = self._copies
+        return to_cpu, to_mps, bytes_to_cpu, bytes_to_mps
+
+    def partition(self, others: Iterable[tuple[int, int, int, int]] = ()) -> Partition:
+        """What the fallbacks copied, here and in other processes; regions are not known."""
+        to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = map(
+            sum, zip(self._copies, *others, strict=True)
+        )
+        return Partition(
+            regions=(),
+            transfers_to_cpu=to_cpu,
+            transfers_to_mps=to_mps,
+            bytes_to_cpu=bytes_to_cpu,
+            bytes_to_mps=bytes_to_mps,
+        )
+
+
+def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
+    """Return one group for each overload and verdict, the worst first, then by name."""
+    by_key: dict[tuple[str, Verdict], CallGroup] = {}
+    for group in groups:
+        before = by_key.get((group.op, group.verdict))
+        by_key[group.op, group.verdict] = group if before is None else _sum(before, group)
+    return tuple(
+        sorted(by_key.values(), key=lambda group: (-outcome(group.verdict).severity, group.op))
+    )
+
+
+def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
+    counts: Counter[GroupLocation] = Counter()
+    for place in (*first.locations, *second.locations):
+        counts[msgspec.structs.replace(place, count=0)] += place.count
+    return msgspec.structs.replace(
+        first,
+        count=first.count + second.count,
+        dtypes=tuple(sorted({*first.dtypes, *second.dtypes})),
+        phases=tuple(phase for phase in PHASES if phase in {*first.phases, *second.phases}),
+        locations=tuple(
+            msgspec.structs.replace(place, count=count) for place, count in counts.items()
+        ),
+        example=first.example or second.example,
+    )
+
+
+def _again(error: BaseException) -> BaseException:
+    """A marked copy: an exception that is raised twice would keep its first traceback and its frames."""
+    return mark_raised_on_a_mac(type(error)(*error.args), CALL_RAISED)
+
+
+def origin_on_a_mac(error: BaseException) -> str:
+    """Return the kind of the Mac's error that a program raised this one because of, or while it handled it."""
+    seen: set[int] = set()
+    earlier: BaseException | None = error
+    while earlier is not None and id(earlier) not in seen:
+        seen.add(id(earlier))
+        if kind := kind_on_a_mac(earlier):
+            return kind
+        earlier = earlier.__cause__ or (
+            None if earlier.__suppress_context__ else earlier.__context__
+        )
+    return ""
+
+
+def _places(rows: Iterable[tuple[CallRow, int]]) -> Iterable[GroupLocation]:
+    modules: dict[tuple[SourceLocation | None, str, Phase], Counter[str]] = {}
+    for row, count in rows:
+        key = (locate(row.site), any_layer(row.module), row.phase)
+        modules.setdefault(key, Counter())[row.module] += count
+    for (location, pattern, phase), names in modules.items():
+        module = next(iter(names)) if len(names) == 1 else pattern
+        yield GroupLocation.at(location, module=module, phase=phase, count=names.total())

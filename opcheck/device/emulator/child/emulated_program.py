@@ -1,0 +1,198 @@
+"""The child process of ``opcheck run --emulate``, which becomes the user's program.
+
+Its arguments, working directory, path, standard streams and ``__main__`` are what python would give
+it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.errors import CaptureError
+from opcheck.common.replacing import replaced
+from opcheck.device.emulator import user_program
+from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
+from opcheck.device.emulator.processes import Processes, mark_not_spawned, write
+from opcheck.worker import installed, platform
+from opcheck.worker.platform import ABORTED, INTERRUPTED
+from opcheck.worker.protocol import failure_of, sealed
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from opcheck.device.emulator.child.session import Emulation
+
+_IN_PLACE = os.O_WRONLY | os.O_CREAT
+
+
+def main(file: Path) -> int:
+    """Run the requested program, write its Outcome where the request asks for one, return its exit code."""
+    # Two programs would want this name: the user's is the one.
+    request = msgspec.json.decode(documents.read(file), type=RunRequest)
+    # The program can read the file, and its processes do.
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, secret="")))
+    # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was
+    # made from.
+    os.environ.setdefault("PYTORCH_JIT", "0")
+    os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
+    try:
+        installed.require()
+    except CaptureError as error:
+        failure = failure_of(error, request.program)
+        Path(request.answer).write_bytes(sealed(failure, request.secret))
+        return CaptureError.exit_code
+
+    from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
+
+    run = _emulation(request)
+    user_program.prepare(request.program, request.arguments, is_module=request.is_module)
+
+    def leave_what_was_seen(number: int) -> None:
+        run.broke_off(platform.SignalledError(number))
+        _leave(request, run, 128 + number)
+
+    processes = Processes(file, run.give_up_starting)
+    run.follow(processes)
+    code = 0
+    own = os.getpid()
+    watched = user_program.Watched(run.read_variables)
+    with (
+        run.running(),
+        processes.started_as_on_a_mac(),
+        watched.watching(),
+        platform.before_ending(leave_what_was_seen),
+    ):
+        try:
+            user_program.execute(request.program, is_module=request.is_module)
+            run.came_to_its_end(watched.cause)
+        except SystemExit as error:
+            code = user_program.code_of(error)
+            run.broke_off(error) if code else run.came_to_its_end(watched.cause)
+        except KeyboardInterrupt as error:
+            run.broke_off(error)
+            code = INTERRUPTED
+        except ProcessAbortedError as error:
+            run.broke_off(error)
+            code = ABORTED
+            sys.stderr.write(f"{error}\nopcheck: a Mac ends the process here (abort)\n")
+        except BaseException as error:  # noqa: BLE001 - the program's
+            run.broke_off(error)
+            code = 1
+            user_program.print_error(error, whole=run.ended_by_limit)
+        if os.getpid() != own:
+            # A process that the program forked came out here.
+            os._exit(code)
+        # Python's own order: threads end first (those of executors end their processes), then what the program
+        # registered runs.
+        vars(threading)["_shutdown"]()
+        atexit._run_exitfuncs()
+    _leave(request, run, code)
+    return code
+
+
+def _leave(request: RunRequest, run: Emulation, code: int) -> None:
+    content = sealed(RunOutcome(report=run.report, exit_code=code), request.secret)
+    # In place: the disk may be full, and this file has its space; the program may have removed it.
+    with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, _IN_PLACE), "wb") as file:
+        file.write(content)
+        file.truncate()
+
+
+def run_spawned(request: str, report: str, **handles: Any) -> None:
+    """Be a process that the program spawned: what ``multiprocessing.spawn.spawn_main`` is to Python.
+
+    Args:
+        request: the file of the program's RunRequest.
+        report: the file where the process leaves its ProcessReport.
+        handles: what Python gives to ``spawn_main``.
+    """
+    from multiprocessing import process, spawn
+
+    from opcheck.capture.child import endings
+
+    file = Path(report)
+    run = _emulation(msgspec.json.decode(documents.read(request), type=RunRequest))
+    run.read_variables()
+    processes = Processes(Path(request))
+    run.follow(processes, is_main=False)
+    bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
+
+    def leave(_number: int = 0) -> None:
+        write(file, run.process_report())
+
+    def follow_start(started: BaseProcess, *arguments: Any) -> int:
+        write(file, ProcessReport(started=True, lost=True))
+        body = started.run
+
+        def run_body() -> None:
+            from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
+
+            try:
+                body()
+            except ProcessAbortedError as error:
+                run.broke_off(error)
+                leave()
+                sys.stderr.write(f"{error}\nopcheck: a Mac ends the process here (abort)\n")
+                os.abort()
+            except BaseException as error:
+                # Of its own exceptions the program learns as on every system.
+                run.broke_off(error, only_macs=True)
+                raise
+
+        started.run = run_body  # type: ignore[method-assign]
+        code: int = bootstrap(started, *arguments)
+        return code
+
+    code = 1
+    with (
+        run.running(),
+        processes.started_as_on_a_mac(),
+        replaced([(process.BaseProcess, "_bootstrap", follow_start)]),
+        platform.before_ending(leave),
+    ):
+        try:
+            spawn.spawn_main(**handles)
+        except SystemExit as error:
+            code = user_program.code_of(error)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except BaseException as error:  # noqa: BLE001 - what the program's main module raised, or pickle
+            if not endings.is_limit(error):
+                mark_not_spawned(error)
+            run.broke_off(error)
+            user_program.print_error(error)
+    leave()
+    sys.exit(code)
+
+
+def _emulation(request: RunRequest) -> Emulation:
+    from opcheck.data import targets
+    from opcheck.data.registrations import load
+    from opcheck.device.emulator.child.session import Emulation
+
+    _prepare_libraries()
+    lists = load()
+    target = targets.target(request.torch, request.macos, lists, fallback=request.cpu_fallback)
+    if request.strict:
+        warnings.filterwarnings("error", message=user_program.FALLBACK_WARNING)
+    return Emulation(target, lists, " ".join((request.program, *request.arguments)))
+
+
+def _prepare_libraries() -> None:
+    """Let libraries be imported whose compiled part does not load here."""
+    from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
+    from opcheck.device.emulator.child import vision_kernels
+
+    if prepare_torchvision():
+        vision_kernels.install()
+    prepare_torchaudio()

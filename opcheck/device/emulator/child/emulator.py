@@ -1,0 +1,117 @@
+"""The simulator with values: every tensor on MPS holds a real one of the CPU, of any size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.device.emulator.child import argument_checks
+from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.dispatcher import Simulator
+from opcheck.simulator.errors import NotSimulatedError, RefusedError
+from opcheck.simulator.routes import named
+from opcheck.simulator.tensor import MPSTensor
+from opcheck.tracing.torch_private.dispatch import without_function_modes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opcheck.common.versions import Target, Version
+    from opcheck.simulator.routes import Route
+
+
+class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
+    """Computes each leaf call on the CPU, where the target's verdict lets it run."""
+
+    def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[MPSTensor],
+        device: torch.device,
+    ) -> Any:
+        if not all(tensor._mps.payload is not None for tensor in on_mps):
+            # The simulator follows the body of a composite, on tensors
+            # without values.
+            return super()._compute(route, key, args, kwargs, on_mps, device)
+        if torch.is_inference_mode_enabled():
+            # Outside of inference mode, the program may write to these results or save them for a
+            # backward.
+            with torch.inference_mode(mode=False):
+                return self._compute_real(route, args, kwargs, device)
+        return self._compute_real(route, args, kwargs, device)
+
+    def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = route.operator.emulate or route.func
+        try:
+            with without_function_modes():
+                return function(*args, **kwargs)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            release = python_visible_target.now(_release)
+            inside = self._arguments_unchecked(error, route, named(route, args, kwargs), release)
+            if inside is not None:
+                return function(
+                    *(inside[name] for name in route.arguments[: len(args)]),
+                    **{name: inside[name] for name in kwargs},
+                )
+            if route.operator.not_emulated and isinstance(error, NotImplementedError):
+                message = (
+                    f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
+                )
+                raise NotSimulatedError(message) from error
+            arguments = (*args, *kwargs.values())
+            shown = mac_error(error, route.name, arguments, self._registrations, release)
+            if shown is error:
+                if self._is_shared(error, route, args, kwargs):
+                    argument_checks.mark_raised_on_a_mac(error)
+                raise
+            wider = route.operator.emulate_wider
+            if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
+                return wider.function(*args, **kwargs)
+            raise shown from None
+
+    def _is_shared(
+        self, error: Exception, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Return whether a Mac raises this error of the CPU: its own CPU computes, or all devices share the check."""
+        return is_run_by_the_cpu(
+            route.name, self._registrations
+        ) or argument_checks.is_refused_everywhere(error, route.func, args, kwargs)
+
+    def _arguments_unchecked(
+        self, error: Exception, route: Route, given: dict[str, Any], release: Version
+    ) -> Mapping[str, Any] | None:
+        """Return the arguments with which a call goes on that the CPU refuses and a Mac does not check.
+
+        Raises:
+            RefusedError: a Mac checks an index, too.
+            RuntimeError ...: a Mac checks a value, too.
+        """
+        if is_run_by_the_cpu(route.name, self._registrations):
+            return None
+        try:
+            raised = argument_checks.raised_instead(error, route.name, given, release)
+        except argument_checks.NotCheckedError as unchecked:
+            self.not_computed = f"the CPU refuses it ({error}), and a Mac does not check that: its result is not known"
+            return unchecked.arguments
+        if raised is not None:
+            raise argument_checks.mark_raised_on_a_mac(raised) from None
+        try:
+            inside = argument_checks.in_range(error, route.name, given, release)
+        except argument_checks.OutOfRangeError as refused:
+            raise RefusedError("index_out_of_range", str(refused)) from None
+        except (KeyError, IndexError, AttributeError):
+            return None
+        if inside is not None:
+            self.not_computed = (
+                "an index is out of range, which a Mac does not check: its result is not known"
+            )
+        return inside
+
+
+def _release(target: Target) -> Version:
+    return target.torch

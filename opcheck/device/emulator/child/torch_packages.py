@@ -1,0 +1,291 @@
+"""Packages of torch as a program finds them on a Mac: distributed, compile, jit and export.
+
+``torch.export`` traces on the CPU, below the emulation, and the exported program is put back on ``mps``.  An export
+on a Mac also runs on fake tensors, and calls no kernel of MPS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from opcheck.common.replacing import replaced
+from opcheck.common.versions import Version
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps, placement
+from opcheck.tracing.eager_compile import eager_compile
+from opcheck.tracing.source_locations import is_own_code
+from opcheck.tracing.torch_private import backend, compilation, dispatch
+from opcheck.tracing.torch_private.backend import ACCELERATOR, SHARING_STRATEGIES, VERIFY_PARAMS
+from opcheck.tracing.torch_private.export import with_tensors
+from opcheck.tracing.torch_private.modules import call_module, is_scripting
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from opcheck.common.versions import Target
+
+    #: takes the name of what was left out
+    Tell = Callable[[str], None]
+    from collections.abc import Callable
+
+
+#: distributed_c10d.py: the first release whose init_process_group() takes gloo for a machine with mps.
+_DEFAULT_BACKEND = Version(2, 8)
+_STRATEGY = "file_system"
+
+
+@contextlib.contextmanager
+def processes_of_mac(target: Target) -> Iterator[None]:
+    """For the length of the block, the two packages do what they do on a Mac.
+
+    * DistributedDataParallel begins with the collective that it begins with there.
+    * ``init_process_group()`` without a backend raises before 2.8.
+    * ``file_system`` is the one way to share tensors (torch/multiprocessing/__init__.py).
+    """
+    # This machine shares them in its own way all the same: file_system needs a helper process.
+    strategy: Callable[[], str] = torch.multiprocessing.get_sharing_strategy
+
+    def strategy_of_mac() -> str:
+        asks = sys._getframe(1).f_globals.get("__name__", "")
+        return strategy() if asks.startswith("torch.") else _STRATEGY
+
+    changes: list[tuple[Any, str, Any]] = [
+        (torch.multiprocessing, "get_sharing_strategy", strategy_of_mac),
+        (*SHARING_STRATEGIES, {_STRATEGY}),
+    ]
+    if dist.is_available():
+        original = VERIFY_PARAMS.value()
+
+        def verify(group: Any, tensors: Sequence[torch.Tensor], *logger: Any) -> None:
+            # torch/csrc/distributed/c10d/reducer.cpp, verify_params_across_processes: it gathers the number of
+            # parameters on their device, and C++ takes the device of simulated tensors for the CPU.
+            if any(is_on_mps(tensor) for tensor in tensors[:1]):
+                number = torch.tensor([len(tensors)], device=tensors[0].device)
+                numbers = [torch.empty_like(number) for _ in range(group.size())]
+                dist.all_gather(numbers, number, group=group)
+            original(group, tensors, *logger)
+
+        backends = {
+            device: name
+            for device, name in dist.Backend.default_device_backend_map.items()
+            if device != "mps" or target.torch >= _DEFAULT_BACKEND
+        }
+        changes += [
+            (*ACCELERATOR, lambda *_: torch.device("mps")),
+            (*VERIFY_PARAMS, verify),
+            (dist.Backend, "default_device_backend_map", backends),
+        ]
+    with replaced(changes):
+        yield
+
+
+@contextlib.contextmanager
+def run_uncompiled(tell: Tell) -> Iterator[None]:
+    """For the length of the block; ``tell`` is called for each use.
+
+    TorchScript asks C++ for the device, which says ``cpu``: with PYTORCH_JIT=0, as ``opcheck run``
+    sets it, torch returns what it was given. Without that, it stays as it is.
+    """
+    changes: list[tuple[Any, str, Any]] = [(torch, "compile", eager_compile(tell, _refuse_backend))]
+    if not is_scripting():
+        changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
+        changes += [
+            (torch.jit, name, _return_module) for name in ("freeze", "optimize_for_inference")
+        ]
+        changes += [(torch.jit, "save", _unwritten)]
+    with replaced(changes):
+        yield
+
+
+def _refuse_backend(name: object) -> None:
+    """Raise what torch.compile raises of a backend that there is not, such as mps."""
+    if isinstance(name, str) and name not in ("inductor", "eager", "aot_eager"):
+        compilation.backend(name)
+
+
+def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
+    original = getattr(torch.jit, name)
+
+    @functools.wraps(original)
+    def script(*args: Any, **options: Any) -> Any:
+        # A library decorates functions with it that the program may never call.
+        if is_own_code(sys._getframe(1).f_code.co_filename):
+            tell(f"torch.jit.{name}")
+        return original(*args, **options)
+
+    return script
+
+
+def _return_module(module: Any, *_: Any, **__: Any) -> Any:
+    return module
+
+
+def _unwritten(*_: Any, **__: Any) -> None:
+    message = "torch.jit.save is not emulated: TorchScript runs as Python here, and is not written"
+    raise NotSimulatedError(message)
+
+
+#: what is written beside a saved program that was on ``mps``
+_MARK = "opcheck_device"
+
+
+@contextlib.contextmanager
+def export_below() -> Iterator[None]:
+    """For the length of the block, ``torch.export`` works as on a Mac."""
+    program = torch.export.ExportedProgram
+    changes: list[tuple[Any, str, Any]] = [
+        (torch.export, name, _exporting(getattr(torch.export, name)))
+        for name in ("export", "export_for_training", "draft_export")
+        if hasattr(torch.export, name)
+    ]
+    changes += [
+        (torch.export, "save", _saving(torch.export.save)),
+        (torch.export, "load", _loading(torch.export.load)),
+        (program, "run_decompositions", _decomposing(program.run_decompositions)),
+    ]
+    with replaced(changes):
+        yield
+
+
+@contextlib.contextmanager
+def _without_modes() -> Iterator[None]:
+    """Without our modes: torch itself handles tensors of the CPU and fake ones."""
+    call = torch.nn.Module.__call__
+    torch.nn.Module.__call__ = call_module  # type: ignore[method-assign]
+    lifted = backend.only_cpu_lifted()
+    with contextlib.ExitStack() as left:
+        for _ in range(dispatch.function_mode_depth()):
+            left.enter_context(dispatch.pop_function_mode())
+        left.enter_context(dispatch.disable_modes())
+        backend.set_only_cpu_lifted(False)
+        try:
+            yield
+        finally:
+            backend.set_only_cpu_lifted(lifted)
+            torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+
+
+def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def export(mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
+        tensors = [*_module_tensors(mod), *tree_leaves((args, kwargs))]
+        moved = any(is_on_mps(tensor) for tensor in tensors)
+        if moved:
+            mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
+        with _without_modes():
+            made = original(mod, args, kwargs, **options)
+        return _to_mps(made) if moved else made
+
+    return export
+
+
+def _decomposing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run_decompositions(program: Any, *args: Any, **options: Any) -> Any:
+        moved = _is_on_mps(program)
+        with _without_modes():
+            made = original(_to_cpu(program) if moved else program, *args, **options)
+        return _to_mps(made) if moved else made
+
+    return run_decompositions
+
+
+def _saving(original: Callable[..., Any]) -> Callable[..., Any]:
+    def save(ep: Any, f: Any, *, extra_files: Any = None, **options: Any) -> None:
+        moved = _is_on_mps(ep)
+        if moved:
+            extra_files = {**(extra_files or {}), _MARK: "mps"}
+        with _without_modes():
+            original(_to_cpu(ep) if moved else ep, f, extra_files=extra_files, **options)
+
+    return save
+
+
+def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load(f: Any, *, extra_files: Any = None, **options: Any) -> Any:
+        extra = dict.fromkeys([*(extra_files or {}), _MARK], "")
+        with _without_modes():
+            made = original(f, extra_files=extra, **options)
+        moved = extra.pop(_MARK)
+        if extra_files is not None:
+            extra_files.update(extra)
+        return _to_mps(made) if moved == "mps" else made
+
+    return load
+
+
+# -- between the devices ---------------------------------------------------------------------------
+
+
+def _module_tensors(module: Any) -> list[Any]:
+    return [*module.parameters(), *module.buffers()] if isinstance(module, torch.nn.Module) else []
+
+
+def _on_cpu(value: Any) -> Any:
+    def copy_leaf(leaf: Any) -> Any:
+        known = placement(leaf) if isinstance(leaf, torch.Tensor) else None
+        if known is None or known.payload is None:
+            return leaf
+        values = known.payload.detach().clone()
+        if isinstance(leaf, torch.nn.Parameter):
+            return torch.nn.Parameter(values, leaf.requires_grad)
+        return values.requires_grad_(leaf.requires_grad)
+
+    with dispatch.without_function_modes(), dispatch.disable_modes():
+        return tree_map(copy_leaf, value)
+
+
+def _module_on_cpu(module: Any) -> Any:
+    """A copy whose parameters and buffers are on the CPU."""
+    known = {id(tensor): _on_cpu(tensor) for tensor in _module_tensors(module)}
+    return copy.deepcopy(module, known)
+
+
+def _is_on_mps(program: Any) -> bool:
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    tensors += tree_leaves(program.example_inputs)
+    return any(is_on_mps(tensor) for tensor in tensors)
+
+
+def _to_cpu(program: Any) -> Any:
+    return _place_program(program, _on_cpu, torch.device("cpu"))
+
+
+def _to_mps(program: Any) -> Any:
+    def moved_leaf(value: Any) -> Any:
+        if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
+            return value
+        if is_on_mps(value):
+            return value
+        moved = value.detach().to(MPS_DEVICE)
+        if isinstance(value, torch.nn.Parameter):
+            return torch.nn.Parameter(moved, value.requires_grad)
+        return moved
+
+    return _place_program(program, lambda values: tree_map(moved_leaf, values), MPS_DEVICE)
+
+
+def _place_program(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:
+    """The same program with its tensors, and the devices in its graph, on the other device."""
+    made = copy.copy(program)
+    module = copy.copy(program.graph_module)
+    module.graph = copy.deepcopy(program.graph_module.graph)
+    for node in module.graph.nodes:
+        named = node.kwargs.get("device")
+        if named is not None and torch.device(named).type in ("cpu", "mps"):
+            node.kwargs = {**node.kwargs, "device": device}
+    module.recompile()
+    with_tensors(
+        made,
+        state={name: move(value) for name, value in program.state_dict.items()},
+        constants={name: move(value) for name, value in program.constants.items()},
+        inputs=move(program.example_inputs),
+        graph=module,
+    )
+    return made

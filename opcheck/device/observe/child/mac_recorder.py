@@ -1,0 +1,194 @@
+"""Records, in the process of the program, each call on mps with its line, and each warning."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.vocabulary import Phase
+from opcheck.device.observe.recording import RecordedRow, Warned
+from opcheck.tracing.autograd_trail import Trail
+from opcheck.tracing.module_stack import ProgramStack
+from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.source_locations import UserFrames, locate
+from opcheck.tracing.torch_private import dispatch
+from opcheck.tracing.torch_private.dispatch import DispatchMode
+from opcheck.worker.protocol import sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from opcheck.model.records import SourceLocation
+    from opcheck.tracing.source_locations import Site
+
+#: The warnings to record each time: those of MPSFallback.mm and of kernels that leave for the CPU.
+WANTED = (
+    "on the MPS backend and will fall back",
+    "MPS: ",
+    "falling back to CPU",
+    "supported by MPS",
+)
+
+_TENSORS = 12
+#: So many forward calls are kept for their backward; then all of them are forgotten.
+_REMEMBERED = 1_000_000
+
+
+class MacRecorder(DispatchMode):
+    """Records each call; a row is written before its first call, so that it outlives an abort."""
+
+    def __init__(
+        self, write: Callable[[Any], None], device: str = "mps", mark: int | None = None
+    ) -> None:
+        super().__init__()
+        self._write = write
+        self._device = device
+        #: the file descriptor for the marks around calls; None writes no marks
+        self._mark = mark
+        self._process = os.getpid()
+        self._modules = ProgramStack()
+        self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
+        self._noted = 0
+        self._rows: dict[tuple[Any, ...], int] = {}
+        self._frames = UserFrames()
+        self._warned: Counter[tuple[str, SourceLocation | None]] = Counter()
+        self._lock = threading.Lock()
+        self.counts: Counter[int] = Counter()
+        #: the row whose call raised last, and the exception
+        self.raised: tuple[int, BaseException] | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call between two marks; count it if a tensor of it is on the device."""
+        del types
+        kwargs = kwargs or {}
+        if os.getpid() != self._process:
+            # A worker that the program forked: its calls are no part of this process's marks.
+            return func(*args, **kwargs)
+        number = self._number(func, args, kwargs)
+        self._say(number, "<")
+        try:
+            result = func(*args, **kwargs)
+        except BaseException as error:
+            self.raised = (number, error)
+            raise
+        finally:
+            self._say(number, ">")
+        if number:
+            self.counts[number] += 1
+        return result
+
+    @property
+    def warned(self) -> tuple[Warned, ...]:
+        """The warnings, equal ones together, in the order in which they came."""
+        return tuple(
+            Warned(text=text, location=location, count=count)
+            for (text, location), count in self._warned.items()
+        )
+
+    def warn(self, message: Any, site: tuple[str, int]) -> bool:
+        """Record a warning of MPS; return whether it is the first of its text and line."""
+        text = str(message)
+        location = locate(self._frames.innermost(sys._getframe(1))) or _plain(site)
+        with self._lock:
+            self._warned[text, location] += 1
+            return self._warned[text, location] == 1
+
+    def _number(self, func: Any, args: Any, kwargs: dict[str, Any]) -> int:
+        """The row of the call; 0 if the call neither uses nor makes a tensor on the device."""
+        given = tensors((args, kwargs))
+        devices = tuple(sorted({tensor.device.type for tensor in given}))
+        asked = kwargs.get("device")
+        if self._device not in devices and (
+            asked is None or torch.device(asked).type != self._device
+        ):
+            return 0
+        dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in given}))
+        site, module, phase = self._where()
+        name = f"{func.namespace}::{dispatch.schema_of(func).name.partition('::')[2]}"
+        overload = dispatch.overload_name_of(func)
+        op = name if overload == "default" else f"{name}.{overload}"
+        key = (op, dtypes, devices, site, module, phase)
+        with self._lock:
+            number = self._rows.get(key)
+            if number is None:
+                number = self._rows[key] = len(self._rows) + 1
+                shapes = tuple(tuple(map(int, tensor.shape)) for tensor in given[:_TENSORS])
+                self._write(
+                    RecordedRow(
+                        number=number,
+                        op=op,
+                        dtypes=dtypes,
+                        devices=devices or (self._device,),
+                        shapes=shapes,
+                        location=locate(site),
+                        module=module,
+                        phase=phase,
+                    )
+                )
+        return number
+
+    def _where(self) -> tuple[Site, str, Phase]:
+        """The line, module and phase; those of a call of backward are its forward call's."""
+        site = self._frames.innermost(sys._getframe(1))
+        module, phase = self._modules.where()
+        if phase == "backward":
+            forward_site, forward_module = self._trail.of_running_node()
+            if forward_site:
+                return forward_site, forward_module, phase
+            return site, module, phase
+        self._noted += 1
+        if self._noted > _REMEMBERED:
+            self._trail, self._noted = Trail((None, "")), 0
+        self._trail.note((site, module))
+        return site, module, phase
+
+    def _say(self, number: int, which: str) -> None:
+        if self._mark is None or not number:
+            return
+        try:
+            os.write(self._mark, f"\x1e{number}{which}\x1e".encode())
+        except OSError:
+            # The program closed its stderr: nothing more can be told apart by calls.
+            self._mark = None
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """For the length of the block the program's calls and warnings are noted."""
+        before = warnings.showwarning
+
+        def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+            wanted = any(part in str(message) for part in WANTED)
+            if not wanted or self.warn(message, (filename, lineno)):
+                before(message, category, filename, lineno, *rest)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        try:
+            with self._modules.followed(), self:
+                yield
+        finally:
+            warnings.showwarning = before
+
+
+def _plain(site: tuple[str, int]) -> SourceLocation | None:
+    from opcheck.model.records import SourceLocation
+
+    return SourceLocation(file=site[0], line=site[1]) if site[0] else None
+
+
+def lines_to(path: str, secret: str) -> Callable[[Any], None]:
+    """What writes each record to the file at once: an abort takes nothing back."""
+    file = open(path, "ab", buffering=0)  # noqa: SIM115, PTH123 - as long as the process lives
+
+    def write(line: Any) -> None:
+        file.write(sealed(line, secret))
+
+    return write

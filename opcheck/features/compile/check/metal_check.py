@@ -1,0 +1,262 @@
+"""Joins kernels to one Metal library, as Inductor compiles them, and checks it with libclang."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.errors import UsageError
+from opcheck.common.python_source import split_lines
+from opcheck.features.compile.compile_records import (
+    CompiledVariants,
+    CompileFailure,
+    MetalKernel,
+    SideGraph,
+    TriedVariant,
+)
+from opcheck.model.records import SourceLocation
+
+#: our Metal standard library
+INCLUDE = Path(__file__).parent / "include"
+
+#: What both Clang and GCC are told: Metal's own macros, of Metal 3.1, the first with bfloat.
+DEFINES = ("-D__METAL__", "-D__METAL_VERSION__=310")
+
+_LITERAL = re.compile(
+    r"(?<![\w.])(?:\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])"
+)
+
+
+class KernelLibrary(NamedTuple):
+    """The text of a library, and the line of it on which each kernel begins, counted from 1."""
+
+    text: str
+    starts: tuple[int, ...]
+
+
+def join_kernels(kernels: Sequence[MetalKernel]) -> KernelLibrary:
+    """Return all kernels of a graph below the headers that any of them asks for."""
+    wanted = sorted({header for kernel in kernels for header in kernel.headers})
+    parts = [f"#include <c10/metal/{header}.h>\n" for header in wanted]
+    line = len(parts) + 1
+    starts = []
+    for kernel in kernels:
+        starts.append(line)
+        source = kernel.source.rstrip("\n") + "\n"
+        parts.append(source)
+        line += source.count("\n")
+    return KernelLibrary(in_single("".join(parts)), tuple(starts))
+
+
+def in_single(text: str) -> str:
+    """Return the text with 1.0 as 1.0f: Metal has no double.
+
+    Compilers have options for it; Clang's does not reach into templates.
+    """
+    return _LITERAL.sub(r"\g<0>f", text)
+
+
+@functools.cache
+def single_precision_headers(include: Path | None = None) -> dict[Path, str]:
+    """Return torch's Metal headers, by their path, in single precision.
+
+    Args:
+        include: the ``torch/include`` of a release; None: that of the installed torch.
+    """
+    folder = include or torch_headers()
+    files = sorted((folder / "c10" / "metal").glob("*.h")) if folder else ()
+    return {file: in_single(documents.read_text(file)) for file in files}
+
+
+def torch_headers() -> Path | None:
+    """Return where the installed torch has c10/metal; found without importing it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "include"
+    return folder if (folder / "c10" / "metal" / "utils.h").is_file() else None
+
+
+NOT_PROVEN = (
+    "that Metal compiles the kernels in which Clang found no error: Metal's own compiler tells address spaces apart, "
+    "converts less by itself, and has limits of its own"
+)
+
+#: One target for every host: long has 64 bits, as in Metal, and no header of the host is read.
+_ARGUMENTS = (
+    *("-x", "c++", "-std=c++20", "-target", "x86_64-unknown-linux-gnu"),
+    *("-ffreestanding", "-nostdinc", "-nostdinc++", "-fsigned-char", "-ferror-limit=0"),
+    *DEFINES,
+    "-Dconstant=const",  # nobody may write to it
+)
+_FILE = "kernels.metal"
+_WORD = re.compile(r"[a-z][a-z0-9]*")
+#: clang.cindex.Diagnostic.Error
+_ERROR = 3
+#: metal_stdlib makes this of the word
+_DOUBLE = "unknown type name 'metal_has_no_double'"
+
+
+class _KernelLine(NamedTuple):
+    kernel: MetalKernel
+    line: int
+    text: str
+
+
+def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> CompiledVariants:
+    """Return the same with what Clang finds wrong in the kernels among the failures of their graphs.
+
+    Args:
+        compiled: the variants with their kernels.
+        include: the ``torch/include`` of the release that wrote the kernels; None: of the installed torch.
+
+    Raises:
+        UsageError: libclang is not installed, or torch has no Metal headers.
+    """
+    index = _index(include)
+    return msgspec.structs.replace(
+        compiled,
+        tried=tuple(_check_variant(index, tried, include) for tried in compiled.tried),
+        not_checked=(*compiled.not_checked, NOT_PROVEN),
+    )
+
+
+def _check_variant(index: Any, tried: TriedVariant, include: Path | None) -> TriedVariant:
+    def graphs(side: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
+        pairs = ((graph, _check(index, graph.kernels, include)) for graph in side)
+        return tuple(
+            msgspec.structs.replace(graph, failures=(*graph.failures, *wrong))
+            for graph, wrong in pairs
+        )
+
+    return msgspec.structs.replace(
+        tried, side=graphs(tried.side), side_again=graphs(tried.side_again)
+    )
+
+
+def check(graph: SideGraph, include: Path | None = None) -> tuple[CompileFailure, ...]:
+    """Return what Clang finds wrong in the kernels of one graph, which Metal compiles as one library.
+
+    Args:
+        graph: the graph with its kernels.
+        include: as for ``checked``.
+
+    Raises:
+        UsageError: libclang is not installed, or torch has no Metal headers.
+    """
+    return tuple(_check(_index(include), graph.kernels, include))
+
+
+def available(include: Path | None = None) -> None:
+    """Say so before work begins where kernels cannot be checked.
+
+    Raises:
+        UsageError: libclang is not installed, or torch has no Metal headers.
+    """
+    _index(include)
+
+
+def _index(include: Path | None) -> Any:
+    if (include or torch_headers()) is None:
+        raise UsageError(
+            "the kernels cannot be checked: torch has no Metal headers here",
+            context="torch/include/c10/metal",
+            hint="install a torch from PyPI, 2.7 or newer",
+        )
+    try:
+        from clang import cindex
+    except ImportError as error:
+        raise _no_libclang(error) from error
+    try:
+        return cindex.Index.create()
+    except cindex.LibclangError as error:
+        raise _no_libclang(error) from error
+
+
+def _no_libclang(error: Exception) -> UsageError:
+    return UsageError(
+        "the kernels cannot be checked: libclang is not there",
+        context=next(iter(str(error).splitlines()), ""),
+        hint="pip install 'opcheck[metal]'",
+    )
+
+
+def _check(
+    index: Any, kernels: Sequence[MetalKernel], include: Path | None
+) -> Iterator[CompileFailure]:
+    """Yield the failures of kernels from templates, which bring their own headers, and of the others."""
+    for kernel in kernels:
+        if "#include" in kernel.source:
+            yield from _library(index, (kernel,), include)
+    others = [kernel for kernel in kernels if "#include" not in kernel.source]
+    yield from _library(index, others, include)
+
+
+def _library(
+    index: Any, kernels: Sequence[MetalKernel], include: Path | None
+) -> Iterator[CompileFailure]:
+    if not kernels:
+        return
+    text = join_kernels(kernels)
+    unit = index.parse(
+        _FILE,
+        args=[*_ARGUMENTS, "-isystem", str(INCLUDE), "-isystem", str(include or torch_headers())],
+        unsaved_files=[
+            (_FILE, text.text),
+            *((str(path), content) for path, content in single_precision_headers(include).items()),
+        ],
+    )
+    failures: dict[CompileFailure, None] = {}
+    for diagnostic in unit.diagnostics:
+        if diagnostic.severity < _ERROR:
+            continue
+        place = _place(diagnostic, kernels, text)
+        message = diagnostic.spelling.replace(_DOUBLE, "no double")
+        if place is not None:
+            failures[_failure(message, place)] = None
+        elif not failures:
+            # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
+            # a kernel leads to, it is a second one of the same instantiation, of which Clang gives no way.)
+            header = getattr(diagnostic.location.file, "name", "")
+            failures[CompileFailure(kind="harness", message=f"{message} ({header})", ours=True)] = (
+                None
+            )
+    yield from failures
+
+
+def _failure(message: str, place: _KernelLine) -> CompileFailure:
+    return CompileFailure(
+        kind="shader",
+        message=f"{place.kernel.name}, line {place.line}: {message}: {place.text}",
+        op=place.kernel.name,
+        location=_blamed_line(place),
+    )
+
+
+def _place(
+    diagnostic: Any, kernels: Sequence[MetalKernel], text: KernelLibrary
+) -> _KernelLine | None:
+    """Return the line of a kernel: of the error itself, else of what made Clang look into a header."""
+    for child in (diagnostic, *diagnostic.children):
+        file, line = child.location.file, child.location.line
+        if file is None or file.name != _FILE or line < text.starts[0]:
+            continue
+        which = max(i for i, start in enumerate(text.starts) if start <= line)
+        written = split_lines(text.text)[line - 1].strip()
+        return _KernelLine(kernels[which], line - text.starts[which] + 1, written)
+    return None
+
+
+def _blamed_line(place: _KernelLine) -> SourceLocation | None:
+    """Return the user's line of the node whose operator the kernel's line names; else of the kernel's first node."""
+    nodes = [node for node in place.kernel.nodes if node.location]
+    words = {*_WORD.findall(place.text)}
+    named = [node for node in nodes if words & {*_WORD.findall(node.op)} - {"aten", "prims"}]
+    return next((node.location for node in (*named, *nodes)), None)

@@ -1,0 +1,338 @@
+"""Records of one graph compiled for mps: kernels, eager operators, and why it did not compile."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import traceback
+from typing import Any
+
+import torch
+
+from opcheck.features.compile.child.on_mps import is_python_number
+from opcheck.features.compile.compile_records import CompileFailure, Extern, FusedNode, MetalKernel
+from opcheck.model.records import SourceLocation
+from opcheck.tracing.source_locations import locate_in_text
+
+#: Messages that compiling without a Mac makes, and a Mac does not; what each means, by a code of its own.
+_OURS = {
+    "harness-allocation": (
+        r"aten::empty_strided.*'MPS' backend|OutsideError: aten::",
+        "this step makes a real tensor on mps, which needs a Mac",
+    ),
+    "harness-device": (
+        r"not linked with support for mps",
+        "this step asks PyTorch's C++ for the device mps, which needs a Mac",
+    ),
+    "harness-constant": (
+        r"set the storage of a tensor on device",
+        "a constant of this graph cannot be put on a device that is not there",
+    ),
+    "harness-shader": (r"MPS is not available", "this step compiles its own shader on a Mac"),
+    "harness-values": (r"Cannot copy out of meta", "this step needs values, and has shapes alone"),
+    "harness-fake": (r"fake_impls|fake mode", "PyTorch's shape rules do not cover this step"),
+    # execute/compiler.py
+    "harness-compiler": (
+        r"CompilerError: (?P<detail>.{0,100})",
+        "this machine cannot run the kernel",
+    ),
+}
+_DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
+#: of a special function; of the others, the message is empty and the method says what is missing (codegen/mps.py)
+_LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
+#: as compile.yaml recognises it
+_PASSED = ", in which Dynamo passes floats of Python"
+_DOES_NOT = "Inductor's Metal backend does not implement {}"
+
+
+def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:
+    """Return what Inductor raised for this graph: its kind, the operator that it stopped at, the user's line."""
+    cause = error
+    while getattr(cause, "inner_exception", None) is not None:
+        cause = cause.inner_exception  # type: ignore[attr-defined]  # torch._inductor.exc.InductorError
+    text = " ".join(f"{type(cause).__name__}: {cause}".split())
+    dtype = _DTYPE.search(text)
+    node = (_first_of(dtype, gm) if dtype else None) or _blamed_node(error, gm)
+    op = "" if node is None else operator_name(node)
+    location = None if node is None else line(node)
+
+    def classify(kind: str, message: str, *, ours: bool = False) -> CompileFailure:
+        return CompileFailure(
+            kind=kind,
+            message=message,
+            op=op,
+            location=location,
+            module="" if node is None else module(node),
+            ours=ours,
+        )
+
+    for code, (pattern, meaning) in _OURS.items():
+        match = re.search(pattern, text)
+        if match:
+            detail = "".join(f": {part}" for part in match.groups())
+            return classify("harness", f"not checked ({code}): {meaning}{detail}", ours=True)
+    if dtype:
+        name = dtype["dtype"] or dtype["plain"]
+        passed = (
+            _PASSED if name == "float64" and any(map(_is_python_number, gm.graph.nodes)) else ""
+        )
+        return classify("dtype", f"Inductor's Metal backend has no {name}{passed}")
+    if isinstance(cause, NotImplementedError):
+        named = traceback.extract_tb(cause.__traceback__)[-1].name
+        lacking = _LACKING.search(text)
+        named = lacking["name"] if lacking else named
+        plain = lacking or not str(cause)
+        return classify("operator", _DOES_NOT.format(named) if plain else text)
+    return classify("inductor", text[:500])
+
+
+def _is_python_number(node: torch.fx.Node) -> bool:
+    return node.op == "placeholder" and is_python_number(node.meta.get("val"))
+
+
+def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:
+    """Return where the dtype comes into the graph: what is lowered with it may be fused with what follows."""
+    number = getattr(torch, dtype["dtype"] or dtype["plain"], None)
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and getattr(node.meta.get("val"), "dtype", None) == number:
+            return node
+    return None
+
+
+def _blamed_node(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:
+    """Return the node of the graph that was being lowered or generated, as the frames of the error tell."""
+    by_name = {node.name: node for node in gm.graph.nodes}
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, torch.fx.Node) and value.name in by_name:
+                return by_name[value.name]
+            # Not getattr: a handler of Inductor's operators answers to every name, with a warning.
+            inner = vars(value).get("node") if hasattr(value, "__dict__") else None
+            origins = getattr(inner, "origins", None)
+            named = [by_name[node.name] for node in origins or () if node.name in by_name]
+            called = [node for node in named if node.op == "call_function"]
+            if called:
+                return max(called)
+    return None
+
+
+def operator_name(node: torch.fx.Node) -> str:
+    """Return the dispatcher's spelling of what a node calls."""
+    return node.target.name() if hasattr(node.target, "name") else str(node.target)
+
+
+def module(node: torch.fx.Node) -> str:
+    """Return the path of the innermost module that called a node's origin; for a backward node, that of its forward."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    # L['self'].encoder.layers.0: the variable that holds the outermost one says nothing (torch/_dynamo/source.py).
+    inner = _VARIABLE.sub("", paths[-1]) if paths else ""
+    return ".".join(step for step in _STEP.findall(inner) if step != "_modules")
+
+
+_VARIABLE = re.compile(r"^[LG]\[['\"]\w+['\"]\]")
+_STEP = re.compile(r"\w+")
+
+
+def line(node: torch.fx.Node) -> SourceLocation | None:
+    """Return the user's line that the node comes from."""
+    return locate_in_text(node.stack_trace)
+
+
+_BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
+#: How the source of a kernel stands in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
+_SHADER = re.compile(
+    r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
+)
+_PACKAGED = re.compile(
+    r'R"MTL\(.*\n(?P<kernel>(?: *\[\[[^\n]*\n)? *kernel void .*)\)MTL"', re.DOTALL
+)
+HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
+#: dimensions of a batch of images
+_IMAGES = 4
+#: A call with many tensors, such as an optimizer's, is cut.
+_LONGEST_CALL = 2000
+#: what runs attention on mps without grad (native/transformers/attention.cpp)
+MPS_ATTENTION = "aten::_scaled_dot_product_attention_math_for_mps"
+#: what a kernel is called in a library of its own
+GENERATED = "generated_kernel"
+_THREADGROUP = re.compile(r"threadgroup\s+(?P<type>[\w:]+)\s+\w+\[(?P<count>[^\]]+)\]")
+
+_SIZES = {
+    "bool": 1, "char": 1, "uchar": 1, "short": 2, "ushort": 2, "half": 2, "bfloat": 2,
+    "int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8, "float2": 8, "float3": 16, "float4": 16,
+}  # fmt: skip
+
+
+def kernel_of(name: str, source: str, schedule: Any) -> MetalKernel:
+    """Return what MetalScheduling.define_kernel is called with."""
+    written = _SHADER.search(source)
+    body = written["text"] if written else source
+    # For AOTInductor the headers stand in the text.
+    packaged = _PACKAGED.search(body)
+    body = packaged["kernel"] if packaged else body
+    headers = HEADER.findall(body)
+    # Up to 2.11 each kernel has a library of its own, mps_lib_0, mps_lib_1 ..., and is called generated_kernel there.
+    name = name.partition(".")[0]
+    lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
+    text = "\n".join(lines).replace(f"kernel void {GENERATED}(", f"kernel void {name}(")
+    return MetalKernel(
+        name=name,
+        source=text.strip("\n") + "\n",
+        headers=tuple(sorted({*headers})),
+        nodes=_fused_nodes(schedule),
+        buffers=_buffers(text),
+        threadgroup_bytes=_threadgroup(text),
+    )
+
+
+def _buffers(source: str) -> int:
+    """Count the buffers among the kernel's arguments."""
+    return len(_BUFFER.findall(source.partition("kernel void")[2].partition(") {")[0]))
+
+
+def _threadgroup(source: str) -> int:
+    return sum(map(_threadgroup_size, _THREADGROUP.finditer(source)))
+
+
+def _threadgroup_size(match: re.Match[str]) -> int:
+    count = match["count"].strip()
+    return _SIZES.get(match["type"].rpartition("::")[2], 4) * int(count) if count.isdigit() else 0
+
+
+def _fused_nodes(schedule: Any) -> tuple[FusedNode, ...]:
+    """Return the nodes of the graph that went into a kernel, in the order of the graph."""
+    nodes: dict[str, torch.fx.Node] = {}
+    for entry in schedule:
+        origins = getattr(getattr(entry, "node", None), "origins", ())
+        nodes.update({node.name: node for node in origins if node.op == "call_function"})
+    return tuple(map(_fused_node, sorted(nodes.values())))
+
+
+def _fused_node(node: torch.fx.Node) -> FusedNode:
+    return FusedNode(
+        name=node.name,
+        op=operator_name(node),
+        location=line(node),
+        module=module(node),
+        call=call_text(node),
+    )
+
+
+def extern_of(kernel: Any) -> Extern:
+    """Record the operator that an ExternKernel of Inductor's calls."""
+    overload = getattr(kernel, "op_overload", None)
+    origins = [node for node in getattr(kernel, "origins", ()) if node.op == "call_function"]
+    origin = max(origins, default=None)
+    op = overload.name() if overload is not None and hasattr(overload, "name") else ""
+    if not op and origin is not None:
+        op = operator_name(origin)
+    dtype = str(kernel.get_dtype()).removeprefix("torch.") if _has_dtype(kernel) else ""
+    return Extern(
+        op=op or str(kernel.python_kernel_name),
+        dtypes=(dtype,) if dtype else (),
+        location=None if origin is None else line(origin),
+        module="" if origin is None else module(origin),
+        call="" if origin is None else call_text(origin) + _order(kernel),
+    )
+
+
+def _order(kernel: Any) -> str:
+    """Return `` channels_last`` if Inductor hands over a tensor of images in that order."""
+    for tensor in getattr(kernel, "inputs", ()):
+        layout = getattr(tensor, "layout", None) or getattr(
+            getattr(tensor, "data", None), "layout", None
+        )
+        size: Any = getattr(layout, "size", ())
+        stride: Any = getattr(layout, "stride", ())
+        if len(size) == _IMAGES and stride[1] == 1 and size[1] != 1:
+            return " channels_last"
+    return ""
+
+
+def attention_of(gm: torch.fx.GraphModule) -> tuple[Extern, ...]:
+    """Return the calls of attention in a graph of Dynamo's that the CPU takes apart and mps, without grad, does not.
+
+    The CPU's one kernel wants values of the queries' last dimension (native/transformers/sdp_utils_cpp.h).
+    """
+    found = []
+    for node in gm.graph.nodes:
+        if node.target is not torch.nn.functional.scaled_dot_product_attention:
+            continue
+        query, value = (
+            getattr(tensor, "meta", {}).get("example_value")
+            for tensor in (
+                *node.args[:1],
+                *[node.kwargs[name] for name in ("query", "value") if name in node.kwargs],
+                *node.args[2:3],
+            )
+        )
+        if query is not None and value is not None and query.shape[-1] != value.shape[-1]:
+            found.append(
+                Extern(
+                    op=MPS_ATTENTION,
+                    dtypes=(str(query.dtype).removeprefix("torch."),),
+                    location=line(node),
+                    module=module(node),
+                    call=call_text(node),
+                )
+            )
+    return tuple(found)
+
+
+def call_text(node: torch.fx.Node) -> str:
+    """Return a call of the graph in a line: ``aten.mm.default(float32[2, 3], float32[3, 4])``."""
+    arguments = [_argument_text(value) for value in node.args]
+    arguments += [f"{name}={_argument_text(value)}" for name, value in node.kwargs.items()]
+    named = hasattr(node.target, "name")  # an overload
+    name = node.target if named else getattr(node.target, "__name__", node.target)
+    return f"{name}({', '.join(arguments)})"[:_LONGEST_CALL]
+
+
+def _argument_text(value: Any) -> str:
+    meta = getattr(value, "meta", None)
+    tensor: Any = None
+    if isinstance(meta, dict):
+        # Dynamo's graphs have example values.
+        tensor = meta.get("val", meta.get("example_value"))
+    if tensor is not None and hasattr(tensor, "shape"):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        shape = ", ".join(map(str, tensor.shape))
+        if tensor.is_contiguous():
+            return f"{dtype}[{shape}]"
+        permuted = " permuted" if _is_permuted(tensor) else ""
+        return f"{dtype}[{shape}; {', '.join(map(str, tensor.stride()))}{permuted}]"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_argument_text, value))}]"
+    return str(value)
+
+
+def _is_permuted(tensor: Any) -> bool:
+    """Return whether the dimensions are in another order than in memory; a size that is not a number counts."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    strides = [stride for size, stride in pairs if str(size) != "1" and str(stride) != "0"]
+    try:
+        return any(bool(first < second) for first, second in itertools.pairwise(strides))
+    except Exception:  # noqa: BLE001 - a symbolic relation that cannot be decided
+        return True
+
+
+def _has_dtype(kernel: Any) -> bool:
+    try:
+        kernel.get_dtype()
+    except (NotImplementedError, AttributeError):
+        return False
+    return True
+
+
+def flex_kernel(node: Any) -> MetalKernel:
+    """Record a MetalFlexAttentionNode, whose shader a template generates."""
+    source = str(node.shader_source)
+    return MetalKernel(
+        name="metal_flex_attention",
+        source=source.strip("\n") + "\n",
+        nodes=(_fused_node(max(node.origins)),),
+        buffers=_buffers(source),
+        threadgroup_bytes=_threadgroup(source),
+    )

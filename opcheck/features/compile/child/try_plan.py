@@ -1,0 +1,203 @@
+"""Loads a model with its weights and tries each variant of a plan on it.  In the child process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from opcheck.capture.child.inputs.specs import inputs_for
+from opcheck.capture.child.loading.load import load
+from opcheck.capture.child.modes import fixed, refuse_fixed
+from opcheck.capture.child.run import AsModule
+from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchError
+from opcheck.common.files import write_text
+from opcheck.common.text import filesize
+from opcheck.common.versions import Version
+from opcheck.data.wheels.inductor import BACKEND
+from opcheck.features.compile import metal_runner
+from opcheck.features.compile.child import inductor_metal, variants
+from opcheck.features.compile.child.device_names import mps_read_as
+from opcheck.features.compile.compile_records import (
+    CompiledVariants,
+    CompileFailure,
+    TriedVariant,
+    Variant,
+)
+from opcheck.features.compile.metal_runner import NOT_PROVEN
+from opcheck.features.compile.plan import AOTINDUCTOR, PORTABLE, TRIED, CompilePlan, CompileRequest
+from opcheck.features.compile.target_inductor import includes
+from opcheck.simulator.real_device import hidden
+from opcheck.tracing.torch_private import compilation
+from opcheck.worker import platform
+from opcheck.worker.worker import WorkerError, forked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.worker.protocol import Say
+
+#: Bytes of weights in float32 up to which a model is run: copies in float64 and of gradients come on top.
+LIMIT = 4 << 30
+
+
+def answer(request: CompileRequest, say: Say) -> CompiledVariants:
+    """Return the outcome of ``run`` to the parent of this process; the program runs on the CPU, on a Mac too."""
+    with hidden():
+        return run(request.capture, request.plan, say)
+
+
+def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariants:
+    """Try every variant of the plan.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, none could be derived, or the model is too large to be run.
+    """
+    if plan.scratch:
+        # A variant that is killed leaves half a library where Inductor finds it again, in the user's own runs, too
+        # (torch/_inductor/runtime/cache_dir_utils.py reads the variable at each compilation).
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(plan.scratch) / "inductor")
+    unusable = _use_backend(plan)
+    say(f"loading {request.model}")
+    with mps_read_as(plan.device):
+        _refuse_if_large(request)
+        loaded = load(request.model, request.config, real=True, repository=request.repository)
+    plan, untrained = _without_training(plan, _module(loaded.model), request.model)
+    train = any(variant.training for variant in plan.variants)
+    inputs = inputs_for(loaded, request.inputs, train=train)
+    program = variants.ProgramCall(_module(loaded.model), inputs.args, inputs.kwargs)
+    # Looking for the backends imports Dynamo, which every fork then has.
+    known = tuple(sorted(compilation.backends(exclude_tags=())))
+    lacking = unusable or compilation.missing_for_metal()
+    if plan.device == "cpu" and not lacking:
+        say("preparing Inductor")
+        inductor_metal.preload()
+    run_metal = any(variant.run_metal for variant in plan.variants)
+    if run_metal:
+        metal_runner.prepare(plan.scratch, includes(plan.backend))
+    compiled = CompiledVariants(
+        model=request.model,
+        installed_torch=str(torch.__version__),
+        metal_backend="" if unusable else plan.backend_release,
+        device=plan.device,
+        inputs=inputs.specs,
+        inputs_note=inputs.note,
+        backends=known,
+        not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
+    )
+    tried: list[TriedVariant] = []
+    for number, variant in enumerate(plan.variants, 1):
+        how = "training" if variant.training else "inference"
+        say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
+        refused = _refuse(variant, known, lacking)
+        tried.append(refused or _try(program, variant, plan))
+        compiled = msgspec.structs.replace(compiled, tried=tuple(tried))
+        if plan.scratch:
+            # The parent reads it where this process is ended.
+            text = msgspec.json.encode(compiled).decode()
+            write_text(Path(plan.scratch) / TRIED, text)
+    return compiled
+
+
+def _use_backend(plan: CompilePlan) -> str:
+    """Let Inductor write Metal as the target does; return why it cannot."""
+    # With --exact the installed one is the target's.
+    own = plan.backend and Version.parse(str(torch.__version__)) == Version.parse(
+        plan.backend_release
+    )
+    if not plan.backend or own:
+        return ""
+    try:
+        compilation.use_metal_backend(Path(plan.backend) / BACKEND)
+    except UnsupportedTorchError as error:
+        return f"the Metal backend of torch {plan.backend_release} does not go with it: {error.message}"
+    return ""
+
+
+def _without_training(
+    plan: CompilePlan, model: torch.nn.Module, name: str
+) -> tuple[CompilePlan, tuple[str, ...]]:
+    """Return the plan without its training steps for a program that has none, and what is left out.
+
+    Raises:
+        ModelLoadError: only training is requested.
+    """
+    kind = fixed(model)
+    trainable = any(parameter.requires_grad for parameter in model.parameters())
+    left = tuple(variant for variant in plan.variants if not variant.training)
+    if (trainable and not kind) or len(left) == len(plan.variants):
+        return plan, ()
+    if not left:
+        refuse_fixed(model, name)
+        raise ModelLoadError(
+            "no parameter of the model requires a gradient: there is nothing to train",
+            context=f"model {name}",
+            hint="compile it for inference: --mode inference",
+        )
+    why = (
+        f"the model is fixed for inference ({kind})" if kind else "no parameter requires a gradient"
+    )
+    return msgspec.structs.replace(plan, variants=left), (f"training: {why}",)
+
+
+def _module(model: Callable[..., Any]) -> torch.nn.Module:
+    return model if isinstance(model, torch.nn.Module) else AsModule(model)
+
+
+def _refuse(variant: Variant, known: Sequence[str], lacking: str) -> TriedVariant | None:
+    """Return what needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
+    release = str(torch.__version__).partition("+")[0]
+    if variant.metal and lacking:
+        failure = CompileFailure(
+            kind="harness", message=f"not checked on torch {release}: {lacking}", ours=True
+        )
+        return TriedVariant(variant=variant, outcome="could not tell", failure=failure)
+    if variant.backend in known or variant.backend == AOTINDUCTOR:
+        return None
+    why = f"torch {release} has no backend {variant.backend!r}"
+    if variant.backend == "mps":
+        why = (
+            "there is no backend of that name: move the model to mps; inductor generates Metal there, "
+            "aot_eager runs eagerly"
+        )
+    usual = [name for name in PORTABLE if name in known]
+    names = ", ".join(dict.fromkeys([*usual, *compilation.backends()]))
+    failure = CompileFailure(kind="backend", message=f"{why}; it has {names}")
+    return TriedVariant(variant=variant, outcome="no such backend", failure=failure)
+
+
+def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> TriedVariant:
+    if not platform.CAN_FORK:  # parent.py asks for one variant a process
+        return variants.attempt(program, variant, plan.device)
+    try:
+        return forked(
+            lambda: variants.attempt(program, variant, plan.device), TriedVariant, plan.seconds
+        )
+    except WorkerError as error:
+        late = error.kind == "late"
+        more = " (--timeout gives it more)" if late else ""
+        failure = CompileFailure(
+            kind="timeout" if late else "died", message=f"the process {error}{more}"
+        )
+        return TriedVariant(
+            variant=variant, outcome="too long" if late else "died", failure=failure
+        )
+
+
+def _refuse_if_large(request: CaptureRequest) -> None:
+    """Look at the sizes before any weight takes memory."""
+    model = load(request.model, request.config, repository=request.repository).model
+    if not isinstance(model, torch.nn.Module):
+        return
+    size = sum(parameter.numel() * 4 for parameter in model.parameters())
+    if size > LIMIT:
+        raise InputError(
+            f"the model is too large to be run here: {filesize(size)} of weights in float32",
+            context=request.model,
+            hint="compile a smaller one of its kind: --config num_hidden_layers=2",
+        )

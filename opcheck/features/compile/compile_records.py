@@ -1,0 +1,280 @@
+"""Records of compiling a program, from the child process to the report for a target.  Imports no torch."""
+
+from __future__ import annotations
+
+from opcheck.model.records import Record, SourceLocation
+
+
+class CompileFailure(Record, frozen=True, kw_only=True):
+    """A reason why something did not compile, run or agree."""
+
+    #: dtype, operator, shader, graph_break, recompile, model, timeout, harness ...
+    kind: str
+    message: str
+    #: operator or FX node at which it happened
+    op: str = ""
+    location: SourceLocation | None = None
+    #: path of the module that called it: layers of a library have no line of the user's
+    module: str = ""
+    #: what stopped it is opcheck's own way of doing it, not PyTorch's and not the program's
+    ours: bool = False
+
+
+class FusedNode(Record, frozen=True, kw_only=True):
+    """One operator of the graph that a kernel computes."""
+
+    name: str
+    op: str
+    location: SourceLocation | None = None
+    module: str = ""
+    #: as ``Extern.call``
+    call: str = ""
+
+
+class MetalKernel(Record, frozen=True, kw_only=True):
+    """One Metal kernel as Inductor writes it."""
+
+    name: str
+    source: str
+    #: files of c10/metal that it includes
+    headers: tuple[str, ...] = ()
+    nodes: tuple[FusedNode, ...] = ()
+    #: buffers that it is bound to: Metal takes 31
+    buffers: int = 0
+    #: bytes of threadgroup memory that it declares: Metal gives 32 KiB
+    threadgroup_bytes: int = 0
+    #: what went wrong while Inductor wrote it, and its text does not show (child/masked.py)
+    notes: tuple[str, ...] = ()
+
+
+class Extern(Record, frozen=True, kw_only=True):
+    """An operator that Inductor does not generate: it calls the eager one."""
+
+    op: str
+    dtypes: tuple[str, ...] = ()
+    location: SourceLocation | None = None
+    module: str = ""
+    #: how it is called, with the dtypes and shapes of its tensors: ``aten.mm.default(float32[2, 3], float32[3, 4])``;
+    #: strides follow a ``;`` where a tensor is not contiguous, with ``permuted`` where its dimensions are in another
+    #: order, and ``channels_last`` where Inductor gives one in that order
+    call: str = ""
+    count: int = 1
+
+
+class SideGraph(Record, frozen=True, kw_only=True):
+    """One graph that reached Inductor, compiled a second time for mps."""
+
+    #: inference, forward, backward
+    phase: str
+    nodes: int
+    #: ATen's operators in it, and those that were decomposed into them, without overloads: ``gelu``
+    operators: tuple[str, ...] = ()
+    kernels: tuple[MetalKernel, ...] = ()
+    externs: tuple[Extern, ...] = ()
+    failures: tuple[CompileFailure, ...] = ()
+    #: what a setting does otherwise than it says, or otherwise than on a Mac
+    notes: tuple[str, ...] = ()
+    #: seconds that the second compilation took
+    seconds: float = 0.0
+
+
+#: Names of backends that generate code, by whether they generate Metal.
+_NAMES = {
+    ("inductor", True): "inductor for Metal",
+    ("inductor", False): "inductor for this machine",
+    ("aotinductor", True): "AOTInductor for Metal",
+}
+
+
+class Variant(Record, frozen=True, kw_only=True):
+    """One way to call torch.compile."""
+
+    backend: str
+    fullgraph: bool = False
+    #: None: torch decides after the first recompile
+    dynamic: bool | None = None
+    #: of Inductor: reduce-overhead, max-autotune ...; empty is the default
+    mode: str = ""
+    dtype: str = "float32"
+    training: bool = False
+    #: Inductor's graphs are compiled for mps besides
+    metal: bool = False
+    #: and their kernels are what runs, on the CPU (experimental)
+    run_metal: bool = False
+
+    def __str__(self) -> str:
+        """Return ``inductor fullgraph dynamic mode=reduce-overhead``, without dtype and mode of running."""
+        parts = [
+            _NAMES.get((self.backend, self.metal), self.backend),
+            "fullgraph" if self.fullgraph else "",
+            {None: "", True: "dynamic", False: "static"}[self.dynamic],
+            f"mode={self.mode}" if self.mode else "",
+            "(its kernels run here)" if self.run_metal else "",
+        ]
+        return " ".join(part for part in parts if part)
+
+
+class GraphBreak(Record, frozen=True, kw_only=True):
+    """A place where the program left the graph."""
+
+    reason: str
+    #: PyTorch's own number for the kind of break: ``GB0124``
+    id: str = ""
+    hints: tuple[str, ...] = ()
+    location: SourceLocation | None = None
+    count: int = 1
+
+
+class Recompile(Record, frozen=True, kw_only=True):
+    """A guard that no longer held, so that a frame was compiled again."""
+
+    guard: str
+    count: int = 1
+
+
+class ResultDifference(Record, frozen=True, kw_only=True):
+    """The distance of the compiled program from the eager one, and the allowed distance."""
+
+    #: root mean square over that of the reference: compiled against float64, eager against float64; compiled against
+    #: eager and 0, where the program draws random numbers
+    compiled: float
+    eager: float
+    allowed: float
+
+    @property
+    def share(self) -> float:
+        """The distance as a share of the allowed one; NaN where the result is NaN."""
+        return self.compiled / self.allowed
+
+    @property
+    def agrees(self) -> bool:
+        """True if the distance is at most the allowed one; False for NaN."""
+        return self.compiled <= self.allowed
+
+
+class TriedVariant(Record, frozen=True, kw_only=True):
+    """The outcome of one variant."""
+
+    variant: Variant
+    #: works, one shape only, differs, nothing compiled, fails, too long, died, could not tell, no such backend
+    outcome: str
+    #: of the first two calls, which are alike; a later one with a larger batch may compile more
+    graphs: int = 0
+    breaks: tuple[GraphBreak, ...] = ()
+    recompiles: tuple[Recompile, ...] = ()
+    #: frames that Dynamo looked at and did not compile
+    skipped: int = 0
+    #: of the first call, over a later one
+    seconds: float = 0.0
+    outputs: ResultDifference | None = None
+    gradients: ResultDifference | None = None
+    failure: CompileFailure | None = None
+    side: tuple[SideGraph, ...] = ()
+    #: what a larger batch compiled anew
+    side_again: tuple[SideGraph, ...] = ()
+
+
+class CompiledVariants(Record, frozen=True, kw_only=True):
+    """All variants of one model."""
+
+    model: str
+    installed_torch: str
+    #: the release whose codegen/mps.py wrote the kernels; empty: the installed one
+    metal_backend: str = ""
+    device: str
+    inputs: tuple[str, ...] = ()
+    inputs_note: str = ""
+    #: that this torch knows
+    backends: tuple[str, ...] = ()
+    tried: tuple[TriedVariant, ...] = ()
+    #: what looking closer does not prove
+    not_checked: tuple[str, ...] = ()
+    #: what ended the run before its last variant; empty where nothing did
+    ended: str = ""
+    #: variants that were not tried
+    lacking: int = 0
+
+
+class JudgedExtern(Record, frozen=True, kw_only=True):
+    """An operator that compiled code calls eagerly, with what the target does with it."""
+
+    op: str
+    dtypes: tuple[str, ...]
+    #: the status, with its kind behind it
+    status: str
+    because: str
+    line: str = ""
+    module: str = ""
+    count: int = 1
+
+
+class VariantRow(Record, frozen=True, kw_only=True):
+    """One variant in one way of running, over the dtypes."""
+
+    variant: str
+    run: str
+    #: dtype -> outcome
+    outcomes: dict[str, str]
+    #: in the first of the dtypes
+    graphs: int = 0
+
+
+class FailureGroup(Record, frozen=True, kw_only=True):
+    """One cause of failures, in however many variants."""
+
+    kind: str
+    message: str
+    op: str
+    line: str
+    text: str
+    module: str
+    #: the variants that have it; none where all of them do
+    variants: tuple[str, ...]
+    #: what opcheck's own way of compiling could not do
+    ours: bool = False
+    #: kernels, calls or lines at which it happens; the message is that of the first
+    places: int = 1
+    #: the id of the known defect that explains it
+    defect: str = ""
+    #: where PyTorch's own report of it is
+    links: tuple[str, ...] = ()
+    #: the release that mended it, where the target has that already
+    mended: str = ""
+
+
+class Advisory(Record, frozen=True, kw_only=True):
+    """A known defect of the target's release that this program meets."""
+
+    id: str
+    effect: str
+    summary: str
+    #: the release that mended it; empty where none has
+    mended: str
+    #: kernels that are of the kind, of all variants; 0 where it is not of kernels
+    kernels: int
+    #: the variants that have them; none where all of them do
+    variants: tuple[str, ...] = ()
+    line: str
+    links: tuple[str, ...]
+
+
+class CompileReport(Record, frozen=True, kw_only=True):
+    """All that is known of compiling one model for one target."""
+
+    schema: str = "opcheck-compile/1"
+    tool: str
+    model: str
+    target: dict[str, str]
+    #: what to use, in a sentence
+    advice: str
+    #: the command that tries what this one did not, where nothing works; else empty
+    next: str = ""
+    #: which of its operators the target decomposes or lowers otherwise than the torch that did it
+    differs: str = ""
+    rows: tuple[VariantRow, ...]
+    failures: tuple[FailureGroup, ...]
+    advisories: tuple[Advisory, ...]
+    externs: tuple[JudgedExtern, ...]
+    kernels: int
+    not_checked: tuple[str, ...]
+    compiled: CompiledVariants

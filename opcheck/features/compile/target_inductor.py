@@ -1,0 +1,109 @@
+"""Finds the Inductor of the target's release: its Metal backend, and the operators that it lowers otherwise."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.common import documents
+from opcheck.common.errors import OpcheckError
+from opcheck.common.versions import Version
+from opcheck.data.files import Release
+from opcheck.data.wheels import inductor
+from opcheck.data.wheels.inductor import RULES
+from opcheck.worker.installed import distribution_version
+
+#: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.
+METAL_SINCE = Version(2, 7)
+#: Those with torch/_inductor/codegen/cpp_wrapper_mps.py, of which AOTInductor has need.
+AHEAD_SINCE = Version(2, 8)
+
+
+class Backend(NamedTuple):
+    """A release's Metal backend; all fields are empty where the installed one is to be used."""
+
+    folder: str = ""
+    release: str = ""
+    #: why it is not the target's
+    problem: str = ""
+
+
+def backend(release: Release, progress: Callable[[str], None] | None = None) -> Backend:
+    """Return the release's backend, of the cache or of its macOS wheel.
+
+    Args:
+        release: the target's release.
+        progress: called before a wheel is read, which may be a download of 80 MB.
+    """
+    line = Version.parse(release.line)
+    installed = distribution_version("torch")
+    if line < METAL_SINCE or not installed or Version.parse(installed) == line:
+        return Backend()
+    if progress:
+        progress(f"reading the Inductor of torch {release.torch}")
+    try:
+        return Backend(str(inductor.unpacked(release)), release.torch)
+    except OpcheckError as error:
+        return Backend(problem=": ".join(filter(None, (error.message, error.context))))
+
+
+def includes(folder: str) -> Path | None:
+    """Return the folder of the backend's headers; None for the installed backend."""
+    return Path(folder) / inductor.HEADERS if folder else None
+
+
+#: An assignment that names more operators is a list of them: its text says nothing of one.
+_FEW = 3
+
+
+def differing(folder: str, operators: Iterable[str]) -> tuple[str, ...]:
+    """Return the operators whose decomposition or lowering another release writes otherwise than the installed one.
+
+    A function that the rule calls is not compared, so that the answer is a lower bound.
+
+    Args:
+        folder: the unpacked files of the other release; empty: there are none.
+        operators: names of ATen's without overload: ``gelu``.
+    """
+    spec = importlib.util.find_spec("torch")
+    if not folder or spec is None or spec.origin is None:
+        return ()
+    other, here = _rules(Path(folder)), _rules(Path(spec.origin).parents[1])
+    return tuple(sorted(name for name in {*operators} if other.get(name) != here.get(name)))
+
+
+def _rules(root: Path) -> Mapping[str, set[str]]:
+    """Return the texts that make up the rule of each operator."""
+    rules: dict[str, set[str]] = defaultdict(set)
+    for file in RULES:
+        path = root / file
+        for statement in ast.parse(documents.read_text(path)).body if path.is_file() else ():
+            for name, text in _rules_of(statement):
+                rules[name].add(text)
+    return rules
+
+
+def _rules_of(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    if isinstance(statement, ast.FunctionDef):
+        names = {name for decorator in statement.decorator_list for name in _operators(decorator)}
+        body = statement.body[1:] if ast.get_docstring(statement) else statement.body
+        text = "\n".join(map(ast.unparse, body))
+        if not names and "core_aten" in statement.name:
+            names, text = {*_operators(statement)}, statement.name
+    else:
+        names = {*_operators(statement)}
+        text = type(statement).__name__ if len(names) > _FEW else ast.unparse(statement)
+    yield from ((name, text) for name in names)
+
+
+def _operators(tree: ast.AST) -> Iterator[str]:
+    """Yield the operators that a piece of Python names: ``aten.gelu``, ``torch.ops.aten.gelu.default``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            namespace = node.value
+            if "aten" in (getattr(namespace, "id", ""), getattr(namespace, "attr", "")):
+                yield node.attr

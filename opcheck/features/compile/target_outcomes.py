@@ -1,0 +1,824 @@
+"""Judges compiled variants for a target, and advises which to use.
+
+What is known decides: kernels and eager operators are held against the target's lints, its known defects
+(op_lists/compile.yaml) and its op lists, and whatever raises or is wrong changes the outcome of its variant.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import OpcheckError
+from opcheck.common.text import and_more
+from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import Headline
+from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
+from opcheck.data.registrations import OpLists
+from opcheck.features.compile.compile_records import (
+    Advisory,
+    CompiledVariants,
+    CompileFailure,
+    CompileReport,
+    Extern,
+    FailureGroup,
+    JudgedExtern,
+    MetalKernel,
+    SideGraph,
+    TriedVariant,
+    Variant,
+    VariantRow,
+)
+from opcheck.features.compile.kernel_lint import lint
+from opcheck.features.compile.plan import AOTINDUCTOR, METAL, PORTABLE
+from opcheck.features.compile.target_inductor import AHEAD_SINCE, METAL_SINCE
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
+from opcheck.lookup.plain_call import OperatorLookup
+from opcheck.model.records import GroupLocation, Report, SourceLocation
+from opcheck.orchestrator import audit
+
+#: The release whose notes announce it as more than a prototype.
+METAL_READY = Version(2, 8)
+
+
+_NOT_CHECKED = (
+    "nothing was compiled by Metal and nothing ran on a Mac: kernels are what Inductor writes for it",
+    "other inputs than these, and what their shapes would compile anew",
+    "branches on the device in the program and in torch: the graphs were traced on the CPU",
+)
+
+
+_AHEAD = (
+    "that Apple's compiler takes the C++ of AOTInductor and links it: Inductor wrote it, and nothing compiled it; "
+    "--run-metal does not run its kernels"
+)
+
+
+#: A run of the program without torch.compile: its dtype, and whether it is a training step.
+Eager = tuple[str, bool]
+#: Its audit, or why there is none.
+Audit = Report | OpcheckError
+
+#: What a portable backend does on the target, by the headline of the audit of the same run.
+_EAGER_OUTCOMES: dict[Headline, str] = {
+    "runs natively": "",
+    "runs, partly on the CPU": "",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "needs fallback",
+    "fails": "fails",
+    "could not tell": "could not tell",
+}
+
+
+def report(
+    compiled: CompiledVariants,
+    target: Target,
+    lists: OpLists,
+    tool: str,
+    *,
+    eager: Mapping[Eager, Audit] | None = None,
+    unread: str = "",
+    differing: Sequence[str] = (),
+    command: str = "",
+) -> CompileReport:
+    """Judge what was compiled.
+
+    Args:
+        compiled: the variants that were tried.
+        target: the release and the macOS version that they are judged for.
+        lists: the op lists.
+        tool: name and version of this program.
+        eager: the audits of the program without torch.compile, by run.
+        unread: why the target's own Metal backend could not be read.
+        differing: operators that the target decomposes or lowers otherwise than the installed torch.
+        command: the command line that compiles this program, without its backends.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    defects = load_defects()
+    mended = () if _is_own(compiled, target) else _mended_in(target, defects)
+    lookup = OperatorLookup(lists)
+    tried = tuple(
+        _portable_on_target(attempt, eager or {})
+        if attempt.variant.backend in PORTABLE
+        else _on_target(attempt, target, defects, mended, lookup)
+        for attempt in compiled.tried
+    )
+    externs = _judge_externs(tried, target, lookup)
+    return CompileReport(
+        tool=tool,
+        model=compiled.model,
+        target={"torch": str(target.torch), "macos": str(target.macos)},
+        advice=_advice(tried, externs, target, mended),
+        next=_next(tried, command),
+        differs=_differs(compiled, target, differing),
+        rows=tuple(_rows(tried)),
+        failures=tuple(_failures(tried, _present_in(target, defects), mended)),
+        advisories=tuple(_advisories(tried, target, defects)),
+        externs=externs,
+        kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
+        not_checked=(
+            *_NOT_CHECKED,
+            *([_AHEAD] if any(t.variant.backend == AOTINDUCTOR for t in tried) else ()),
+            *(
+                [f"{compiled.lacking} variants: {compiled.ended} ended the run"]
+                if compiled.ended
+                else ()
+            ),
+            *compiled.not_checked,
+            *_release_mismatch(compiled, target, unread, differing),
+        ),
+        compiled=msgspec.structs.replace(compiled, tried=tried),
+    )
+
+
+def eager_runs(variants: Iterable[Variant]) -> tuple[Eager, ...]:
+    """Return the runs without torch.compile that the portable variants are judged by."""
+    runs = ((v.dtype, v.training) for v in variants if v.backend in PORTABLE)
+    return tuple(dict.fromkeys(runs))
+
+
+def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
+    """Return 0 where each run works in Metal in some dtype; 1 where one does not, 3 where that cannot be told.
+
+    Where nothing was compiled for Metal, one variant that works is enough.
+
+    Args:
+        report: the judged variants.
+        each_dtype: it must work in every dtype: the user named them.
+    """
+    attempts = report.compiled.tried
+    metal = _plain(attempts)
+    runs: dict[tuple[bool, str], list[str]] = {}
+    for attempt in metal or attempts:
+        run = attempt.variant.training and bool(metal)
+        runs.setdefault((run, attempt.variant.dtype if each_dtype and metal else ""), []).append(
+            attempt.outcome
+        )
+    failing = [outcomes for outcomes in runs.values() if "works" not in outcomes]
+    if not failing:
+        return PASSED if runs else COULD_NOT_TELL
+    unsure = [_UNSURE.intersection(outcomes) for outcomes in failing]
+    return COULD_NOT_TELL if all(unsure) else FINDINGS
+
+
+#: Outcomes that say nothing of the target: this machine may be slow.
+_UNSURE = frozenset({"could not tell", "too long"})
+
+
+def _portable_on_target(tried: TriedVariant, eager: Mapping[Eager, Audit]) -> TriedVariant:
+    """Return a variant that generates no code as the target runs it: its operators are those of the eager program."""
+    audit = eager.get((tried.variant.dtype, tried.variant.training))
+    if audit is None or tried.outcome not in {"works", "one shape only", "differs"}:
+        return tried
+    if isinstance(audit, OpcheckError):
+        message = f"not checked on mps: the audit of this run ended: {audit.message}"
+        failure = CompileFailure(kind="harness", message=message, ours=True)
+        return msgspec.structs.replace(tried, outcome="could not tell", failure=failure)
+    outcome = _EAGER_OUTCOMES[audit.headline]
+    if not outcome:
+        return tried
+    problem = next(iter(audit.problems), None)
+    group = next((group for group in audit.groups if group.status != "native"), None)
+    if outcome == "could not tell" and problem is not None:
+        failure = CompileFailure(
+            kind="audit", message=f"on mps without torch.compile: {problem.message}"
+        )
+    elif group is not None:
+        place = next(iter(group.locations), None)
+        failure = CompileFailure(
+            kind="audit",
+            message=f"on mps, with or without torch.compile: {group.prints or group.because}",
+            op=group.op,
+            location=None if place is None else _location(place),
+        )
+    else:
+        failure = CompileFailure(
+            kind="audit", message=f"on mps without torch.compile: {audit.headline}"
+        )
+    return msgspec.structs.replace(tried, outcome=outcome, failure=failure)
+
+
+def _location(place: GroupLocation) -> SourceLocation | None:
+    """Return a group's line as that of a failure."""
+    file, _, line = place.line.rpartition(":")
+    if not line.isdigit():
+        return None
+    return SourceLocation(file=file, line=int(line), function=place.function, text=place.text)
+
+
+def _is_own(compiled: CompiledVariants, target: Target) -> bool:
+    """Return whether the target's own Metal backend wrote the kernels, so that no failure of theirs is mended."""
+    release = compiled.metal_backend or compiled.installed_torch
+    return Version.parse(release) == target.torch
+
+
+def _absent(variant: Variant, target: Target) -> str:
+    """Return what the target's Inductor lacks for a variant, or empty."""
+    if target.torch < METAL_SINCE:
+        return (
+            f"Metal backend in Inductor (it came with {METAL_SINCE}): torch.compile(model) raises on mps, "
+            "backend='aot_eager' does not"
+        )
+    if variant.backend == AOTINDUCTOR and target.torch < AHEAD_SINCE:
+        return f"AOTInductor for mps (its C++ wrapper came with {AHEAD_SINCE})"
+    return ""
+
+
+def _present_in(target: Target, defects: Iterable[CompileDefect]) -> tuple[CompileDefect, ...]:
+    return tuple(defect for defect in defects if target.torch in defect.torch)
+
+
+def _mended_in(target: Target, defects: Iterable[CompileDefect]) -> tuple[CompileDefect, ...]:
+    """Return the defects that the target no longer has, and the installed Inductor may have."""
+    return tuple(
+        defect
+        for defect in defects
+        if defect.torch.until is not None and target.torch >= defect.torch.until
+    )
+
+
+def _on_target(
+    tried: TriedVariant,
+    target: Target,
+    defects: Sequence[CompileDefect],
+    mended: Sequence[CompileDefect],
+    lookup: OperatorLookup,
+) -> TriedVariant:
+    """Return the variant with its outcome on the target's release and in Metal."""
+    if not tried.variant.metal:
+        return tried
+    absent = _absent(tried.variant, target)
+    if absent:
+        failure = CompileFailure(kind="backend", message=f"torch {target.torch} has no {absent}")
+        return msgspec.structs.replace(
+            tried, outcome="no backend", failure=failure, side=(), side_again=()
+        )
+    present = _present_in(target, defects)
+
+    def judge_graphs(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
+        return tuple(
+            msgspec.structs.replace(
+                graph,
+                failures=(
+                    *_with_defect((*graph.failures, *lint(graph)), present),
+                    *_known_failures(graph, present),
+                    *_refused_externs(graph, target, lookup),
+                ),
+            )
+            for graph in graphs
+        )
+
+    judged = msgspec.structs.replace(
+        tried, side=judge_graphs(tried.side), side_again=judge_graphs(tried.side_again)
+    )
+    return msgspec.structs.replace(judged, outcome=_outcome(judged, mended))
+
+
+def _with_defect(
+    failures: Iterable[CompileFailure], present: Sequence[CompileDefect]
+) -> Iterator[CompileFailure]:
+    """Yield the failures; what is wrong with the text of a kernel is preceded by the defect that explains it."""
+    for failure in failures:
+        known = next(_explaining(failure, present), None) if failure.kind == "shader" else None
+        message = f"{_cause(known)}: {failure.message}" if known else failure.message
+        yield msgspec.structs.replace(failure, message=message)
+
+
+def _known_failures(graph: SideGraph, present: Sequence[CompileDefect]) -> Iterator[CompileFailure]:
+    """Yield the known defects that the kernels and eager calls of a graph meet."""
+    for defect in present:
+        if defect.effect not in DECIDING:
+            continue
+        affected = next(iter(_affected_places(defect, (graph,))), None)
+        if affected is not None:
+            yield CompileFailure(
+                kind=defect.effect,
+                message=_cause(defect),
+                op=affected.op,
+                location=affected.location,
+                module=affected.module,
+            )
+
+
+class _Affected(NamedTuple):
+    """A kernel or an eager call that meets a defect, and where it comes from."""
+
+    op: str
+    location: SourceLocation | None
+    module: str
+
+
+def _affected_places(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
+    for graph in graphs:
+        for kernel in graph.kernels:
+            ops = frozenset(node.op for node in kernel.nodes)
+            calls = [node.call for node in kernel.nodes]
+            if defect.when.holds_for(kernel.source, ops, calls, kernel.notes):
+                yield _place(kernel)
+        for extern in graph.externs:
+            if defect.when.holds_for_call(extern.call):
+                yield _Affected(extern.op, extern.location, extern.module)
+
+
+def _place(kernel: MetalKernel) -> _Affected:
+    node = next((node for node in kernel.nodes if node.location), next(iter(kernel.nodes), None))
+    if node is None:
+        return _Affected(kernel.name, None, "")
+    return _Affected(kernel.name, node.location, node.module)
+
+
+def _refused_externs(
+    graph: SideGraph, target: Target, lookup: OperatorLookup
+) -> Iterator[CompileFailure]:
+    """Yield the operators that compiled code calls eagerly and that the target refuses."""
+    for extern in graph.externs:
+        # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
+        if "::" not in extern.op:
+            continue
+        verdict = lookup.verdict(
+            extern.op, target, extern.dtypes[0] if extern.dtypes else "float32"
+        )
+        refused = verdict.status == "unsupported"
+        if refused or (verdict.kind == "env" and not target.cpu_fallback):
+            how = "raises" if refused else "raises without PYTORCH_ENABLE_MPS_FALLBACK=1"
+            yield CompileFailure(
+                kind="extern" if refused else "fallback",
+                message=f"compiled code calls {extern.op} eagerly, which {how} on mps",
+                op=extern.op,
+                location=extern.location,
+                module=extern.module,
+            )
+
+
+def _outcome(tried: TriedVariant, mended: Sequence[CompileDefect]) -> str:
+    """Return the outcome with all that is known of the target, and without failures mended in it.
+
+    Args:
+        tried: the variant, with the failures of its graphs.
+        mended: the defects whose failures do not count, because the target has them no longer.
+    """
+    if tried.outcome not in {"works", "fails", "one shape only"}:
+        return tried.outcome
+    if tried.failure is not None and tried.outcome == "fails":
+        return "fails"
+    first = [failure for graph in tried.side for failure in graph.failures]
+    again = [failure for graph in tried.side_again for failure in graph.failures]
+    standing = {
+        failure.kind
+        for failure in first
+        if not (failure.ours or _release_that_mended(failure, mended))
+    }
+    if standing:
+        lesser = (outcome for kind, outcome in _LESSER if kind in standing)
+        return "fails" if standing - dict(_LESSER).keys() else next(lesser)
+    # If Inductor itself raised, the graph has no kernel to judge.
+    if any(failure.kind != "shader" for failure in first):
+        return "could not tell"
+    if tried.failure is not None or [
+        failure for failure in again if not _release_that_mended(failure, mended)
+    ]:
+        return "one shape only"
+    return "works"
+
+
+#: The kinds of failures that leave a program running, the worst first, and what it then does.
+_LESSER = (
+    ("wrong result", "wrong result"),
+    ("fallback", "needs fallback"),
+    ("perhaps wrong", "could not tell"),
+)
+
+
+def _release_that_mended(failure: CompileFailure, mended: Sequence[CompileDefect]) -> str:
+    """Return the release that fixed the failure, or empty."""
+    return next(
+        (str(defect.torch.until) for defect in mended if defect.when.explains(failure.message)), ""
+    )
+
+
+def _advisories(
+    tried: Sequence[TriedVariant], target: Target, defects: Sequence[CompileDefect]
+) -> Iterator[Advisory]:
+    compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
+    for defect in _present_in(target, defects):
+        by_variant = [
+            (attempt, tuple(_affected_places(defect, (*attempt.side, *attempt.side_again))))
+            for attempt in compiled
+        ]
+        affected = [place for _, places in by_variant for place in places]
+        affected_variants = [attempt for attempt, places in by_variant if places]
+        if affected or (compiled and defect.when.any):
+            yield Advisory(
+                id=defect.id,
+                effect=defect.effect,
+                summary=defect.summary,
+                mended=str(defect.torch.until or ""),
+                kernels=len(affected),
+                variants=_called_together(affected_variants)
+                if len(affected_variants) < len(compiled)
+                else (),
+                line=next((str(place.location) for place in affected if place.location), ""),
+                links=defect.links,
+            )
+
+
+def _rows(tried: Sequence[TriedVariant]) -> Iterator[VariantRow]:
+    groups: dict[tuple[str, str], list[TriedVariant]] = {}
+    for attempt in tried:
+        groups.setdefault((str(attempt.variant), run_of(attempt.variant)), []).append(attempt)
+    for (variant, run), members in groups.items():
+        outcomes = {member.variant.dtype: member.outcome for member in members}
+        yield VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
+
+
+def run_of(variant: Variant) -> str:
+    """Return ``training`` or ``inference``."""
+    return "training" if variant.training else "inference"
+
+
+def _failures(
+    tried: Sequence[TriedVariant], present: Sequence[CompileDefect], mended: Sequence[CompileDefect]
+) -> Iterator[FailureGroup]:
+    """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
+    groups: dict[tuple[str, ...], list[tuple[TriedVariant, CompileFailure]]] = {}
+    for attempt in tried:
+        for failure in failures_of(attempt):
+            known = next(_explaining(failure, present), None)
+            cause = known.id if known else _KERNEL.sub("a kernel", failure.message)
+            groups.setdefault((failure.kind, cause), []).append((attempt, failure))
+    for members in groups.values():
+        failure = members[0][1]
+        failing = [attempt for attempt in tried if any(attempt is failed for failed, _ in members)]
+        known = next(_explaining(failure, present), None)
+        links = [
+            defect.links for defect in mended if not known and defect.when.explains(failure.message)
+        ]
+        yield FailureGroup(
+            kind=failure.kind,
+            message=failure.message,
+            op=failure.op,
+            line=str(failure.location or ""),
+            text=failure.location.text if failure.location else "",
+            module=failure.module,
+            variants=_called_together(failing) if len(failing) < len(tried) else (),
+            ours=failure.ours,
+            places=len({(str(f.location or f.module), f.op, f.message) for _, f in members}),
+            defect=known.id if known else "",
+            links=known.links if known else tuple(itertools.chain(*links)),
+            mended=_release_that_mended(failure, mended),
+        )
+
+
+#: What two kernels with one fault differ in.
+_KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
+
+
+def _explaining(failure: CompileFailure, defects: Iterable[CompileDefect]) -> Iterator[CompileDefect]:
+    for defect in defects:
+        if failure.message.startswith(f"{defect.id}: ") or defect.when.explains(failure.message):
+            yield defect
+
+
+def failures_of(tried: TriedVariant) -> Iterator[CompileFailure]:
+    """Yield the variant's own failure, and those of its graphs."""
+    if tried.failure is not None:
+        yield tried.failure
+    if tried.outcome == "differs":
+        yield from _differences(tried)
+    for graph in (*tried.side, *tried.side_again):
+        yield from graph.failures
+
+
+def _differences(tried: TriedVariant) -> Iterator[CompileFailure]:
+    """Yield how far the results are from those of the eager program, where that is too far."""
+    for name, difference in (("outputs", tried.outputs), ("gradients", tried.gradients)):
+        if difference is not None and not difference.agrees:
+            message = (
+                f"on this machine the {name} differ from the eager program's by {difference.compiled:.2g} of their "
+                f"size; {difference.allowed:.2g} is rounding"
+            )
+            yield CompileFailure(kind="differs", message=message)
+
+
+def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
+    """Return each variant and run once, with its dtypes: ``inductor for Metal (training, float32 and float16)``."""
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    for attempt in tried:
+        key = (str(attempt.variant), run_of(attempt.variant))
+        groups.setdefault(key, {})[attempt.variant.dtype] = None
+    return tuple(f"{name} ({run}, {_and([*dtypes])})" for (name, run), dtypes in groups.items())
+
+
+def _judge_externs(
+    tried: Sequence[TriedVariant], target: Target, lookup: OperatorLookup
+) -> tuple[JudgedExtern, ...]:
+    """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
+    groups: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
+    for attempt in tried:
+        for graph in attempt.side:
+            for extern in graph.externs:
+                key = (extern.op, extern.dtypes, str(extern.location or ""), extern.module)
+                groups.setdefault(key, []).append(extern)
+    judged = []
+    for (op, dtypes, line, module), members in groups.items():
+        dtype = dtypes[0] if dtypes else "float32"
+        verdict = lookup.verdict(op, target, dtype)
+        status = f"{verdict.status} {verdict.kind or ''}".strip()
+        judged.append(
+            JudgedExtern(
+                op=op,
+                dtypes=dtypes,
+                status=status,
+                because=verdict.because,
+                line=line,
+                module=module,
+                count=max(extern.count for extern in members),
+            )
+        )
+    return tuple(
+        sorted(
+            judged,
+            key=lambda extern: (extern.status == "native", extern.op, extern.line, extern.module),
+        )
+    )
+
+
+def _advice(
+    tried: Sequence[TriedVariant],
+    externs: Iterable[JudgedExtern],
+    target: Target,
+    mended: Sequence[CompileDefect],
+) -> str:
+    """Return which backend to use, in which runs and dtypes, and why not Inductor in the others."""
+    metal = _plain(tried)
+    if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
+        return "torch.compile does nothing for this program: no graph was compiled"
+    works, not_works = _ways(metal)
+    why = _why_not([attempt for attempt in metal if attempt.outcome != "works"], mended)
+    if not works:
+        return _without_inductor(tried, metal, why, mended)
+    prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
+    instead = _instead(tried)
+    judged = list(externs)
+    slow = sorted({extern.op for extern in judged if extern.status not in {"native", "unknown"}})
+    unknown = sorted({extern.op for extern in judged if extern.status == "unknown"})
+    return "; ".join(
+        part
+        for part in (
+            f"use inductor{prototype} {works}{instead}",
+            f"{_refusal(metal)} {not_works}: {why}" if not_works else "",
+            f"it calls {_and(slow)} eagerly, which {_are(slow)} not native" if slow else "",
+            f"it calls {_and(unknown)} eagerly, of which the op lists know nothing"
+            if unknown
+            else "",
+            *_settings(tried, metal, mended),
+        )
+        if part
+    )
+
+
+def _without_inductor(
+    tried: Sequence[TriedVariant], metal: Sequence[TriedVariant], why: str, mended: Sequence[CompileDefect]
+) -> str:
+    """Return the advice where Inductor works for Metal in no run: another backend, or what was tried in vain."""
+    if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
+        return f"could not tell: the program raises {why or _why_not(tried, mended)}"
+    backend, where = _portable(tried)
+    if backend and any(f.kind == "perhaps wrong" for each in metal for f in failures_of(each)):
+        head = f"could not tell whether inductor is right {_ways(metal)[1]}"
+        return f"{head}: {why}; backend={backend!r}{where} is not affected"
+    if backend:
+        return f"use backend={backend!r}{where}: {why or 'Inductor for Metal was not tried'}"
+    portable = [attempt for attempt in tried if attempt.variant.backend in PORTABLE]
+    if not metal and not portable:
+        return f"nothing was compiled for Metal: {_why_not(tried, mended)}"
+    if not portable:
+        unsure = _refusal(metal) == "not known"
+        head = "could not tell whether inductor works" if unsure else "do not use inductor"
+        return f"{head} {_ways(metal)[1]}: {why}"
+    # What the target does with eager operators holds with or without torch.compile.
+    head = _PORTABLE_ADVICE.get(portable[0].outcome, "do not compile")
+    return f"{head}: {_why_not(portable, mended)}"
+
+
+#: The advice where no backend works, by the outcome of one that generates no code.
+_PORTABLE_ADVICE = {
+    "needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "could not tell": "could not tell",
+}
+
+
+def _by_run(tried: Sequence[TriedVariant]) -> dict[str, list[TriedVariant]]:
+    """Return the variants of inference and those of training."""
+    runs: dict[str, list[TriedVariant]] = {}
+    for attempt in tried:
+        runs.setdefault(run_of(attempt.variant), []).append(attempt)
+    return runs
+
+
+def _refusal(metal: Sequence[TriedVariant]) -> str:
+    outcomes = {attempt.outcome for attempt in metal} - {"works"}
+    return "not known" if outcomes <= _UNSURE else "not"
+
+
+def _next(tried: Sequence[TriedVariant], command: str) -> str:
+    """Return the command that tries a backend that generates no code, where none was tried and Inductor fails."""
+    metal = _plain(tried)
+    fails = not any(attempt.outcome == "works" for attempt in metal)
+    if not command or not fails or {attempt.variant.backend for attempt in tried} & {*PORTABLE}:
+        return ""
+    return f"{command} --backend {PORTABLE[0]}"
+
+
+def _plain(tried: Sequence[TriedVariant]) -> list[TriedVariant]:
+    """Return what decides: Inductor for Metal as torch.compile calls it; else what was tried for Metal."""
+    metal = [attempt for attempt in tried if attempt.variant.metal]
+    plain = [attempt for attempt in metal if _setting(attempt.variant) == ""]
+    return plain or metal
+
+
+def _setting(variant: Variant) -> str:
+    """Return how a variant for Metal differs from the usual one, in words."""
+    usual = str(msgspec.structs.replace(METAL, run_metal=variant.run_metal))
+    return str(variant).replace(usual, "").strip()
+
+
+def _settings(
+    tried: Sequence[TriedVariant], plain: Sequence[TriedVariant], mended: Sequence[CompileDefect]
+) -> Iterator[str]:
+    """Yield the settings with which Inductor for Metal fails in a run that works without them, and why."""
+    worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
+    groups: dict[str, list[TriedVariant]] = {}
+    for attempt in tried:
+        fails = attempt.variant.metal and attempt.outcome != "works"
+        if fails and attempt not in plain and _run_and_dtype(attempt) in worked:
+            groups.setdefault(_setting(attempt.variant), []).append(attempt)
+    for name, attempts in groups.items():
+        yield f"not with {name}: {_why_not(attempts, mended)}"
+
+
+def _run_and_dtype(attempt: TriedVariant) -> tuple[bool, str]:
+    return attempt.variant.training, attempt.variant.dtype
+
+
+def _ways(attempts: Sequence[TriedVariant], enough: Container[str] = ("works",)) -> tuple[str, str]:
+    """Return the runs and dtypes in which every variant works, and the rest, in words.
+
+    Args:
+        attempts: the variants.
+        enough: the outcomes that count as working.
+    """
+    runs: dict[str, dict[str, bool]] = {}
+    for attempt in attempts:
+        dtypes = runs.setdefault(run_of(attempt.variant), {})
+        dtype = attempt.variant.dtype
+        dtypes[dtype] = dtypes.get(dtype, True) and attempt.outcome in enough
+    return _in_words(runs, works=True), _in_words(runs, works=False)
+
+
+def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
+    """Return ``with float32``, ``in inference`` or ``in training with float16``; empty where there are none."""
+    chosen = {
+        run: [dtype for dtype, outcome in dtypes.items() if outcome is works]
+        for run, dtypes in runs.items()
+    }
+    if len({tuple(dtypes) for dtypes in chosen.values()}) == 1:
+        dtypes = next(iter(chosen.values()))
+        return f"with {_and(dtypes)}" if dtypes else ""
+    return _and(
+        [
+            f"in {run}" if len(dtypes) == len(runs[run]) else f"in {run} with {_and(dtypes)}"
+            for run, dtypes in chosen.items()
+            if dtypes
+        ]
+    )
+
+
+def _instead(tried: Sequence[TriedVariant]) -> str:
+    """Return the backend for a run in which Inductor for Metal works in no dtype, in words."""
+    texts = []
+    for run, members in _by_run(tried).items():
+        metal = {attempt.outcome for attempt in members if attempt.variant.metal}
+        portable, _ = _portable(members)
+        if metal and "works" not in metal and portable:
+            texts.append(f", backend={portable!r} in {run}")
+    return "".join(texts)
+
+
+def _portable(tried: Sequence[TriedVariant]) -> tuple[str, str]:
+    """Return the first backend that generates no code and works, and where, if not wherever it was tried.
+
+    It does the same on mps.  One that works everywhere goes before one that does not.
+    """
+    partly = ("", "")
+    for backend in PORTABLE:
+        members = [
+            attempt
+            for attempt in tried
+            if attempt.variant.backend == backend and not attempt.variant.fullgraph
+        ]
+        works, not_works = _ways(members, ("works", "one shape only"))
+        if works and not not_works:
+            return backend, ""
+        if works and not partly[0]:
+            partly = backend, f" {works}"
+    return partly
+
+
+def _why_not(metal: Sequence[TriedVariant], mended: Sequence[CompileDefect]) -> str:
+    """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
+    reasons = [(failure, attempt) for attempt in metal for failure in failures_of(attempt)]
+    for failure, _ in sorted(reasons, key=lambda reason: _weight(reason[0], reason[1], mended)):
+        until = _release_that_mended(failure, mended)
+        later = f", which torch {until} mended: ask with that release installed" if until else ""
+        return f"{_without_kernel(failure.message)}{later}"
+    outcomes = (f"{_called_together([attempt])[0]}: {attempt.outcome}" for attempt in metal)
+    return next(outcomes, "")
+
+
+def _without_kernel(message: str) -> str:
+    """Return the known defect that a message begins with, without the kernel that met it; else the message."""
+    causes = (_cause(defect) for defect in load_defects())
+    return next((cause for cause in causes if message.startswith(cause)), message)
+
+
+def _cause(defect: CompileDefect) -> str:
+    return f"{defect.id}: {defect.summary.rstrip('.')}"
+
+
+def _weight(
+    failure: CompileFailure, attempt: TriedVariant, mended: Sequence[CompileDefect]
+) -> tuple[bool, bool, bool]:
+    decides = attempt.outcome in {failure.kind, dict(_LESSER).get(failure.kind, "fails")}
+    unsure = failure.ours or failure.kind in {"timeout", "died"}
+    return bool(_release_that_mended(failure, mended)), unsure, not decides
+
+
+def _and(words: Sequence[str]) -> str:
+    if not words:
+        return ""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _are(words: Sequence[str]) -> str:
+    return "is" if len(words) == 1 else "are"
+
+
+def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str]) -> str:
+    """Return which operators the target decomposes or lowers otherwise than the torch that did it, or empty."""
+    if not differing or Version.parse(compiled.installed_torch) == target.torch:
+        return ""
+    return (
+        f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} otherwise than torch "
+        f"{compiled.installed_torch}, which did it here: --exact asks the target's"
+    )
+
+
+def _release_mismatch(
+    compiled: CompiledVariants, target: Target, unread: str, differing: Sequence[str]
+) -> Iterator[str]:
+    installed = Version.parse(compiled.installed_torch)
+    if installed == target.torch:
+        return
+    if compiled.metal_backend:
+        yield (
+            f"the decompositions, lowerings and fusion of torch {target.torch}: those of torch "
+            f"{compiled.installed_torch}, which is installed here; Metal was written by the codegen/mps.py "
+            f"of torch {compiled.metal_backend} (--exact runs the whole target); of this program's operators "
+            f"{and_more(differing, 20) if differing else 'none'} differ in their own rules"
+        )
+    else:
+        why = f" ({unread})" if unread else ""
+        yield (
+            f"the Inductor of torch {target.torch}{why}: that of torch {compiled.installed_torch}, which is "
+            "installed here, wrote the kernels"
+        )
+
+
+def audits(
+    request: CaptureRequest,
+    runs: Iterable[Eager],
+    lists: OpLists,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> dict[Eager, Audit]:
+    """Audit the program without torch.compile in each run; of a run that cannot be captured, why."""
+    reports: dict[Eager, Audit] = {}
+    for dtype, training in runs:
+        if progress:
+            progress(f"auditing the program in {dtype}, {'training' if training else 'inference'}")
+        asked = msgspec.structs.replace(
+            request, dtype=dtype, mode="train" if training else "inference"
+        )
+        try:
+            reports[dtype, training] = audit(asked, lists)
+        except OpcheckError as error:
+            reports[dtype, training] = error
+    return reports

@@ -1,0 +1,262 @@
+"""Drives probing processes over all tasks and keeps their results.  Imports no torch."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck.common.errors import CaptureError, InputError, OpcheckError
+from opcheck.common.tool import TOOL
+from opcheck.data.device_evidence import Evidence, Machine, Outcome, Result, Settings
+from opcheck.features.probe.probe_messages import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
+from opcheck.worker.worker import Worker, WorkerError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: seconds between two times that what there is so far is handed on
+_KEEP = 20.0
+#: Seconds for importing torch and its database.
+_START = 300.0
+#: What the probing process runs.
+FUNCTION = "opcheck.features.probe.child.opinfo:answer"
+
+
+class Prober:
+    """A process that does one task after the other; it starts anew where it ended.
+
+    Args:
+        setup: the device and the operators.
+        settings: how they are run.
+        function: what the process runs.
+    """
+
+    def __init__(self, setup: Setup, settings: Settings, function: str = FUNCTION) -> None:
+        self._setup = setup
+        self._settings = settings
+        self._function = function
+        self._worker = Worker[Setup | ProbeTrial, Ready | ProbeDone](
+            function,
+            Ready | ProbeDone,
+            environment={"PYTORCH_ENABLE_MPS_FALLBACK": "1" if settings.cpu_fallback else "0"},
+            torch=True,
+        )
+        self.end = self._worker.end
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.end()
+
+    def start(self) -> Ready:
+        """Start the process, and return its tasks.
+
+        Raises:
+            OpcheckError: as the process says, or it ended.
+        """
+        try:
+            ready = self._worker.ask(self._setup, _START)
+        except WorkerError as error:
+            raise CaptureError(
+                f"the process that probes ended before its first task: {_how(error)}",
+                context=f"--device {self._setup.device}",
+                hint="python -c 'import torch.testing' shows whether torch itself starts",
+            ) from error
+        assert isinstance(ready, Ready)
+        return ready
+
+    def run(self, task: ProbeTask) -> Result:
+        """Do one task; where the process ends over it, that is the result.
+
+        Raises:
+            OpcheckError: the probe itself went wrong, not the device.
+        """
+        if not self._worker.alive:
+            self.start()
+        try:
+            done = self._worker.ask(
+                ProbeTrial(setup=self._setup, task=task), self._settings.seconds
+            )
+        except WorkerError as error:
+            return self._describe_end(task, error)
+        assert isinstance(done, ProbeDone)
+        return done.result
+
+    def _describe_end(self, task: ProbeTask, error: WorkerError) -> Result:
+        how = _how(error)
+        outcome: Outcome = "too long" if error.kind == "late" else "crashes"
+        if outcome == "crashes" and self._setup.device != "cpu" and self._cpu_crashes(task):
+            outcome, how = "not judged", f"the process ends on the CPU alone, too: {how}"
+        return Result(
+            opinfo=task.opinfo,
+            dtype=task.dtype,
+            phase=task.phase,
+            outcome=outcome,
+            samples=0,
+            text=how,
+        )
+
+    def _cpu_crashes(self, task: ProbeTask) -> bool:
+        """Return whether a run with no device ends the process, too: then it is not the device's doing."""
+        setup = msgspec.structs.replace(self._setup, device="cpu")
+        with Prober(setup, self._settings, self._function) as prober:
+            return prober.run(task).outcome == "crashes"
+
+
+def _how(error: WorkerError) -> str:
+    text = str(error).removeprefix("was ")
+    return text if error.kind == "late" else ": ".join(filter(None, (text, error.printed)))
+
+
+def probe(
+    setup: Setup,
+    settings: Settings,
+    *,
+    before: Evidence | None = None,
+    limit: int = 0,
+    jobs: int = 1,
+    progress: Callable[[str], None] | None = None,
+    keep: Callable[[Evidence], None] | None = None,
+    function: str = FUNCTION,
+) -> Evidence:
+    """Return what the device does with PyTorch's operator database.
+
+    Args:
+        setup: the device, and which operators and dtypes.
+        settings: how they are run.
+        before: results of an earlier run, which are not made again.
+        limit: at most so many tasks; 0: all.
+        jobs: processes at once.
+        progress: called with how far it is.
+        keep: handed the evidence every few seconds, so that little is lost.
+        function: what the probing process runs.
+
+    Raises:
+        UsageError: this machine has no such device, or a pattern matches nothing.
+        InputError: ``before`` is of another machine, torch, device or settings.
+        CaptureError: there is no database, or the process ends before its first task.
+    """
+
+    def prober() -> Prober:
+        return Prober(setup, settings, function)
+
+    with prober() as first:
+        ready = first.start()
+        _refuse_other(before, ready.machine, settings)
+        run = _ProbeRun(ready, settings, before, limit)
+        threads = [
+            threading.Thread(target=run.work, args=(prober,), daemon=True) for _ in range(jobs - 1)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            run.follow(first, progress, keep)
+        except BaseException:
+            run.stop()
+            raise
+        for thread in threads:
+            thread.join()
+    if run.failure is not None:
+        raise run.failure
+    return run.evidence(complete=True)
+
+
+class _ProbeRun:
+    """The tasks, and what came of them."""
+
+    def __init__(
+        self, ready: Ready, settings: Settings, before: Evidence | None, limit: int
+    ) -> None:
+        self._machine = ready.machine
+        self._settings = settings
+        self._made = before.made if before else f"{datetime.now(timezone.utc):%Y-%m-%d}"
+        self._results: dict[tuple[str, str, str], Result] = {
+            result.key: result for result in (before.results if before else ())
+        }
+        left = [task for task in ready.tasks if task.key not in self._results]
+        self._total = min(limit, len(left)) if limit else len(left)
+        self._complete = self._total == len(left)
+        self._queue: queue.SimpleQueue[ProbeTask] = queue.SimpleQueue()
+        for task in left[: self._total]:
+            self._queue.put(task)
+        self._done = 0
+        self.failure: OpcheckError | None = None
+        self._stopped = False
+        self._probers: list[Prober] = []
+
+    def evidence(self, *, complete: bool) -> Evidence:
+        """Return what there is so far."""
+        return Evidence(
+            tool=TOOL,
+            made=self._made,
+            machine=self._machine,
+            settings=self._settings,
+            complete=complete and self._complete,
+            results=tuple(self._results[key] for key in sorted(self._results)),
+        )
+
+    def follow(
+        self,
+        prober: Prober,
+        progress: Callable[[str], None] | None,
+        keep: Callable[[Evidence], None] | None,
+    ) -> None:
+        """Work, and report the progress of all workers."""
+        last = time.monotonic()
+        for task in iter(self._next, None):
+            if progress is not None:
+                progress(f"{self._done} of {self._total}: {task.opinfo}, {task.dtype}")
+            self._take(prober, task)
+            if keep is not None and time.monotonic() - last > _KEEP:
+                keep(self.evidence(complete=False))
+                last = time.monotonic()
+
+    def stop(self) -> None:
+        """Begin no further task, and end those that run."""
+        self._stopped = True
+        for prober in tuple(self._probers):
+            prober.end()
+
+    def work(self, start: Callable[[], Prober]) -> None:
+        """Work in another process."""
+        try:
+            with start() as prober:
+                self._probers.append(prober)
+                for task in iter(self._next, None):
+                    self._take(prober, task)
+        except OpcheckError as error:
+            self.failure = error
+
+    def _next(self) -> ProbeTask | None:
+        try:
+            return None if self.failure or self._stopped else self._queue.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _take(self, prober: Prober, task: ProbeTask) -> None:
+        self._results[task.key] = prober.run(task)
+        self._done += 1
+
+
+def _refuse_other(before: Evidence | None, machine: Machine, settings: Settings) -> None:
+    """Refuse to add results to the file of another machine."""
+    if before is None:
+        return
+    own = {**msgspec.to_builtins(machine), **msgspec.to_builtins(settings)}
+    theirs = {**msgspec.to_builtins(before.machine), **msgspec.to_builtins(before.settings)}
+    texts = [
+        f"{name} {theirs[name]}, here {own[name]}" for name in own if own[name] != theirs[name]
+    ]
+    if texts:
+        raise InputError(
+            f"the evidence is of another run: {'; '.join(texts[:3])}",
+            context="--resume",
+            hint="name another file with --output",
+        )

@@ -1,0 +1,189 @@
+"""Counts the outcomes and measures the times of a comparison's calls, and makes records of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from opcheck.numerics.child.closeness import dtype_name
+from opcheck.numerics.child.float64 import Float64Call
+from opcheck.numerics.child.installed_devices import synchronize
+from opcheck.numerics.child.kept_tensors import KeptTensor, place, restore
+from opcheck.numerics.child.line_tally import LineTally, finite_digits
+from opcheck.numerics.compare.child.compare_mode import ComparedCall
+from opcheck.numerics.compare.child.cpu_reference import kernel_for
+from opcheck.numerics.compare.comparison_records import ComparedOperator, Time, Wrong
+from opcheck.tracing.call_sites import CallSites
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
+
+
+class _Worst:
+    """The worst of the wrong calls of one operator at one line, and the tensors that it was called with."""
+
+    judged: ComparedCall | None = None
+    inputs: tuple[str, ...] = ()
+
+
+class _OperatorCounts:
+    """All calls of one operator."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.error = 0.0
+
+
+class CompareTally:
+    """The outcomes of all calls."""
+
+    def __init__(self, sites: CallSites) -> None:
+        self.calls = 0
+        self.outcomes: Counter[str] = Counter()
+        #: the first wrong call, with its arguments
+        self.first: ComparedCall | None = None
+        self._sites = sites
+        self._wrong: LineTally[_Worst] = LineTally(_Worst)
+        self._operators: dict[str, _OperatorCounts] = {}
+
+    def add(self, judged: ComparedCall) -> None:
+        """Count one call, while it is being made."""
+        index, self.calls = self.calls, self.calls + 1
+        self.outcomes[judged.outcome] += 1
+        operator = self._operators.setdefault(judged.op, _OperatorCounts())
+        operator.outcomes[judged.outcome] += 1
+        # For each call: this also notes which node of backward belongs to the line.
+        here = self._sites.here()
+        if judged.reason:
+            operator.reasons[judged.reason] += 1
+        elif judged.outcome != "wrong":
+            operator.error = max(operator.error, judged.worst.error)
+        else:
+            self.first = self.first or judged
+            worst = self._wrong.add(judged.op, here, index, judged.worst.kind).value
+            if worst.judged is None or judged.worst.error > worst.judged.worst.error:
+                # Without its arguments: they may be large.
+                worst.judged = judged._replace(call=judged.call._replace(args=(), kwargs={}))
+                worst.inputs = specs(judged.call.args, judged.call.kwargs)
+
+    def wrong(self) -> Iterator[Wrong]:
+        """Yield the wrong calls, in the order of their first ones."""
+        for row in self._wrong:
+            judged = row.value.judged
+            assert judged is not None
+            assert judged.dtype is not None
+            measured = judged.worst
+            yield Wrong(
+                op=row.key.op,
+                kind=measured.kind,
+                place=row.place,
+                first=row.first,
+                output=judged.output,
+                dtype=dtype_name(judged.dtype),
+                element=measured.element,
+                found=measured.found,
+                exact=measured.exact,
+                error=finite_digits(measured.error),
+                error_cpu=None if judged.cpu is None else finite_digits(judged.cpu),
+                inputs=row.value.inputs,
+            )
+
+    def operators(self) -> Iterator[ComparedOperator]:
+        """Return the operators in the order of their names."""
+        for op, operator in sorted(self._operators.items()):
+            compared = operator.outcomes["agrees"] + operator.outcomes["loose"]
+            yield ComparedOperator(
+                op=op,
+                calls=operator.outcomes.total(),
+                outcomes=dict(operator.outcomes),
+                error=finite_digits(operator.error) if compared else None,
+                reasons=dict(operator.reasons),
+            )
+
+
+def specs(*kept: Any) -> tuple[str, ...]:
+    """Return the kept tensors among arguments, as ``2x3:float32``."""
+    return tuple(
+        f"{'x'.join(map(str, leaf.size)) or 'scalar'}:{dtype_name(leaf.dtype)}"
+        + ("" if _is_contiguous(leaf) else f" strides {leaf.stride}")
+        for leaf in tree_leaves(kept)
+        if isinstance(leaf, KeptTensor)
+    )
+
+
+def _is_contiguous(kept: KeptTensor) -> bool:
+    return torch.empty(kept.size, device="meta").stride() == kept.stride or 0 in kept.size
+
+
+#: runs that are not counted: the first ones load kernels and fill caches
+_WARM = 2
+
+
+class Clock:
+    """Times each kind of call once: what has the same operator, shapes and dtypes takes as long again."""
+
+    def __init__(self, device: torch.device, times: int) -> None:
+        self._device = device
+        self._times = times
+        #: kind of call -> how often, seconds on the device, seconds on the CPU
+        self._kinds: dict[tuple[str, str], tuple[int, float, float | None]] = {}
+
+    def time(self, call: Float64Call) -> None:
+        """Count one call; time it where there was none of its kind."""
+        key = (call.func.name(), _kind(call))
+        calls, device, cpu = self._kinds.get(key) or (0, *self._seconds(call))
+        self._kinds[key] = (calls + 1, device, cpu)
+
+    def records(self) -> Iterator[Time]:
+        """Return the times by operator, the one that lost most first."""
+        ops = dict.fromkeys(op for op, _ in self._kinds)
+        rows = []
+        for op in ops:
+            kinds = [kind for (name, _), kind in self._kinds.items() if name == op]
+            known = [calls * cpu for calls, _, cpu in kinds if cpu is not None]
+            rows.append(
+                Time(
+                    op=op,
+                    calls=sum(calls for calls, _, _ in kinds),
+                    device=sum(calls * device for calls, device, _ in kinds),
+                    cpu=sum(known) if len(known) == len(kinds) else None,
+                )
+            )
+        yield from sorted(rows, key=lambda row: (-row.lost, -row.device, row.op))
+
+    def _seconds(self, call: Float64Call) -> tuple[float, float | None]:
+        here = restore((call.args, call.kwargs))
+        there = tree_map_only(torch.Tensor, lambda tensor: place(tensor, self._device), here)
+        device = self._median(call.func, there, self._device)
+        if self._device.type == "cpu":
+            return device, device
+        cpu = torch.device("cpu")
+        here = tree_map_only(torch.device, lambda _: cpu, here)
+        try:
+            return device, self._median(kernel_for(call.func), here, cpu)
+        except Exception:  # noqa: BLE001 - the CPU has no kernel for it
+            return device, None
+
+    def _median(self, call: Callable[..., Any], given: Any, device: torch.device) -> float:
+        """Return the seconds of one call.  A call that writes is repeated: the values in its tensors cost no time."""
+        args, kwargs = given
+        seconds = []
+        for number in range(_WARM + self._times):
+            synchronize(device)
+            start = time.perf_counter()
+            call(*args, **kwargs)
+            synchronize(device)
+            if number >= _WARM:
+                seconds.append(time.perf_counter() - start)
+        return statistics.median(seconds)
+
+
+def _kind(call: Float64Call) -> str:
+    arguments = call.args, call.kwargs
+    return repr(
+        tree_map_only(KeptTensor, lambda kept: (kept.dtype, kept.size, kept.stride), arguments)
+    )

@@ -1,0 +1,244 @@
+"""Runs one model on this machine's CPU beside float64.  User code runs here, in the child process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from opcheck.capture.child.build import OnMps
+from opcheck.capture.child.run import uncompiled
+from opcheck.model.records import Precision, PrecisionModule, RelativeError
+from opcheck.numerics.child.closeness import distance
+from opcheck.numerics.child.line_tally import digits
+from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
+from opcheck.numerics.precision.child.precision_tally import PrecisionTally
+from opcheck.numerics.precision.child.shadow_mode import (
+    NOTE,
+    WITHOUT_DOUBLE,
+    ShadowMode,
+    Shadows,
+    is_followed,
+)
+from opcheck.simulator.real_device import hidden
+from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
+from opcheck.tracing.torch_private.trees import keystr, tree_flatten_with_path, tree_map
+from opcheck.worker.platform import stop_time_limit
+
+if TYPE_CHECKING:
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.worker.protocol import Say
+
+#: lines, gradients and modules that are kept: a report shows the first of them.
+_LINES, _GRADIENTS, _MODULES = 20, 20, 200
+
+_SAME_WAY = (
+    "whole numbers, truth values, random numbers and numbers taken out of tensors are those of the "
+    "{dtype} run on both sides: where a comparison comes out otherwise, both go on the same way"
+)
+_CPU = "computed by this machine's CPU: a Mac's kernels sum in another order, and may lose more or less"
+
+
+@hidden()
+def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
+    """Return the model in each dtype of ``request.precision``, call by call beside float64.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, or none could be derived.
+        CaptureError: the run broke off.
+    """
+    model, inputs = build_model(request, say)
+    runs = []
+    for name in request.precision:
+        say(f"running in {name} beside float64")
+        with OnMps(), uncompiled([]), torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            run = _PrecisionRun(model, name, train=request.mode == "train")
+            runs.append(run(inputs.args, inputs.kwargs, request.model))
+    stop_time_limit()
+    return tuple(runs)
+
+
+class _ModuleErrors:
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.calls = 0
+        self.inherited = self.total = 0.0
+        self.bytes_in = self.bytes_out = 0
+
+
+class _Modules:
+    """The inputs and outputs of each module of a model."""
+
+    def __init__(self, root: nn.Module, shadows: Shadows) -> None:
+        self._names = {id(module): name for name, module in root.named_modules()}
+        self._shadows = shadows
+        self._entries: dict[str, _ModuleErrors] = {}
+
+    @contextlib.contextmanager
+    def watch_calls(self) -> Iterator[None]:
+        """Look at every call of a module, for the length of the block."""
+        handle = register_module_forward_hook(self._note_call, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def records(self, tally: PrecisionTally) -> Iterator[PrecisionModule]:
+        """Yield the modules in the order in which they were done first."""
+        for name, module in self._entries.items():
+            yield PrecisionModule(
+                name=name,
+                kind=module.kind,
+                calls=module.calls,
+                inherited=digits(module.inherited),
+                total=digits(module.total),
+                bytes_in=module.bytes_in,
+                bytes_out=module.bytes_out,
+                at_fault=tally.at_fault[name],
+            )
+
+    def _note_call(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        name = self._names.get(id(module))
+        if not name:
+            return
+        entry = self._entries.setdefault(name, _ModuleErrors(type(module).__name__))
+        entry.calls += 1
+        read, made = tensors((args, kwargs)), tensors(output)
+        entry.inherited = max(entry.inherited, self._error(read))
+        entry.total = max(entry.total, self._error(made))
+        entry.bytes_in += sum(tensor.nbytes for tensor in read)
+        entry.bytes_out += sum(tensor.nbytes for tensor in made)
+
+    def _error(self, values: list[torch.Tensor]) -> float:
+        return max(
+            (self._shadows.error(tensor) for tensor in values if is_followed(tensor)), default=0.0
+        )
+
+
+class _PrecisionRun:
+    """One run in one dtype."""
+
+    def __init__(self, model: nn.Module, name: str, *, train: bool) -> None:
+        self.model = model
+        self.name = name
+        self.dtype: torch.dtype = getattr(torch, name)
+        self.train = train
+        self.shadows = Shadows()
+        self.run = ModelRun()
+        self.tally = PrecisionTally(name)
+        self.modules = _Modules(model, self.shadows)
+
+    def __call__(self, args: Any, kwargs: Any, title: str) -> Precision:
+        with self._cast():
+            args, kwargs = tree_map(self._input, (args, kwargs))
+            problem = self._run_model(args, kwargs, title)
+            outputs = _errors(self.run.output, self.shadows)
+            gradients = sorted(self._gradients(), key=lambda entry: (-float(entry[1]), entry[0]))
+        return Precision(
+            dtype=self.name,
+            limit=self.tally.limit,
+            calls=self.tally.calls,
+            divergence=self.tally.divergence,
+            crossing=self.tally.crossing,
+            lines=tuple(self.tally.lines(_LINES)),
+            modules=tuple(self.modules.records(self.tally))[:_MODULES],
+            events=tuple(self.tally.events()),
+            outputs=dict(outputs),
+            gradients=dict(gradients[:_GRADIENTS]),
+            loss=self.run.loss,
+            complete=not problem,
+            notes=(*problem, *self._notes()),
+        )
+
+    def _run_model(self, args: Any, kwargs: Any, title: str) -> tuple[str, ...]:
+        """Run the model; why the run broke off, if it did."""
+        try:
+            with _plain_kernels(), self.modules.watch_calls():
+                mode = ShadowMode(self.shadows, self.run.sites, self.tally)
+                train = self.train
+                self.run(self.model, args, kwargs, mode, train=train, grad=train)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
+            text = describe_break(
+                error,
+                title,
+                calls=self.tally.calls,
+                doing=f"the run in {self.name} beside float64",
+                hint="the model has to run on this machine's CPU; give smaller inputs with --input, or a "
+                "smaller model with --config",
+            )
+            return (f"{text}; what follows was not seen",)
+        return ()
+
+    @contextlib.contextmanager
+    def _cast(self) -> Iterator[None]:
+        """Return the model in the run's dtype; float64 keeps the values that it was built with."""
+        before: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+        moved: dict[int, torch.Tensor] = {}
+        for module in self.model.modules():
+            for table in (parameters_of(module), buffers_of(module)):
+                for name, tensor in list(table.items()):
+                    if tensor is None or not tensor.is_floating_point():
+                        continue
+                    if id(tensor) not in moved:
+                        moved[id(tensor)] = self._weight(tensor)
+                    before.append((table, name, tensor))
+                    table[name] = moved[id(tensor)]
+        try:
+            yield
+        finally:
+            for table, name, tensor in before:
+                table[name] = tensor
+
+    def _weight(self, tensor: torch.Tensor) -> torch.Tensor:
+        cast = self._input(tensor.detach())
+        if isinstance(tensor, nn.Parameter):
+            return nn.Parameter(cast, requires_grad=tensor.requires_grad)
+        return cast
+
+    def _input(self, value: Any) -> Any:
+        if not (
+            isinstance(value, torch.Tensor) and value.is_floating_point() and is_followed(value)
+        ):
+            return value.clone() if isinstance(value, torch.Tensor) else value
+        cast = value.detach().to(self.dtype, copy=True)
+        exact = value.detach().double()
+        self.shadows.keep(cast, exact)
+        self.shadows.note(cast, distance(cast, exact).relative)
+        return cast.requires_grad_(value.requires_grad)
+
+    def _gradients(self) -> Iterator[tuple[str, RelativeError]]:
+        for name, parameter in self.model.named_parameters():
+            gradient = parameter.grad
+            if gradient is not None and is_followed(gradient):
+                yield name, digits(self.shadows.error(gradient))
+
+    def _notes(self) -> Iterator[str]:
+        yield _CPU
+        yield _SAME_WAY.format(dtype=self.name)
+        if self.tally.ran & {kernel.name() for kernel in WITHOUT_DOUBLE}:
+            yield NOTE
+        if self.tally.missed:
+            names = ", ".join(sorted(self.tally.missed))
+            yield f"not followed in float64, taken as exact from there: {names}"
+
+
+@contextlib.contextmanager
+def _plain_kernels() -> Iterator[None]:
+    """Disable oneDNN, which computes a whole LSTM in one call, and not in float64."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, RelativeError]]:
+    for path, leaf in tree_flatten_with_path(output)[0]:
+        if is_followed(leaf):
+            yield keystr(path) or "output", digits(shadows.error(leaf))

@@ -1,0 +1,63 @@
+"""Runs the models beside float64 in a child process.  Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opcheck.capture.parent import ask
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import UsageError
+from opcheck.common.text import filesize
+from opcheck.model.records import Precision, Trace
+from opcheck.worker import platform
+
+#: Bytes that a number of the model takes: as it was built, in the run, and in float64; and again for its gradient.
+_BYTES, _BYTES_OF_GRADIENT = 4 + 4 + 8, 4 + 8
+
+
+def compare(
+    request: CaptureRequest,
+    trace: Trace,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> tuple[Precision, ...]:
+    """Return the model of ``request`` on this machine's CPU in each dtype of ``request.precision``.
+
+    Args:
+        request: the model and its inputs.
+        trace: the same on the simulated Mac; it says how large the model is.
+        progress: told the stages.
+        show_output: pass on what the child prints, to stderr.
+
+    Raises:
+        UsageError: the model is larger than this machine has memory for.
+        OpcheckError: as the child says, or it died.
+    """
+    if not request.precision:
+        return ()
+    needed = bytes_needed(request, trace)
+    may_take = int(request.memory_limit * 1e9) or platform.default_memory()
+    if may_take and needed > may_take:
+        raise UsageError(
+            f"the model is too large to be run for real: {trace.parameters:,} parameters, in "
+            f"{request.precision[0]} and float64, take {filesize(needed)}",
+            context=f"--precision {','.join(request.precision)}; this machine may take "
+            f"{filesize(may_take)} (--memory-limit)",
+            hint="a smaller model of the same kind tells where precision is lost, too: --config "
+            "num_hidden_layers=2",
+        )
+    return ask(
+        "opcheck.numerics.precision.child.precision_run:compare",
+        tuple[Precision, ...],
+        request,
+        request,
+        progress=progress,
+        show_output=show_output,
+    )
+
+
+def bytes_needed(request: CaptureRequest, trace: Trace) -> int:
+    """Return the least that the runs take: parameters and, where a backward is run, their gradients."""
+    each = _BYTES + (_BYTES_OF_GRADIENT if request.mode == "train" else 0)
+    return trace.parameters * each
