@@ -23,8 +23,13 @@ _BINDING = frozenset({
     *_NAMED, ast.Import, ast.ImportFrom, ast.arg, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign, ast.For,
     ast.AsyncFor, ast.comprehension, ast.withitem,
 })  # fmt: skip
-#: The functions of torch that the rules look for in a file with ``from torch import *``.
-_OF_TORCH = {"Generator", "autocast", "cuda", "device", "load", "set_default_device"}
+#: The names that the rules look for in a file with ``from torch import *``; ``torch.__all__`` of 2.13 has these, and
+#: not the modules (cuda, backends, nn).
+_OF_TORCH = frozenset({
+    "DoubleTensor", "Generator", "arange", "as_tensor", "asarray", "autocast", "cdouble", "compile", "complex128",
+    "device", "double", "empty", "eye", "float64", "from_numpy", "full", "linspace", "load", "logspace", "ones",
+    "rand", "randint", "randn", "randperm", "set_default_device", "set_default_tensor_type", "tensor", "zeros",
+})  # fmt: skip
 #: No name in the tables of the rules has as many parts.
 _LONGEST_NAME = 30
 
@@ -98,6 +103,8 @@ class Program:
         self.imports: dict[str, str] = {}
         self._bindings: dict[tuple[ast.AST, str], list[Binding]] = {}
         self._globals: set[tuple[ast.AST, str]] = set()
+        #: whether the file has ``from torch import *``, and no such import of another library below it
+        self._has_star = False
         self._grow()
         for node in self.nodes:
             if type(node) in _BINDING:
@@ -203,10 +210,9 @@ class Program:
 
     def _full_name(self, name: str) -> str:
         """The dotted name of an imported object; after ``from torch import *`` that may be one of torch."""
-        if name in self.imports or "*" not in self.imports:
+        if name in self.imports or not self._has_star or name not in _OF_TORCH:
             return self.imports.get(name, "")
-        from_torch = self.imports["*"] == "torch.*" and name in _OF_TORCH
-        return f"torch.{name}" if from_torch and not self.module_bindings(name) else ""
+        return "" if self.module_bindings(name) else f"torch.{name}"
 
     def bindings(self, node: ast.expr) -> list[Binding]:
         """The places that bind a name or a ``self.name``; empty if none is in this file."""
@@ -256,7 +262,11 @@ class Program:
 
     def _bind(self, node: ast.AST) -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            self.imports |= dict(_imported(node))
+            imported = dict(_imported(node))
+            self.imports |= imported
+            if star := imported.get("*"):
+                further = self._has_star and star.startswith(("torch.", "."))
+                self._has_star = star == "torch.*" or further
         elif isinstance(node, ast.arg):
             self._bindings.setdefault((self.scope(node), node.arg), []).append(Binding(None, node))
         elif isinstance(node, _NAMED):
