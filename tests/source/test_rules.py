@@ -77,6 +77,8 @@ LINES = [
     ("OC213", "x.pin_memory()", "x.memory()"),
     ("OC214", "from flash_attn import flash_attn_func", "from flash import attn"),
     ("OC214", "import nvidia.dali.fn", "import nvidia"),
+    ("OC214", 'M.from_pretrained("m", attn_implementation="flash_attention_2")', 'M.from_pretrained("m", attn_implementation="sdpa")'),
+    ("OC214", 'M.from_pretrained("m", attn_implementation="flash_attention_2")', 'M.from_pretrained("m", attn_implementation="flash_attention_2" if torch.cuda.is_available() else "sdpa")'),
     ("OC214", "import tinycudann as tcnn", "import tinycud as tcnn"),
     ("OC214", "from diff_gaussian_rasterization import GaussianRasterizer", "from gaussian import GaussianRasterizer"),
     ("OC214", "import MinkowskiEngine as ME", "try:\n    import MinkowskiEngine as ME\nexcept ImportError:\n    ME = None"),

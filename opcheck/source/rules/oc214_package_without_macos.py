@@ -10,9 +10,17 @@ from pathlib import Path
 from opcheck.data.packages import Package, packages
 from opcheck.source.rule import Hit, Scanned, ScanRule
 
+#: The options of transformers that choose the attention, and the value that needs flash-attn
+#: (transformers 5.23.0, modeling_utils.py: ``_check_and_adjust_attn_implementation``).
+_ATTENTION = {"attn_implementation", "_attn_implementation"}
+_FLASH = "flash_attention_2"
+
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
-    """Imports of such a package that nothing guards; all of one package are one finding."""
+    """Imports of such a package that nothing guards; all of one package are one finding.  Options that need one."""
+    if isinstance(node, ast.keyword):
+        yield from _demanded(node, scanned)
+        return
     for name in dict.fromkeys(_lacking(node, scanned)):
         first = scanned.once(("first without a wheel",), _first, scanned)[name]
         lazy = scanned.program.scope(first) is not scanned.program.tree
@@ -25,6 +33,18 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             severity="warning" if lazy or package.since or package.sources else "error",
             message=f"{describe(name, package)}{built} the import fails {when}",
             hint=f"instead: {package.instead}",
+        )
+
+
+def _demanded(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
+    """``attn_implementation="flash_attention_2"`` makes transformers use flash_attn, or a kernel for CUDA."""
+    if node.arg in _ATTENTION and scanned.mac.constant(node.value) == _FLASH:
+        package = packages().by_name["flash-attn"]
+        yield Hit(
+            node=node.value,
+            message=f"{_FLASH} needs flash-attn, which has no wheel for macOS: the model does not load",
+            hint=f'attn_implementation="sdpa" calls {package.instead}',
+            no_fix="a person must choose the attention",
         )
 
 
@@ -104,7 +124,7 @@ def _goes_on(node: ast.Try) -> bool:
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
     names = {module.partition(".")[0] for module in packages().by_import}
-    return tuple(rf"{name} \b{name}\b" for name in sorted(names))
+    return (_FLASH, *(rf"{name} \b{name}\b" for name in sorted(names)))
 
 
 def requirement(path: Path) -> bool:
@@ -117,6 +137,6 @@ RULE = ScanRule(
     severity="error",
     fix="safe",
     words=_modules,
-    nodes=(ast.Import, ast.ImportFrom),
+    nodes=(ast.Import, ast.ImportFrom, ast.keyword),
     check=check,
 )
