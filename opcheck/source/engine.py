@@ -38,8 +38,8 @@ from opcheck.source.project import Module, Project
 from opcheck.source.records import ScanFinding, ScanReport
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules import BY_ID, RULES
+from opcheck.source.rules.lacking import find_missing_packages
 from opcheck.source.source import FoundFile, Source, UnreadableError
-from opcheck.source.tables import NO_FIX
 from opcheck.source.words import last
 from opcheck.worker import shares
 
@@ -421,7 +421,7 @@ class _Reader:
         lines = split_lines(text) if is_toml else text.splitlines()
         comments = of_lines(lines, shown)
         self._add(
-            [(requirements.RULE, hit) for hit in hits], comments, lines, [], None, file, content
+            [(find_missing_packages, hit) for hit in hits], comments, lines, [], None, file, content
         )
 
     def _program(self, parsed: Source, file: FoundFile, shown: str, content: bytes) -> None:
@@ -484,7 +484,7 @@ class _Reader:
                 continue
             function = program.function(hit.node) if program else ""
             uses_elsewhere = sorted(set(_lines_of(uses, line)))[:_MOST_USES]
-            reason = hit.no_fix or NO_FIX.get(rule.id, "")
+            reason = hit.no_fix or rule.no_fix
             finding = ScanFinding(
                 fix=hit.fix.applicability if hit.fix else f"none: {reason}",
                 rule=rule.id,
@@ -516,7 +516,7 @@ class _Reader:
         ]
         if "OC221" in self.chosen and (unused or not comment.codes):
             yield ScanFinding(
-                fix=f"none: {NO_FIX['OC221']}",
+                fix=f"none: {BY_ID['OC221'].no_fix}",
                 rule="OC221",
                 severity=BY_ID["OC221"].severity,
                 message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this "
@@ -525,7 +525,7 @@ class _Reader:
             )
         if "OC220" in self.chosen and not comment.reason:
             yield ScanFinding(
-                fix=f"none: {NO_FIX['OC220']}",
+                fix=f"none: {BY_ID['OC220'].no_fix}",
                 rule="OC220",
                 severity=BY_ID["OC220"].severity,
                 message=f"ignores {', '.join(comment.codes) or 'nothing'} without a reason",

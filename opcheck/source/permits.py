@@ -13,7 +13,7 @@ from opcheck.source import pins
 from opcheck.source.edits import Fix
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method
-from opcheck.source.rules.oc210_float64_written import asked_dtype
+from opcheck.source.rules.wide_dtypes import asked_dtype
 
 #: Rules whose fixes let a program go on where it refused before.
 _REFUSALS = {"OC204"}

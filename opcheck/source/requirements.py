@@ -17,7 +17,7 @@ from opcheck.common.vocabulary import Severity
 from opcheck.data.packages import packages
 from opcheck.source.edits import Edit, Fix
 from opcheck.source.rule import Hit
-from opcheck.source.rules.oc214_package_without_macos import RULE, describe
+from opcheck.source.rules.lacking import describe
 
 #: The values of markers on a Mac; the others are as on this machine.
 _MAC = {
@@ -172,6 +172,3 @@ def _may_be(wanted: Requirement, since: str) -> bool:
     """Return whether pip, which takes the newest allowed version, may choose one that has a wheel."""
     newer = (since, f"{since}.1", f"{since}.999", "999")
     return any(wanted.specifier.contains(version) for version in newer)
-
-
-__all__ = ["RULE", "check_lines", "check_pyproject", "in_lines", "in_pyproject", "judge"]

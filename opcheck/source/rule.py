@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args, get_type_hints
 
 from opcheck.common.catalogue import Rule
 from opcheck.common.versions import Target
@@ -17,6 +17,9 @@ from opcheck.source.program import Program
 from opcheck.source.project import Project
 
 Answer = TypeVar("Answer")
+Words = tuple[str, ...] | Callable[[], tuple[str, ...]]
+#: Takes a node and the ``Scanned`` around it.
+Check = Callable[..., "Iterator[Hit]"]
 
 #: Of a longer chain of calls, only so many are read.
 _LONGEST_CHAIN = 100
@@ -90,7 +93,7 @@ class ScanRule(Rule):
     #: The rule reads only sources that hold one of these words; none: it reads every source. A word is a regular
     #: expression, or several with blanks between them, each to be found. Only what Python code must spell out (an
     #: attribute, an imported name, a keyword, a text) may stand here.
-    words: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    words: Words = ()
     #: whether constants of other files may stand for the words
     carried: bool = False
     #: Of attributes and calls it checks only those in which one of these names stands: the name of
@@ -101,7 +104,35 @@ class ScanRule(Rule):
     applies: Callable[[Target], bool] = lambda _target: True
     #: the best that a fix of the rule is; none: a person must choose
     fix: Applicability | Literal["none"] = "none"
-    check: Callable[[ast.AST, Scanned], Iterator[Hit]] = lambda _node, _scanned: iter(())
+    #: why a tool cannot correct what the rule finds, where the finding itself has no other reason
+    no_fix: str = ""
+    check: Check = lambda _node, _scanned: iter(())
+
+
+def rule(
+    code: str,
+    severity: Severity,
+    *,
+    calls: Collection[str] = (),
+    attributes: Collection[str] = (),
+    words: Words = (),
+    carried: bool = False,
+    applies: Callable[[Target], bool] = lambda _target: True,
+    fix: Applicability | Literal["none"] = "none",
+    no_fix: str = "",
+) -> Callable[[Check], ScanRule]:
+    """Declare a rule by the function that finds its hits; the annotation of its first parameter is what it checks."""
+    narrowed = {ast.Call: frozenset(calls), ast.Attribute: frozenset(attributes)}
+
+    def declare(check: Check) -> ScanRule:
+        kind = get_type_hints(check)["node"]
+        return ScanRule(
+            id=code, severity=severity, nodes=get_args(kind) or (kind,), words=words, carried=carried,
+            names={kind: names for kind, names in narrowed.items() if names}, applies=applies, fix=fix,
+            no_fix=no_fix, check=check,
+        )  # fmt: skip
+
+    return declare
 
 
 def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | None:

@@ -18,7 +18,7 @@ from opcheck.common.notebooks import code_cells, without_magics
 from opcheck.common.python_source import decode, split_lines
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.source.gitignore import GitIgnores
-from opcheck.source.rules.oc214_package_without_macos import requirement
+from opcheck.source.rules.lacking import requirement
 
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"}
 #: Larger files are data: bytes.

@@ -131,7 +131,7 @@ def test_a_finding_that_only_a_fix_of_another_line_silences_is_reported_after_it
     # No rule is silenced so by the fixes of today: a rule that looks at the whole file stands for one.
     path = tmp_path / "a.py"
     path.write_text(f"import torch\nd = {_CHOICE}\nuse = d == 'cuda'\n", encoding="utf-8")
-    module = "opcheck.source.rules.oc223_cuda_branch.handles_mps"
+    module = "opcheck.source.rules.cuda_branch.handles_mps"
     monkeypatch.setattr(module, lambda _node, scanned: "'mps'" in scanned.lines[1])
     result = fix([str(path)], TARGET)
     path.write_bytes(result.changes[0].contents()[1])

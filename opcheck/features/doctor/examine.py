@@ -20,7 +20,7 @@ from opcheck.features.doctor.environment import Environment
 from opcheck.model.records import Finding, GroupLocation, Record, SourceLocation
 from opcheck.source.engine import scan
 from opcheck.source.requirements import in_lines, in_pyproject
-from opcheck.source.rules.oc216_environment_variable import RULE as VARIABLE_RULE
+from opcheck.source.rules import BY_ID
 
 #: What no rule checks.
 _NEVER_CHECKED = (
@@ -137,4 +137,4 @@ def _script(path: Path, target: Target) -> tuple[Finding, ...]:
             context=f"--script {path}",
             hint="name a Python file",
         )
-    return tuple(finding for finding in report.findings if finding.rule == VARIABLE_RULE.id)
+    return tuple(finding for finding in report.findings if finding.rule == BY_ID["OC216"].id)

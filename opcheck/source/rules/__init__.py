@@ -1,4 +1,4 @@
-"""The rules of ``opcheck scan``; a file ``ocNNN_slug.py`` in this folder is one."""
+"""The rules of ``opcheck scan``: the functions in this folder that ``rule`` decorates."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from opcheck.data.packages import Package, packages
 from opcheck.features.doctor.check import Examined, finding, rule
 from opcheck.model.records import Finding
 from opcheck.source.requirements import judge
-from opcheck.source.rules.oc214_package_without_macos import describe
+from opcheck.source.rules.lacking import describe
 
 
 @rule("OC330", "error", "an installed torch")

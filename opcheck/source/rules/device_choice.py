@@ -1,4 +1,4 @@
-"""OC222: a choice between CUDA and the CPU that does not know MPS."""
+"""A choice between CUDA and the CPU that leaves MPS out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opcheck.source.devices import (
 from opcheck.source.edits import Edit, Fix, insert_before, insert_line, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
-from opcheck.source.rule import Hit, Scanned, ScanRule, method
+from opcheck.source.rule import Hit, Scanned, method, rule
 from opcheck.source.tables import IDLE, INSTEAD, ON_MPS
 from opcheck.source.words import is_cuda, last, leaves
 
@@ -36,7 +36,16 @@ _TELLS_OF_GPU = re.compile(r"gpu|device|accel|bf16|half|fp16|amp(_|$)|autocast")
 _MEMORY = re.compile(r"torch\.cuda\.(\w*memory_(allocated|reserved|stats)|mem_get_info)$")
 
 
-def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+@rule(
+    "OC222",
+    "warning",
+    words=("cuda",),
+    fix="safe",
+    no_fix="more than the device depends on the condition, or another file decides it",
+)
+def find_device_choices(
+    node: ast.IfExp | ast.If | ast.Assign | ast.Return | ast.keyword, scanned: Scanned
+) -> Iterator[Hit]:
     """Ternaries, if statements, flags, guarded moves and guarded calls of torch.cuda, each without MPS."""
     hits: Iterator[Hit] = iter(())
     if isinstance(node, ast.IfExp):
@@ -606,13 +615,3 @@ def _parts(value: ast.expr) -> tuple[ast.expr, ...]:
     ):
         value = value.test
     return (value, *value.values) if isinstance(value, ast.BoolOp) else (value,)
-
-
-RULE = ScanRule(
-    id="OC222",
-    severity="warning",
-    nodes=(ast.IfExp, ast.If, ast.Assign, ast.Return, ast.keyword),
-    words=("cuda",),
-    fix="safe",
-    check=check,
-)

@@ -1,4 +1,4 @@
-"""OC216: an environment variable without the intended effect."""
+"""An environment variable without the intended effect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.data.environment import NAME, MpsVariable, load_environment, number
 from opcheck.source.edits import Fix, replace
-from opcheck.source.rule import Hit, Scanned, ScanRule, argument
+from opcheck.source.rule import Hit, Scanned, argument, rule
 from opcheck.source.words import UNKNOWN, quoted
 
 #: Importing these imports torch.
@@ -15,7 +15,14 @@ _TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers
 _SETTERS = {"os.environ.setdefault", "os.putenv"}
 
 
-def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+@rule(
+    "OC216",
+    "warning",
+    words=("environ", "putenv"),
+    fix="safe",
+    no_fix="the right variable, or its value, is not certain",
+)
+def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Variables with MPS in their names that the program sets for itself."""
     for name_node, value in _set(node, scanned):
         name = scanned.mac.constant(name_node)
@@ -72,13 +79,13 @@ def _renamed(node: ast.expr, meant: str, scanned: Scanned) -> Fix | None:
     return Fix((replace(node, f"{text[0]}{meant}{text[0]}"),)) if text[:1] in {"'", '"'} else None
 
 
-def _set(node: ast.AST, scanned: Scanned) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _set(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[tuple[ast.expr, ast.expr]]:
     """The names and values that a statement or a call puts into the environment."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             if isinstance(target, ast.Subscript) and scanned.dotted(target.value) == "os.environ":
                 yield target.slice, node.value
-    elif isinstance(node, ast.Call):
+    else:
         name = scanned.dotted(node.func)
         if name in _SETTERS and len(node.args) == 2:
             yield node.args[0], node.args[1]
@@ -142,13 +149,3 @@ def _first_import(tree: ast.Module) -> ast.stmt | None:
         if any(name.partition(".")[0] in _TORCH for name in names):
             return statement
     return None
-
-
-RULE = ScanRule(
-    id="OC216",
-    severity="warning",
-    fix="safe",
-    nodes=(ast.Assign, ast.Call),
-    words=("environ", "putenv"),
-    check=check,
-)

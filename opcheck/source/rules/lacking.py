@@ -1,4 +1,4 @@
-"""OC214: a package that has no wheel for macOS."""
+"""What no Mac has: kernels in CUDA, packages without a wheel for macOS, backends of torch.compile."""
 
 from __future__ import annotations
 
@@ -8,32 +8,47 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.data.packages import Package, packages
-from opcheck.source.rule import Hit, Scanned, ScanRule
+from opcheck.source.rule import Hit, Scanned, argument, rule
+
+# -- OC209: the program's own kernels in CUDA ------------------------------------------------------
+
+_MODULE = "torch.utils.cpp_extension."
+
+
+@rule(
+    "OC209",
+    "error",
+    words=("cpp_extension",),
+    calls={"CUDAExtension", "load", "load_inline"},
+    no_fix="CUDA source must be rewritten for Metal, or in plain torch",
+)
+def find_cuda_extensions(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """CUDAExtension, and load() with sources that end in .cu."""
+    name = scanned.dotted(node.func)
+    if not name.startswith(_MODULE):
+        return
+    is_load = name.removeprefix(_MODULE) in {"load", "load_inline"}
+    if name == f"{_MODULE}CUDAExtension" or (is_load and _cuda_sources(node)):
+        yield Hit(
+            node=node,
+            message="builds CUDA kernels, which no Mac compiles",
+            hint="build them only beside CUDA, and write the same in plain torch for other devices",
+        )
+
+
+def _cuda_sources(node: ast.Call) -> bool:
+    if any(keyword.arg in {"cuda_sources", "extra_cuda_cflags"} for keyword in node.keywords):
+        return True
+    texts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+    return any(isinstance(text, str) and text.endswith((".cu", ".cuh")) for text in texts)
+
+
+# -- OC214: a package that has no wheel for macOS --------------------------------------------------
 
 #: The options of transformers that choose the attention, and the value that needs flash-attn
 #: (transformers 5.23.0, modeling_utils.py: ``_check_and_adjust_attn_implementation``).
 _ATTENTION = {"attn_implementation", "_attn_implementation"}
 _FLASH = "flash_attention_2"
-
-
-def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
-    """Imports of such a package that nothing guards; all of one package are one finding.  Options that need one."""
-    if isinstance(node, ast.keyword):
-        yield from _demanded(node, scanned)
-        return
-    for name in dict.fromkeys(_lacking(node, scanned)):
-        first = scanned.once(("first without a wheel",), _first, scanned)[name]
-        lazy = scanned.program.scope(first) is not scanned.program.tree
-        when = "when the function runs" if lazy else "when the file is imported"
-        package = packages().by_name[name]
-        built = ": pip builds it there, or" if package.sources else ":"
-        yield Hit(
-            node=first,
-            use=node,
-            severity="warning" if lazy or package.since or package.sources else "error",
-            message=f"{describe(name, package)}{built} the import fails {when}",
-            hint=f"instead: {package.instead}",
-        )
 
 
 def _demanded(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
@@ -132,11 +147,61 @@ def requirement(path: Path) -> bool:
     return path.suffix in {".txt", ".in"} and "requirements" in path.name.lower()
 
 
-RULE = ScanRule(
-    id="OC214",
-    severity="error",
-    fix="safe",
+@rule(
+    "OC214",
+    "error",
     words=_modules,
-    nodes=(ast.Import, ast.ImportFrom, ast.keyword),
-    check=check,
+    fix="safe",
+    no_fix="the program needs another package, or a branch without it",
 )
+def find_missing_packages(
+    node: ast.Import | ast.ImportFrom | ast.keyword, scanned: Scanned
+) -> Iterator[Hit]:
+    """Imports of such a package that nothing guards; all of one package are one finding.  Options that need one."""
+    if isinstance(node, ast.keyword):
+        yield from _demanded(node, scanned)
+        return
+    for name in dict.fromkeys(_lacking(node, scanned)):
+        first = scanned.once(("first without a wheel",), _first, scanned)[name]
+        lazy = scanned.program.scope(first) is not scanned.program.tree
+        when = "when the function runs" if lazy else "when the file is imported"
+        package = packages().by_name[name]
+        built = ": pip builds it there, or" if package.sources else ":"
+        yield Hit(
+            node=first,
+            use=node,
+            severity="warning" if lazy or package.since or package.sources else "error",
+            message=f"{describe(name, package)}{built} the import fails {when}",
+            hint=f"instead: {package.instead}",
+        )
+
+
+# -- OC217: a backend of torch.compile that a Mac does not have ------------------------------------
+
+_LACKING = {
+    "mps": "torch.compile has no backend of the name mps",
+    "cudagraphs": "the backend cudagraphs is for CUDA",
+    "tensorrt": "TensorRT is for CUDA",
+    "torch_tensorrt": "TensorRT is for CUDA",
+}
+
+
+@rule(
+    "OC217",
+    "error",
+    words=(r"backend \bcompile\b",),
+    calls={"compile"},
+    no_fix="a person must choose another backend of torch.compile",
+)
+def find_compile_backends(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``torch.compile(backend=...)`` with a name of the table."""
+    if scanned.dotted(node.func) != "torch.compile":
+        return
+    backend = argument(node, None, "backend")
+    name = scanned.mac.constant(backend) if backend is not None else None
+    if isinstance(name, str) and name in _LACKING:
+        yield Hit(
+            node=node,
+            message=_LACKING[name],
+            hint="leave the backend out (Inductor), or aot_eager: opcheck compile says what works",
+        )

@@ -1,4 +1,4 @@
-"""OC207: mixed precision for CUDA only."""
+"""Mixed precision for CUDA only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opcheck.common.versions import Version
 from opcheck.source.devices import about_cuda, torch_name
 from opcheck.source.edits import Applicability, Edit, Fix, replace
 from opcheck.source.handled import handles_mps
-from opcheck.source.rule import Hit, Scanned, ScanRule, argument
+from opcheck.source.rule import Hit, Scanned, argument, rule
 from opcheck.source.words import last
 
 _AUTOCAST = {"torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"}
@@ -31,11 +31,21 @@ _NAMES = {name.rpartition(".")[2] for name in (*_AUTOCAST, *_SCALER, *_OF_CUDA)}
 _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 
 
-def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+@rule(
+    "OC207",
+    "warning",
+    words=("autocast", "GradScaler", "custom_fwd", "custom_bwd"),
+    attributes={name.rpartition(".")[2] for name in _OF_CUDA},
+    fix="safe",
+    no_fix="the call is not written in a form with one device type",
+)
+def find_cuda_autocast(
+    node: ast.Call | ast.Attribute | ast.Name, scanned: Scanned
+) -> Iterator[Hit]:
     """Autocast and GradScaler of CUDA, and what asks about them."""
     if isinstance(node, (ast.Attribute, ast.Name)):
         yield from _asked(node, scanned)
-    elif isinstance(node, ast.Call):
+    else:
         yield from _called(node, scanned)
 
 
@@ -257,14 +267,3 @@ def _joined(edits: list[Edit]) -> Iterator[Edit]:
         before = merged.get(place)
         merged[place] = edit if before is None else before._replace(text=before.text + edit.text)
     yield from merged.values()
-
-
-RULE = ScanRule(
-    id="OC207",
-    severity="warning",
-    nodes=(ast.Call, ast.Attribute, ast.Name),
-    words=("autocast", "GradScaler", "custom_fwd", "custom_bwd"),
-    fix="safe",
-    names={ast.Attribute: frozenset(name.rpartition(".")[2] for name in _OF_CUDA)},
-    check=check,
-)

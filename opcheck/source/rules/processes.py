@@ -1,4 +1,4 @@
-"""OC229: processes that start on Linux by fork, and that spawn, the default of macOS, does not start."""
+"""Several processes and several GPUs: NCCL, DataParallel, and processes that spawn does not start."""
 
 from __future__ import annotations
 
@@ -6,8 +6,119 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from opcheck.common.vocabulary import Severity
+from opcheck.source.mac import Value
 from opcheck.source.program import Function, walk
-from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method, torch_alias
+from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
+
+# -- OC208: processes that talk through NCCL -------------------------------------------------------
+
+_MAKES_GROUPS = {"init_process_group", "new_group", "init_device_mesh", "init_distributed"}
+_OPTIONS = {"add_argument", "option", "Option", "add_option"}
+
+
+@rule(
+    "OC208",
+    "error",
+    words=("nccl", "NCCL", "Nccl"),
+    calls={*_MAKES_GROUPS, *_OPTIONS, "process_group_backend"},
+    carried=True,
+    no_fix="a person must choose between one process without a group and gloo on the CPU",
+)
+def find_nccl(node: ast.Call | ast.arguments, scanned: Scanned) -> Iterator[Hit]:
+    """Groups of processes and options whose backend is ``nccl``."""
+    if isinstance(node, ast.Call):
+        name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
+        if isinstance(node.func, ast.Name):
+            name = name or node.func.id
+        if name in _MAKES_GROUPS:
+            position = 0 if name == "init_process_group" else None
+            value = _nccl(argument(node, position, "backend", "dist_backend"), scanned)
+            yield from _nccl_hits(value, "torch for macOS has no NCCL", None, node)
+        elif (given := argument(node, None, "process_group_backend")) is not None:
+            yield from _nccl_hits(_nccl(given, scanned), "torch for macOS has no NCCL", None, node)
+        elif name in _OPTIONS:
+            value = _nccl(argument(node, None, "default"), scanned)
+            yield from _nccl_hits(
+                value, "the default is NCCL, which macOS has not", "warning", None
+            )
+    else:
+        for default in (*node.defaults, *node.kw_defaults):
+            value = _nccl(default, scanned)
+            yield from _nccl_hits(
+                value, "the default is NCCL, which macOS has not", "warning", None
+            )
+
+
+def _nccl(node: ast.expr | None, scanned: Scanned) -> Value | None:
+    values = scanned.mac.values(node) if node is not None else ()
+    named = (v for v in values if isinstance(v.constant, str) and v.constant.lower() == "nccl")
+    return next(named, None)
+
+
+def _nccl_hits(
+    value: Value | None, message: str, severity: Severity | None, use: ast.AST | None
+) -> Iterator[Hit]:
+    if value is not None:
+        yield Hit(
+            node=value.origin,
+            use=use,
+            message=message,
+            severity=severity,
+            hint="a Mac has one GPU: leave the group out where the world is one process, or gloo "
+            "on the CPU",
+        )
+
+
+# -- OC228: nn.DataParallel, which moves no inputs on a Mac ----------------------------------------
+
+_NAMES = frozenset(
+    {
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+        "torch.nn.parallel.data_parallel.DataParallel",
+    }
+)
+_MOVES = {"cuda", "to"}
+
+
+@rule(
+    "OC228",
+    "note",
+    words=("DataParallel",),
+    calls={"DataParallel"},
+    no_fix="which inputs must move is a person's choice",
+)
+def find_data_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """Modules that are wrapped; a warning where the file moves nothing but the module itself."""
+    if scanned.dotted(node.func) not in _NAMES:
+        return
+    yield Hit(
+        node=node,
+        severity=None if _moves_something_else(node, scanned) else "warning",
+        message="on a Mac nn.DataParallel calls the module as it is: inputs stay on the device that they are on",
+        hint="move the inputs, x.to(device), or wrap only where torch.cuda.device_count() > 1",
+        prints="RuntimeError: Input type (torch.FloatTensor) and weight type (MPSFloatType) should be the same",
+    )
+
+
+def _moves_something_else(call: ast.Call, scanned: Scanned) -> bool:
+    """Return whether a call in the file moves something that is not the wrapped module."""
+    parent = scanned.program.parent(call)
+    targets = parent.targets if isinstance(parent, ast.Assign) else []
+    modules = {ast.dump(part) for part in (*call.args[:1], *targets)}
+    # A target is stored where a receiver is loaded.
+    modules = {text.replace("Store()", "Load()") for text in modules}
+    return any(
+        method(each) in _MOVES
+        and isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and not any(part is call or ast.dump(part) in modules for part in walk(each.func.value))
+        for each in scanned.program.nodes
+    )
+
+
+# -- OC229: processes that start on Linux by fork, and that spawn, the default of macOS, does not start
 
 _MODULES = ("multiprocessing.", "torch.multiprocessing.", "multiprocessing.pool.")
 _STARTS = frozenset(
@@ -28,10 +139,12 @@ _ITERATING = frozenset(
 #: Arguments of a dataset that it keeps, and that go to the workers with it.
 _KEPT = frozenset({"loader", "is_valid_file", "target_transform", "transform", "transforms"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_Iterating = (
+    ast.Call | ast.For | ast.AsyncFor | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+)
 #: Position of num_workers (torch/utils/data/dataloader.py).
 _WORKERS = 5
 _MOST_FUNCTIONS = 200
-
 _PRINTS = (
     "RuntimeError: An attempt has been made to start a new process before the current process has finished its "
     "bootstrapping phase."
@@ -46,7 +159,12 @@ class _AtImport(NamedTuple):
     given: dict[tuple[ast.AST, str], list[ast.expr]]
 
 
-def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+@rule(
+    "OC229",
+    "error",
+    words=("num_workers", "multiprocess", "ProcessPoolExecutor", "start_processes"),
+)
+def find_spawned_processes(node: _Iterating, scanned: Scanned) -> Iterator[Hit]:
     """Loops over loaders with workers and processes without a main guard, and what pickle cannot send to them."""
     if not torch_alias(scanned) or scanned.once(("forks",), _forks, scanned):
         return
@@ -317,12 +435,3 @@ def _unpickled(node: ast.AST, what: str) -> Hit:
         "pickle finds functions and classes by their names",
         hint="define it at the top level of a module; functools.partial binds arguments",
     )
-
-
-RULE = ScanRule(
-    id="OC229",
-    severity="error",
-    nodes=(ast.Call, ast.For, ast.AsyncFor, *_COMPREHENSIONS),
-    words=("num_workers", "multiprocess", "ProcessPoolExecutor", "start_processes"),
-    check=check,
-)

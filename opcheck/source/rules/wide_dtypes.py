@@ -1,14 +1,17 @@
-"""OC210: float64 or complex128 asked of a tensor, or brought by an array of NumPy."""
+"""Dtypes that MPS has not: float64, complex128, and complex numbers on older targets."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
+from opcheck.common.versions import Target, Version
 from opcheck.source.devices import flag_value
 from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
-from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method, torch_alias
+from opcheck.source.rule import Hit, Scanned, argument, chain, method, rule, torch_alias
 from opcheck.source.words import is_cuda
+
+# -- OC210: float64 or complex128 asked of a tensor, or brought by an array of NumPy ---------------
 
 _DTYPES = {
     "torch.float64": "float64",
@@ -29,10 +32,23 @@ _MAKES = {
 }  # fmt: skip
 
 
-def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+@rule(
+    "OC210",
+    "warning",
+    words=(
+        "float64",
+        r"double (?m)(?:\.[\\\s]*|\bimport\b.*\b|^\s*)double\b",
+        "DoubleTensor",
+        "complex128",
+        "cdouble",
+        r"numpy torch \b(from_numpy|as_tensor|asarray|tensor)\b",
+    ),
+    calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"},
+    carried=True,
+    no_fix="a narrower dtype changes the numbers: a person must choose",
+)
+def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.double()``, ``.to(torch.float64)``, ``dtype=torch.float64`` and the like."""
-    if not isinstance(node, ast.Call):
-        return
     dtype = asked_dtype(node, scanned)
     if not dtype:
         yield from _from_numpy(node, scanned)
@@ -153,21 +169,77 @@ def _is_cpu(node: ast.expr, scanned: Scanned) -> bool:
     return scanned.mac.constant(node) == "cpu"
 
 
-RULE = ScanRule(
-    id="OC210",
-    severity="warning",
-    words=(
-        "float64",
-        r"double (?m)(?:\.[\\\s]*|\bimport\b.*\b|^\s*)double\b",
-        "DoubleTensor",
-        "complex128",
-        "cdouble",
-        r"numpy torch \b(from_numpy|as_tensor|asarray|tensor)\b",
-    ),
-    carried=True,
-    nodes=(ast.Call,),
-    names={
-        ast.Call: frozenset({*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"})
-    },
-    check=check,
+# -- OC211: float64 as the default dtype of all tensors --------------------------------------------
+
+_SETS = {"torch.set_default_dtype", "torch.set_default_tensor_type"}
+_DOUBLE = {"torch.float64", "torch.double", "torch.DoubleTensor"}
+
+
+@rule(
+    "OC211",
+    "error",
+    words=("set_default",),
+    calls={name.rpartition(".")[2] for name in _SETS},
+    no_fix="a narrower dtype changes the numbers: a person must choose",
 )
+def find_wide_defaults(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """Calls that make float64 the default."""
+    if scanned.dotted(node.func) not in _SETS:
+        return
+    given = argument(node, 0, "d", "t")
+    if given is None:
+        return
+    text = scanned.dotted(given) or scanned.mac.constant(given)
+    if text in _DOUBLE:
+        yield Hit(
+            node=node,
+            message="every tensor is float64 from here on, which MPS has not",
+            hint="leave the default, and cast on the CPU where double precision is needed",
+        )
+
+
+# -- OC212: complex numbers, for a Mac whose torch or macOS has none -------------------------------
+
+_TORCH, _MACOS = Version(2, 3), Version(14)
+_COMPLEX = {"torch.complex64", "torch.cfloat"}
+
+
+def _applies(target: Target) -> bool:
+    return target.torch < _TORCH or target.macos < _MACOS
+
+
+def _with_torch(node: ast.AST, scanned: Scanned) -> bool:
+    """Return whether the literal is in one expression with a call of torch."""
+    top = node
+    for _, place in scanned.program.ancestors(node):
+        if not isinstance(place.parent, ast.expr):
+            break
+        top = place.parent
+    return scanned.once(("calls torch", top), _calls_torch, top, scanned)
+
+
+def _calls_torch(node: ast.AST, scanned: Scanned) -> bool:
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    return any(scanned.dotted(call.func).startswith("torch.") for call in calls)
+
+
+@rule(
+    "OC212",
+    "warning",
+    calls={"dtype"},
+    applies=_applies,
+    no_fix="a narrower dtype, or real tensors, change the numbers: a person must choose",
+)
+def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Iterator[Hit]:
+    """Imaginary literals beside calls of torch, and dtype=torch.complex64."""
+    if isinstance(node, ast.Call):
+        dtype = argument(node, None, "dtype")
+        is_complex = scanned.dotted(dtype) in _COMPLEX
+    else:
+        is_complex = isinstance(node.value, complex) and _with_torch(node, scanned)
+    if is_complex:
+        yield Hit(
+            node=node,
+            message=f"complex numbers on MPS need torch {_TORCH} and macOS {_MACOS.major}",
+            hint="keep the real and the imaginary part as two tensors: opcheck explain",
+        )

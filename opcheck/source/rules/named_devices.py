@@ -1,0 +1,593 @@
+"""Devices of CUDA that a program names: methods, texts, defaults and types of tensors."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from opcheck.common.versions import Version
+from opcheck.source.devices import (
+    cuda_name,
+    device_name,
+    flag_value,
+    torch_name,
+    write_choice,
+    written,
+)
+from opcheck.source.edits import Edit, Fix, insert_line, replace, replace_method
+from opcheck.source.handled import handles_mps
+from opcheck.source.mac import Value
+from opcheck.source.program import Function, Program
+from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
+from opcheck.source.tables import NOT_COMPILED
+from opcheck.source.words import is_cuda, last, leaves, quoted
+
+# -- OC201: .cuda() on a tensor or a module --------------------------------------------------------
+
+
+@rule(
+    "OC201",
+    "error",
+    words=("cuda",),
+    calls={"cuda"},
+    fix="safe",
+    no_fix="the device that is meant is not a plain CUDA device, or torch is not imported by its name",
+)
+def find_cuda_methods(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """Calls of a method ``cuda`` of anything that is not a module of another library."""
+    if method(node) != "cuda":
+        return
+    owner = scanned.dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+    if owner and not (scanned.project is not None and scanned.project.holds(owner)):
+        return
+    yield Hit(
+        node=node,
+        fix=_fix_move(node, scanned),
+        message=".cuda() moves to CUDA, which a Mac does not have",
+        hint="take the device as a value: .to(device)",
+        prints=_prints(node, scanned),
+    )
+
+
+def _prints(node: ast.Call, scanned: Scanned) -> str:
+    """What a Mac prints: since 2.5 an index means the machine's accelerator, which is MPS.
+
+    torch/csrc/utils/python_arg_parser.h (``toDevice``, ``deviceFromLong``) in the wheels of 2.4 and 2.5;
+    torch/csrc/autograd/python_variable_methods.cpp (``THPVariable_cuda``) refuses a device that is not CUDA.
+    """
+    device = argument(node, 0, "device")
+    index = scanned.mac.constant(device) if device is not None else None
+    if type(index) is int and scanned.target.torch >= Version(2, 5):
+        return "RuntimeError: Invalid device, must be cuda device"
+    return NOT_COMPILED
+
+
+def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
+    """``.to(device)`` where the name is provably CUDA on a machine that has it; else, unsafe, with a choice.
+
+    Without CUDA the method raises, so that only what happens with CUDA must stay the same.
+    """
+    first_gpu = (
+        len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+    )
+    if any(keyword.arg not in {"device", "non_blocking"} for keyword in node.keywords):
+        return None
+    index = argument(node, 0, "device")
+    if index is not None and not first_gpu:
+        return _fix_indexed_move(node, index, scanned)
+    further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in node.keywords)
+    device = "" if first_gpu else cuda_name(node, scanned)
+    if device:
+        return Fix((replace_method(node, "cuda", f"to({device}{further})"),))
+    if name := device_name(node, scanned):
+        return Fix((replace_method(node, "cuda", f"to({name}{further})"),), "unsafe")
+    choice = write_choice('"cuda:0"' if first_gpu else '"cuda"', scanned)
+    if not choice:
+        return None
+    inline, helper = (
+        (replace_method(node, "cuda", f"to({text}{further})"),) for text in (choice, "{helper}")
+    )
+    # The helper returns no index, and the current GPU may be another than the first.
+    return Fix(inline, "unsafe", () if first_gpu else helper)
+
+
+def _fix_indexed_move(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix | None:
+    """``x.cuda(gpu)``: to the device in sight, or to MPS where there is MPS, and to that GPU everywhere else."""
+    torch, text = torch_name(scanned), scanned.text(index)
+    if not torch or "\n" in text or len(node.args) > 1:
+        return None
+    is_device = isinstance(index, (ast.Name, ast.Attribute)) and "device" in last(index).lower()
+    if not isinstance(index, (ast.Name, ast.Attribute, ast.Constant, ast.Subscript)):
+        return None
+    device = text if is_device else device_name(node, scanned)
+    device = device or f'"mps" if {torch}.backends.mps.is_available() else {text}'
+    words = (word for word in node.keywords if word.arg == "non_blocking")
+    further = "".join(f", non_blocking={scanned.text(word.value)}" for word in words)
+    return Fix((replace_method(node, "cuda", f"to({device}{further})"),), "unsafe")
+
+
+# -- OC202: the text "cuda" where a device is asked for --------------------------------------------
+
+#: Where these take their device.
+_FUNCTIONS: dict[str, tuple[int, str]] = {
+    "torch.device": (0, "type"),
+    "torch.load": (1, "map_location"),
+    "torch.set_default_device": (0, "device"),
+    "torch.Generator": (0, "device"),
+}
+#: Libraries whose arguments of the same names are no devices of torch.
+_OTHERS = {"cupy", "jax", "numba", "onnxruntime", "tensorflow", "warp", "argparse", "click"}
+#: The keys of options that are a device.
+_KEYS = {"device", "map_location", "device_type"}
+#: Constructors, and functions that make or load a model; others may only compare the text.
+_MAKES = re.compile(r"[A-Z](?!vent)\w*$|(load|create|build|make|init|prepare)(_|$)")
+_LISTS = (ast.List, ast.Tuple, ast.Set)
+_OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
+
+
+@rule(
+    "OC202",
+    "error",
+    words=("cuda",),
+    carried=True,
+    fix="unsafe",
+    no_fix="the device is part of a longer expression, stands beside the CPU, or is a default",
+)
+def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[Hit]:
+    """Devices that may come to ``cuda``: given to torch or a constructor, by a keyword or a key that says device."""
+    if isinstance(node, ast.Dict):
+        yield from _entries(node, scanned)
+        return
+    name = scanned.dotted(node.func)
+    called = name.rpartition(".")[2] or method(node)
+    device = _device(node, name)
+    value = scanned.mac.cuda(device) if device is not None else None
+    typed = _tensor_type(node, name, scanned)
+    handed = [part for part in node.args if isinstance(part, ast.Constant) and is_cuda(part.value)]
+    if value is None and not typed and not handed:
+        return
+    if name.partition(".")[0] in _OTHERS or called in _OWN_RULES or _is_elsewhere(node, scanned):
+        return
+    corrected = value is not None and _is_corrected(node, name, scanned)
+    if value is not None and not (corrected and handles_mps(node, scanned)):
+        yield Hit(
+            node=value.origin,
+            severity="warning" if corrected else None,
+            fix=_fix_device(value.origin, scanned),
+            use=node,
+            message=f"the device is {quoted(value.constant)}, which a Mac does not have",
+            hint="choose the device in one place: torch.accelerator.current_accelerator()",
+        )
+    elif _MAKES.match(called or last(node.func)):
+        # ``Model(name, "cuda")``, ``load_model("cuda")``: a text that only a device has.
+        yield from map(_text_hit, handed)
+    if typed:
+        yield Hit(
+            node=node,
+            message=f"{typed} is a type of CUDA tensors, which a Mac does not have",
+            hint="give dtype= and device= instead of a tensor type",
+            fix=_cast(node, typed, scanned),
+            no_fix="the arguments of a constructor mean data or sizes: a person must tell them apart",
+        )
+
+
+def _entries(node: ast.Dict, scanned: Scanned) -> Iterator[Hit]:
+    """``{"device": "cuda"}``: options that somebody hands to a library."""
+    for key, value in zip(node.keys, node.values, strict=True):
+        is_device = isinstance(key, ast.Constant) and key.value in _KEYS
+        # OC222 names a choice that stands here itself.
+        named = scanned.mac.cuda(value) if is_device and not isinstance(value, ast.IfExp) else None
+        if named is not None and isinstance(named.origin, ast.Constant):
+            yield _text_hit(named.origin)
+
+
+def _text_hit(node: ast.Constant) -> Hit:
+    return Hit(
+        node=node,
+        severity="warning",
+        message=f"the text {quoted(node.value)} is given as a device, which a Mac does not have",
+        hint="choose the device in one place: torch.accelerator.current_accelerator()",
+    )
+
+
+def _fix_device(origin: ast.AST, scanned: Scanned) -> Fix | None:
+    """The choice in place of the text.
+
+    Not in a default, which is evaluated when the file is imported, and not beside other devices: there the text means
+    CUDA and nothing else.
+    """
+    if isinstance(origin, (ast.JoinedStr, ast.BinOp, ast.Call)):
+        return _fix_indexed_device(origin, scanned)
+    plain = isinstance(origin, ast.Constant) and origin.value in {"cuda", "cuda:0"}
+    if not plain or not isinstance(origin, ast.Constant) or _in_default(origin, scanned):
+        return None
+    if _one_of_several(origin, scanned):
+        return None
+    if origin.value == "cuda" and (name := _device_in_scope(origin, scanned)):
+        return Fix((replace(origin, name),), "unsafe")
+    choice = write_choice(scanned.text(origin), scanned)
+    if not choice or scanned.text(origin)[:1] not in {"'", '"'}:
+        return None
+    if not isinstance(scanned.program.parent(origin), (ast.Assign, ast.Call, ast.keyword)):
+        choice = f"({choice})"
+    helper = (replace(origin, "{helper}"),) if origin.value == "cuda" else ()
+    return Fix((replace(origin, choice),), "unsafe", helper)
+
+
+def _device_in_scope(origin: ast.expr, scanned: Scanned) -> str:
+    """The name of a device that the function has already, for an argument that takes a device."""
+    parent = scanned.program.parent(origin)
+    call = scanned.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+    takes = isinstance(call, ast.Call) and (
+        (isinstance(parent, ast.keyword) and parent.arg in {"device", "map_location"})
+        or (method(call) == "to" and not scanned.dotted(call.func))
+    )
+    return device_name(origin, scanned) if takes else ""
+
+
+def _fix_indexed_device(origin: ast.expr, scanned: Scanned) -> Fix | None:
+    """``f"cuda:{rank}"``: a device in sight, or MPS where there is MPS, and that GPU everywhere else."""
+    torch, text, parent = torch_name(scanned), scanned.text(origin), scanned.program.parent(origin)
+    if not torch or "\n" in text or _in_default(origin, scanned):
+        return None
+    if name := _device_in_scope(origin, scanned):
+        return Fix((replace(origin, name),), "unsafe")
+    choice = f'"mps" if {torch}.backends.mps.is_available() else {text}'
+    if not isinstance(parent, (ast.Assign, ast.Call, ast.keyword)):
+        choice = f"({choice})"
+    return Fix((replace(origin, choice),), "unsafe")
+
+
+#: The dtypes of the types of tensors; float64 is not among them, because MPS has none.
+_DTYPES = {
+    "BFloat16": "bfloat16", "Bool": "bool", "Byte": "uint8", "Char": "int8", "Float": "float32", "Half": "float16",
+    "Int": "int32", "Long": "int64", "Short": "int16",
+}  # fmt: skip
+
+
+def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:
+    """``x.type(torch.cuda.LongTensor)`` is a move and a cast."""
+    torch = torch_name(scanned)
+    dtype = _DTYPES.get(typed.removeprefix("torch.cuda.").removesuffix("Tensor"))
+    if method(node) != "type" or dtype is None or not torch or len(node.args) != 1:
+        return None
+    cast = f"{torch}.{dtype}"
+    if name := device_name(node, scanned):
+        return Fix((replace_method(node, "type", f"to({name}, {cast})"),), "unsafe")
+    inline, helper = (
+        (replace_method(node, "type", f"to({device}, {cast})"),)
+        for device in (write_choice('"cuda"', scanned), "{helper}")
+    )
+    return Fix(inline, "unsafe", helper)
+
+
+def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
+    """Return whether the device stands in a list with the CPU, itself or by its name.
+
+    ``for d in [cpu, gpu]: if d == gpu and not torch.cuda.is_available(): skip()`` would skip both on a machine
+    without a GPU, if ``gpu`` were a choice.
+    """
+    device: ast.AST = origin
+    parent = scanned.program.parent(origin)
+    if isinstance(parent, ast.Call) and scanned.dotted(parent.func) == "torch.device":
+        device, parent = parent, scanned.program.parent(parent)
+    if isinstance(parent, _LISTS):
+        return _holds_cpu(parent, scanned)
+    targets = parent.targets if isinstance(parent, ast.Assign) and parent.value is device else []
+    uses = (use for target in targets for use in scanned.program.uses.get(last(target), ()))
+    return any(
+        isinstance(holder := scanned.program.parent(use), _LISTS) and _holds_cpu(holder, scanned)
+        for use in uses
+    )
+
+
+def _holds_cpu(listed: ast.List | ast.Tuple | ast.Set, scanned: Scanned) -> bool:
+    devices = (written(flag_value(part, scanned) or part, scanned) for part in listed.elts)
+    return any(device is not None and not is_cuda(device.text) for device in devices)
+
+
+def _in_default(node: ast.AST, scanned: Scanned) -> bool:
+    return any(
+        isinstance(place.parent, ast.arguments) for _, place in scanned.program.ancestors(node)
+    )
+
+
+def _device(node: ast.Call, name: str) -> ast.expr | None:
+    if name.startswith("torch.cuda."):
+        return None  # OC205 and OC206 say what becomes of the call
+    if name in _FUNCTIONS:
+        return argument(node, *_FUNCTIONS[name])
+    if not name and method(node) == "to":
+        return argument(node, 0, "device")
+    return argument(node, None, "device", "map_location", "accelerator", "device_map")
+
+
+def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
+    """``torch.cuda.FloatTensor`` where it is called, or given to type() or as the default."""
+    if name.startswith("torch.cuda.") and name.endswith(("Tensor", "Storage")):
+        return name
+    if method(node) != "type" and name != "torch.set_default_tensor_type":
+        return ""
+    given = argument(node, 0, "dtype", "t")
+    if given is None:
+        return ""
+    text = scanned.dotted(given) or scanned.mac.constant(given)
+    is_type = isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
+    return str(text) if is_type else ""
+
+
+def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
+    """Return whether it is only compared, itself or by its name, or a default, of which OC203 speaks."""
+    parent = scanned.program.parent(node)
+    if isinstance(parent, ast.Assign) and scanned.dotted(node.func) == "torch.device":
+        return all(
+            isinstance(target, ast.Name)
+            and scanned.once(("compared", target.id), _is_compared, target.id, scanned.program)
+            for target in parent.targets
+        )
+    if isinstance(parent, ast.Attribute) and parent.attr == "type":  # torch.device("cuda").type
+        parent = scanned.program.parent(parent)
+    return isinstance(parent, (ast.Compare, ast.arguments))
+
+
+def _is_compared(name: str, program: Program) -> bool:
+    """Return whether the file reads a name in comparisons, and nowhere else."""
+    reads = [
+        use
+        for use in program.uses[name]
+        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load)
+    ]
+    return bool(reads) and all(isinstance(program.parent(use), ast.Compare) for use in reads)
+
+
+def _is_corrected(node: ast.Call, name: str, scanned: Scanned) -> bool:
+    """Return whether a device is only made here, and the program replaces it where there is no CUDA.
+
+    ``device = torch.device("cuda")`` does not fail by itself; below stands ``if not torch.cuda.is_available(): device =
+    "cpu"`` or the like.
+    """
+    program = scanned.program
+    parent, place = program.parent(node), program.place(node)
+    if name != "torch.device" or place is None or not isinstance(parent, ast.Assign):
+        return False
+    lines = scanned.once(("corrected",), _corrections, scanned).get(place.scope, {})
+    return max(lines.get(last(parent.targets[0]), 0), lines.get("return", 0)) > node.lineno
+
+
+def _corrections(scanned: Scanned) -> dict[ast.AST, dict[str, int]]:
+    """By function, the last line where a condition without CUDA binds a name; and ``return``, where it ends there."""
+    lines: dict[ast.AST, dict[str, int]] = {}
+    for node in scanned.program.nodes:
+        if not isinstance(node, ast.If) or not _holds(node.test, scanned):
+            continue
+        of_scope = lines.setdefault(scanned.program.scope(node), {})
+        if leaves(node.body):
+            of_scope["return"] = node.lineno
+        for statement in node.body:
+            for target in statement.targets if isinstance(statement, ast.Assign) else ():
+                of_scope[last(target)] = node.lineno
+    return lines
+
+
+def _holds(test: ast.expr, scanned: Scanned) -> bool:
+    """Return whether a condition about devices holds on a Mac, or what it asks beside the device does."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+    return any("cuda" in text or "mps" in text for text in _texts(test)) and any(
+        scanned.mac.truth(part) is True for part in (test, *parts)
+    )
+
+
+def _texts(test: ast.expr) -> Iterator[str]:
+    for part in ast.walk(test):
+        if isinstance(part, (ast.Name, ast.Attribute)):
+            yield last(part)
+        elif isinstance(part, ast.Constant):
+            yield str(part.value)
+
+
+# -- OC203: the default of an option or a parameter is CUDA ----------------------------------------
+
+_OPTIONS = {"add_argument", "option", "Option", "Argument", "field", "Field", "add_option"}
+#: ``config.get("device", "cuda")``: the position of the name, and of the default.
+_LOOKUPS = {"get": (0, 1), "pop": (0, 1), "setdefault": (0, 1), "getenv": (0, 1), "getattr": (1, 2)}
+
+
+@rule(
+    "OC203",
+    "warning",
+    words=("cuda",),
+    carried=True,
+    fix="unsafe",
+    no_fix="the default is part of a longer expression, or torch is not imported by its name",
+)
+def find_cuda_defaults(
+    node: ast.Call | ast.arguments | ast.AnnAssign, scanned: Scanned
+) -> Iterator[Hit]:
+    """Defaults of command lines, parameters and fields that are ``cuda``."""
+    if isinstance(node, ast.Call):
+        name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
+        if name in _OPTIONS:
+            default = argument(node, None, "default")
+            yield from _default_hits(_cuda(default, scanned), "option", _chosen(default, scanned))
+        yield from _looked_up(node, scanned)
+        yield from _relying(node, scanned)
+    elif isinstance(node, ast.arguments):
+        for default in (*node.defaults, *node.kw_defaults):
+            fix = _none(default, node, scanned)
+            yield from _default_hits(_cuda(default, scanned), "parameter", fix)
+    elif isinstance(node.target, ast.Name):
+        in_class = isinstance(scanned.program.parent(node), ast.ClassDef)
+        if in_class and "device" in node.target.id:
+            yield from _default_hits(_cuda(node.value, scanned), "field")
+
+
+def _looked_up(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """A setting that is CUDA where it is not given: ``config.get("device", "cuda")``."""
+    name, default = _LOOKUPS.get(last(node.func), (0, 0))
+    asked = argument(node, name) if default else None
+    if isinstance(asked, ast.Constant) and "device" in str(asked.value).lower():
+        given = argument(node, default, "default")
+        yield from _default_hits(_cuda(given, scanned), "setting", _chosen(given, scanned))
+
+
+def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """A call that leaves a parameter of another file's function at its default, which is CUDA."""
+    name = scanned.dotted(node.func)
+    if not name or scanned.project is None or scanned.path is None:
+        return
+    definition = scanned.project.function(name, scanned.path)
+    if definition is None:
+        return
+    if any(word.arg is None for word in node.keywords) or any(
+        isinstance(part, ast.Starred) for part in node.args
+    ):
+        return
+    module, function = definition
+    given = {word.arg for word in node.keywords}
+    for position, parameter, default in _defaults(function):
+        value = module.mac.cuda(default)
+        if (
+            value is not None
+            and parameter not in given
+            and (position is None or position >= len(node.args))
+        ):
+            yield Hit(
+                node=node,
+                message=f"{name.rpartition('.')[2]} takes {parameter}={quoted(value.constant)} by default "
+                f"({module.path.name}, line {default.lineno})",
+                hint="hand on the device that the program chose",
+            )
+
+
+def _defaults(function: Function) -> Iterator[tuple[int | None, str, ast.expr]]:
+    """Yield position, name and default of each parameter that has one; a method's first parameter does not count."""
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args]
+    first = len(named) - len(arguments.defaults)
+    bound = int(bool(named) and named[0].arg in {"self", "cls"})
+    for position, default in enumerate(arguments.defaults, first):
+        yield position - bound, named[position].arg, default
+    for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if keyword_default is not None:
+            yield None, parameter.arg, keyword_default
+
+
+def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
+    """The text in ``"cuda"`` or ``torch.device("cuda")``."""
+    if isinstance(default, ast.Call) and scanned.dotted(default.func) == "torch.device":
+        default = argument(default, 0, "type")
+    return scanned.mac.cuda(default)
+
+
+def _chosen(default: ast.expr | None, scanned: Scanned) -> Fix | None:
+    """The choice in place of the text, made when the option is."""
+    is_text = isinstance(default, ast.Constant) and default.value in {"cuda", "cuda:0"}
+    choice = write_choice(scanned.text(default), scanned) if default is not None and is_text else ""
+    if default is None or not choice:
+        return None
+    helper = (
+        (replace(default, "{helper}"),)
+        if isinstance(default, ast.Constant) and default.value == "cuda"
+        else ()
+    )
+    return Fix((replace(default, choice),), "unsafe", helper)
+
+
+def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fix | None:
+    """``device=None``, and the choice in the body: a default is evaluated when the file is imported."""
+    function = scanned.program.parent(node)
+    chosen = _chosen(default, scanned)
+    if (
+        chosen is None
+        or default is None
+        or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ):
+        return None
+    names = {id(value): name for _, name, value in _defaults(function)}
+    name, first = names.get(id(default), ""), function.body[0]
+    if (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and len(function.body) > 1
+    ):
+        first = function.body[1]
+    line = scanned.lines[first.lineno - 1]
+    indent = line[: len(line) - len(line.lstrip())]
+    if not name or first.lineno <= default.lineno or len(indent) != first.col_offset:
+        return None
+
+    def edits(choice: str) -> tuple[Edit, ...]:
+        body = f"{indent}if {name} is None:\n{indent}    {name} = {choice}"
+        return replace(default, "None"), insert_line(first.lineno, body)
+
+    return Fix(
+        edits(chosen.edits[0].text), "unsafe", edits("{helper}") if chosen.helper_edits else ()
+    )
+
+
+def _default_hits(value: Value | None, what: str, fix: Fix | None = None) -> Iterator[Hit]:
+    if value is not None:
+        yield Hit(
+            node=value.origin,
+            fix=fix,
+            message=f"the default of the {what} is {quoted(value.constant)}: on a Mac it must be "
+            "given",
+            hint='make the default "auto" or None, and choose what the machine has',
+        )
+
+
+# -- OC225: the type of a tensor as a text, given to type() ----------------------------------------
+
+
+@rule(
+    "OC225",
+    "error",
+    words=(r"\.[\\\s]*type\b",),
+    calls={"type"},
+    fix="safe",
+    no_fix="the type is bound to a name that other lines may use",
+)
+def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``x.type(y.type())``, also through a name."""
+    if method(node) != "type" or len(node.args) != 1 or node.keywords:
+        return
+    given = node.args[0]
+    written = _is_type(given)
+    # The argument, and not the call: a chain of calls begins many lines above.
+    origin: ast.AST = given
+    if not written:
+        bindings = scanned.program.bindings(given)
+        values = [binding.value for binding in bindings]
+        if not values or not all(value is not None and _is_type(value) for value in values):
+            return
+        origin = values[0] or node
+    if scanned.dotted(node.func) or not torch_alias(scanned):
+        return
+    yield Hit(
+        node=origin,
+        use=node,
+        message='the type of a tensor on MPS is "torch.mps.FloatTensor", which type() refuses',
+        hint=".to(y) takes the dtype and the device of a tensor; .to(y.dtype) the dtype alone",
+        prints="ValueError: invalid type: 'torch.mps.FloatTensor'",
+        fix=_fix_type(node, given, scanned) if written else None,
+    )
+
+
+def _is_type(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and method(node) == "type"
+        and not node.args
+        and not node.keywords
+    )
+
+
+def _fix_type(node: ast.Call, given: ast.expr, scanned: Scanned) -> Fix | None:
+    """``x.to(y)`` does the same on the CPU and on CUDA: the dtype and the device of y."""
+    if not (isinstance(node.func, ast.Attribute) and isinstance(given, ast.Call)):
+        return None
+    source = given.func.value if isinstance(given.func, ast.Attribute) else None
+    if source is None or "\n" in scanned.text(source):
+        return None
+    return Fix((replace_method(node, "type", f"to({scanned.text(source)})"),))

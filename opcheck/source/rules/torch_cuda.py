@@ -1,0 +1,214 @@
+"""What a program calls, reads and sets in torch.cuda and its settings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.common.versions import Version
+from opcheck.source.devices import called_on_mps, torch_name
+from opcheck.source.edits import Fix, replace
+from opcheck.source.rule import Hit, Scanned, rule
+from opcheck.source.tables import IDLE, INSTEAD, RAISES, printed
+from opcheck.source.words import last
+
+# -- OC205: a function of torch.cuda that raises without CUDA --------------------------------------
+
+
+def torch_cuda(node: ast.AST, scanned: Scanned) -> str:
+    """What comes after ``torch.cuda.`` in a call; empty: another call."""
+    name = scanned.dotted(node.func) if isinstance(node, ast.Call) else ""
+    rest = name.removeprefix("torch.cuda.") if name.startswith("torch.cuda.") else ""
+    # The same functions, by the modules that they are written in.
+    for module in ("memory.", "random.", "streams.", "graphs."):
+        rest = rest.removeprefix(module)
+    return rest
+
+
+@rule(
+    "OC205",
+    "error",
+    words=("cuda",),
+    calls={name.rpartition(".")[2] for name in RAISES},
+    fix="safe",
+    no_fix="MPS has no equivalent that takes the same arguments and gives the same result",
+)
+def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """Calls of what the table says raises."""
+    name = torch_cuda(node, scanned)
+    if name in RAISES:
+        instead = INSTEAD.get(name, "")
+        yield Hit(
+            node=node,
+            fix=_fix_call(node, name, scanned),
+            message=f"torch.cuda.{name} fails without CUDA",
+            hint=f"on MPS: {instead}"
+            if instead
+            else "call it only where torch.cuda.is_available()",
+            prints=printed(name, scanned.target),
+        )
+
+
+def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
+    """The same of MPS: two branches for a statement, ``torch.mps.Event`` for an event.
+
+    torch.mps.Event came with 2.1 (torch/mps/event.py of the wheels) and takes enable_timing alone.
+    """
+    if name == "set_device":
+        return _guarded(node, scanned)
+    if name != "Event" or not isinstance(node, ast.Call):
+        return called_on_mps(node, name, scanned)
+    torch = torch_name(scanned)
+    timed = not node.args and all(keyword.arg == "enable_timing" for keyword in node.keywords)
+    if not torch or not timed:
+        return None
+    available = f"{torch}.backends.mps.is_available()"
+    event = replace(node.func, f"({torch}.mps if {available} else {torch}.cuda).Event")
+    return Fix((event,), since=Version(2, 1))
+
+
+def _guarded(node: ast.AST, scanned: Scanned) -> Fix | None:
+    """``set_device`` behind the question for CUDA; the program goes on where it failed, so that it is unsafe."""
+    statement, torch = scanned.program.parent(node), torch_name(scanned)
+    line = scanned.lines[getattr(node, "lineno", 1) - 1]
+    indent = line[: len(line) - len(line.lstrip())]
+    is_first = getattr(statement, "col_offset", -1) == len(indent.encode()) and ";" not in line
+    text = scanned.text(node)
+    if not isinstance(statement, ast.Expr) or not torch or not is_first or "\n" in text:
+        return None
+    deeper = f"{indent}\t" if "\t" in indent else f"{indent}    "
+    guarded = f"if {torch}.cuda.is_available():\n{deeper}{text}"
+    return Fix((replace(statement, guarded),), "unsafe", gate=True)
+
+
+# -- OC206: a function of torch.cuda that does nothing without CUDA --------------------------------
+
+
+@rule(
+    "OC206",
+    "note",
+    words=("cuda",),
+    calls={name.rpartition(".")[2] for name in IDLE},
+    fix="safe",
+    no_fix="nothing on MPS has to replace it, or its result means something else there",
+)
+def find_idle_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """Calls of what the table says does nothing."""
+    name = torch_cuda(node, scanned)
+    if name in IDLE:
+        instead = IDLE[name]
+        yield Hit(
+            node=node,
+            fix=called_on_mps(node, name, scanned),
+            message=f"torch.cuda.{name} does nothing for MPS",
+            hint=f"on MPS: {instead}" if instead else "it may stay",
+        )
+
+
+# -- OC215: settings of cuDNN and of CUDA's matrix products ----------------------------------------
+
+_PREFIXES = ("torch.backends.cudnn.", "torch.backends.cuda.")
+
+
+@rule(
+    "OC215",
+    "note",
+    words=("cudnn", "cuda"),
+    no_fix="the setting does nothing on a Mac and can stay",
+)
+def find_cudnn_settings(node: ast.Assign, scanned: Scanned) -> Iterator[Hit]:
+    """Assignments to attributes of these modules."""
+    names = [scanned.dotted(target) for target in node.targets]
+    setting = next((name for name in names if name.startswith(_PREFIXES)), "")
+    if setting:
+        yield Hit(
+            node=node,
+            message=f"{setting} has no effect on MPS",
+            hint="it may stay; whether a run is deterministic on a Mac, it does not say",
+        )
+
+
+# -- OC218: an old way of asking whether there is MPS ----------------------------------------------
+
+
+@rule(
+    "OC218",
+    "warning",
+    words=("has_mps",),
+    calls={"getattr", "hasattr"},
+    attributes={"has_mps"},
+    fix="safe",
+    no_fix="torch is not imported by its name",
+)
+def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``torch.has_mps`` and ``getattr(torch, "has_mps", False)``."""
+    asked = isinstance(node, ast.Attribute) and scanned.dotted(node) == "torch.has_mps"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
+        name = node.args[1]
+        asked = (
+            node.func.id in {"getattr", "hasattr"}
+            and scanned.dotted(node.args[0]) == "torch"
+            and isinstance(name, ast.Constant)
+            and name.value == "has_mps"
+        )
+    if asked:
+        yield Hit(
+            node=node,
+            fix=_fix_check(node, scanned),
+            message="torch.has_mps is deprecated, and says how torch was built, not what the Mac "
+            "has",
+            hint="torch.backends.mps.is_available()",
+        )
+
+
+def _fix_check(node: ast.AST, scanned: Scanned) -> Fix | None:
+    torch = torch_name(scanned)
+    return Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None
+
+
+# -- OC226: the number of CUDA devices, used as a number -------------------------------------------
+
+_MESSAGES = {
+    "print",
+    "info",
+    "warning",
+    "debug",
+    "warn",
+    "print0",
+    "log",
+    "max",
+    "bool",
+    "str",
+    "format",
+}
+
+
+@rule(
+    "OC226",
+    "warning",
+    words=("device_count",),
+    calls={"device_count"},
+    no_fix="what a single GPU means for the program is a person's choice",
+)
+def find_device_counts(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``torch.cuda.device_count()`` where it is not compared, printed or a condition."""
+    if scanned.dotted(node.func) != "torch.cuda.device_count":
+        return
+    parent = scanned.program.parent(node)
+    if isinstance(
+        parent, (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.FormattedValue)
+    ):
+        return
+    if isinstance(parent, ast.Call) and last(parent.func) in _MESSAGES:
+        return
+    divides = isinstance(parent, ast.BinOp) and isinstance(
+        parent.op, (ast.Div, ast.FloorDiv, ast.Mod)
+    )
+    by_zero = divides and parent.right is node  # type: ignore[union-attr]  # a BinOp
+    yield Hit(
+        node=node,
+        severity="error" if by_zero else None,
+        message="torch.cuda.device_count() is 0 on a Mac" + ": the division fails" * by_zero,
+        hint="a Mac has one GPU: max(1, torch.cuda.device_count())",
+        prints="ZeroDivisionError" if by_zero else "",
+    )

@@ -1,0 +1,122 @@
+"""Tensors on their way between the CPU, files, NumPy and the GPU."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.source.devices import torch_name
+from opcheck.source.edits import Fix, insert_after, replace
+from opcheck.source.rule import Hit, Scanned, argument, chain, method, rule
+
+# -- OC213: pinned memory --------------------------------------------------------------------------
+
+
+@rule(
+    "OC213",
+    "note",
+    words=("pin_memory",),
+    calls={"pin_memory"},
+    fix="safe",
+    no_fix="a tensor of this program may be pinned on purpose",
+)
+def find_pinned_memory(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``pin_memory=True`` in a call, and ``.pin_memory()``."""
+    asked = argument(node, None, "pin_memory")
+    if asked is not None and scanned.mac.constant(asked) is True:
+        called = scanned.dotted(node.func).rpartition(".")[2] or method(node)
+        called = called or getattr(node.func, "id", "")
+        loader = "; a DataLoader leaves it out on a Mac, and warns" * called.endswith("DataLoader")
+        yield Hit(
+            node=asked,
+            fix=_fix_pinning(asked, scanned),
+            message=f"pinned memory is for CUDA, and gains nothing on a Mac{loader}",
+            hint="pin_memory=torch.cuda.is_available()",
+        )
+    elif method(node) == "pin_memory" and not node.args and not scanned.dotted(node.func):
+        yield Hit(
+            node=node,
+            severity="warning",
+            message="a tensor is pinned here: older releases raise on a Mac, newer gain nothing",
+            hint="pin it only where torch.cuda.is_available()",
+        )
+
+
+def _fix_pinning(asked: ast.expr, scanned: Scanned) -> Fix | None:
+    torch = torch_name(scanned)
+    is_constant = isinstance(asked, ast.Constant) and torch
+    return Fix((replace(asked, f"{torch}.cuda.is_available()"),)) if is_constant else None
+
+
+# -- OC219: .numpy() on a tensor that is on MPS ----------------------------------------------------
+
+_LEAVES = {"cpu", "numpy", "tolist", "item"}
+
+
+@rule(
+    "OC219",
+    "error",
+    words=("numpy mps",),
+    calls={"numpy"},
+    carried=True,
+    no_fix="where the copy to the CPU belongs is a person's choice",
+)
+def find_numpy_of_mps(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``.numpy()`` where the same expression put the tensor on MPS."""
+    if method(node) != "numpy" or scanned.dotted(node.func):
+        return
+    for call in chain(node.func):
+        if method(call) in _LEAVES:
+            return
+        given = [argument(call, None, "device")]
+        if method(call) == "to":
+            given += call.args[:1]
+        devices = [scanned.mac.constant(value) for value in given if value is not None]
+        if any(isinstance(device, str) for device in devices):
+            if any(str(device).startswith("mps") for device in devices):
+                yield Hit(
+                    node=node,
+                    message=".numpy() of a tensor on MPS raises",
+                    hint=".cpu().numpy()",
+                    prints="TypeError: can't convert mps:0 device type tensor to numpy.",
+                )
+            return
+
+
+# -- OC227: torch.load without map_location --------------------------------------------------------
+
+
+@rule(
+    "OC227",
+    "note",
+    words=(r"torch \bload\b",),
+    calls={"load"},
+    fix="unsafe",
+    no_fix="torch is not imported by its name",
+)
+def find_unmapped_loads(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """Calls of ``torch.load`` that do not say where the tensors go."""
+    if scanned.dotted(node.func) != "torch.load":
+        return
+    if argument(node, 1, "map_location") is not None or any(
+        word.arg is None for word in node.keywords
+    ):
+        return
+    if not node.args or any(isinstance(part, ast.Starred) for part in node.args):
+        return
+    yield Hit(
+        node=node,
+        message="torch.load without map_location: a file that was saved on CUDA fails on a Mac",
+        hint='map_location="cpu", then move the model',
+        prints="RuntimeError: Attempting to deserialize object on a CUDA device but "
+        "torch.cuda.is_available() is False.",
+        fix=_fix_load(node, scanned),
+    )
+
+
+def _fix_load(node: ast.Call, scanned: Scanned) -> Fix | None:
+    """To the CPU where there is no CUDA; with CUDA the tensors come to where they were saved, as before."""
+    torch = torch_name(scanned)
+    place = f'None if {torch}.cuda.is_available() else "cpu"'
+    edit = insert_after(node.args[0], f", map_location={place}")
+    return Fix((edit,), "unsafe") if torch else None
