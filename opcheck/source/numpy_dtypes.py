@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from opcheck.source.program import Binding, Function, walk
 from opcheck.source.rule import Scanned, argument
+from opcheck.source.tables import read_lists, read_words
 from opcheck.source.words import last
 
 #: A dtype as its rank (bool, integer, float, complex) and its bits; a sign is of no consequence here.
@@ -21,53 +22,14 @@ _BOOL, _INT64, FLOAT64, COMPLEX128 = (0, 8), (1, 64), (2, 64), (3, 128)
 _FLOAT32, _COMPLEX64 = (2, 32), (3, 64)
 #: The spellings of dtypes, the same in NumPy and in torch but for ``int``, ``float`` and ``complex``.
 _DTYPES: dict[str, _Dtype] = {
-    name: dtype
-    for dtype, names in {
-        _BOOL: "bool bool_",
-        (1, 8): "uint8 int8 byte ubyte u1 i1",
-        (1, 16): "int16 uint16 short i2 u2",
-        (1, 32): "int32 uint32 intc i4 u4",
-        _INT64: "int64 uint64 int_ long longlong intp i8 u8",
-        (2, 16): "float16 half bfloat16 f2 e",
-        _FLOAT32: "float32 single f4 f",
-        FLOAT64: "float64 double float_ f8 d",
-        _COMPLEX64: "complex64 csingle cfloat c8 F",
-        COMPLEX128: "complex128 cdouble complex_ c16 D",
-    }.items()
-    for name in names.split()
+    name: (int(rank), int(bits))
+    for name, key in read_lists("dtypes").items()
+    for rank, bits in [key.split()]
 }
 _BUILTINS = {"bool": _BOOL, "int": _INT64, "float": FLOAT64, "complex": COMPLEX128}
 _OF_TORCH = {"int": (1, 32), "float": _FLOAT32, "char": (1, 8)}
 #: The functions and methods of NumPy, by the dtype of their result.
-_RESULTS = {
-    name: rule
-    for rule, names in {
-        "float64": """zeros ones empty linspace logspace geomspace eye identity tri rand randn random uniform normal
-            standard_normal random_sample sample ranf beta gamma exponential lognormal laplace dirichlet loadtxt
-            multivariate_normal triangular hanning hamming blackman kaiser bartlett genfromtxt interp""",
-        "int64": "argmax argmin argsort randint integers searchsorted count_nonzero argwhere",
-        # of the first argument
-        "same": """array asarray ascontiguousarray asanyarray copy reshape ravel flatten transpose squeeze swapaxes
-            expand_dims flip fliplr flipud roll rot90 sort tile repeat pad concatenate stack vstack hstack dstack
-            column_stack clip abs absolute negative square max min amax amin take diff round around broadcast_to
-            atleast_1d atleast_2d zeros_like ones_like empty_like full_like delete permutation choice nan_to_num
-            nanmax nanmin tril triu diag cross kron meshgrid""",
-        # of all arguments
-        "joined": "arange maximum minimum add subtract multiply dot matmul append outer power mod fmod remainder",
-        # of the first argument, or of both, with floats for integers
-        "float": "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh degrees "
-        "radians deg2rad rad2deg",
-        "floats": "arctan2 hypot divide true_divide",
-        # with float64 for integers
-        "mean": "mean std var median average percentile quantile nanmean nanstd norm inv pinv solve cov corrcoef",
-        "sum": "sum cumsum prod cumprod nansum trace",
-        "complex": "fft ifft fft2 ifft2 fftn ifftn rfft rfft2",
-        "second": "full",
-        "rest": "einsum",
-        "choice": "where",
-    }.items()
-    for name in names.split()
-}
+_RESULTS = read_lists("results")
 #: Which arguments decide.
 _DECIDING = {
     "joined": slice(3),
@@ -78,10 +40,7 @@ _DECIDING = {
 }
 _DTYPE_POSITION = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "asarray": 1, "full": 2}
 #: Without an axis they give a scalar.
-_REDUCES = frozenset({
-    "mean", "std", "var", "median", "average", "percentile", "quantile", "nanmean", "norm", "sum", "prod", "max",
-    "min", "amax", "amin",
-})  # fmt: skip
+_REDUCES = read_words("reduces", "numpy")
 _CONSTANTS = {
     f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")
 }
@@ -95,14 +54,7 @@ _SINGLE = {
     f"torch.{name}" for name in ("Tensor", "FloatTensor", "rand", "randn", "ones", "zeros", "eye")
 }
 #: The methods of a tensor that cast it, and those that keep its dtype.
-_CASTS = frozenset({
-    "float", "half", "bfloat16", "long", "int", "short", "byte", "bool", "double", "char",
-})  # fmt: skip
-_KEEPS = frozenset({
-    "unsqueeze", "squeeze", "view", "reshape", "permute", "transpose", "t", "contiguous", "flatten", "expand",
-    "repeat", "clone", "detach", "requires_grad_", "mean", "sum", "std", "var", "abs", "pin_memory", "cpu",
-    "movedim", "flip", "roll", "cumsum", "clamp", "narrow", "unfold", "neg", "sqrt", "exp", "log", "T", "mT",
-})  # fmt: skip
+_CASTS, _KEEPS = read_words("casts", "numpy"), read_words("keeps", "numpy")
 #: A longer chain of values is not followed; each takes about six of Python's 1000 frames.
 _DEEPEST = 60
 #: Of a name with more values, none is certain.

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from opcheck.source.tables import read_words
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module))
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
@@ -25,11 +27,7 @@ _BINDING = frozenset({
 })  # fmt: skip
 #: The names that the rules look for in a file with ``from torch import *``; ``torch.__all__`` of 2.13 has these, and
 #: not the modules (cuda, backends, nn).
-_OF_TORCH = frozenset({
-    "DoubleTensor", "Generator", "arange", "as_tensor", "asarray", "autocast", "cdouble", "compile", "complex128",
-    "device", "double", "empty", "eye", "float64", "from_numpy", "full", "linspace", "load", "logspace", "ones",
-    "rand", "randint", "randn", "randperm", "set_default_device", "set_default_tensor_type", "tensor", "zeros",
-})  # fmt: skip
+_OF_TORCH = read_words("of_torch")
 #: No name in the tables of the rules has as many parts.
 _LONGEST_NAME = 30
 

@@ -10,17 +10,13 @@ from opcheck.source.devices import about_cuda, torch_name
 from opcheck.source.edits import Applicability, Edit, Fix, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, rule
+from opcheck.source.tables import read_table
 from opcheck.source.words import last
 
 _AUTOCAST = {"torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"}
 _SCALER = {"torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler", "torch.GradScaler"}
 #: They ask about autocast of CUDA, and decorators that set it.
-_OF_CUDA = {
-    "torch.get_autocast_gpu_dtype": 'torch.get_autocast_dtype("mps")',
-    "torch.set_autocast_gpu_dtype": 'torch.set_autocast_dtype("mps", dtype)',
-    "torch.cuda.amp.custom_fwd": 'torch.amp.custom_fwd(device_type="mps")',
-    "torch.cuda.amp.custom_bwd": 'torch.amp.custom_bwd(device_type="mps")',
-}
+_OF_CUDA = read_table("autocast_of_cuda")
 #: The first release with kernels of GradScaler for MPS (op_lists/registrations, _amp_foreach_non_finite_check...).
 _SCALES_SINCE = Version(2, 8)
 _BY_HAND = "the file imports no torch by its name, or calls this through a name of its own"

@@ -11,6 +11,7 @@ from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, argument, method, rule
 from opcheck.source.rules.device_choice import find_device_choices
+from opcheck.source.tables import read_words
 from opcheck.source.words import caught, is_cuda, last, tells_failure
 
 # -- OC204: the program refuses to go on without CUDA ----------------------------------------------
@@ -126,25 +127,9 @@ def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
 _HALF = {"torch.float16", "torch.half", "torch.bfloat16"}
 _HALF_TEXTS = {"float16", "bfloat16", "fp16", "bf16", "half"}
 #: What stands in a branch that a Mac does not need: seeds, settings of CUDA, messages.
-_NOT_NEEDED = (
-    "torch.cuda.manual_seed",
-    "torch.backends.",
-    "torch.cuda.set_device",
-    "torch.cuda.reset",
-)
+_NOT_NEEDED = tuple(read_words("not_needed"))
 _NOT_ABOUT = {"pin_memory", "pin_memory_device"}
-_MESSAGES = {
-    "print",
-    "info",
-    "warning",
-    "debug",
-    "warn",
-    "print0",
-    "log",
-    "error",
-    "append",
-    "write",
-}
+_MESSAGES = read_words("messages") | {"error", "append", "write"}
 
 
 @rule(

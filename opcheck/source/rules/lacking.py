@@ -9,6 +9,7 @@ from pathlib import Path
 
 from opcheck.data.packages import Package, packages
 from opcheck.source.rule import Hit, Scanned, argument, rule
+from opcheck.source.tables import read_table
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
 
@@ -178,12 +179,7 @@ def find_missing_packages(
 
 # -- OC217: a backend of torch.compile that a Mac does not have ------------------------------------
 
-_LACKING = {
-    "mps": "torch.compile has no backend of the name mps",
-    "cudagraphs": "the backend cudagraphs is for CUDA",
-    "tensorrt": "TensorRT is for CUDA",
-    "torch_tensorrt": "TensorRT is for CUDA",
-}
+_LACKING = read_table("compile_backends")
 
 
 @rule(

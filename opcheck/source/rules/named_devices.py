@@ -20,7 +20,7 @@ from opcheck.source.handled import handles_mps
 from opcheck.source.mac import Value
 from opcheck.source.program import Function, Program
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
-from opcheck.source.tables import NOT_COMPILED
+from opcheck.source.tables import NOT_COMPILED, read_table
 from opcheck.source.words import is_cuda, last, leaves, quoted
 
 # -- OC201: .cuda() on a tensor or a module --------------------------------------------------------
@@ -240,10 +240,7 @@ def _fix_indexed_device(origin: ast.expr, scanned: Scanned) -> Fix | None:
 
 
 #: The dtypes of the types of tensors; float64 is not among them, because MPS has none.
-_DTYPES = {
-    "BFloat16": "bfloat16", "Bool": "bool", "Byte": "uint8", "Char": "int8", "Float": "float32", "Half": "float16",
-    "Int": "int32", "Long": "int64", "Short": "int16",
-}  # fmt: skip
+_DTYPES = read_table("tensor_dtypes")
 
 
 def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:

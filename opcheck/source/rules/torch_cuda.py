@@ -9,7 +9,7 @@ from opcheck.common.versions import Version
 from opcheck.source.devices import called_on_mps, torch_name
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, rule
-from opcheck.source.tables import IDLE, INSTEAD, RAISES, printed
+from opcheck.source.tables import IDLE, INSTEAD, RAISES, printed, read_words
 from opcheck.source.words import last
 
 # -- OC205: a function of torch.cuda that raises without CUDA --------------------------------------
@@ -168,19 +168,7 @@ def _fix_check(node: ast.AST, scanned: Scanned) -> Fix | None:
 
 # -- OC226: the number of CUDA devices, used as a number -------------------------------------------
 
-_MESSAGES = {
-    "print",
-    "info",
-    "warning",
-    "debug",
-    "warn",
-    "print0",
-    "log",
-    "max",
-    "bool",
-    "str",
-    "format",
-}
+_MESSAGES = read_words("messages") | {"max", "bool", "str", "format"}
 
 
 @rule(

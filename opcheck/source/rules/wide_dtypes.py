@@ -9,17 +9,12 @@ from opcheck.common.versions import Target, Version
 from opcheck.source.devices import flag_value
 from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
 from opcheck.source.rule import Hit, Scanned, argument, chain, method, rule, torch_alias
+from opcheck.source.tables import read_table
 from opcheck.source.words import is_cuda
 
 # -- OC210: float64 or complex128 asked of a tensor, or brought by an array of NumPy ---------------
 
-_DTYPES = {
-    "torch.float64": "float64",
-    "torch.double": "float64",
-    "torch.DoubleTensor": "float64",
-    "torch.complex128": "complex128",
-    "torch.cdouble": "complex128",
-}
+_DTYPES = read_table("wide_dtypes")
 _WIDE = {FLOAT64: "float64", COMPLEX128: "complex128"}
 _TEXTS = {"torch.DoubleTensor": "float64", "torch.FloatTensor": ""}
 _METHODS = {"double": "float64", "cdouble": "complex128"}
