@@ -30,9 +30,8 @@ from opcheck.model.records import GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, signs, source
 from opcheck.source.edits import Fix
 from opcheck.source.intent import between_processes, for_cuda
-from opcheck.source.keeping import keeper
 from opcheck.source.mac import Mac
-from opcheck.source.permits import permitted
+from opcheck.source.permits import keeper, permitted
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
 from opcheck.source.records import ScanFinding, ScanReport
@@ -93,32 +92,31 @@ class Proposal(NamedTuple):
     text: str = ""
 
 
+class Filters(NamedTuple):
+    """Which files and which findings of a scan count."""
+
+    #: patterns (``tests/*``) of files and directories to leave out
+    exclude: Sequence[str] = ()
+    #: codes of rules, or their beginnings (``OC21``); none selects all rules
+    select: Sequence[str] = ()
+    #: entries of the configuration; those of the selected rules count
+    ignores: Sequence[Entry] = ()
+
+
 def scan(
     paths: list[str],
     target: Target,
+    filters: Filters = Filters(),  # noqa: B008  (a frozen record)
     *,
-    exclude: Sequence[str] = (),
-    select: Sequence[str] = (),
-    ignores: Sequence[Entry] = (),
-    today: date | None = None,
     silenced: Sequence[ScanFinding] = (),
 ) -> ScanReport:
-    """Scan the files below the paths.
-
-    Args:
-        paths: files and directories.
-        target: the Mac that the source is read for.
-        exclude: patterns (``tests/*``) of files and directories to leave out.
-        select: codes of rules, or their beginnings (``OC21``); none selects all rules.
-        ignores: entries of the configuration; those of the selected rules count.
-        today: the day against which expiry dates are compared; None means today.
-        silenced: findings to add, which a fix of another line has silenced.
+    """Scan the files below the paths, as a Mac reads them; add the findings that a fix of another line silences.
 
     Raises:
         UsageError: a path does not exist, there is nothing to read, or no rule has such a code.
         OpListError: the data of the rules is damaged.
     """
-    reader = _read(paths, target, exclude, select, ignores, today)
+    reader = read(paths, target, filters)
     if not reader.counts and not reader.problems and not reader.skipped[_EXCLUDED]:
         raise UsageError(
             "there is no Python source below these paths",
@@ -156,56 +154,28 @@ def _place(finding: ScanFinding, order: Mapping[str, int]) -> tuple[int, int]:
     return (order.get(where.file, len(order)), where.line) if where else (len(order), 0)
 
 
-def read_proposals(
+def read(
     paths: list[str],
     target: Target,
-    *,
-    exclude: Sequence[str] = (),
-    select: Sequence[str] = (),
-    ignores: Sequence[Entry] = (),
-    today: date | None = None,
+    filters: Filters,
     contents: Mapping[Path, bytes] | None = None,
     only: Collection[Path] | None = None,
-) -> tuple[tuple[FoundFile, ...], list[Proposal], list[ScanFinding]]:
-    """Find the files below the paths, what the rules propose to change in them, and the findings.
-
-    Args:
-        paths: files and directories; so all further ones as in ``scan``.
-        target: as in ``scan``.
-        exclude: as in ``scan``.
-        select: as in ``scan``.
-        ignores: as in ``scan``.
-        today: as in ``scan``.
-        contents: the contents of files that were changed and are not written yet.
-        only: the files to read; None: all.
+) -> Reader:
+    """Read the files below the paths, or of those only some; some may be changed and not written yet.
 
     Raises:
         UsageError: as ``scan``.
         OpListError: as ``scan``.
     """
-    reader = _read(paths, target, exclude, select, ignores, today, contents or {}, only)
-    return reader.files, reader.proposals, reader.findings
-
-
-def _read(
-    paths: list[str],
-    target: Target,
-    exclude: Sequence[str],
-    select: Sequence[str],
-    ignores: Sequence[Entry],
-    today: date | None,
-    contents: Mapping[Path, bytes] | None = None,
-    only: Collection[Path] | None = None,
-) -> _Reader:
-    chosen = _chosen(select)
-    entries = [entry for entry in ignores if entry.rule in chosen]
+    chosen = _chosen(filters.select)
+    entries = [entry for entry in filters.ignores if entry.rule in chosen]
     # The user's own day counts.
-    day = today or date.today()  # noqa: DTZ011
-    reader = _Reader(target, chosen, Ignores(entries, today=day), contents or {})
+    ignores = Ignores(entries, today=date.today())  # noqa: DTZ011
+    reader = Reader(target, chosen, ignores, contents or {})
     with _without_collector():
         files = []
         for file in source.find(paths, reader.skipped, reader.problems):
-            if _excluded(file, exclude):
+            if _excluded(file, filters.exclude):
                 reader.skipped[_EXCLUDED] += 1
             else:
                 files.append(file)
@@ -248,7 +218,7 @@ def _excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
     return any(globs.fits(name, pattern.rstrip("/")) for pattern in patterns for name in names)
 
 
-class _Reader:
+class Reader:
     """Reads the files one by one and collects their findings."""
 
     def __init__(

@@ -5,6 +5,7 @@ The files are read again after each round until no rule proposes more, so that a
 
 from __future__ import annotations
 
+import ast
 import codecs
 import itertools
 import json
@@ -12,7 +13,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,14 +24,13 @@ from opcheck.common.notebooks import without_magics
 from opcheck.common.python_source import encoding, lines_with_endings, split_lines
 from opcheck.common.sanitize import patch_name
 from opcheck.common.versions import Target
-from opcheck.model.ignores import Entry
 from opcheck.model.records import GroupLocation, Problem
+from opcheck.source import engine, source
 from opcheck.source import helper as helpers
-from opcheck.source import source
 from opcheck.source.edits import Edit, Fix, apply
-from opcheck.source.engine import Proposal, read_proposals
+from opcheck.source.engine import Filters, Proposal
 from opcheck.source.helper import Helper
-from opcheck.source.orphans import without_orphans
+from opcheck.source.program import walk
 from opcheck.source.records import ScanFinding
 from opcheck.source.source import FoundFile
 
@@ -92,14 +91,11 @@ class Fixed(NamedTuple):
 def fix(
     paths: list[str],
     target: Target,
+    filters: Filters = Filters(),  # noqa: B008  (a frozen record)
     *,
     unsafe: bool = False,
-    exclude: Sequence[str] = (),
-    select: Sequence[str] = (),
-    ignores: Sequence[Entry] = (),
-    today: date | None = None,
 ) -> Fixed:
-    """Correct what the rules find below the paths, as far as a tool can; the arguments are those of ``scan``.
+    """Correct what the rules find below the paths, as far as a tool can.
 
     Raises:
         UsageError: as ``scan``.
@@ -119,18 +115,10 @@ def fix(
     read: list[dict[Path | None, list[ScanFinding]]] = [{}, {}]
     corrected: dict[Path, Counter[tuple[str, str]]] = {}
     for number in range(_ROUNDS):
-        files, proposals, findings = read_proposals(
-            paths,
-            target,
-            exclude=exclude,
-            select=select,
-            ignores=ignores,
-            today=today,
-            contents=contents,
-            only=only,
-        )
+        reader = engine.read(paths, target, filters, contents, only)
+        files, proposals = reader.files, reader.proposals
         read[number > 0].update({path: [] for path in only or ()})
-        read[number > 0].update(_findings_by_file(findings))
+        read[number > 0].update(_findings_by_file(reader.findings))
         if not number and not unsafe:
             left_unsafe = sum(each.fix.applicability == "unsafe" for each in proposals)
         usable = [each for each in proposals if unsafe or each.fix.applicability == "safe"]
@@ -342,6 +330,68 @@ def _applied(
     changed, applied = apply(lines, [edits for _, edits in chosen])
     # Those that overlap come in the next round.
     return changed, Counter(chosen[number][0] for number in applied)
+
+
+# -- imports of autocast that no line uses any more ----
+
+#: The modules whose functions fixes replace.
+_AUTOCAST = {"torch.cuda.amp", "torch.cuda.amp.autocast_mode"}
+
+
+def without_orphans(before: str, after: str, module: str, elsewhere: Iterable[str]) -> str:
+    """Leave out the names that the text before used and the text after only imports.
+
+    Only imports on a line of their own at the top level are changed, and none that another file may import from here.
+
+    Args:
+        before: the text before the fixes.
+        after: the text after them.
+        module: the last part of the module's name.
+        elsewhere: the other texts of the project.
+    """
+    if not any(name in after for name in _AUTOCAST):
+        return after
+    tree, old = source.parse(after, ""), source.parse(before, "")
+    unused = _used_names(old) - _used_names(tree)
+    lines = lines_with_endings(after)
+    edits: list[tuple[Edit, ...]] = []
+    for node in tree.body:
+        if not isinstance(node, ast.ImportFrom) or node.module not in _AUTOCAST:
+            continue
+        kept = [each for each in node.names if (each.asname or each.name) not in unused]
+        line = lines[node.lineno - 1].rstrip("\r\n")
+        gone = [each.asname or each.name for each in node.names if each not in kept]
+        if not gone or line != ast.unparse(node) or _is_imported(gone, module, elsewhere):
+            continue
+        if kept:
+            names = ast.ImportFrom(module=node.module, names=kept, level=0)
+            edits.append(
+                (Edit(node.lineno, 0, node.lineno, len(line.encode()), ast.unparse(names)),)
+            )
+        else:
+            edits.append((Edit(node.lineno, 0, node.lineno + 1, 0, ""),))
+    return apply(lines, edits)[0]
+
+
+def _used_names(tree: ast.AST) -> set[str]:
+    """The names that a text uses; a text such as ``"autocast"`` in ``__all__`` counts, too."""
+    names = {node.id for node in walk(tree) if isinstance(node, ast.Name)}
+    return names | {
+        node.value
+        for node in walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def _is_imported(names: Iterable[str], module: str, elsewhere: Iterable[str]) -> bool:
+    """Return whether another file imports one of the names, or all or unknown ones, from the module."""
+    alternatives = "|".join(map(re.escape, names))
+    pattern = re.compile(
+        rf"^\s*from\s+[\w.]*\b{re.escape(module)}\s+import\b[^\n]*(?:\b(?:{alternatives})\b|[*(\\])"
+        rf"|\b{re.escape(module)}\.(?:{alternatives})\b",
+        re.MULTILINE,
+    )
+    return any(pattern.search(text) for text in elsewhere)
 
 
 # -- notebooks ---------------------------------------------------------------------------------------

@@ -1,16 +1,22 @@
-"""Which of the proposed fixes may be made: by the releases of torch, by float64, and by what follows a refusal."""
+"""Which of the proposed fixes may be made: by the releases of torch, by float64, and by what follows a refusal.
+
+A fix loses nothing: comments inside of what it replaces, and the quotes of an f-string around it.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Sequence
+import io
+import tokenize
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from opcheck.common.versions import Version
-from opcheck.source import pins
-from opcheck.source.edits import Fix
+from opcheck.source import requirements
+from opcheck.source.edits import Edit, Fix
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method
 from opcheck.source.rules.wide_dtypes import asked_dtype
@@ -70,7 +76,7 @@ def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
 
 @functools.lru_cache(maxsize=256)
 def _allowed(folder: Path) -> tuple[Version, Version] | None:
-    return pins.allowed(folder)
+    return requirements.allowed_torch(folder)
 
 
 # -- float64 -----------------------------------------------------------------------------------------
@@ -129,3 +135,103 @@ def _sources(node: ast.expr, scanned: Scanned) -> Iterator[ast.AST]:
             if isinstance(each, (ast.Name, ast.Attribute)) and depth:
                 values = (binding.value for binding in scanned.program.bindings(each))
                 waiting += [(value, depth - 1) for value in values if value is not None]
+
+
+# -- comments and quotes ----
+
+_QUOTES = frozenset("'\"")
+
+
+def keeper(scanned: Scanned) -> Callable[[Hit], Fix | None]:
+    """Return a function that returns the fix of a hit so that nothing is lost by it; None where that cannot be.
+
+    Comments inside of a statement that is replaced come to stand above it.  Elsewhere, a fix that would drop one is
+    left out, and so is a fix whose quotes would end the f-string that it is in: before Python 3.12 an expression of an
+    f-string may not hold the quotes of the f-string (PEP 701).
+    """
+
+    @functools.cache
+    def comments() -> Sequence[tuple[int, int, str]]:
+        return _comments(scanned.lines)
+
+    @functools.cache
+    def statements() -> frozenset[tuple[int, int]]:
+        nodes = scanned.program.nodes
+        return frozenset(
+            (node.lineno, node.col_offset) for node in nodes if isinstance(node, ast.stmt)
+        )
+
+    def with_comments(edit: Edit) -> Edit | None:
+        replaced = scanned.lines[edit.line - 1 : edit.end_line] if edit[:2] != edit[2:4] else ()
+        if not any("#" in line for line in replaced):
+            return edit
+        lost = [
+            text
+            for _, _, text in comments()[
+                bisect_left(comments(), edit[:2]) : bisect_left(comments(), edit[2:4])
+            ]
+            if text not in edit.text
+        ]
+        if not lost:
+            return edit
+        indent = scanned.lines[edit.line - 1].encode()[: edit.column].decode()
+        if indent.strip() or edit[:2] not in statements():
+            return None
+        return edit._replace(text="".join(f"{text}\n{indent}" for text in lost) + edit.text)
+
+    def check_all(edits: Sequence[Edit], hit: Hit) -> tuple[Edit, ...]:
+        kept = [with_comments(edit) for edit in edits if _keeps_quotes(edits, hit, scanned)]
+        return tuple(edit for edit in kept if edit is not None) if None not in kept else ()
+
+    def check(hit: Hit) -> Fix | None:
+        fix = hit.fix
+        edits = check_all(fix.edits, hit) if fix is not None else ()
+        return (
+            fix._replace(edits=edits, helper_edits=check_all(fix.helper_edits, hit))
+            if fix and edits
+            else None
+        )
+
+    return check
+
+
+def _comments(lines: Sequence[str]) -> list[tuple[int, int, str]]:
+    """The line of each comment, its column in bytes, and its text."""
+    text = "\n".join(lines) + "\n"
+    try:
+        return [
+            (token.start[0], len(token.line[: token.start[1]].encode()), token.string)
+            for token in tokenize.generate_tokens(io.StringIO(text, newline="\n").readline)
+            if token.type == tokenize.COMMENT
+        ]
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        # Every # may then begin one.
+        return [
+            (number, len(line[: line.find("#")].encode()), line[line.find("#") :])
+            for number, line in enumerate(lines, 1)
+            if "#" in line
+        ]
+
+
+def _keeps_quotes(edits: Sequence[Edit], hit: Hit, scanned: Scanned) -> bool:
+    """Return whether the quotes in edits leave an f-string around them whole."""
+    child: ast.AST = hit.node
+    for node, _ in scanned.program.ancestors(hit.node):
+        if isinstance(node, ast.FormattedValue) and child is not node:
+            written = scanned.text(child)
+            # Before Python 3.12, the place of a node in an f-string may be that of an equal text before it.
+            if not _is_source(written, child):
+                return False
+            if any(_QUOTES & set(edit.text) - set(written) for edit in edits):
+                return False
+        if isinstance(node, ast.stmt):
+            break
+        child = node
+    return True
+
+
+def _is_source(text: str, node: ast.AST) -> bool:
+    try:
+        return ast.dump(ast.parse(f"({text}\n)", mode="eval").body) == ast.dump(node)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False

@@ -11,7 +11,7 @@ import pytest
 
 from opcheck.common.python_source import lines_with_endings
 from opcheck.source.edits import apply
-from opcheck.source.engine import read_proposals, scan
+from opcheck.source.engine import Filters, read, scan
 from opcheck.source.fixing import fix
 from tests.source.reading import TARGET, scan_text
 from tests.source.test_fixing import PROGRAM, SAFE, THREE, UNSAFE
@@ -109,7 +109,7 @@ def test_a_part_of_the_fixes_silences_nothing_else(tmp_path: Path, name: str) ->
     text = CORPUS[name]
     path.write_text(text, encoding="utf-8")
     before = _findings(tmp_path)
-    _, proposals, _ = read_proposals([str(tmp_path)], TARGET)
+    proposals = read([str(tmp_path)], TARGET, Filters()).proposals
     assert proposals
     subsets = [choose.sample(proposals, choose.randint(1, len(proposals))) for _ in range(10)]
     for subset in (*subsets, proposals):

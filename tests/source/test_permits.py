@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
-from opcheck.source.pins import allowed
+from opcheck.source.requirements import allowed_torch
 from tests.source.reading import TARGET
 
 _AUTOCAST = "import torch\nwith torch.autocast('cuda', enabled=False):\n    f(x)\n"
@@ -55,8 +55,8 @@ def test_the_pins_of_the_project_count(
 def test_pins_above_the_repository_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.1\n", encoding="utf-8")
     (tmp_path / "repository" / ".git").mkdir(parents=True)
-    assert allowed(tmp_path / "repository") is None
-    assert allowed(tmp_path) == (Version(2, 1), Version(2, 1))
+    assert allowed_torch(tmp_path / "repository") is None
+    assert allowed_torch(tmp_path) == (Version(2, 1), Version(2, 1))
 
 
 def test_float16_moves_with_its_scaler_or_not_at_all(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -30,10 +30,7 @@ from opcheck.render import WITHOUT_PAGE, render
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opcheck.common.versions import Target
-    from opcheck.model.ignores import Entry
     from opcheck.source.fixing import Change, Fixed
-    from opcheck.source.records import ScanFinding
 
 
 @verb(
@@ -74,25 +71,19 @@ def command(
     """Write the findings, file by file; 3 where a file could not be read and nothing else fails."""
     from opcheck.data.registrations import load
     from opcheck.source import baseline as known
-    from opcheck.source.engine import scan
+    from opcheck.source.engine import Filters, scan
+    from opcheck.source.fixing import fix as correct
 
     _require(bool(paths), _NO_PATH)
     _require(bool(baseline) or not update_baseline, _NO_BASELINE)
     _require(fix or diff or not unsafe_fixes, _NO_FIX)
-    chosen = _Chosen(
-        paths, target.target(load()), exclude, select, tuple(config.ignore_entries(Path.cwd()))
-    )
-    if diff:
-        return _show(chosen, output, unsafe=unsafe_fixes)
-    is_whole, silenced = _write(chosen, unsafe=unsafe_fixes) if fix else (True, ())
-    report = scan(
-        list(paths),
-        chosen.target,
-        exclude=exclude,
-        select=select,
-        ignores=chosen.ignores,
-        silenced=silenced,
-    )
+    filters = Filters(exclude, select, tuple(config.ignore_entries(Path.cwd())))
+    chosen = list(paths), target.target(load()), filters
+    fixed = correct(*chosen, unsafe=unsafe_fixes) if diff or fix else None
+    if fixed and diff:
+        return _show(fixed, output)
+    is_whole = fixed is None or _write(fixed)
+    report = scan(*chosen, silenced=fixed.silenced if fixed else ())
     if update_baseline:
         write_text(Path(baseline), known.text(report))
         streams.note(f"{plural(len(report.findings), 'finding')} in {baseline}")
@@ -131,32 +122,8 @@ def _require(given: bool, otherwise: tuple[str, str, str]) -> None:
         raise UsageError(message, context=context, hint=hint)
 
 
-class _Chosen(NamedTuple):
-    """What is scanned, for which Mac, by which rules."""
-
-    paths: tuple[str, ...]
-    target: Target
-    exclude: tuple[str, ...]
-    select: tuple[str, ...]
-    ignores: tuple[Entry, ...]
-
-
-def _fixed(chosen: _Chosen, *, unsafe: bool) -> Fixed:
-    from opcheck.source.fixing import fix
-
-    return fix(
-        list(chosen.paths),
-        chosen.target,
-        unsafe=unsafe,
-        exclude=chosen.exclude,
-        select=chosen.select,
-        ignores=chosen.ignores,
-    )
-
-
-def _show(chosen: _Chosen, output: OutputOptions, *, unsafe: bool) -> int:
+def _show(fixed: Fixed, output: OutputOptions) -> int:
     """Print the changes as a diff; 1 where there are any, as ``ruff check --diff``."""
-    fixed = _fixed(chosen, unsafe=unsafe)
     diffs = {change.path: change.diff() for change in fixed.changes}
     hidden = [path for path, diff in diffs.items() if is_patch_risky(diff)]
     if len(hidden) < len(diffs):
@@ -172,16 +139,12 @@ def _show(chosen: _Chosen, output: OutputOptions, *, unsafe: bool) -> int:
     return COULD_NOT_TELL if fixed.problems else 0
 
 
-def _write(chosen: _Chosen, *, unsafe: bool) -> tuple[bool, Sequence[ScanFinding]]:
-    """Write the changed files, each as a whole or not at all.
-
-    Returns:
-        Whether all could be fixed, and the findings that only the changes of other lines silence.
+def _write(fixed: Fixed) -> bool:
+    """Write the changed files, each as a whole or not at all; return whether all could be fixed.
 
     Raises:
         UsageError: a new file, from which changed files import, cannot be written; nothing was changed.
     """
-    fixed = _fixed(chosen, unsafe=unsafe)
     # New files first.
     changes = sorted(fixed.changes, key=lambda change: bool(change.before))
     failures = [_rewritten(change) for change in changes]
@@ -189,7 +152,7 @@ def _write(chosen: _Chosen, *, unsafe: bool) -> tuple[bool, Sequence[ScanFinding
     _tell(fixed, "fixed", written)
     for failure in filter(None, failures):
         streams.note(failure)
-    return not fixed.problems and not any(failures), fixed.silenced
+    return not fixed.problems and not any(failures)
 
 
 def _rewritten(change: Change) -> str:
