@@ -28,6 +28,10 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     since: str = ""
     #: whether its sources install on a Mac, without CUDA
     sources: bool = False
+    #: how it fails on a Mac, where it installs; its import does not fail
+    fails: str = ""
+    #: the dependency that pip does not find for a Mac, where its own wheel is for every platform
+    needs: str = ""
     #: what messages of other libraries call it
     named: tuple[str, ...] = ()
 

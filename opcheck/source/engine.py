@@ -329,15 +329,31 @@ class Reader:
     @functools.lru_cache(maxsize=_KEPT)  # noqa: B019  (a reader lives as long as its scan)
     def _module(self, path: Path) -> Module | None:
         """A file that another one imports from; None where it cannot be read, or does not speak of CUDA."""
-        shown = path.as_posix()
         try:
             content = self._content(path)
             if path.name != "__init__.py" and b"cuda" not in content:
                 return None
-            program = Program(source.python(content, shown).tree)
+            return self._parsed(path, content)
         except (UnreadableError, RecursionError, MemoryError):
             return None
+
+    @functools.lru_cache(maxsize=_KEPT)  # noqa: B019  (a reader lives as long as its scan)
+    def _reexporter(self, path: Path) -> Module | None:
+        """A file that may import names of torch for others; None where it cannot be read, or does not name torch."""
+        content = self._content_or_none(path)
+        try:
+            return self._parsed(path, content) if b"import" in content else None
+        except (UnreadableError, RecursionError, MemoryError):
+            return None
+
+    def _parsed(self, path: Path, content: bytes) -> Module:
+        program = self._named(Program(source.python(content, path.as_posix()).tree), path)
         return Module(path, program, self._mac(program, path))
+
+    def _named(self, program: Program, path: Path) -> Program:
+        """Let a program follow names that other files of the project import."""
+        program.follow = lambda dotted: self.project.origin(dotted, path, self._reexporter)
+        return program
 
     def _mac(self, program: Program, path: Path) -> Mac:
         return Mac(
@@ -396,7 +412,7 @@ class Reader:
 
     def _program(self, parsed: Source, file: FoundFile, shown: str, content: bytes) -> None:
         self.counts["lines"] += len(parsed.lines)
-        program = Program(parsed.tree)
+        program = self._named(Program(parsed.tree), file.path)
         scanned = Scanned(
             program=program,
             mac=self._mac(program, file.path),

@@ -420,7 +420,9 @@ class Mac:
             modules = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
             modules = [statement.module or ""]
-        return any(name.partition(".")[0] in packages().by_import for name in modules)
+        table = packages()
+        names = (table.by_import.get(name.partition(".")[0]) for name in modules)
+        return any(name is not None and not table.by_name[name].fails for name in names)
 
     def _skipped(self, decorators: Sequence[ast.expr]) -> bool:
         return any(map(self._skips, decorators))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from opcheck.source.tables import read_words
@@ -28,6 +28,7 @@ _BINDING = frozenset({
 #: The names that the rules look for in a file with ``from torch import *``; ``torch.__all__`` of 2.13 has these, and
 #: not the modules (cuda, backends, nn).
 _OF_TORCH = read_words("of_torch")
+_REEXPORTED = _OF_TORCH | {"torch", "nn", "cuda", "amp", "distributed"}
 #: No name in the tables of the rules has as many parts.
 _LONGEST_NAME = 30
 
@@ -103,6 +104,10 @@ class Program:
         self._globals: set[tuple[ast.AST, str]] = set()
         #: whether the file has ``from torch import *``, and no such import of another library below it
         self._has_star = False
+        #: the modules of the project that the file imports all names of: ``.base``
+        self._stars: list[str] = []
+        #: returns what a name of another file of the project imports there; empty where it is that file's own
+        self.follow: Callable[[str], str] = lambda _dotted: ""
         self._grow()
         for node in self.nodes:
             if type(node) in _BINDING:
@@ -208,9 +213,21 @@ class Program:
 
     def _full_name(self, name: str) -> str:
         """The dotted name of an imported object; after ``from torch import *`` that may be one of torch."""
-        if name in self.imports or not self._has_star or name not in _OF_TORCH:
-            return self.imports.get(name, "")
-        return "" if self.module_bindings(name) else f"torch.{name}"
+        full = self.imports.get(name, "")
+        if full:
+            is_torch = full.rpartition(".")[2] in _REEXPORTED
+            return (is_torch and not full.startswith("torch") and self.follow(full)) or full
+        if not (self._has_star or self._stars) or name not in _REEXPORTED:
+            return ""
+        if self.module_bindings(name):
+            return ""
+        if self._has_star and name in _OF_TORCH:
+            return f"torch.{name}"
+        return next(filter(None, (self.follow(f"{star}.{name}") for star in self._stars)), "")
+
+    def full_name(self, name: str) -> str:
+        """Return the dotted name that a name at the top level of the file was imported as, or empty."""
+        return "" if self.module_bindings(name) else self._full_name(name)
 
     def bindings(self, node: ast.expr) -> list[Binding]:
         """The places that bind a name or a ``self.name``; empty if none is in this file."""
@@ -265,6 +282,8 @@ class Program:
             if star := imported.get("*"):
                 further = self._has_star and star.startswith(("torch.", "."))
                 self._has_star = star == "torch.*" or further
+                if not star.startswith("torch."):
+                    self._stars.append(star[:-2])
         elif isinstance(node, ast.arg):
             self._bindings.setdefault((self.scope(node), node.arg), []).append(Binding(None, node))
         elif isinstance(node, _NAMED):

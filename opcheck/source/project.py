@@ -49,6 +49,7 @@ class Project:
         self._bound: dict[Path, tuple[frozenset[str], Mapping[str, str]] | None] = {}
         #: by file and name, the values, so that 40 files of which each imports the next two take no 2**40 steps
         self._values: dict[tuple[Path, str], tuple[object, ...]] = {}
+        self._origins: dict[tuple[str, Path], str] = {}
         self._open = 0
 
     def holds(self, dotted: str) -> bool:
@@ -91,6 +92,25 @@ class Project:
             if module.mac.reached(binding.node, tries=False):
                 values += [value.constant for value in module.mac.values(binding.value)]
         return tuple(values)
+
+    def origin(self, dotted: str, importer: Path, load: Callable[[Path], Module | None]) -> str:
+        """Return the full name that an imported name has in the file of the project that imports it in turn."""
+        module, _, name = dotted.rpartition(".")
+        if self._open >= _DEEPEST or not (
+            dotted[0] == "." or dotted.partition(".")[0] in self._names
+        ):
+            return ""
+        key = (f"{dotted}?", importer)
+        if key not in self._origins:
+            self._origins[key] = ""  # of files that import each other
+            self._open += 1
+            for path in self._candidates(module or ".", importer):
+                if path.as_posix() in self._files and path != importer:
+                    found = load(path)
+                    self._origins[key] = found.program.full_name(name) if found else ""
+                    break
+            self._open -= 1
+        return self._origins[key]
 
     def function(self, dotted: str, importer: Path) -> tuple[Module, Function] | None:
         """Return the function of another file, or the ``__init__`` of a class there."""

@@ -138,10 +138,12 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
         described = f"{name} {build} is a build for CUDA"
     instead = f"; instead: {package.instead}" if package else ""
     is_built = package is not None and package.sources and not build
+    fails = package is not None and package.fails and not build
+    outcome = f": pip {'must build it' if is_built else 'does not install it'} on a Mac"
     yield Hit(
         node=where,
-        severity="warning" if is_built else severity,
-        message=f"{described}: pip {'must build it' if is_built else 'does not install it'} on a Mac",
+        severity="warning" if is_built or fails else severity,
+        message=described if fails else f"{described}{outcome}",
         hint=f'for other machines only: {wanted.name}; sys_platform != "darwin"{instead}',
     )
 
@@ -154,8 +156,8 @@ def _fix(text: str, line: str, number: int, *, quoted: bool = False) -> Fix | No
         return None
     start = line.find(text)
     package = packages().by_name.get(canonicalize_name(wanted.name))
-    if package is not None and package.sources:
-        return None  # a Mac that has built it keeps it
+    if package is not None and (package.sources or package.fails):
+        return None  # a Mac that has it keeps it: the program may ask before it calls it
     if wanted.url or start < 0 or line.count(text) > 1 or "\\" in text or " --" in line:
         return None
     quote = '"'

@@ -211,3 +211,47 @@ def test_every_package_says_since_when_and_why() -> None:
         assert package.imports or package.instead, name
         assert package.evidence, name
         assert package.date.startswith("20"), name
+
+
+@pytest.mark.parametrize(
+    ("requirement", "message"),
+    [
+        ("tinycudann", "tinycudann has no wheel for macOS: pip does not install it on a Mac"),
+        (
+            "MinkowskiEngine>=0.5",
+            "minkowskiengine has no wheel for macOS: pip does not install it on a Mac",
+        ),
+        (
+            "diff-gaussian-rasterization",
+            "diff-gaussian-rasterization has no wheel for macOS: pip does not install it on a Mac",
+        ),
+        (
+            "autoawq==0.2.7",
+            "autoawq needs triton, which has no wheel for macOS: pip does not install it on a Mac",
+        ),
+        (
+            "nvidia_ml_py",
+            "nvidia-ml-py installs on a Mac and fails there: nvmlInit raises NVMLError_LibraryNotFound",
+        ),
+    ],
+)
+def test_a_required_package_is_named_by_what_a_mac_makes_of_it(
+    tmp_path: Path, requirement: str, message: str
+) -> None:
+    (tmp_path / "requirements.txt").write_text(f"torch\n{requirement}\n", encoding="utf-8")
+    (finding,) = scan([str(tmp_path)], TARGET).findings
+    assert (finding.rule, finding.message) == ("OC214", message)
+    installs = "installs" in message
+    assert finding.severity == ("warning" if installs else "error")
+    assert (finding.fix == "safe") is not installs
+
+
+def test_an_import_that_works_on_a_mac_leaves_the_handler_unreached(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import torch\ntry:\n    import pynvml\nexcept ImportError:\n    pass\nelse:\n    x.cuda()\n"
+    )
+    (tmp_path / "b.py").write_text(
+        "import torch\ntry:\n    import xformers\n    x.cuda()\nexcept ImportError:\n    pass\n"
+    )
+    rules = [finding.rule for finding in scan([str(tmp_path)], TARGET).findings]
+    assert rules == ["OC214", "OC201"]

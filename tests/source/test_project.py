@@ -196,3 +196,30 @@ def test_a_file_is_followed_once_for_a_name(
     monkeypatch.setattr(source, "parse", counted)
     scan([str(tmp_path)], TARGET)
     assert parsed <= 4 * 320
+
+
+def test_names_of_torch_are_followed_through_files_that_import_them_for_others(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "pk"
+    package.mkdir()
+    files = {
+        "__init__": "",
+        "base": "from torch import *\n",
+        "middle": "from .base import *\n",
+        "common": "import torch\nimport torch.nn as nn\n",
+        "own": "def device(x): return x\n",
+        "a_star": "from .middle import *\nx = zeros(3, device=device('cuda'))\n",
+        "b_name": "from .common import torch, nn\ntorch.cuda.synchronize()\nnn.DataParallel(x)\n",
+        "c_other": "from .own import *\ndef f(): return device('cuda')\n",
+        "d_cycle": "from .e_cycle import *\ndevice('cuda')\n",
+        "e_cycle": "from .d_cycle import *\ndevice('cuda')\n",
+    }
+    for name, text in files.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    found = [
+        (finding.rule, Path(finding.locations[0].location.file).stem)
+        for finding in scan([str(tmp_path)], TARGET).findings
+        if finding.locations[0].location
+    ]
+    assert found == [("OC202", "a_star"), ("OC205", "b_name"), ("OC228", "b_name")]

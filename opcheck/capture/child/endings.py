@@ -139,7 +139,14 @@ def missing_package(error: ImportError) -> str:
             for name, package in by_name.items()
             if any(alias in text for alias in package.named)
         ]
-    return next((name for name in names if not (by_name[name].since or by_name[name].sources)), "")
+    return next(
+        (
+            name
+            for name in names
+            if not (by_name[name].since or by_name[name].sources or by_name[name].fails)
+        ),
+        "",
+    )
 
 
 def name_of_a_later_release(error: BaseException) -> str:

@@ -50,6 +50,7 @@ def _cuda_sources(node: ast.Call) -> bool:
 #: (transformers 5.23.0, modeling_utils.py: ``_check_and_adjust_attn_implementation``).
 _ATTENTION = {"attn_implementation", "_attn_implementation"}
 _FLASH = "flash_attention_2"
+_BITS = {"load_in_4bit", "load_in_8bit"}
 
 
 def _demanded(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
@@ -61,6 +62,19 @@ def _demanded(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
             message=f"{_FLASH} needs flash-attn, which has no wheel for macOS: the model does not load",
             hint=f'attn_implementation="sdpa" calls {package.instead}',
             no_fix="a person must choose the attention",
+        )
+
+
+def _quantized(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
+    """``load_in_4bit=True`` makes transformers quantize by bitsandbytes."""
+    if node.arg in _BITS and scanned.mac.constant(node.value) is True:
+        method = packages().methods["bitsandbytes"]
+        yield Hit(
+            node=node.value,
+            severity="warning",
+            message=f"{node.arg} needs bitsandbytes, whose kernels are written for CUDA: {method.because}",
+            hint=f"instead: {method.instead}",
+            no_fix="a person must choose how the weights are stored",
         )
 
 
@@ -87,12 +101,17 @@ def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
         for module, name in pairs
         if name
         and not scanned.once(("beside", module.partition(".")[0]), _is_beside, module, scanned)
-        and not _is_asked_before(node, scanned)
+        and not _is_asked_before(node, scanned, fails=bool(packages().by_name[name].fails))
+        and not scanned.once(("asks for", module), _asks_for_gpu, module, scanned)
     ]
 
 
 def describe(name: str, package: Package) -> str:
     """``triton has no wheel for macOS``, with the version that brought one."""
+    if package.fails:
+        return f"{name} installs on a Mac and fails there: {package.fails}"
+    if package.needs:
+        return f"{name} needs {package.needs}, which has no wheel for macOS"
     before = f" before {package.since}" if package.since else ""
     return f"{name} has no wheel for macOS{before}"
 
@@ -118,15 +137,24 @@ def _is_beside(module: str, scanned: Scanned) -> bool:
     return False
 
 
-def _is_asked_before(node: ast.AST, scanned: Scanned) -> bool:
-    """Return whether it stands in a try for its absence, or under a condition that nobody knows."""
+def _is_asked_before(node: ast.AST, scanned: Scanned, *, fails: bool) -> bool:
+    """Return whether an import is in a try for its absence, or under a condition that decides about it.
+
+    The import of a package that installs on a Mac does not fail: there, a try guards what else its block holds.
+    """
     for _, (parent, field, _, _) in scanned.program.ancestors(node):
         if isinstance(parent, ast.If) and field != "test":
             return True
         tried = isinstance(parent, ast.Try) and field == "body"
         if tried and scanned.once(("goes on", parent), _goes_on, parent):
-            return True
+            return not fails or len(getattr(parent, "body", ())) > 1
     return False
+
+
+def _asks_for_gpu(module: str, scanned: Scanned) -> bool:
+    """Return whether the file asks a package whether it can work here: ``numba.cuda.is_available()``."""
+    uses = scanned.program.uses.get("is_available", ())
+    return any(scanned.dotted(use) == f"{module}.is_available" for use in uses)
 
 
 def _goes_on(node: ast.Try) -> bool:
@@ -140,7 +168,7 @@ def _goes_on(node: ast.Try) -> bool:
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
     names = {module.partition(".")[0] for module in packages().by_import}
-    return (_FLASH, *(rf"{name} \b{name}\b" for name in sorted(names)))
+    return (_FLASH, *sorted(_BITS), *(rf"{name} \b{name}\b" for name in sorted(names)))
 
 
 def requirement(path: Path) -> bool:
@@ -161,6 +189,7 @@ def find_missing_packages(
     """Imports of such a package that nothing guards; all of one package are one finding.  Options that need one."""
     if isinstance(node, ast.keyword):
         yield from _demanded(node, scanned)
+        yield from _quantized(node, scanned)
         return
     for name in dict.fromkeys(_lacking(node, scanned)):
         first = scanned.once(("first without a wheel",), _first, scanned)[name]
@@ -168,11 +197,13 @@ def find_missing_packages(
         when = "when the function runs" if lazy else "when the file is imported"
         package = packages().by_name[name]
         built = ": pip builds it there, or" if package.sources else ":"
+        is_certain = not (lazy or package.since or package.sources or package.fails)
+        ending = "" if package.fails else f"{built} the import fails {when}"
         yield Hit(
             node=first,
             use=node,
-            severity="warning" if lazy or package.since or package.sources else "error",
-            message=f"{describe(name, package)}{built} the import fails {when}",
+            severity="error" if is_certain else "warning",
+            message=f"{describe(name, package)}{ending}",
             hint=f"instead: {package.instead}",
         )
 

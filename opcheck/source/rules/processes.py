@@ -14,14 +14,17 @@ from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alia
 # -- OC208: processes that talk through NCCL -------------------------------------------------------
 
 _MAKES_GROUPS = {"init_process_group", "new_group", "init_device_mesh", "init_distributed"}
+#: Of Lightning; the accelerators that no Mac takes for MPS, and the strategies of several processes on GPUs.
+_TRAINERS, _NOT_GPU = {"Trainer", "Fabric"}, {"cpu", "cuda", "tpu", "hpu"}
+_FAMILIES = ("ddp", "fsdp", "deepspeed")
 _OPTIONS = {"add_argument", "option", "Option", "add_option"}
 
 
 @rule(
     "OC208",
     "error",
-    words=("nccl", "NCCL", "Nccl"),
-    calls={*_MAKES_GROUPS, *_OPTIONS, "process_group_backend"},
+    words=("nccl", "NCCL", "Nccl", r"lightning \b(?:Trainer|Fabric)\b"),
+    calls={*_MAKES_GROUPS, *_OPTIONS, "process_group_backend", *_TRAINERS},
     carried=True,
     no_fix="a person must choose between one process without a group and gloo on the CPU",
 )
@@ -31,7 +34,9 @@ def find_nccl(node: ast.Call | ast.arguments, scanned: Scanned) -> Iterator[Hit]
         name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
         if isinstance(node.func, ast.Name):
             name = name or node.func.id
-        if name in _MAKES_GROUPS:
+        if name in _TRAINERS:
+            yield from _find_parallel(node, scanned)
+        elif name in _MAKES_GROUPS:
             position = 0 if name == "init_process_group" else None
             value = _nccl(argument(node, position, "backend", "dist_backend"), scanned)
             yield from _nccl_hits(value, "torch for macOS has no NCCL", None, node)
@@ -48,6 +53,36 @@ def find_nccl(node: ast.Call | ast.arguments, scanned: Scanned) -> Iterator[Hit]
             yield from _nccl_hits(
                 value, "the default is NCCL, which macOS has not", "warning", None
             )
+
+
+def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``Trainer(devices=2, strategy="ddp")``; ``accelerator="gpu"`` chooses MPS, and is right.
+
+    lightning 2: fabric/connector.py raises ValueError for strategies of the DDP family on MPS, and
+    fabric/utilities/device_parser.py MisconfigurationException for more devices than there are.
+    """
+    given = {key: argument(node, None, key) for key in ("accelerator", "strategy", "devices")}
+    values = {key: value and scanned.mac.constant(value) for key, value in given.items()}
+    if "lightning" not in scanned.dotted(node.func) or values["accelerator"] in _NOT_GPU:
+        return
+    strategy, devices, listed = values["strategy"], values["devices"], given["devices"]
+    is_count = isinstance(devices, int) and devices > 1
+    if isinstance(strategy, str) and strategy.startswith(_FAMILIES):
+        yield Hit(
+            node=node,
+            message=f"Lightning has no strategy {strategy} on MPS",
+            hint='strategy="auto", which takes one process where there is one GPU',
+            prints=f"ValueError: You set `strategy={strategy}` but strategies from the DDP family are not supported "
+            "on the MPS accelerator."
+            if strategy.startswith("ddp")
+            else "",
+        )
+    elif is_count or (isinstance(listed, (ast.List, ast.Tuple)) and len(listed.elts) > 1):
+        yield Hit(
+            node=node,
+            message="more than one device is asked for, and a Mac has one GPU",
+            hint='devices="auto" takes those that the machine has',
+        )
 
 
 def _nccl(node: ast.expr | None, scanned: Scanned) -> Value | None:

@@ -62,6 +62,8 @@ def _installed(examined: Examined) -> Iterator[Finding]:
 
 
 def _has_wheel(package: Package, version: str) -> bool:
+    if package.fails:
+        return True
     try:
         return bool(package.since) and Release(version) >= Release(package.since)
     except InvalidVersion:
