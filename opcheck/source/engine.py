@@ -28,6 +28,7 @@ from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, signs, source
+from opcheck.source.configurations import check_configuration
 from opcheck.source.edits import Fix
 from opcheck.source.intent import between_processes, for_cuda
 from opcheck.source.mac import Mac
@@ -367,7 +368,12 @@ class Reader:
         shown = file.path.as_posix()
         try:
             content = self._content(file.path)
-            if file.kind == "requirements":
+            if file.kind == "configuration":
+                text = source.text(content, shown)
+                hits = list(check_configuration(text, file.path))
+                lines = text.splitlines()
+                self._add(hits, of_lines(lines, shown), lines, [], None, file, content)
+            elif file.kind == "requirements":
                 self._requirements(content, file, shown)
             elif file.kind == "notebook":
                 parsed = source.notebook(content, shown, self.problems)

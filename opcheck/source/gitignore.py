@@ -14,6 +14,10 @@ from opcheck.common.globs import ignore_expression
 FILE = ".gitignore"
 #: Bytes of all files together: real ones have some thousand.
 _MOST = 1 << 20
+#: Bytes of git's index, which takes about 100 for each file.
+_LARGEST_INDEX = 1 << 26
+#: The times, modes, sizes and the hash of an entry of the index.
+_ENTRY = 60
 #: Whether paths that match are ignored, and an expression for those paths.
 _Rule = tuple[bool, re.Pattern[str]]
 
@@ -38,7 +42,31 @@ class GitIgnores:
     def leaves_out(self, path: Path, *, is_directory: bool) -> bool:
         """Return whether a path below the folder is left out; the deepest file that speaks of it decides."""
         folder, folders = self._folders(path.parent)
-        return self._leaves_out(folder / path.name, folders, is_directory=is_directory)
+        whole = folder / path.name
+        if whole.as_posix() in self._tracked:
+            return False
+        is_left = self._leaves_out(whole, folders, is_directory=is_directory)
+        return is_left or (bool(self._tracked) and self._is_left_folder(path.parent))
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019  (as long as the scan)
+    def _is_left_folder(self, path: Path) -> bool:
+        """Return whether a folder is left out, but for the files in it that git tracks."""
+        folder, folders = self._folders(path)
+        up = [each for each in (folder, *folder.parents) if self._root in each.parents]
+        return any(self._leaves_out(each, folders, is_directory=True) for each in up)
+
+    @functools.cached_property
+    def _tracked(self) -> frozenset[str]:
+        """The files that git has in its index, and their folders: git follows them, whatever .gitignore says."""
+        top = next(
+            (each for each in (self._root, *self._root.parents) if (each / ".git").exists()), None
+        )
+        try:
+            content = documents.read(top / ".git" / "index", _LARGEST_INDEX) if top else b""
+        except documents.DocumentError:
+            return frozenset()
+        files = [top / name for name in read_index(content)] if top else []
+        return frozenset(path.as_posix() for file in files for path in (file, *file.parents))
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (as long as the scan)
     def _folders(self, folder: Path) -> tuple[Path, list[Path]]:
@@ -88,3 +116,33 @@ def _up_to_repository(root: Path) -> list[Path]:
         if (folder / ".git").exists():
             return above
     return []
+
+
+def read_index(content: bytes) -> list[str]:
+    """Return the paths in git's index; none of one that is damaged or of another format.
+
+    git's Documentation/gitformat-index.txt: versions 2 and 3 have whole paths, 4 leaves out what the last one had.
+    """
+    version, count = (int.from_bytes(content[place : place + 4], "big") for place in (4, 8))
+    if content[:4] != b"DIRC" or version not in {2, 3, 4}:
+        return []
+    paths: list[str] = []
+    place, last = 12, b""
+    for _ in range(count):
+        flags = int.from_bytes(content[place + _ENTRY : place + _ENTRY + 2], "big")
+        start = place + _ENTRY + (4 if version > 2 and flags & 0x4000 else 2)
+        shared = b""
+        if version == 4:
+            removed, more = content[start] & 127 if start < len(content) else 0, start
+            while more < len(content) and content[more] & 128:
+                more += 1
+                removed = (removed + 1 << 7) | (content[more] & 127 if more < len(content) else 0)
+            start, shared = more + 1, last[: max(0, len(last) - removed)]
+        end = content.find(b"\0", start)
+        if end < 0:
+            return []
+        last = shared + content[start:end]
+        paths.append(last.decode("utf-8", "surrogateescape"))
+        # Entries of versions 2 and 3 are padded to a multiple of eight bytes.
+        place = end + 1 if version == 4 else place + ((end - place + 8) // 8) * 8
+    return paths

@@ -23,6 +23,9 @@ from opcheck.source.rules.lacking import requirement
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"}
 #: Larger files are data: bytes.
 _LARGEST = {".py": 2_000_000, ".ipynb": 50_000_000}
+_KINDS = {
+    ".py": "python", ".ipynb": "notebook", ".yaml": "configuration", ".yml": "configuration",
+}  # fmt: skip
 _LARGEST_OTHER = 1_000_000
 #: Folders below the scanned one: each may have a .gitignore that speaks of all below it.
 _DEEPEST = 100
@@ -37,8 +40,8 @@ class FoundFile(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """python, notebook or requirements."""
-        return {".py": "python", ".ipynb": "notebook"}.get(self.path.suffix, "requirements")
+        """python, notebook, configuration or requirements."""
+        return _KINDS.get(self.path.suffix, "requirements")
 
 
 class Source(NamedTuple):
@@ -134,7 +137,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_source(path: Path) -> bool:
-    return path.suffix in {".py", ".ipynb"} or requirement(path) or path.name == "pyproject.toml"
+    return path.suffix in _KINDS or requirement(path) or path.name == "pyproject.toml"
 
 
 def read_bytes(path: Path, shown: str) -> bytes:

@@ -275,3 +275,15 @@ def test_a_rule_is_left_out_where_the_source_lacks_its_words() -> None:
     # Another file may bring its device.
     assert "OC201" not in rules("")
     assert "OC202" in rules("")
+
+
+def test_autocast_of_the_device_that_a_program_chose_raises_before_torch_2_5(
+    tmp_path: Path,
+) -> None:
+    line = 'torch.autocast(device.type, enabled=device.type != "cpu")'
+    before = Target(torch=Version(2, 4), macos=Version(15))
+    assert scan_text(tmp_path, line, target=before) == [("OC207", 1)]
+    assert scan_text(tmp_path, line) == []
+    guarded = f'x = nullcontext() if device.type == "mps" else {line}'
+    assert scan_text(tmp_path, guarded, target=before) == []
+    assert scan_text(tmp_path, "torch.autocast(kind, enabled=False)", target=before) == []

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 #: The columns of CSV.
 COLUMNS = ("rule", "severity", "file", "line", "message", "hint", "text", "fix")
-_KINDS = {"python": "Python file", "notebook": "notebook", "requirements": "requirement file"}
+_KINDS = {
+    "python": "Python file",
+    "notebook": "notebook",
+    "requirements": "requirement file",
+    "configuration": "YAML file",
+}
 
 
 def document(report: ScanReport) -> Iterator[Block]:

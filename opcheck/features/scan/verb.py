@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 @verb(
     "scan",
     table="scan",
-    epilog="Reads .py, .ipynb, requirements*.txt and pyproject.toml. [tool.opcheck.scan] of pyproject.toml has the "
-    'flags as keys, and paths = ["src"]; [[tool.opcheck.ignore]] and comments (# opcheck: ignore[OC201] reason) '
+    epilog="Reads .py, .ipynb, requirements*.txt, pyproject.toml and YAML. [tool.opcheck.scan] of pyproject.toml has "
+    'the flags as keys, and paths = ["src"]; [[tool.opcheck.ignore]] and comments (# opcheck: ignore[OC201] reason) '
     "ignore findings.",
 )
 @click.argument("paths", nargs=-1, metavar="[PATH...]")

@@ -19,6 +19,8 @@ _SCALER = {"torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler", "torch.Gr
 _OF_CUDA = read_table("autocast_of_cuda")
 #: The first release with kernels of GradScaler for MPS (op_lists/registrations, _amp_foreach_non_finite_check...).
 _SCALES_SINCE = Version(2, 8)
+#: The first release whose torch.autocast takes mps (torch/amp/autocast_mode.py of the wheels of 2.4 and 2.5).
+_MPS_SINCE = Version(2, 5)
 _BY_HAND = "the file imports no torch by its name, or calls this through a name of its own"
 _DECORATORS = {"torch.amp.custom_fwd", "torch.amp.custom_bwd"}
 #: The last parts of these names.
@@ -42,6 +44,7 @@ def find_cuda_autocast(
     if isinstance(node, (ast.Attribute, ast.Name)):
         yield from _asked(node, scanned)
     else:
+        yield from _find_refused(node, scanned)
         yield from _called(node, scanned)
 
 
@@ -100,6 +103,32 @@ def _called(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         else _scaler_fix(node, name, scanned),
         no_fix=_BY_HAND,
     )
+
+
+def _find_refused(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``autocast(device.type)`` for a release that takes no mps."""
+    is_before = scanned.target.torch < _MPS_SINCE and _name(node, scanned) in _AUTOCAST
+    if is_before and _may_be_mps(node, scanned):
+        yield Hit(
+            node=node,
+            message=f"torch {scanned.target.torch} has no autocast of MPS: with such a device this raises",
+            hint=f"torch {_MPS_SINCE} has it; before, contextlib.nullcontext() where the device is MPS",
+            prints="RuntimeError: User specified an unsupported autocast device_type 'mps'",
+            no_fix="what stands in the block belongs into it on other devices",
+        )
+
+
+def _may_be_mps(node: ast.Call, scanned: Scanned) -> bool:
+    """Return whether a call takes the type of the program's device, and is made on a Mac that computes on MPS."""
+    device = argument(node, 0, "device_type")
+    if isinstance(device, ast.Constant):
+        return str(device.value).startswith("mps")
+    enabled = argument(node, None, "enabled")
+    is_type = isinstance(device, (ast.Attribute, ast.Name)) and "dev" in ast.unparse(device).lower()
+    is_for_gpus = isinstance(enabled, ast.Compare) and any(
+        isinstance(side, ast.Constant) and side.value == "cpu" for side in enabled.comparators
+    )
+    return is_type and (is_for_gpus or any("mps" in line for line in scanned.lines))
 
 
 def _on_for_cuda(node: ast.Call, enabled: ast.expr, ending: str, scanned: Scanned) -> Iterator[Hit]:
@@ -169,7 +198,7 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
     scales = scanned.once(("scales",), _scales, scanned)
     alone = is_off and not scanned.once(("casts",), _casts, scanned)
     applicability: Applicability = "safe" if in_with and (alone or not scales) else "unsafe"
-    since, needs = Version(2, 5), 'torch.autocast("mps")'
+    since, needs = _MPS_SINCE, 'torch.autocast("mps")'
     scalers: tuple[Edit, ...] = ()
     # In bfloat16 no gradient is lost without a scaler.
     dtype = argument(node, None, "dtype")

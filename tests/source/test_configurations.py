@@ -1,0 +1,102 @@
+"""YAML files: devices in configurations, packages of conda, and nothing that only looks like them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from opcheck.source.engine import scan
+from opcheck.source.gitignore import read_index
+from tests.source.reading import TARGET
+
+
+def _scan(folder: Path, name: str, text: str) -> list[tuple[str, int]]:
+    (folder / name).write_text(text, encoding="utf-8")
+    places = [
+        (each.rule, each.locations[0].location) for each in scan([str(folder)], TARGET).findings
+    ]
+    return [(rule, place.line) for rule, place in places if place]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "device: cuda",
+        "model.device: 'cuda:0'  # the GPU",
+        "trainer: {devices: 1, accelerator: cuda}",
+        '- "device": "cuda"',
+        "map_location: cuda:1",
+        "eval_device: cuda",
+        "_target_: torch.cuda.amp.GradScaler",
+    ],
+)
+def test_a_setting_of_a_configuration_that_is_cuda_is_named(tmp_path: Path, line: str) -> None:
+    assert _scan(tmp_path, "train.yaml", f"seed: 1\n{line}\n") == [("OC203", 2)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "device: auto\naccelerator: gpu\n",
+        "device: cudagraphs\ndevices: 2\n",
+        "help: |\n  device: cuda\n\n  accelerator: cuda\nnext: 1\n",
+        "# device: cuda\n",
+        "choices: [cpu, cuda]\n",
+        "_target_: torch.optim.Adam\n",
+        "device: cuda  # opcheck: ignore[OC203] the cluster's\n",
+        "device:cuda\n",
+    ],
+)
+def test_what_only_looks_like_a_device_of_cuda_is_silent(tmp_path: Path, text: str) -> None:
+    assert _scan(tmp_path, "train.yml", text) == []
+
+
+def test_an_environment_of_conda_names_its_packages_for_cuda(tmp_path: Path) -> None:
+    text = """name: x
+dependencies:
+  - python=3.11
+  - pytorch::pytorch=2.5
+  - nvidia::pytorch-cuda=12.1  # CUDA
+  - cudatoolkit
+  - pytorch=2.5=py3.11_cuda12.1_cudnn9.1.0_0
+  - pip:
+    - flash-attn>=2
+    - numpy
+    - "triton==3.0"
+  - cudnn
+  - scipy
+"""
+    expected = [("OC214", line) for line in (5, 6, 7, 9, 11, 12)]
+    assert _scan(tmp_path, "environment.yml", text) == expected
+    assert _scan(tmp_path, "values.yml", text)[len(expected) :] == []
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_a_file_that_git_tracks_is_read_although_a_pattern_matches_it(
+    tmp_path: Path, version: int
+) -> None:
+    git = ["git", "-c", f"index.version={version}", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (tmp_path / "out" / "deep").mkdir(parents=True)
+    names = ["out/deep/a_tracked_file.py", "out/deep/a_tracked_file_too.py", "out/b.py", "c.py"]
+    for name in names:
+        (tmp_path / name).write_text("import torch\ntorch.zeros(1).cuda()\n", encoding="utf-8")
+    (tmp_path / ".gitignore").write_text("out/\nc.py\n", encoding="utf-8")
+    subprocess.run([*git, "add", "-f", *names[:2]], check=True)
+    if version == 3:
+        (tmp_path / "z.txt").touch()
+        subprocess.run([*git, "add", "-N", "z.txt"], check=True)
+    index = (tmp_path / ".git" / "index").read_bytes()
+    assert index[7] == version
+    assert read_index(index)[:2] == names[:2]
+    report = scan([str(tmp_path)], TARGET)
+    files = [place.file for each in report.findings if (place := each.locations[0].location)]
+    assert [Path(file).relative_to(tmp_path).as_posix() for file in files] == names[:2]
+
+
+def test_a_damaged_index_tracks_nothing() -> None:
+    assert read_index(b"") == read_index(b"DIRC" + bytes(8)) == []
+    assert read_index(b"DIRC\0\0\0\2\xff\xff\xff\xff" + bytes(70)) in ([], [""])
+    assert read_index(b"DIRC\0\0\0\4\0\0\0\2" + b"\xff" * 90) == []
