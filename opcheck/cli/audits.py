@@ -90,7 +90,7 @@ def choose_finding(
 
     saved = Path(source).suffix in _SUFFIXES
     report = (
-        read(source) if saved else sanitized(audit_with_progress(source, target, capture, progress))
+        read(source) if saved else sanitize_report(audit_with_progress(source, target, capture, progress))
     )
     if which is None:
         streams.emit(for_log(_listing(report)))

@@ -37,8 +37,6 @@ _STOPPING = 3.0
 #: ``python -P`` for Python 3.10, which has no such flag.
 _SAFE = "import sys; sys.path.pop(0); "
 _RUN_MODULE = "del sys.argv[0]; import runpy; runpy.run_module(sys.argv[0], None, '__main__', True)"
-#: The variable that is ``-P`` to Python 3.11 and later, and a value that tells opcheck's setting from a user's.
-_SAFE_PATH, _OURS = "PYTHONSAFEPATH", "opcheck"
 
 
 class LateError(Exception):
@@ -65,25 +63,6 @@ def python(*arguments: str, interpreter: str = "") -> list[str]:
     if flag == "-m":
         return [program, "-c", _SAFE + _RUN_MODULE, first, *rest]
     return [program, flag, _SAFE + first if flag == "-c" else first, *rest]
-
-
-@contextlib.contextmanager
-def safe_path() -> Iterator[None]:
-    """Keep the working directory off the path of processes that the block starts (Python 3.11 and later)."""
-    if _SAFE_PATH in os.environ:
-        yield
-        return
-    os.environ[_SAFE_PATH] = _OURS
-    try:
-        yield
-    finally:
-        leave_safe_path()
-
-
-def leave_safe_path() -> None:
-    """Undo ``safe_path`` in a process: what it starts itself has the path that Python gives it."""
-    if os.environ.get(_SAFE_PATH) == _OURS:
-        del os.environ[_SAFE_PATH]
 
 
 def _token() -> str:

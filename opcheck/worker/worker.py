@@ -200,7 +200,8 @@ class Worker(Generic[Request, Answer]):
                 stage = message.text
                 if message.seconds:
                     # User code can write such a line, too, and must not run for ever.
-                    deadline = min(time.monotonic() + message.seconds + GRACE, latest)
+                    seconds = message.seconds
+                    deadline = min(time.monotonic() + seconds + GRACE, latest)
                 if progress is not None:
                     progress(stage)
         except LateError as error:

@@ -1,4 +1,8 @@
-"""Runs the work on joblib's backends, and recovers after workers or the scheduler are lost."""
+"""Runs the work in threads or on a cluster, by joblib, and recovers after workers or the scheduler are lost.
+
+A thread only waits for the server process that it starts.  A worker process between the two would be one more process
+for a model to stop, and joblib waits for a stopped one without a limit.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 from opcheck.common.errors import UsageError
-from opcheck.features.sweep.worker import work
-from opcheck.worker.process import safe_path
+from opcheck.features.sweep.worker import end_servers, work
 
 #: seconds that a client gets to connect, and that workers get to come up
 _CONNECT, _WORKERS = 10.0, 120
@@ -39,43 +42,32 @@ class Engine:
         self.scheduler = scheduler
         self._client: Any = None
 
-    def run(self, tasks: Iterable[bytes], *, apart: bool = False) -> Iterator[bytes]:
+    def run(self, tasks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the results of ``work`` as the tasks finish.
 
         Args:
             tasks: what ``work`` takes.
-            apart: never in this process, which else a single job runs in.
 
         Raises:
             LostError: a worker died, or the scheduler is away.
             OpcheckError: as ``work`` says.
         """
         from joblib import Parallel, delayed
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        jobs = max(self.jobs, 2) if apart else self.jobs
-        with self._backend(), safe_path():
+        end_servers()  # each run has threads of its own
+        with self._backend():
             parallel = Parallel(
-                n_jobs=jobs if self.backend == "local" else -1,
+                n_jobs=self.jobs if self.backend == "local" else -1,
                 return_as="generator_unordered",
                 batch_size=1,
                 pre_dispatch="n_jobs" if self.backend == "local" else "2*n_jobs",
             )
             answers = parallel(delayed(work)(task) for task in tasks)
-            try:
-                yield from self._watched(answers) if self.backend == "dask" else answers
-            except TerminatedWorkerError as error:
-                raise LostError("a worker process died", scheduler=False) from error
+            yield from self._watched(answers) if self.backend == "dask" else answers
 
     def close(self) -> None:
-        """Disconnect from the scheduler, and end the local workers."""
-        with contextlib.suppress(ImportError):
-            from joblib.externals.loky import reusable_executor
-
-            # joblib's own function for this would wait until its tasks are done.
-            executor = getattr(reusable_executor, "_executor", None)
-            if executor is not None:
-                executor.shutdown(wait=True, kill_workers=True)
+        """Disconnect from the scheduler, and end what the models ran in and left behind here."""
+        end_servers()
         if self._client is not None:
             client, self._client = self._client, None
             with contextlib.suppress(Exception):  # it may be gone already
@@ -83,7 +75,7 @@ class Engine:
 
     def _backend(self) -> AbstractContextManager[Any]:
         if self.backend == "local":
-            return _config("loky", inner_max_num_threads=1)
+            return _config("threading")
         return _config(
             "dask", client=self._connected(), wait_for_workers_timeout=_WORKERS, pure=False
         )

@@ -11,6 +11,7 @@ import msgspec
 
 from opcheck.common.errors import CaptureError
 from opcheck.common.files import is_file
+from opcheck.common.text import plural
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists
@@ -149,20 +150,25 @@ def sweep(
     while waiting:
         out: list[str] = []
         try:
-            for result_list in engine.run(_handed_out(waiting, out)):
+            for answer in engine.run(_handed_out(waiting, out)):
                 lost_in_a_row = 0
-                name = _keep(result_list, waiting, folder)
+                results = msgspec.json.decode(answer, type=list[Result])
+                if engine.jobs > 1 and any(map(_was_ended, results)):
+                    continue  # another model may have ended it, or taken its time or its memory
+                name = _keep(results, waiting, folder)
                 out.remove(name)
-                tell(_progress(result_list, total - len(waiting), total))
+                tell(_progress(results, total - len(waiting), total))
+            if out:
+                tell(f"{plural(len(out), 'model')} did not end: running again, one by one")
         except LostError as lost:
             if lost.scheduler:
                 _wait(lost, waits, lost_in_a_row, tell)
                 lost_in_a_row += 1
                 continue
-            tell(f"{lost}: {len(out)} models are run again, one by one")
-            for name in [name for name in out if name in waiting]:
-                _alone(name, waiting, folder, engine)
-                tell(Progress(total - len(waiting), total, name, 0))
+            tell(f"{lost}: running {plural(len(out), 'model')} again, one by one")
+        for name in out:
+            if results := _alone(name, waiting, folder, engine):
+                tell(_progress(results, total - len(waiting), total))
     return len(tasks)
 
 
@@ -172,9 +178,13 @@ def _handed_out(waiting: dict[str, Task], out: list[str]) -> Iterator[bytes]:
         yield msgspec.json.encode(task)
 
 
-def _keep(answer: bytes, waiting: dict[str, Task], folder: Folder) -> str:
-    """Write the results of a task, and return the model's name."""
-    results = msgspec.json.decode(answer, type=list[Result])
+def _was_ended(result: Result) -> bool:
+    """Return whether the process that ran the model ended, or was killed at the end of its time."""
+    return any(failure.stage == "worker" for failure in result.failures)
+
+
+def _keep(results: Sequence[Result], waiting: dict[str, Task], folder: Folder) -> str:
+    """Write the results of a task, and return its name in ``waiting``."""
     for result in results:
         folder.keep(result)
     keys = {result.key for result in results}
@@ -183,8 +193,7 @@ def _keep(answer: bytes, waiting: dict[str, Task], folder: Folder) -> str:
     return name
 
 
-def _progress(answer: bytes, done: int, total: int) -> Progress:
-    results = msgspec.json.decode(answer, type=list[Result])
+def _progress(results: Sequence[Result], done: int, total: int) -> Progress:
     return Progress(
         done, total, results[0].model.spec, sum(not has_verdicts(result) for result in results)
     )
@@ -201,21 +210,28 @@ def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> No
     time.sleep(waits[times])
 
 
-def _alone(name: str, waiting: dict[str, Task], folder: Folder, engine: Engine) -> None:
-    """Run a model alone that was running when a worker died; a second death is due to this model."""
+def _alone(name: str, waiting: dict[str, Task], folder: Folder, engine: Engine) -> list[Result]:
+    """Run a model again that ended, or lost its worker, while others ran; what ends now ends because of this model.
+
+    Returns:
+        The results; none where the scheduler went away, and the model waits on.
+    """
     task = waiting[name]
     try:
-        for answer in engine.run([msgspec.json.encode(task)], apart=True):
-            _keep(answer, waiting, folder)
+        (answer,) = engine.run([msgspec.json.encode(task)])
+        results = msgspec.json.decode(answer, type=list[Result])
     except LostError as lost:
         if lost.scheduler:
-            return  # it waits on, like the others
-        for mode, key in task.keys.items():
-            failed = Failed(
-                targets=tuple(map(target_name, task.targets)),
-                stage="worker",
-                problem="died",
-                message="the worker died of it, twice",
-            )
-            folder.keep(Result(key=key, model=task.model, mode=mode, failures=(failed,)))
-        del waiting[name]
+            return []
+        failed = Failed(
+            targets=tuple(map(target_name, task.targets)),
+            stage="worker",
+            problem="died",
+            message="the worker died of it, twice",
+        )
+        results = [
+            Result(key=key, model=task.model, mode=mode, failures=(failed,))
+            for mode, key in task.keys.items()
+        ]
+    _keep(results, waiting, folder)
+    return results

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import multiprocessing
 import os
 import platform
 import sys
@@ -34,8 +33,8 @@ from opcheck.features.sweep.records import (
     target_name,
 )
 from opcheck.features.sweep.summary import has_verdicts
-from opcheck.worker.platform import CAN_FORK, end_with_parent
-from opcheck.worker.process import leave_safe_path
+from opcheck.worker.platform import CAN_FORK
+from opcheck.worker.process import end_all
 from opcheck.worker.worker import Worker, WorkerError
 
 #: seconds for the server's own work: importing torch, a library, or the module of a class.
@@ -46,7 +45,9 @@ _GRACE = 30.0
 #: Packages whose versions decide a result, in addition to opcheck's.
 PACKAGES = ("torch", "numpy", *LIBRARIES)
 
-_servers = threading.local()
+_Server = Worker[Prepare | Measure | Control, Reply]
+#: The server of each thread of this process, and its interpreter.
+_servers: dict[int, tuple[str, _Server]] = {}
 
 
 def work(task: bytes) -> bytes:
@@ -56,10 +57,6 @@ def work(task: bytes) -> bytes:
         UsageError: this machine has other versions of the packages than the sweep was started with.
         CaptureError: the server cannot be started here.
     """
-    leave_safe_path()
-    if multiprocessing.current_process().name.startswith("LokyProcess"):
-        # A scheduler's worker has a parent of another kind: a thread of it, which may end before.
-        end_with_parent()
     asked = msgspec.json.decode(task, type=Task)
     _same_versions(asked.versions)
     return msgspec.json.encode([_with_control(_result(asked, mode), asked) for mode in asked.keys])
@@ -127,11 +124,12 @@ def _with_control(result: Result, task: Task) -> Result:
 
 def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
     """Send a request to the server of this thread, which is started if there is none with this interpreter."""
-    if getattr(_servers, "interpreter", None) != interpreter:
-        if hasattr(_servers, "worker"):
-            _servers.worker.end()
-        _servers.interpreter = interpreter
-        _servers.worker = Worker[Prepare | Measure | Control, Reply](
+    thread = threading.get_ident()
+    earlier, server = _servers.get(thread, ("", None))
+    if server is None or earlier != interpreter:
+        if server is not None:
+            server.end()
+        server = _Server(
             "opcheck.features.sweep.server:answer",
             Reply,
             environment={**variables(), "OMP_NUM_THREADS": "1"},
@@ -139,10 +137,11 @@ def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
             show_output=bool(os.environ.get("OPCHECK_SWEEP_LOG")),
             interpreter=interpreter,
         )
-    server: Worker[Prepare | Measure | Control, Reply] = _servers.worker
-    if not server.alive:
-        _prepare(server)
+        _servers[thread] = interpreter, server
     try:
+        if not server.alive:
+            server.end()
+            _prepare(server)
         # The limit is for the server's own work; it announces the time of the model, whose fork it limits.
         return server.ask(request, _IMPORTS, more=seconds + _GRACE)
     except WorkerError as error:
@@ -155,10 +154,20 @@ def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
             server.end()
 
 
-def _prepare(server: Worker[Prepare | Measure | Control, Reply]) -> None:
+def end_servers() -> None:
+    """End the servers of this process's threads, and what their models left behind."""
+    if _servers:
+        for thread in list(_servers):
+            _servers.pop(thread)[1].end()
+        end_all()
+
+
+def _prepare(server: _Server) -> None:
     try:
         server.ask(Prepare(), _IMPORTS)
     except WorkerError as error:
+        if error.code < 0:
+            raise  # a signal ended it: that of another model, or of a system without memory
         raise CaptureError(
             f"the process that starts the models {error}",
             context=f"opcheck.features.sweep.server on {platform.node()}: {error.printed}",

@@ -34,6 +34,15 @@ def kills() -> torch.nn.Module:
     return torch.nn.Linear(1, 1)
 
 
+def stops() -> torch.nn.Module:
+    """It stops the process that started it, which then answers no more."""
+    if sys.platform == "win32":
+        raise OSError("Windows has no SIGSTOP")
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(60)
+    return torch.nn.Linear(1, 1)
+
+
 def dies() -> torch.nn.Module:
     """It ends its own process."""
     os.kill(os.getpid(), signal.SIGSEGV)

@@ -18,10 +18,11 @@ def test_through_a_killed_worker_and_a_restarted_scheduler_the_rows_are_the_same
 
 
 @pytest.mark.slow
-def test_what_a_model_does_costs_itself_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_a_model_does_costs_itself_alone(tmp_path: Path, jobs: str) -> None:
     import pyarrow.parquet as pq
 
-    names = ("hangs", "eats", "kills", "dies", "works")
+    names = ("hangs", "eats", "kills", "stops", "dies", "works")
     here = Path(__file__).with_name("models.py")
     models = [f"{here}:{name}" for name in names]
     entries = "".join(f'- {{model: "{model}", inputs: ["2x4:float32"]}}\n' for model in models)
@@ -37,15 +38,18 @@ def test_what_a_model_does_costs_itself_alone(tmp_path: Path) -> None:
         "--memory-limit",
         "1",
         "--jobs",
-        "1",
+        jobs,
     ]
     running = sweep_cluster_demo.sweep([str(tmp_path / "models.yaml")], tmp_path / "out", *flags)
     assert running.wait(timeout=3600) == 0
     failures = pq.read_table(tmp_path / "out" / "failures.parquet").to_pylist()
     results = {row["model"].rpartition(":")[2]: (row["stage"], row["problem"]) for row in failures}
+    # Linux 6.12 and later refuse the signals to other processes.
+    refused = ("load", "ModelLoadError")
+    assert results.pop("kills") in {("worker", "died"), refused}
+    assert results.pop("stops") in {("worker", "hung"), refused}
     assert results == {
         "hangs": ("worker", "hung"),
         "eats": ("load", "ModelLoadError"),
-        "kills": ("worker", "died"),
         "dies": ("worker", "died"),
     }

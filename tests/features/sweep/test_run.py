@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
 from opcheck.features.sweep.engine import Engine, LostError
 from opcheck.features.sweep.folder import Folder, read
-from opcheck.features.sweep.records import Model, Outcome, Result, Task
+from opcheck.features.sweep.records import Failed, Model, Outcome, Result, Task
 from opcheck.features.sweep.run import sweep
 from tests.features.sweep.made import about
 
@@ -33,7 +34,7 @@ class Losing(Engine):
         self.lost_scheduler = scheduler
         self.answered: list[str] = []
 
-    def run(self, tasks: Iterable[bytes], *, apart: bool = False) -> Iterator[bytes]:  # noqa: ARG002
+    def run(self, tasks: Iterable[bytes]) -> Iterator[bytes]:
         """One after the other."""
         for content in tasks:
             task = msgspec.json.decode(content, type=Task)
@@ -75,6 +76,32 @@ def test_a_model_that_ends_its_workers_costs_itself_alone(tmp_path: Path) -> Non
     assert [result.model.spec for result in results if result.failures] == ["timm:m2"]
     (failed,) = results[2].failures
     assert (failed.stage, failed.problem) == ("worker", "died")
+    assert len(results) == len(TASKS)
+
+
+class Ending(Losing):
+    """Each model that it runs together with others has no end; alone, that is true of ``hanging`` only."""
+
+    def __init__(self, hanging: str) -> None:
+        super().__init__()
+        self.jobs = 2
+        self.hanging = hanging
+
+    def run(self, tasks: Iterable[bytes]) -> Iterator[bytes]:
+        """Return the results of models whose processes another model may have ended."""
+        contents = list(tasks)
+        failed = Failed(targets=("2.13/15.0",), stage="worker", problem="died", message="")
+        for content, answer in zip(contents, super().run(contents), strict=True):
+            if len(contents) == 1 and self.hanging.encode() not in content:
+                yield answer
+            else:
+                (result,) = msgspec.json.decode(answer, type=list[Result])
+                yield msgspec.json.encode([replace(result, outcomes=(), failures=(failed,))])
+
+
+def test_a_model_that_ends_while_others_run_runs_again_alone(tmp_path: Path) -> None:
+    results = swept(Ending("timm:m2"), tmp_path)
+    assert [result.model.spec for result in results if result.failures] == ["timm:m2"]
     assert len(results) == len(TASKS)
 
 
