@@ -44,6 +44,7 @@ def main(arguments: list[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         sys.exit(code)
+    platform.confine_signals()
     orders, answers = _take_streams()
     process = os.getpid()
     for line in orders:

@@ -7,6 +7,7 @@ resource limit.  Each service has a way for Linux, macOS and Windows; psutil ser
 | --- | --- | --- | --- |
 | copy this process | fork | no: a child is started anew | no: the same |
 | end with the parent | prctl | a thread looks for the parent | the same |
+| signal no other process | Landlock, since 6.12 | no | no |
 | limit memory | RLIMIT_DATA | a thread watches it | the same |
 | limit time | SIGALRM | SIGALRM | a thread raises in the main thread |
 | end a process and what it started | process group, mark | process group, mark | process tree, mark |
@@ -22,6 +23,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -55,7 +57,9 @@ _ROUNDS = 6
 #: Seconds that a killed process gets to be gone: one that waits for a disk stays longer.
 _ORPHAN = 1.0
 #: linux/prctl.h
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+#: asm-generic/unistd.h and linux/landlock.h
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF, _LANDLOCK_SCOPE_SIGNAL = 444, 446, 2
 #: Seconds after which a program that caught the end of its time is interrupted again.
 _AGAIN = 1.0
 #: Seconds between two looks at a parent, and at the memory.
@@ -213,6 +217,25 @@ def exists(number: int) -> bool:
 def adopt_orphans() -> None:
     """Become the parent of processes that children of this process leave behind; only Linux can do this."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def confine_signals() -> None:
+    """Keep this process, and what it starts from now on, from sending signals to any other.
+
+    It cannot read the memory and the environment of others either; only Linux 6.12 and later can do all this.
+    """
+    if SYSTEM != "linux":
+        return
+    import ctypes
+
+    system = ctypes.CDLL(None)
+    # struct landlock_ruleset_attr: no rule for files, none for the network, and the scope
+    ruleset = struct.pack("QQQ", 0, 0, _LANDLOCK_SCOPE_SIGNAL)
+    descriptor = system.syscall(_LANDLOCK_CREATE_RULESET, ruleset, len(ruleset), 0)
+    if descriptor >= 0:
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        system.syscall(_LANDLOCK_RESTRICT_SELF, descriptor, 0)
+        os.close(descriptor)
 
 
 def end_orphans(keep: Container[int] = ()) -> None:

@@ -159,3 +159,23 @@ def test_one_process_has_the_lock(tmp_path: Path) -> None:
     assert elsewhere(tries, sys.platform).stdout == "False\n"
     os.close(descriptor)
     assert elsewhere(tries, sys.platform).stdout == "True\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines signals")
+def test_a_confined_process_signals_what_it_starts_and_no_other() -> None:
+    tries = """
+import os, subprocess, sys
+from opcheck.worker import platform
+platform.confine_signals()
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+child.kill()
+child.wait()
+try:
+    os.kill(os.getppid(), 0)
+except PermissionError:
+    print("refused")
+"""
+    printed = elsewhere(tries, "linux").stdout
+    if not printed and tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
+        pytest.skip("this kernel cannot confine signals")
+    assert printed == "refused\n"

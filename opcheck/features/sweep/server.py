@@ -75,6 +75,8 @@ def _collect(_library: str) -> None:
 
 def _reply(request: Measure | Control) -> Reply:
     """Run the model in the fork, within the requested limits."""
+    if platform.CAN_FORK:
+        platform.confine_signals()
     if isinstance(request, Measure):
         platform.limit_memory(int(request.task.memory * 1e9))
         return Measured(result=measure.result(request.task, request.mode, load()))
