@@ -23,8 +23,8 @@ from opcheck.data.targets import TargetOptions
 
 if TYPE_CHECKING:
     from opcheck.model.records import Report
-    from opcheck.reproducer.program_check import TriedProgram
     from opcheck.reproducer.chosen import ChosenFinding
+    from opcheck.reproducer.program_check import TriedProgram
 
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
@@ -90,7 +90,9 @@ def choose_finding(
 
     saved = Path(source).suffix in _SUFFIXES
     report = (
-        read(source) if saved else sanitize_report(audit_with_progress(source, target, capture, progress))
+        read(source)
+        if saved
+        else sanitize_report(audit_with_progress(source, target, capture, progress))
     )
     if which is None:
         streams.emit(for_log(_listing(report)))

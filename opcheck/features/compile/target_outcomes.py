@@ -479,7 +479,9 @@ def _failures(
 _KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
 
 
-def _explaining(failure: CompileFailure, defects: Iterable[CompileDefect]) -> Iterator[CompileDefect]:
+def _explaining(
+    failure: CompileFailure, defects: Iterable[CompileDefect]
+) -> Iterator[CompileDefect]:
     for defect in defects:
         if failure.message.startswith(f"{defect.id}: ") or defect.when.explains(failure.message):
             yield defect
@@ -584,7 +586,10 @@ def _advice(
 
 
 def _without_inductor(
-    tried: Sequence[TriedVariant], metal: Sequence[TriedVariant], why: str, mended: Sequence[CompileDefect]
+    tried: Sequence[TriedVariant],
+    metal: Sequence[TriedVariant],
+    why: str,
+    mended: Sequence[CompileDefect],
 ) -> str:
     """Return the advice where Inductor works for Metal in no run: another backend, or what was tried in vain."""
     if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
