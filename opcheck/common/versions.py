@@ -86,9 +86,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return ``torch 2.13, macOS 15.0``, with the variable where it is set, and what is newer than the lists."""
-        variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if self.cpu_fallback else ""
-        mark = f" ({self.beyond})" if self.beyond else ""
-        return f"torch {self.torch}, macOS {self.macos}{variable}{mark}"
+        return target_text(self.torch, self.macos, self.beyond, cpu_fallback=self.cpu_fallback)
 
     @property
     def beyond(self) -> str:
@@ -99,6 +97,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             else ""
         )
         return "; ".join(filter(None, (torch, macos_note(self.macos))))
+
+
+def target_text(torch: object, macos: object, beyond: str, *, cpu_fallback: bool) -> str:
+    """Return a target in words, with the variable where it is set, and what is newer than the lists."""
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if cpu_fallback else ""
+    mark = f" ({beyond})" if beyond else ""
+    return f"torch {torch}, macOS {macos}{variable}{mark}"
 
 
 def macos_note(macos: Version) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -127,7 +127,7 @@ def load(path: Path) -> Evidence:
         InputError: the file cannot be read, has another form, or contradicts itself; the error names every problem.
     """
     document = _json(path) if path.suffix.lower() == ".json" else read(path, path.name)
-    evidence: Evidence | None = None
+    evidence: Any = None
     if not document.problems:
         try:
             evidence = msgspec.convert(document.value, Evidence, strict=True)
@@ -135,28 +135,23 @@ def load(path: Path) -> Evidence:
             document.report((), str(error))
         else:
             lint(document, evidence)
-    if document.problems or evidence is None:
-        problems = [str(problem) for problem in sorted(set(document.problems))] or [
-            "the file is empty"
-        ]
+    if document.problems:
+        problems = [str(problem) for problem in sorted(set(document.problems))]
         raise InputError(
             "; ".join(problems[:5]),
             context=f"{path}, {len(problems)} problems" if len(problems) > 5 else str(path),
             hint=f"opcheck probe writes such a file: {SCHEMA}",
         )
-    return evidence
+    return cast("Evidence", evidence)
 
 
 def _json(path: Path) -> Document:
     """Read a JSON file with a JSON parser, because YAML would read 1e-05 as a string."""
     document = Document(path.name)
     try:
-        content = documents.read(path)
-    except DocumentError as error:
+        document.value = documents.from_json(documents.read(path))
+    except documents.FileError as error:
         document.report((), f"cannot be read: {error}")
-        return document
-    try:
-        document.value = documents.from_json(content)
     except DocumentError as error:
         document.report((), str(error))
     return document

@@ -18,7 +18,7 @@ from msgspec import Meta
 from opcheck.common.errors import UsageError
 from opcheck.common.names import DTYPES
 from opcheck.common.text import normalised_code
-from opcheck.common.versions import Version
+from opcheck.common.versions import Version, target_text
 from opcheck.common.vocabulary import (
     Basis,
     Confidence,
@@ -626,9 +626,7 @@ class ReportTarget(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def __str__(self) -> str:
         """``torch 2.13, macOS 15.0``, with the variable where it is set, and what is newer than the lists."""
-        variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if self.cpu_fallback else ""
-        mark = f" ({self.beyond})" if self.beyond else ""
-        return f"torch {self.torch}, macOS {self.macos}{variable}{mark}"
+        return target_text(self.torch, self.macos, self.beyond, cpu_fallback=self.cpu_fallback)
 
     def __post_init__(self) -> None:
         """Refuse what is no version.
