@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from opcheck.common import documents
+from opcheck.common.memo import cached_method
 from opcheck.common.versions import Version
 from opcheck.data.files import dump_release_list, in_order, read_history
 from opcheck.data.history import SCHEMA, History, expand
@@ -152,7 +153,6 @@ class Extensions:
     def __init__(self, directory: Path | None = None) -> None:
         """Take the directory of the op lists; None stands for empty lists."""
         self._directory = directory
-        self._columns: dict[tuple[str, str], Mapping[str, str]] = {}
 
     @functools.cached_property
     def releases(self) -> Mapping[str, tuple[ExtensionRelease, ...]]:
@@ -188,19 +188,18 @@ class Extensions:
         admitting = (release for release in reversed(releases) if release.admits(torch_line))
         return paired or next(admitting, None)
 
+    @cached_method
     def operators(self, library: str, line: str) -> Mapping[str, str]:
         """Return every operator of a release line of the library, with its value.
 
         Raises:
             OpListError: a file is damaged.
         """
-        if (library, line) not in self._columns:
-            lines = [release.line for release in self.releases.get(library, ())]
-            history = self._history(library, lines)
-            values = ((name, expand(rows, lines)) for name, rows in history.operators.items())
-            column = {name: by_line[line] for name, by_line in values if line in by_line}
-            self._columns[library, line] = MappingProxyType(column)
-        return self._columns[library, line]
+        lines = [release.line for release in self.releases.get(library, ())]
+        history = self._history(library, lines)
+        values = ((name, expand(rows, lines)) for name, rows in history.operators.items())
+        column = {name: by_line[line] for name, by_line in values if line in by_line}
+        return MappingProxyType(column)
 
     def _history(self, library: str, lines: list[str]) -> History:
         if self._directory is None or not lines:

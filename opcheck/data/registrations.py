@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from opcheck.common.errors import OpListError
+from opcheck.common.memo import cached_method
 from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
@@ -108,9 +109,6 @@ class OpLists:
         self.sha256 = sha256
         self._lines = tuple(release.line for release in releases)
         self._histories = histories
-        self._columns: dict[tuple[str, str], Mapping[str, str]] = {}
-        self._values: dict[str, Mapping[str, str]] = {}
-        self._kernels: dict[str, frozenset[str]] = {}
 
     @functools.cached_property
     def versions(self) -> tuple[Version, ...]:
@@ -150,42 +148,37 @@ class OpLists:
         self.release(line)
         return expand(self.history(op, key), self._lines).get(line)
 
+    @cached_method
     def operators(self, line: str, key: str = "MPS") -> Mapping[str, str]:
         """Return every overload that has a value in a release, with the value.
 
         Raises:
             OpListError: no list for that line.
         """
-        column = self._columns.get((line, key))
-        if column is None:
-            later = frozenset(self._lines[self._lines.index(self.release(line).line) + 1 :])
-            current = {}
-            for name, history in self._histories[key].operators.items():
-                value = None
-                for at, changed in history:
-                    if at in later:
-                        break
-                    value = changed
-                if value is not None:
-                    current[name] = value
-            column = MappingProxyType(current)
-            self._columns[line, key] = column
-        return column
+        later = frozenset(self._lines[self._lines.index(self.release(line).line) + 1 :])
+        current = {}
+        for name, history in self._histories[key].operators.items():
+            value = None
+            for at, changed in history:
+                if at in later:
+                    break
+                value = changed
+            if value is not None:
+                current[name] = value
+        return MappingProxyType(current)
 
     def names(self, key: str = "MPS") -> Iterable[str]:
         """Return every overload that some release has."""
         return self._histories[key].operators.keys()
 
+    @cached_method
     def kernels(self, line: str) -> frozenset[str]:
         """Return the overloads with an MPS registration: a kernel, a fallback or an error stub.
 
         Raises:
             OpListError: no list for that line.
         """
-        if line not in self._kernels:
-            column = self.operators(line)
-            self._kernels[line] = frozenset(n for n, v in column.items() if v in _REGISTERED)
-        return self._kernels[line]
+        return frozenset(n for n, v in self.operators(line).items() if v in _REGISTERED)
 
     def extension(self, namespace: str, torch_line: str) -> tuple[str, Mapping[str, str]] | None:
         """Return the release of an extension library that pairs with a torch line, and its operators.
@@ -217,11 +210,10 @@ class OpLists:
             where=", ".join(release.libraries),
         )
 
+    @cached_method
     def _by_line(self, op: str) -> Mapping[str, str]:
         """Return the registrations of an overload by release line: a lookup needs few overloads of many releases."""
-        if op not in self._values:
-            self._values[op] = expand(self.history(op), self._lines)
-        return self._values[op]
+        return expand(self.history(op), self._lines)
 
     def resolve(self, op: str, line: str) -> Resolution:
         """Follow ``out:`` and ``wrapper:`` to the overload that decides.

@@ -18,6 +18,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
+from opcheck.common.memo import cached_method
 from opcheck.data.statement_files import SORTS, read_statements, yaml_files
 from opcheck.data.statement_model import Arguments, Statement
 from opcheck.model.records import Record
@@ -61,7 +62,6 @@ class Statements:
                     self._globs.append((name[:-1], statement))
                 else:
                     self._exact.setdefault(name, []).append(statement)
-        self._by_query: dict[tuple[str, str | None], tuple[Statement, ...]] = {}
 
     @property
     def limitations(self) -> tuple[Statement, ...]:
@@ -78,6 +78,7 @@ class Statements:
         """The first 12 hexadecimal digits of the SHA-256 over the YAML files."""
         return self.fingerprint[:12]
 
+    @cached_method
     def for_op(self, op: str, line: str | None = None) -> tuple[Statement, ...]:
         """Return the statements on an overload, and those on every operator, in the order of their ids.
 
@@ -85,16 +86,8 @@ class Statements:
             op: the overload as the dispatcher writes it.
             line: return only the statements whose span holds this release line, such as ``2.13``.
         """
-        key = (op, line)
-        if key not in self._by_query:
-            self._by_query[key] = (
-                self._naming(op)
-                if line is None
-                else tuple(statement for statement in self.for_op(op) if statement.spans(line))
-            )
-        return self._by_query[key]
-
-    def _naming(self, op: str) -> tuple[Statement, ...]:
+        if line is not None:
+            return tuple(statement for statement in self.for_op(op) if statement.spans(line))
         statements = {statement.id: statement for statement in self._exact.get(op, ())}
         statements |= {
             statement.id: statement

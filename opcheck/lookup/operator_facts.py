@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
+from opcheck.common.memo import cached_method
 from opcheck.common.names import DTYPES
 from opcheck.data import composites
 from opcheck.data.registrations import Resolution, data_directory
@@ -53,39 +54,26 @@ class OperatorFacts:
         self.lists = lists
         self.statements = lists.statements
         self._computed = _computed()
-        self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._classes: dict[tuple[tuple[str, ...], Target], dict[str, str]] = {}
-        self._deciding: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._about: dict[tuple[str, str], tuple[Statement, ...]] = {}
-        self._on_kernels: dict[tuple[str, str], tuple[Statement, ...]] = {}
-        self._calls: dict[tuple[str, str], Calls | None] = {}
 
     def composite(self, op: str, line: str) -> bool:
         """Return whether the operators that the overload calls decide its verdict."""
         return self.resolution(op, line).status == "composite"
 
+    @cached_method
     def resolution(self, op: str, line: str) -> Resolution:
         """Return the status that the registrations alone give; a Python name counts as a composite."""
-        key = (op, line)
-        if key not in self._resolutions:
-            python = is_python(op)
-            self._resolutions[key] = (
-                _python_resolution(op, line) if python else self.lists.resolve(op, line)
-            )
-        return self._resolutions[key]
+        return _python_resolution(op, line) if is_python(op) else self.lists.resolve(op, line)
 
+    @cached_method
     def calls(self, op: str, line: str) -> Calls | None:
         """Return what a composite calls on the Mac; None if that was not computed.
 
         Raises:
             OpListError: the table of what composites call is damaged.
         """
-        key = (op, line)
-        if key not in self._calls:
-            self._calls[key] = self._called(op, line) if self._computed else None
-        return self._calls[key]
-
-    def _called(self, op: str, line: str) -> Calls | None:
+        if not self._computed:
+            return None
         if is_python(op):
             recorded = composites.python_body(op, line)
             return recorded and Calls(recorded.always, recorded.sometimes, recorded.torch)
@@ -102,12 +90,10 @@ class OperatorFacts:
         sometimes = tuple(name for name in body.sometimes if name not in {*own, *plain})
         return Calls(always, sometimes, body.torch, body.read)
 
+    @cached_method
     def deciding(self, op: str, line: str) -> tuple[str, ...]:
         """Return the overload and all overloads on which its verdict can rest."""
-        key = (op, line)
-        if key not in self._deciding:
-            self._deciding[key] = self._followed(op, line, lambda calls: calls.both)
-        return self._deciding[key]
+        return self._followed(op, line, lambda calls: calls.both)
 
     def usual_statements(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload and on those that a plain call of it reaches."""
@@ -141,36 +127,32 @@ class OperatorFacts:
             left += calls_of(calls) if calls else ()
         return tuple(seen)
 
+    @cached_method
     def about(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload or on one that decides for it, without those on every operator."""
-        key = (op, line)
-        if key not in self._about:
-            statements = {
-                statement.id: statement
-                for name in self.deciding(op, line)
-                for statement in self.statements.for_op(name, line)
-                if EVERY_OPERATOR not in statement.ops and not statement.on_every_kernel
-            }
-            self._about[key] = tuple(statements[name] for name in sorted(statements))
-        return self._about[key]
+        statements = {
+            statement.id: statement
+            for name in self.deciding(op, line)
+            for statement in self.statements.for_op(name, line)
+            if EVERY_OPERATOR not in statement.ops and not statement.on_every_kernel
+        }
+        return tuple(statements[name] for name in sorted(statements))
 
     def everywhere(self, line: str) -> tuple[Statement, ...]:
         """Return the statements on every operator; they are about making a tensor."""
         return self.statements.for_op(EVERY_OPERATOR, line)
 
+    @cached_method
     def on_kernels(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on every kernel that hold for the overload or for one that decides for it."""
-        key = (op, line)
-        if key not in self._on_kernels:
-            statements = {
-                statement.id: statement
-                for name in self.deciding(op, line)
-                if not self.composite(name, line)
-                for statement in self.statements.for_op(name, line)
-                if statement.on_every_kernel
-            }
-            self._on_kernels[key] = tuple(statements[name] for name in sorted(statements))
-        return self._on_kernels[key]
+        statements = {
+            statement.id: statement
+            for name in self.deciding(op, line)
+            if not self.composite(name, line)
+            for statement in self.statements.for_op(name, line)
+            if statement.on_every_kernel
+        }
+        return tuple(statements[name] for name in sorted(statements))
 
     def facts(self, op: str, line: str) -> object:
         """Return all data on which a verdict about the overload rests; releases with equal data judge alike."""

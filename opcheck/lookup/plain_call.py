@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opcheck.common.memo import cached_method
 from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.data.refused import refused_by
@@ -80,7 +81,6 @@ class OperatorLookup:
         self.operators = OperatorFacts(lists)
         self._verdicts: dict[tuple[str, Target, str, int], Verdict] = {}
         self._states: dict[tuple[object, ...], State] = {}
-        self._calls: dict[tuple[str, str, str, int], tuple[OpCall, ...]] = {}
 
     def verdict(self, op: str, target: Target, dtype: str, spatial: int = 0) -> Verdict:
         """Return what the target does with a plain call.
@@ -154,7 +154,7 @@ class OperatorLookup:
         if is_python(op) or self.operators.composite(op, line):
             return self._composite(op, target, dtype, spatial)
         best: Verdict | None = None
-        for call in self._made(op, line, dtype, spatial):
+        for call in self._make_calls(op, line, dtype, spatial):
             verdict = judge_by_lists(call, target, self.lists)
             if best is None or outcome(verdict).severity < outcome(best).severity:
                 best = verdict
@@ -220,27 +220,25 @@ class OperatorLookup:
         inner = None if calls is None else ()
         made = [
             judge_by_lists(msgspec.structs.replace(call, inner=inner), target, self.lists)
-            for call in self._made(op, line, dtype, spatial)
+            for call in self._make_calls(op, line, dtype, spatial)
         ]
         return min(made, key=lambda verdict: outcome(verdict).severity)
 
-    def _made(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
+    @cached_method
+    def _make_calls(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
         """Return one call, or one of each rank if a statement tests shapes."""
-        key = (op, line, dtype, spatial)
-        if key not in self._calls:
-            statements = self.operators.about(op, line)
-            known = self.lists.statements.arguments.get(op, {})
-            # A plain call omits the arguments that have defaults.
-            names = [
-                name
-                for name in _tensor_arguments(statements)
-                if name not in known or not known[name].optional
-            ]
-            self._calls[key] = tuple(
-                _call(op, tuple(names), dtype, rank)
-                for rank in _ranks(spatial, conditional=any(s.condition for s in statements))
-            )
-        return self._calls[key]
+        statements = self.operators.about(op, line)
+        arguments = self.lists.statements.arguments.get(op, {})
+        # A plain call omits the arguments that have defaults.
+        names = [
+            name
+            for name in _tensor_arguments(statements)
+            if name not in arguments or not arguments[name].optional
+        ]
+        return tuple(
+            _call(op, tuple(names), dtype, rank)
+            for rank in _ranks(spatial, conditional=any(s.condition for s in statements))
+        )
 
 
 def _list(names: Iterable[str]) -> str:

@@ -1,0 +1,28 @@
+"""Remembers the results of methods by their arguments, as long as the object lives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Owner = TypeVar("Owner")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def cached_method(
+    method: Callable[Concatenate[Owner, Arguments], Result],
+) -> Callable[Concatenate[Owner, Arguments], Result]:
+    """Make a method that computes once for the same positional arguments; ``functools.cache`` would keep the object."""
+    name = f"_{method.__name__}_results"
+
+    @functools.wraps(method)
+    def cached(self: Owner, *args: Any, **kwargs: Any) -> Result:
+        results = vars(self).setdefault(name, {})
+        key = (args, *kwargs.items())
+        if key not in results:
+            results[key] = method(self, *args, **kwargs)
+        return results[key]  # type: ignore[no-any-return]
+
+    return cached  # type: ignore[return-value]  # the arguments are those of the method
