@@ -12,53 +12,11 @@ import math
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 from opcheck.common.names import cpp_name
 from opcheck.common.versions import Span, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import OpCall
-
-_AS_A_FIX = (
-    "As a temporary fix, you can set the environment variable `PYTORCH_ENABLE_MPS_FALLBACK=1` "
-    "to use the CPU as a fallback for this op. "
-    "WARNING: this will be slower than running natively on MPS."
-)
-_MENTION = (
-    "please comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, "
-    "that resulted in missing op as well as commit hash {commit}."
-)
-
-
-class _Text(NamedTuple):
-    """A wording, the releases that print it, and the operators that it is printed for."""
-
-    span: Span
-    text: str
-    #: the namespace of the operators; empty: every operator that no other row of the span names.
-    namespace: str = ""
-
-
-_NOT_IMPLEMENTED = (
-    _Text(
-        Span(since=Version(2, 11)),
-        "The distributed operator '{op}' is not currently implemented for the MPS device. "
-        "If you want this op to be considered for addition " + _MENTION + " "
-        "Please note, that distributed operators can not fall back to CPU",
-        namespace="c10d",
-    ),
-    _Text(
-        Span(since=Version(2, 6)),
-        "The operator '{op}' is not currently implemented for the MPS device. "
-        "If you want this op to be considered for addition " + _MENTION + " " + _AS_A_FIX,
-    ),
-    _Text(
-        Span(until=Version(2, 6)),
-        "The operator '{op}' is not currently implemented for the MPS device. "
-        "If you want this op to be added in priority during the prototype phase of this feature, "
-        "please comment on https://github.com/pytorch/pytorch/issues/77764. " + _AS_A_FIX,
-    ),
-)
 
 
 def not_implemented(op: str, torch: Version, commit: str) -> str:
@@ -71,11 +29,13 @@ def not_implemented(op: str, torch: Version, commit: str) -> str:
     """
     namespace = op.partition("::")[0]
     text = next(
-        row.text
-        for row in _NOT_IMPLEMENTED
-        if torch in row.span and row.namespace in {"", namespace}
+        row["text"]
+        for row in _table()["not_implemented"]
+        if ("since" not in row or torch >= Version.parse(row["since"]))
+        and ("until" not in row or torch < Version.parse(row["until"]))
+        and row.get("namespace", namespace) == namespace
     )
-    return text.format(op=op, commit=commit)
+    return str(text).format(op=op, commit=commit)
 
 
 def fallback_warning(op: str) -> str:
@@ -165,12 +125,9 @@ def is_form_of(text: str, printed: str) -> bool:
 
 
 @functools.cache
-def _remedies() -> dict[str, list[tuple[re.Pattern[str], str]]]:
-    table = load_shipped(Path(__file__).with_name("messages.yaml"))
-    return {
-        kind: [(re.compile(row["pattern"]), row["hint"]) for row in rows]
-        for kind, rows in table.items()
-    }
+def _table() -> dict[str, list[dict[str, str]]]:
+    table: dict[str, list[dict[str, str]]] = load_shipped(Path(__file__).with_name("messages.yaml"))
+    return table
 
 
 def remedy_for(kind: str, text: str) -> str:
@@ -181,4 +138,5 @@ def remedy_for(kind: str, text: str) -> str:
             operator; ``not_spawned``: the start of a process by spawn raises it.
         text: the text.
     """
-    return next((hint for pattern, hint in _remedies()[kind] if pattern.search(text)), "")
+    rows = _table()[kind]
+    return next((row["hint"] for row in rows if re.search(row["pattern"], text)), "")

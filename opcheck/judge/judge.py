@@ -15,6 +15,7 @@ from opcheck.data.extensions import LIBRARIES
 from opcheck.data.refused import nowhere, refused_by
 from opcheck.data.registrations import OpLists
 from opcheck.judge import matching_statements
+from opcheck.judge.texts import EXTENSIONS, MEANINGS, REFUSALS
 from opcheck.model.records import Evidence, OpCall, Verdict
 
 
@@ -49,29 +50,6 @@ _SPARSE_KEYS = {
     "sparse_bsr": "SparseCsrMPS",
     "sparse_bsc": "SparseCsrMPS",
 }
-
-#: What a registration value means, in a user's words; ``missing_stub:x`` is looked up by its head.
-_MEANING = {
-    "kernel": "an MPS kernel is registered in {release}",
-    "python_kernel": "an MPS kernel, written in Python, is registered in {release}",
-    "cpu_fallback": "{release} registers the CPU fallback for it, with or without the variable",
-    "cpu_only": "no MPS kernel is registered in {release}; a CPU kernel is",
-    "error_stub": "what {release} registers for MPS does nothing but raise",
-    "missing_stub": "the MPS kernel registered in {release} calls {detail}, which MPS lacks",
-    "no_dense_kernel": "neither an MPS kernel nor a CPU kernel is registered in {release}",
-}
-
-#: What an extension's own registrations on this machine mean; the first match counts.
-_EXTENSION = (
-    ("MPS", "this machine's build registers an MPS kernel, the Mac's build may not"),
-    ("CPU", "it has a CPU kernel, so it could fall back with PYTORCH_ENABLE_MPS_FALLBACK=1"),
-    ("CompositeExplicitAutograd", "it is a composite: what it calls decides"),
-    ("CompositeImplicitAutograd", "it is a composite: what it calls decides"),
-    (
-        "CUDA",
-        "it has a kernel for CUDA alone: a Mac raises NotImplementedError, with the variable, too",
-    ),
-)
 
 #: Namespaces that libtorch_cpu.dylib defines. It registers kernels for MPS in ``aten`` alone, in all listed releases,
 #: so that their operators come to the backend-wide fallback.
@@ -222,17 +200,6 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
     )
 
 
-#: Refusals that the simulation itself finds, whatever is registered, by their ids.
-_REFUSALS = {
-    "device_mismatch": "its tensors are on two devices, and a Mac refuses that whatever is registered",
-    "flex_attention_device": "flex_attention takes no tensors on mps before torch 2.13",
-    "generator_device": "a CPU generator cannot draw on mps",
-    "index_out_of_range": "an index is out of range",
-    "indices_on_mps": "its indices or lengths must be on the CPU, and they are on mps",
-    "numpy": "a tensor on mps is not taken to NumPy: a Mac wants it moved to the CPU first",
-}
-
-
 class _Case:
     """Holds one call with what the lists record about its overload."""
 
@@ -278,7 +245,7 @@ class _Case:
     def meaning(self) -> str:
         head, _, detail = self.value.partition(":")
         release = self.resolution.extension or f"torch {self.release.torch}"
-        text = _MEANING[head].format(release=release, detail=detail)
+        text = MEANINGS[head].format(release=release, detail=detail)
         return f"it calls {self.last}: {text}" if self.named else text
 
 
@@ -327,7 +294,7 @@ def _summary(case: _Case, limitation: str) -> str:
 def _refused(case: _Case, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
-        because=_REFUSALS.get(limitation) or _summary(case, limitation),
+        because=REFUSALS.get(limitation) or _summary(case, limitation),
         evidence=(Evidence(kind="limitation", torch=case.release.torch, detail=limitation),),
         confidence="source check",
         prints=text,
@@ -538,7 +505,7 @@ def _unknown(case: _Case) -> Verdict:
         return Verdict(
             status="fallback",
             kind="env",
-            because=_MEANING["cpu_only"].format(release=f"torch {case.release.torch}"),
+            because=MEANINGS["cpu_only"].format(release=f"torch {case.release.torch}"),
             evidence=(case.registered(case.call.op, "absent"),),
             prints=messages.fallback_warning(case.last)
             if case.target.cpu_fallback
@@ -547,7 +514,7 @@ def _unknown(case: _Case) -> Verdict:
     if namespace == "aten":
         because = f"torch {case.release.torch} has no operator {case.call.op}"
     else:
-        texts = (text for key, text in _EXTENSION if key in case.call.registrations)
+        texts = (text for key, text in EXTENSIONS.items() if key in case.call.registrations)
         because = f"{_not_described(case, namespace)}; " + next(
             texts, "nothing is known about its kernels"
         )

@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opcheck.common.errors import UsageError
-from opcheck.common.names import DTYPE_ALIASES, DTYPES
+from opcheck.common.names import DTYPE_ALIASES
 from opcheck.data import composites
 from opcheck.data.extensions import LIBRARIES
 from opcheck.lookup.operator_facts import api_overloads
 from opcheck.lookup.words import (
+    LIBRARY_CALLS,
+    MODULES,
+    OTHER_THINGS,
     REMOVED_FUNCTIONS,
+    RENAMED,
     USUAL_OVERLOADS,
     WITHOUT_OPERATORS,
     WORDS,
@@ -38,25 +42,6 @@ if TYPE_CHECKING:
 _NAMESPACED = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
-#: Where a Python function lives, and the prefix that its operator's name has then.
-#: (aten/src/ATen/native/native_functions.yaml, python_module, torch 1.13 to 2.15)
-_MODULES = {
-    "": "",
-    "Tensor": "",
-    "nn.functional": "",
-    "functional": "",
-    "fft": "fft_",
-    "linalg": "linalg_",
-    "special": "special_",
-}
-#: Functions whose operator has another name (torch/nn/functional.py, torch/_tensor.py, torch 1.13 to 2.15).
-_RENAMED = {
-    "Tensor.to_sparse_coo": "aten::to_sparse",
-    "nn.functional.affine_grid": "aten::affine_grid_generator",
-    "nn.functional.fold": "aten::col2im",
-    "nn.functional.grid_sample": "aten::grid_sampler",
-    "nn.functional.unfold": "aten::im2col",
-}
 #: Other spellings of the same places, applied in turn.
 _SPELLINGS = (
     (re.compile(r"torch\.ops\.aten\."), "aten."),
@@ -70,15 +55,6 @@ _SPELLINGS = (
 )
 #: A name of an extension library's Python: torchvision.ops.boxes.nms, torchaudio.functional.lfilter.
 _OF_LIBRARY = re.compile(rf"(?P<library>{'|'.join(LIBRARIES)})\.(?:\w+\.)*(?P<function>\w+)")
-#: Python functions and classes of the extension libraries that are named unlike the operator that decides for them
-#: (torchvision/ops/boxes.py and poolers.py, 0.29; torchaudio/functional/filtering.py and functional.py, 2.11).
-_LIBRARY_CALLS = {
-    "torchaudio.lfilter": "torchaudio::_lfilter_core_loop",
-    "torchaudio.overdrive": "torchaudio::_overdrive_core_loop",
-    "torchaudio.rnntloss": "torchaudio::rnnt_loss_forward",
-    "torchvision.batchednms": "torchvision::nms",
-    "torchvision.multiscaleroialign": "torchvision::roi_align",
-}
 
 #: What an overload without a name of its own is called, most usual first: the choice of the one
 #: overload that answers for all where a base name is asked.
@@ -140,7 +116,7 @@ def _library_operator(asked: str, library: str, function: str, lists: OpLists) -
         UsageError: no operator of the library has that name; which ones its Python code calls is not recorded.
     """
     spelled = key(function)
-    known = _LIBRARY_CALLS.get(f"{library}.{spelled}")
+    known = LIBRARY_CALLS.get(f"{library}.{spelled}")
     operators = [name for name in _extension_operators(lists) if name.startswith(f"{library}::")]
     matching = (name for name in operators if key(name.partition("::")[2]) == spelled)
     meant = known or next(matching, "")
@@ -205,8 +181,8 @@ def _from_fx(name: str) -> str:
 
 def _python(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     module, _, function = name.rpartition(".")
-    base = f"aten::{_MODULES[module]}{function}" if module in _MODULES else ""
-    base = _RENAMED.get(name, base)
+    base = f"aten::{MODULES[module]}{function}" if module in MODULES else ""
+    base = RENAMED.get(name, base)
     called = api_overloads(name)
     members = tuple(bases.get(base, ()))
     if not module and members:
@@ -228,7 +204,7 @@ def _by_word(name: str, lists: OpLists) -> str:
         if key(usual_word) == word:
             return meant
     spellings = _spellings(lists)
-    for place in (f"{module}.", "", *_PLACES) if module in {*_MODULES, "nn"} else ("",):
+    for place in (f"{module}.", "", *_PLACES) if module in {*MODULES, "nn"} else ("",):
         if place + word in spellings:
             return spellings[place + word]
     return ""
@@ -286,37 +262,6 @@ def writes_out(op: str) -> bool:
     return overload.endswith("out") or "names" in overload or "imname" in overload
 
 
-_DTYPE_WORDS = "|".join(map(re.escape, [*DTYPES, *DTYPE_ALIASES]))
-#: What is no operator, but often written for one: a pattern, what it is, and the next command.
-_OTHER_THINGS = (
-    (
-        re.compile(_DTYPE_WORDS),
-        "{0} is the dtype {name}, not an operator",
-        "opcheck op OPERATOR --dtype {name} says what an operator does with it",
-    ),
-    (
-        re.compile(r"v?\d+(\.\d+)+\S*"),
-        "{0} is a version, not an operator",
-        "opcheck matrix --torch {0} lists all operators of a torch release",
-    ),
-    (
-        re.compile(r"OC\d{3}", re.IGNORECASE),
-        "{0} is the code of a finding, not an operator",
-        "opcheck explain {0}",
-    ),
-    (
-        re.compile(r"PYTORCH_\w+"),
-        "{0} is an environment variable, not an operator",
-        "opcheck doctor says what the variables of this machine do",
-    ),
-    (
-        re.compile(r".*(\.py|\.pt2|[^:]:[^:]+)"),
-        "{0} names a model, not an operator",
-        "opcheck audit {0}",
-    ),
-)
-
-
 def _dtype(name: str) -> str:
     return DTYPE_ALIASES.get(name, name)
 
@@ -341,7 +286,7 @@ def _no_such_overload(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Usage
 
 def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
     """Return the error for a name that nothing has: what else it may be, or the names most like it."""
-    for pattern, message, hint in _OTHER_THINGS:
+    for pattern, message, hint in OTHER_THINGS:
         if pattern.fullmatch(name):
             return UsageError(
                 message.format(asked, name=_dtype(name)),

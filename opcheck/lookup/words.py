@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+from opcheck.common.names import DTYPE_ALIASES, DTYPES
 from opcheck.common.yaml_text import load_shipped
 
 _TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("words.yaml"))
@@ -31,6 +33,24 @@ REMOVED_FUNCTIONS: dict[str, str] = {
     for name, instead in _TABLE["removed_functions"].items()
     for place in ("torch", "Tensor", "torch.Tensor")
 }
+
+MODULES: dict[str, str] = _TABLE["modules"]
+RENAMED: dict[str, str] = _TABLE["renamed"]
+LIBRARY_CALLS: dict[str, str] = _TABLE["library_calls"]
+
+_DTYPE_WORDS = "|".join(map(re.escape, [*DTYPES, *DTYPE_ALIASES]))
+#: What is no operator, but often written for one: a pattern, what it is, and the next command.
+OTHER_THINGS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (
+        re.compile(
+            row["pattern"].replace("{dtypes}", _DTYPE_WORDS),
+            re.IGNORECASE if row.get("ignore_case") else 0,
+        ),
+        row["what"],
+        row["next"],
+    )
+    for row in _TABLE["other_things"]
+)
 
 
 def key(text: str) -> str:

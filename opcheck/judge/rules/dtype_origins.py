@@ -5,61 +5,19 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Collection
-from typing import NamedTuple
 
 from opcheck.judge.dtype_flow import Origin
-
-
-class How(NamedTuple):
-    """One way in which a dtype begins."""
-
-    #: as the finding says it; ``{api}``, ``{dtype}`` and ``{names}`` are put in
-    text: str
-    #: the call of the origin's line, rewritten; ``{x}`` stands for it as it is written.  Empty: no pattern fits.
-    rewrite: str = "{x}.to({instead})"
-
-
-HOWS: dict[str, How] = {
-    "numpy": How("{api} takes the {dtype} of a NumPy array"),
-    "numpy_scalar": How("{api} takes the {dtype} of a NumPy number"),
-    "default_dtype": How("{api} makes the default dtype, which was set to {dtype}"),
-    "default_dtype_set": How("torch.set_default_dtype makes {dtype} the default", rewrite=""),
-    "dtype_given": How("{api} is asked for {dtype}"),
-    "cast": How("{api} makes it {dtype}"),
-    "module_cast": How("{api} casts a whole module to {dtype}"),
-    "python_complex": How("{api} meets a complex number of Python"),
-    "promotion": How("{api} promotes to {dtype}"),
-    "complex_made": How("{api} makes a complex tensor of real ones", rewrite=""),
-    "fft": How("{api} makes a spectrum", rewrite=""),
-    "eigenvalues": How("{api} gives complex results for real matrices", rewrite=""),
-    "file": How("{api} reads {dtype} from a file"),
-    "flag": How("the audit was asked for it (--dtype)", rewrite=""),
-    "input": How("the input is given so", rewrite=""),
-    "moved": How("it is {dtype} when it is moved to mps", rewrite=""),
-    "before": How(
-        "it is {dtype} when it is first used; where it was made was not seen", rewrite=""
-    ),
-}
-
-#: What every release of MPS takes instead.
-INSTEAD = {
-    "float64": "float32",
-    "complex128": "complex64",
-    "complex32": "complex64",
-    "uint16": "int32",
-    "uint32": "int64",
-    "uint64": "int64",
-}
+from opcheck.judge.texts import INSTEAD, ORIGINS
 
 
 def describe(origin: Origin) -> str:
     """Return the origin in words."""
-    return HOWS[origin.how].text.format(api=_short(origin.api), dtype=origin.dtype)
+    return ORIGINS[origin.how]["text"].format(api=_short(origin.api), dtype=origin.dtype)
 
 
 def rewritten(origin: Origin) -> str:
     """Return the origin's own line with a cast added; empty if the line holds more than the call."""
-    pattern = HOWS[origin.how].rewrite
+    pattern = ORIGINS[origin.how].get("rewrite", "{x}.to({instead})")
     instead = INSTEAD.get(origin.dtype)
     if not pattern or instead is None or origin.location is None:
         return ""

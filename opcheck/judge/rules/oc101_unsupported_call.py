@@ -7,20 +7,9 @@ from collections.abc import Iterator
 
 from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
 from opcheck.judge.rules.rule import Audited, about_all, audit_rule, sentences, upgrade
+from opcheck.judge.texts import AFTER_REFUSAL
 from opcheck.model.records import CallGroup, Finding
 
-#: What to do about a refusal, by its limitation's id.
-_NEXT = {
-    "device_mismatch": "move every tensor of the call to one device: .to('mps')",
-    "indices_on_mps": "move them to the CPU: .cpu()",
-    # What logs and observed runs add (opcheck/device/observe/log_report.py).
-    "cuda_required": "choose the device at run time; `opcheck scan PATH` lists every line that asks for CUDA",
-    "out_of_memory": "make it smaller: a smaller batch or dtype, fewer tensors alive; opcheck audit --memory estimates",
-    "process_aborted": "opcheck run on that Mac names the call; the text is Apple's, and no exception can be caught",
-    "gpu_error": "run it in smaller pieces; what ran after this error may hold anything",
-    "shader_refused": "leave that function out of torch.compile; opcheck compile --check-metal finds such kernels",
-    "setting_refused": "correct the variable: opcheck doctor says what it takes",
-}
 _DENSE = "make it dense: .to_dense(), before it is moved to mps"
 #: the dispatch key of a sparse tensor, in the dispatcher's error
 _SPARSE = re.compile(r"from the '(Sparse\w*MPS)' backend")
@@ -54,7 +43,7 @@ def _hint(audited: Audited, group: CallGroup) -> str:
     if refusal is None:
         return sentences(upgrade(audited, group), _ON_THE_CPU)
     # Another release's kernel may refuse as well: that it is registered promises nothing.
-    return _NEXT.get(refusal, _ON_THE_CPU)
+    return AFTER_REFUSAL.get(refusal, _ON_THE_CPU)
 
 
 def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:

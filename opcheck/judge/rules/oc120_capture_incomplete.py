@@ -6,25 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.vocabulary import Severity
 from opcheck.judge.rules.rule import Audited, audit_rule, finding
+from opcheck.judge.texts import AFTER_PROBLEM
 from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem
-
-_NEXT = {
-    "too_many_calls": "give it less to do: smaller inputs with --input, fewer steps with --config",
-    "memory": "give it more of this machine with --memory-limit, or smaller inputs with --input",
-    "timeout": "give it more time with --timeout, or smaller inputs with --input",
-    "model_raised": "give inputs that the model takes with --input, settings with --config",
-    "pipeline_raised": "give its call other arguments: --call forward:height=512,width=512",
-    "component_raised": "it is judged as soon as the pipeline comes to it",
-    "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
-    "module_missing": "install it where opcheck is installed, or add its folder to PYTHONPATH",
-    "program_exited": "what it lacks may be an argument: those behind the program's name are its own",
-    "nothing_on_mps": "look at the device that the program chooses, and that the model and its inputs are moved "
-    'there: .to("mps")',
-    "mps_in_fork": "start processes by spawn, which is the default on a Mac, or compute on mps in one process alone",
-    "eager": "the operators were judged, not what the compiler makes of them",
-    "guess": "if your data decides otherwise there, other calls or sizes follow",
-    "value_check": "nothing to do if your data passes the check",
-}
 
 #: the finding of the call that raised ("call_raised") says why the program ended
 _OF_OTHER_RULES = frozenset(
@@ -66,7 +49,7 @@ def check(audited: Audited) -> Iterator[Finding]:
                 # Of what cannot be built the error itself says what to do.
                 hint=problem.answered
                 if problem.kind == "not_built"
-                else _NEXT.get(problem.kind, "what follows this point was not judged"),
+                else AFTER_PROBLEM.get(problem.kind, "what follows this point was not judged"),
                 locations=problem_places(problem),
             )
     yield from _guesses(problems)
@@ -91,7 +74,7 @@ def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
         yield finding(
             severity=severity,
             message=f"{op} reads values that a run on shapes does not have, answered {answers}{rests}",
-            hint=_NEXT[kind],
+            hint=AFTER_PROBLEM[kind],
             op=op,
             locations=tuple(place for problem in members for place in problem_places(problem)),
             count=times,

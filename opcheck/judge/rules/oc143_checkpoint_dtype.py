@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from opcheck.common.text import plural
 from opcheck.judge.judge import judge
-from opcheck.judge.rules.dtype_origins import INSTEAD
 from opcheck.judge.rules.rule import Audited, audit_rule, finding
+from opcheck.judge.texts import INSTEAD
 from opcheck.model.records import Birth, Finding, OpCall, TensorSpec
 
 

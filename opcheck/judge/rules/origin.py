@@ -10,6 +10,7 @@ from opcheck.judge import dtype_flow, target_change
 from opcheck.judge.rules import dtype_origins
 from opcheck.judge.rules.remediation import WayOut, way_out
 from opcheck.judge.rules.rule import AuditCheck, Audited, finding, sentences
+from opcheck.judge.texts import INSTEAD
 from opcheck.model.records import Finding, GroupLocation, OpCall, Verdict
 from opcheck.model.tracked_dtypes import BY_NAME
 
@@ -111,7 +112,7 @@ _VERBS = {
 
 
 def _cast(origin: dtype_flow.Origin) -> str:
-    instead = dtype_origins.INSTEAD.get(origin.dtype)
+    instead = INSTEAD.get(origin.dtype)
     return f"make it {instead} where it begins" if instead else ""
 
 

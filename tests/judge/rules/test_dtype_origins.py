@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from opcheck.judge.dtype_flow import Origin
-from opcheck.judge.rules.dtype_origins import HOWS, describe, rewritten
+from opcheck.judge.rules.dtype_origins import describe, rewritten
+from opcheck.judge.texts import ORIGINS
 from opcheck.model.records import SourceLocation
 
 LINES = [
@@ -70,7 +71,7 @@ def test_nothing_where_the_line_does_not_show_it(text: str) -> None:
     assert rewritten(_origin("numpy", "torch.tensor", text)) == ""
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", ORIGINS)
 def test_every_way_is_said_in_words(how: str) -> None:
     words = describe(_origin(how, "torch.some", "torch.some(x)"))
     assert "{" not in words

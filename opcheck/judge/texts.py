@@ -1,0 +1,18 @@
+"""What verdicts and findings say, in a user's words (texts.yaml)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from opcheck.common.yaml_text import load_shipped
+
+_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("texts.yaml"))
+
+MEANINGS: dict[str, str] = _TABLE["meanings"]
+EXTENSIONS: dict[str, str] = _TABLE["extensions"]
+REFUSALS: dict[str, str] = _TABLE["refusals"]
+AFTER_REFUSAL: dict[str, str] = _TABLE["after_refusal"]
+AFTER_PROBLEM: dict[str, str] = _TABLE["after_problem"]
+ORIGINS: dict[str, dict[str, str]] = _TABLE["origins"]
+INSTEAD: dict[str, str] = _TABLE["instead"]
