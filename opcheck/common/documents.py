@@ -2,7 +2,7 @@
 
 Every file that opcheck reads goes through here (``tests/test_architecture.py``).  A file may be a device that never
 ends, or a named pipe that nothing is written to, a text may nest 50,000 levels deep (libyaml's composer then overflows
-the C stack and the process dies of a signal), an alias may stand for a million others, and ``int`` of 5,000 digits
+the C stack and the process dies of a signal), an alias may expand to a million others, and ``int`` of 5,000 digits
 raises a ValueError of its own.
 """
 
@@ -375,7 +375,7 @@ def _check_aliases(root: Any) -> None:
                 if id(child) not in counted:
                     waiting.append(child)
                 elif counted[id(child)] is None:
-                    message = "an alias stands for what contains it"
+                    message = "an alias refers to what contains it"
                     raise DocumentError(message, line=child.start_mark.line + 1)
             continue
         waiting.pop()

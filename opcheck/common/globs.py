@@ -120,7 +120,7 @@ def _tokens(glob: str, *, escapes: bool = False) -> Iterator[str]:
 
 
 def _end_of_class(glob: str, place: int, caret: bool) -> int:  # noqa: FBT001  (handed on)
-    # A bracket right behind the first one, or behind the sign of negation, is one of the characters.
+    # A bracket right behind the first one, or behind the sign of negation, belongs to the characters.
     return glob.find("]", place + 1 + (glob[place : place + 1] in ({"!", "^"} if caret else {"!"})))
 
 

@@ -40,7 +40,7 @@ def code_cells(content: bytes) -> Iterator[tuple[int, str]]:
 
 
 #: IPython's own syntax at the start of a line (IPython/core/inputtransformer2.py): ``%matplotlib inline``, ``!ls``,
-#: ``?name``, ``name?``. A line that begins with ``% (`` or ``!=`` goes on with the expression of the line before.
+#: ``?name``, ``name?``. A line that begins with ``% (`` or ``!=`` continues with the expression of the line before.
 _MAGIC = re.compile(r"%%?[A-Za-z]|!(?!=)|\?|[%\w.\[\]*]+\?\??\s*$")
 #: The same behind ``name =``.
 _ASSIGNED = re.compile(r"(?P<target>[\w.,\s\[\]]+=)\s*(?:!(?!=)|%[A-Za-z])")
@@ -56,7 +56,7 @@ def without_magics(text: str) -> list[str]:
         return lines
     plain, continues = [], False
     for line in lines:
-        # A shell command may go on in the next lines.
+        # A shell command may continue in the next lines.
         plain.append("" if continues else _plain(line))
         is_command = continues or plain[-1] != line
         continues = is_command and line.endswith("\\")

@@ -18,7 +18,7 @@ from opcheck.common import documents
 #: Codecs of host names.  Their decoders take time that grows with the square of the length (Lib/encodings/punycode.py,
 #: insertion_sort), and no one writes a program in them.
 _REFUSED = {"idna", "punycode"}
-#: Bytes of a source that is quoted; parts of an entry of linecache that holds lines, and no loader.
+#: Bytes of a source that is quoted; parts of an entry of linecache with lines, and no loader.
 _LARGEST, _WITH_LINES = 16 << 20, 4
 
 

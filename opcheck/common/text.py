@@ -93,7 +93,7 @@ def one_line(error: BaseException, limit: int = 300) -> str:
 
 
 def type_and_text(error: BaseException) -> str:
-    """Return the class of an exception and its message on one line; the class alone where it says nothing."""
+    """Return the class of an exception and its message on one line; the class alone where the message is empty."""
     return f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
 
 

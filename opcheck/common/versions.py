@@ -15,7 +15,7 @@ _MACOS = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.\d{1,9})?")
 
 #: macOS majors that the op lists cover.  Apple renumbered after 15: the next was 26.
 MACOS_MAJORS = (12, 13, 14, 15, 26)
-#: Newer majors of which the lists may hold single statements; what holds for all since 26 holds for them, too.
+#: Newer majors that single statements may name; statements on all macOS since 26 apply to them, too.
 MACOS_NEWER = (27,)
 
 
@@ -107,7 +107,7 @@ def target_text(torch: object, macos: object, beyond: str, *, cpu_fallback: bool
 
 
 def macos_note(macos: Version) -> str:
-    """Return what stands for a macOS that is newer than the op lists; empty where they cover it."""
+    """Return the note on a macOS that is newer than the op lists; empty where they cover it."""
     newest = MACOS_MAJORS[-1]
     if macos.major <= newest:
         return ""
@@ -140,7 +140,7 @@ def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
 def parse_macos(text: str, minimum: Version, torch: Version) -> Version:
     """Return the macOS version, checked against existing versions and the release's own minimum.
 
-    A macOS that is newer than the lists is taken as it is: what holds since an older one holds for it, too.
+    A macOS that is newer than the lists is taken as it is: statements since an older macOS apply to it, too.
 
     Raises:
         UsageError: not a version.

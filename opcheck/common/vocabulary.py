@@ -1,6 +1,6 @@
 """The fixed words of the records: the values of status, kind, severity, phase and effect.
 
-Each is a ``Literal`` with a tuple of its values beside it, in the order that reports sort by. JSON
+Each is a ``Literal`` with a tuple of its values alongside it, in the order that reports sort by. JSON
 writes them as they stand.
 """
 
@@ -33,7 +33,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 #: What is captured of a model; ``run``: a whole program.
 Mode = Literal["inference", "train", "run"]
 
-#: What the verdicts of a model come to, the first that holds.
+#: What the verdicts of a model come to, the first that applies.
 Headline = Literal[
     "fails",
     "could not tell",

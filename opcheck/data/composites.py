@@ -153,7 +153,7 @@ def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
     """Return the overloads behind a name that a user writes; empty where there are none.
 
     ``torch.fft.rfft``, ``nn.functional.grid_sample``, a bare ``isin``, ``aten::isin`` and ``aten.isin``
-    are understood; an overload written whole (``aten::add.Tensor``) stands for itself.
+    are understood; an overload written whole (``aten::add.Tensor``) is its own answer.
 
     Raises:
         OpListError: a data file is missing or damaged.

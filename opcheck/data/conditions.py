@@ -188,7 +188,7 @@ class Condition:
         self._body = body
 
     def evaluate(self, values: Mapping[str, Any]) -> bool | None:
-        """Return whether the condition holds for these arguments; None where they do not decide it.
+        """Return whether the condition applies to these arguments; None where they do not decide it.
 
         Args:
             values: the arguments by their names: tensors as TensorSpec, lists of tensors as tuples

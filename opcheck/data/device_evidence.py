@@ -111,7 +111,7 @@ class Evidence(Record, frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     tool: str
-    #: the day on which the run began
+    #: the day when the run began
     made: str
     machine: Machine
     settings: Settings
@@ -168,7 +168,7 @@ def lint(document: Document, evidence: Evidence) -> None:
         document.report(("machine", "commit"), f"not a commit: {machine.commit!r}")
     for field in ("device", "os", "os_version", "torch"):
         if not getattr(machine, field):
-            document.report(("machine", field), "it says of which machine the results are")
+            document.report(("machine", field), "it identifies the machine of the results")
     seen: set[tuple[str, str, str]] = set()
     for index, result in enumerate(evidence.results):
         for field, message in _problems(result):
@@ -188,7 +188,7 @@ def _problems(result: Result) -> Iterator[tuple[str, str]]:
     if result.outcome in {"works", "falls back", "not compared"} and not result.samples:
         yield "samples", f"{result.outcome}, but no sample ran"
     if result.outcome in {"raises", "wrong", "crashes", "falls back"} and not result.text:
-        yield "text", f"{result.outcome}, but with which text is not said"
+        yield "text", f"{result.outcome}, but its text is missing"
     states = set(result.calls.values())
     if result.outcome == "works" and not states & {"agrees", "loose"}:
         yield "calls", "works, but no call was compared"

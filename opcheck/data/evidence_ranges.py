@@ -56,7 +56,7 @@ def disagreements(
 def _call(
     statement: Statement, written: Mapping[str, Any], arguments: Mapping[str, Arguments]
 ) -> Iterator[str]:
-    """Yield what is wrong with the reported call: it cannot be read, or the statement does not hold for it."""
+    """Yield what is wrong with the reported call: it cannot be read, or the statement does not apply to it."""
     tensors: list[TensorSpec] = []
     values: dict[str, Any] = {}
     for name, value in written.items():
@@ -77,7 +77,7 @@ def _call(
     op = statement.ops[0]
     call = OpCall(op=op, inputs=inputs, outputs=outputs, arguments=values)
     if matches_call(statement, call, arguments.get(op)) is False:
-        yield "the statement does not hold for the reported call"
+        yield "the statement does not apply to the reported call"
 
 
 def _tensor(name: str, text: str) -> TensorSpec | None:

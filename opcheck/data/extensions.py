@@ -97,7 +97,7 @@ class ExtensionRelease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     counts: ExtensionCounts
 
     def admits(self, torch_line: str) -> bool:
-        """Return whether pip installs the release beside a torch line newer than its own.
+        """Return whether pip installs the release alongside a torch line newer than its own.
 
         Raises:
             UsageError: not a version.
@@ -151,7 +151,7 @@ class Extensions:
     """The lists of the extension libraries below a directory, read on first use."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        """Take the directory of the op lists; None stands for empty lists."""
+        """Take the directory of the op lists; None means empty lists."""
         self._directory = directory
 
     @functools.cached_property
@@ -173,7 +173,7 @@ class Extensions:
         return b"".join(documents.read(path) for path in paths if path.is_file())
 
     def release(self, library: str, torch_line: str) -> ExtensionRelease | None:
-        """Return the release that pairs with a torch line; None where no list holds it.
+        """Return the release that pairs with a torch line; None where no list has it.
 
         This is the release that was published with the torch line, else the newest earlier release
         whose wheel does not exclude that torch: wheels built on PyTorch's stable ABI pin none.

@@ -1,4 +1,4 @@
-"""The history form: for each operator overload, the releases at which its value changes.
+"""The history form: for each operator overload, the releases where its value changes.
 
 A new release therefore adds only the lines that it changed to a file.  The file is the canonical
 encoding of the full matrix of releases and overloads, so rebuilding any release in any order gives
@@ -50,7 +50,7 @@ def expand(history: Sequence[Entry], lines: Sequence[str]) -> dict[str, str]:
 
 
 def contract(values: Mapping[str, str], lines: Sequence[str]) -> tuple[Entry, ...]:
-    """Return an entry for each line at which the value changes: the inverse of ``expand``."""
+    """Return an entry for each line where the value changes: the inverse of ``expand``."""
     entries: list[Entry] = []
     previous: str | None = None
     for line in lines:

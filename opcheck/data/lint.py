@@ -26,7 +26,7 @@ from opcheck.model.records import Record
 
 EXCEPTIONS = "exceptions.yaml"
 
-#: Two statements contradict each other where the kernel raises by the first and goes on by the second.
+#: Two statements contradict each other if the first says that the kernel raises, and the second that it continues.
 _STOPS = {"aborts", "raises"}
 _GOES_ON = {"falls_back", "narrows", "wrong_result"}
 

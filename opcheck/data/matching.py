@@ -1,4 +1,4 @@
-"""Decide whether a curated statement holds for a call on a target: yes, no, or undecided."""
+"""Decide whether a curated statement applies to a call on a target: yes, no, or undecided."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from opcheck.model.records import COMPLEX, ENDLESS, OpCall, TensorSpec
 def holds(
     statement: Statement, call: OpCall, target: Target, arguments: Arguments | None = None
 ) -> bool | None:
-    """Return whether the statement holds for the call; None where the recorded call does not decide it.
+    """Return whether the statement applies to the call; None where the recorded call does not decide it.
 
     The caller has checked that the statement names the call's operator.
 
     Args:
         statement: the statement.
-        call: the call; a call without tensors stands for any call of its operator.
+        call: the call; a call without tensors represents any call of its operator.
         target: the torch release and the macOS version.
         arguments: the arguments of the operator's schema, for their defaults.
     """
@@ -33,7 +33,7 @@ def holds(
     return known[1]
 
 
-#: the id() of a statement -> the statement, and whether it holds for the call
+#: the id() of a statement -> the statement, and whether it applies to the call
 Answers = dict[int, tuple[Statement, bool | None]]
 
 
@@ -49,7 +49,7 @@ class _Recent:
 
     def answers(self, call: OpCall) -> Answers:
         """Return the answers for this call."""
-        # The call is kept beside its id, which another object gets after the call's end.
+        # The call is kept alongside its id, which another object gets after the call's end.
         entry = self._calls.get(id(call))
         if entry is None or entry[0] is not call:
             if len(self._calls) >= _MOST_CALLS:
@@ -64,14 +64,14 @@ _RECENT = _Recent()
 def holds_but_for_words(
     statement: Statement, call: OpCall, arguments: Arguments | None = None
 ) -> bool:
-    """Return whether dtypes and condition of the statement hold for the call, whatever ``when`` says."""
+    """Return whether dtypes and condition of the statement apply to the call, whatever ``when`` says."""
     return bool(
         _matches_dtype(statement, call) and _matches_condition(statement, call, arguments or {})
     )
 
 
 def matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
-    """Return whether the statement holds for the call on any target; None: undecided."""
+    """Return whether the statement applies to the call on any target; None: undecided."""
     parts = [_matches_dtype(statement, call), _matches_condition(statement, call, arguments or {})]
     if False in parts:
         return False
@@ -80,7 +80,7 @@ def matches_call(statement: Statement, call: OpCall, arguments: Arguments | None
 
 
 def depends_on_more_than_dtypes(statement: Statement) -> bool:
-    """Return whether the statement may hold for only some calls with the same dtypes."""
+    """Return whether the statement may apply to only some calls with the same dtypes."""
     return bool(statement.condition or statement.dtypes_of)
 
 
@@ -137,7 +137,7 @@ def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mappin
 
 
 def _number(word: str) -> str | float | complex:
-    """Return the number that a word stands for, which JSON cannot write; other words as they are."""
+    """Return the number that a word replaces, because JSON cannot write it; other words as they are."""
     try:
         return complex(word) if COMPLEX.fullmatch(word) else ENDLESS.get(word, word)
     except ValueError:

@@ -22,7 +22,7 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: the alternative to a wheel, and the first version that has a wheel.
     instead: str
     evidence: str
-    #: the day on which the alternative was looked up
+    #: the day when the alternative was looked up
     date: str
     #: the first version with a macOS wheel; empty: none
     since: str = ""
@@ -44,7 +44,7 @@ class StorageMethod(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     because: str
     instead: str
     evidence: str
-    #: the day on which the evidence was read
+    #: the day when the evidence was read
     date: str
     #: of ``use_kernels``: names of the layers that it replaces on a Mac
     layers: tuple[str, ...] = ()

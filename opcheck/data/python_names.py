@@ -16,7 +16,7 @@ class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: int
     #: the release lines whose wheels were read, in order
     releases: tuple[str, ...]
-    #: module -> name -> the release lines at which it appears (a text) and disappears (null)
+    #: module -> name -> the release lines where it appears (a text) and disappears (null)
     modules: dict[str, dict[str, tuple[Entry, ...]]]
     #: function, method or ``aten.`` and a function of C++ -> argument -> the same
     arguments: dict[str, dict[str, tuple[Entry, ...]]]

@@ -103,7 +103,7 @@ class OpLists:
         """Store the data that ``load`` has read and checked."""
         #: the lists of torchvision and torchaudio, by their own versions.
         self.extensions = extensions or Extensions()
-        #: the curated limitations and advisories that stand beside the registrations.
+        #: the curated limitations and advisories that qualify the registrations.
         self.statements = statements or Statements()
         self.releases = releases
         self.sha256 = sha256
@@ -183,7 +183,7 @@ class OpLists:
     def extension(self, namespace: str, torch_line: str) -> tuple[str, Mapping[str, str]] | None:
         """Return the release of an extension library that pairs with a torch line, and its operators.
 
-        The result is None where the lists do not hold that release.
+        The result is None where the lists lack that release.
 
         Raises:
             OpListError: the lists of the extensions are damaged.

@@ -25,7 +25,7 @@ from opcheck.data.statement_model import (
 )
 from opcheck.data.strict_yaml import Document, Path_, Problem, path_of, read, read_span
 
-#: The sort of a statement, by the directory that holds its files.
+#: The sort of a statement, by the directory that has its files.
 SORTS: dict[str, StatementSort] = {"limitations": "limitation", "advisories": "advisory"}
 SCHEMA = 1
 

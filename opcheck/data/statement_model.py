@@ -13,13 +13,13 @@ from opcheck.common.vocabulary import EFFECTS, Effect, StatementEvidenceKind, St
 from opcheck.data.conditions import Condition, parse
 from opcheck.model.records import Record, StatementFacts
 
-#: The effects that decide a verdict; a report lists the other effects beside it.
+#: The effects that decide a verdict; a report lists the other effects alongside it.
 DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
 
 #: The name in ``ops`` for every operator of ATen with a kernel of its own for MPS.
 EVERY_KERNEL = "aten::*"
 
-#: The kinds of evidence for the release in which an advisory's fault was fixed.
+#: The kinds of evidence for the release where an advisory's fault was fixed.
 FIXED_BASES = ("binary", "pr", "issue", "date")
 
 
@@ -69,10 +69,10 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     #: kebab-case, stable, unique over all files.
     id: str
     sort: StatementSort
-    #: overloads; a trailing ``*`` stands for any ending, ``*`` alone for making any tensor, ``aten::*`` for every
+    #: overloads; a trailing ``*`` means any ending, ``*`` alone for making any tensor, ``aten::*`` for every
     #: kernel of MPS.
     ops: tuple[str, ...]
-    #: overloads that ``ops`` names and the statement leaves out; a trailing ``*`` stands for any ending.
+    #: overloads that ``ops`` names and the statement leaves out; a trailing ``*`` means any ending.
     other_than: tuple[str, ...] = ()
     effect: Effect
     torch: Span = Span()
@@ -85,7 +85,7 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     condition: str = ""
     #: a further condition in words, which code cannot evaluate: such a statement decides nothing.
     when: str = ""
-    #: what ``when`` says, as an expression over the values of a call; a run that holds them evaluates it.
+    #: what ``when`` says, as an expression over the values of a call; a run that has them evaluates it.
     values: str = ""
     error: ErrorText | None = None
     summary: str = ""
@@ -148,7 +148,7 @@ def _version(line: str) -> Version:
 
 
 def about(statement: Statement) -> StatementFacts:
-    """Return the report's record of a statement that holds for one of its calls."""
+    """Return the report's record of a statement that applies to one of its calls."""
     return StatementFacts(
         sort=statement.sort,
         effect=statement.effect,

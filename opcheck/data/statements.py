@@ -1,7 +1,7 @@
 """The curated statements: what a registered kernel refuses, narrows or gets wrong, with evidence.
 
 People edit ``op_lists/limitations/*.yaml`` and ``op_lists/advisories/*.yaml``.  Reading YAML is too
-slow for an operator lookup, so ``op_lists/statements.json`` holds the same statements, compiled.
+slow for an operator lookup, so ``op_lists/statements.json`` has the same statements, compiled.
 Where its fingerprint differs from that of the YAML, the YAML is read instead: an edit takes effect
 at once, and ``scripts/compile_statements.py`` makes reading fast again.
 """

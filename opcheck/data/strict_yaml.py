@@ -101,7 +101,7 @@ def read_as(
 
     Args:
         path: the file.
-        kind: the record that it holds.
+        kind: the record that it contains.
         check: reports to the document the values that contradict each other.
         hint: what to do about problems.
 
@@ -161,7 +161,7 @@ def _value(node: Any, path: Path_, document: Document) -> Any:
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, (*path, i), document) for i, item in enumerate(node.value)]
     if node.tag not in _CONVERTED:
-        # The files hold no dates, merge keys or binary values.
+        # The files have no dates, merge keys or binary values.
         document.report(path, f"quote it: YAML reads {node.value} as {node.tag.removeprefix(_TAG)}")
         return node.value
     if node.tag == f"{_TAG}str":

@@ -24,10 +24,10 @@ class ListFile(Generic[Kind]):
 
     Args:
         name: the file below the directory of the op lists: YAML that people write, or generated JSON.
-        kind: the record that it holds, with a field ``schema``.
+        kind: the record that it contains, with a field ``schema``.
         made_by: the command that writes a generated file.
         check: reports to the document the values of a YAML file that contradict each other.
-        missing: stands for a file that does not exist; None: the file must exist.
+        missing: replaces a file that does not exist; None: the file must exist.
     """
 
     def __init__(

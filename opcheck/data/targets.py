@@ -59,7 +59,7 @@ FALLBACK = Option("PYTORCH_ENABLE_MPS_FALLBACK=1 is set.", negative="--no-fallba
 
 
 class TargetOptions(Record, frozen=True, kw_only=True):
-    """The target that a user names; None stands for the newest version."""
+    """The target that a user names; None means the newest version."""
 
     torch: Annotated[str | None, TORCH] = None
     macos: Annotated[str | None, MACOS] = None
@@ -74,7 +74,7 @@ class TargetOptions(Record, frozen=True, kw_only=True):
 def target(
     torch: str | None, macos: str | None, lists: OpLists, *, fallback: bool = False
 ) -> Target:
-    """Return the target that the texts name; None or an empty text stands for the newest version.
+    """Return the target that the texts name; None or an empty text means the newest version.
 
     Raises:
         UsageError: not a version.
@@ -198,7 +198,7 @@ def macos_of(text: str | None, release: Release, place: str = "--macos") -> Vers
 
 
 def macos_points(release: Release, bounds: Iterable[Version]) -> tuple[str, ...]:
-    """Return the macOS versions at which the release's answer can change, the oldest first."""
+    """Return the macOS versions where the release's answer can change, the oldest first."""
     versions = {release.minimum, *bounds} | {Version(major) for major in MACOS_MAJORS}
     return tuple(str(version) for version in sorted(versions) if version >= release.minimum)
 

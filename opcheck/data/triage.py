@@ -1,4 +1,4 @@
-"""What a person concluded of each text that the wheels hold, and of each public report: texts.yaml, reports.yaml.
+"""What a person concluded of each text that the wheels contain, and of each public report: texts.yaml, reports.yaml.
 
 A text of op_lists/extracted/texts.json is accounted for by a statement that quotes it, or by an
 entry here that gives the reason why there is none.  What neither accounts for is open.
@@ -42,7 +42,7 @@ SHARED = "*"
 
 
 class Extracted(Record, frozen=True, forbid_unknown_fields=True):
-    """The texts that MPS sources print, as the wheels hold them."""
+    """The texts that MPS sources print, as the wheels contain them."""
 
     schema: int
     #: the release lines whose wheels were read, in order.
@@ -120,7 +120,7 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Pro
     for key, count in sorted(reasons.items(), key=str):
         where = f"{key[0]!r}" + (f" in {key[1]}" if key[1] else "")
         if key not in found:
-            yield Problem(FILE, 0, "reasons", f"stands in no wheel, or elsewhere: {where}")
+            yield Problem(FILE, 0, "reasons", f"is in no wheel, or elsewhere: {where}")
         elif count > 1:
             yield Problem(FILE, 0, "reasons", f"listed {count} times: {where}")
 

@@ -83,7 +83,7 @@ def report(
     """Judge a trace and return the report with the findings of all rules.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     judged = tuple(
         certain(verdict, trace.differing_library(call.location), target)
@@ -117,7 +117,7 @@ def assemble(audited: Audited) -> Report:
     """Return the report of judged calls, with the findings of all rules.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     trace, target, lists = audited.trace, audited.target, audited.lists
     groups, parts = audited.groups, audited.partition

@@ -30,7 +30,7 @@ _BIRTHS = (
 
 
 #: Registered for MPS, and yet no kernel runs: they make another view of the memory (native/TensorShape.cpp,
-#: native/ComplexHelper.h).  What "may" hold for a kernel that maps the dtype does not hold for them.
+#: native/ComplexHelper.h).  A statement that may apply to a kernel for the dtype does not apply to them.
 _VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -195,7 +195,7 @@ def effect(
         verdict: of the call.
         trait: whose dtypes count.
         statements: the curated statements by id.
-        certain: by the statements that hold for certain alone; else by those that may hold, too.
+        certain: by the statements that certainly apply alone; else also by those that may apply.
     """
     ids = _certain(verdict) if certain else verdict.limitations
     effects = {statement.effect for statement in speaking(ids, trait, statements)}
@@ -219,7 +219,7 @@ def _names_trait(statement: Statement, trait: Trait) -> bool:
 
 
 def _certain(verdict: Verdict) -> tuple[str, ...]:
-    """Return the ids of the statements that hold for certain, which are those among the evidence."""
+    """Return the ids of the statements that certainly apply, which are those among the evidence."""
     return tuple(entry.detail for entry in verdict.evidence if entry.kind == "limitation")
 
 

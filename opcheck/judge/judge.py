@@ -69,7 +69,7 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     """Return what the target does with one call.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     torch = _refusing(call) if call.refusal is None else ""
     if torch:
@@ -81,7 +81,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     """Return what the target's lists say of one call, whether or not any backend computes its dtype.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     case = _Case(call, target, lists)
     if call.refusal is not None:
@@ -144,7 +144,7 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     """Return a verdict for each call, in their order; calls that cannot differ are judged once.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     seen: dict[object, Verdict] = {}
     by_details: dict[str, bool] = {}

@@ -142,7 +142,7 @@ def attach(verdict: Verdict, statements: Sequence[Statement]) -> Verdict:
 
 
 def evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
-    """Return the evidence of statements that hold for certain; an entry with the statement's id precedes it."""
+    """Return the evidence of statements that certainly apply; an entry with the statement's id precedes it."""
     return tuple(
         entry
         for statement in certain

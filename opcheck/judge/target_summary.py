@@ -33,7 +33,7 @@ def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[
     """Return for each target, in their order, the headline and the totals of a Report of the trace.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     ways = _Ways(targets, lists)
     columns: list[Counter[tuple[str, Status, FallbackKind | None]]] = [Counter() for _ in targets]
@@ -65,7 +65,7 @@ def _summary(
 
 
 def _distinct(trace: Trace, ways: _Ways) -> list[tuple[OpCall, str, int]]:
-    """Return one call for each set of calls that no target tells apart, its differing library, and the set's size."""
+    """Return one call for each set of calls that no target distinguishes, its differing library, and the set's size."""
     alike_calls: dict[tuple[Hashable, str, bool], list[OpCall]] = {}
     for call in trace.calls:
         library = trace.differing_library(call.location)

@@ -1,4 +1,4 @@
-"""Count how much of a run each side does, and find the calls at which the CPU waits for the GPU."""
+"""Count how much of a run each side does, and find the calls where the CPU waits for the GPU."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _bytes(call: OpCall) -> int:
 def synchronizations(
     calls: Sequence[OpCall], verdicts: Sequence[Verdict]
 ) -> Iterator[Synchronization]:
-    """Yield the lines at which the CPU waits for the GPU, in the order of the run.
+    """Yield the lines where the CPU waits for the GPU, in the order of the run.
 
     A CPU fallback waits as well; the transfers of the partition count those.
     """
@@ -77,7 +77,7 @@ def _why(call: OpCall) -> str:
 
 
 def _is_only_queued(call: OpCall) -> bool:
-    """Return whether the copy is queued, and the CPU goes on: native/mps/operations/Copy.mm, copy_from_mps_.
+    """Return whether the copy is queued, and the CPU continues: native/mps/operations/Copy.mm, copy_from_mps_.
 
     Of a copy that changes the dtype, not each release says so.
     """

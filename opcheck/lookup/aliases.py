@@ -9,7 +9,7 @@ from opcheck.lookup.words import WORDS, key
 
 
 def aliases(operators: Iterable[str], line: str) -> Mapping[str, tuple[str, ...]]:
-    """Return by operator, without overloads, the names that stand for it alone.
+    """Return by operator, without overloads, the names of it alone.
 
     A name that the operator's own name holds is left out: a search finds it.
 

@@ -30,7 +30,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     #: the place of the default dtype, for questions that name none.
     default: int
     because: str
-    #: states by the macOS from which on they hold.
+    #: states by the first macOS that has them.
     systems: dict[str, str]
     notes: tuple[str, ...]
     #: False: the overload does not exist.
@@ -47,7 +47,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, About]
     #: by release: overloads of each state, those that are composites left out.
     counts: dict[str, dict[str, int]]
-    #: by operator without overloads: other names by which people look for it
+    #: by operator without overloads: other names that people search for
     aliases: Mapping[str, tuple[str, ...]]
 
 

@@ -25,7 +25,7 @@ SCHEMA = "opcheck-history/1"
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """A release in which something changed; the first step is the oldest release that has the overload."""
+    """A release where something changed; the first step is the oldest release that has the overload."""
 
     torch: str
     status: Status
@@ -111,7 +111,7 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tuple[Step, ...]:
-    """Return the releases in which something changed for an overload, on one macOS version."""
+    """Return the releases where something changed for an overload, on one macOS version."""
     changes: list[Step] = []
     before: _Moment | None = None
     for release in lookup.lists.releases:

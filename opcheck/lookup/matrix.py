@@ -34,15 +34,15 @@ class Row(Record, frozen=True, kw_only=True):
     status: Status
     kind: FallbackKind | None
     because: str
-    #: first release line from which on the status has been the same; ``≤2.13``: or longer.
+    #: first release line of those with the same status up to this one; ``≤2.13``: or longer.
     since: str
-    #: first release line in which it was native on this macOS; null: never.
+    #: first release line where it was native on this macOS; null: never.
     first_native: str | None
     #: the dtype that the status is of.
     dtype: str
     #: by dtype ``native``, ``fallback_env`` ...
     dtypes: dict[str, str]
-    #: the same by the macOS version from which on it holds; empty where all of them are alike.
+    #: the same by the first macOS version that has it; empty where all of them are alike.
     systems: dict[str, str]
     #: what the library registers; op_lists/README.md explains the values.
     registration: str
@@ -130,7 +130,7 @@ def short(state: State) -> str:
 
 
 def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]:
-    """Return the status by the macOS version from which on it holds; empty if all versions agree."""
+    """Return the status by the first macOS version that has it; empty if all versions agree."""
     steps: dict[str, str] = {}
     # Not answer.cells, which judges all dtypes on each macOS: this halves the time of the page of all releases.
     for system in macos_points(release, lookup.operators.systems(op, release.line)):

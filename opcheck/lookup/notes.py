@@ -32,7 +32,7 @@ def notes(
         sort: ``limitation`` or ``advisory``.
         verdict: of the plain call; None if none was requested, so that no statement decides.
         aim: keep to what can hold on this target; None keeps every macOS.
-        dtype: keep to what can hold for this dtype.
+        dtype: keep to what can apply to this dtype.
     """
     kept = [
         statement
@@ -59,7 +59,7 @@ _DOES: dict[Effect, str] = {
 _SHORT = 32
 #: What a headline says of a condition that is too long for it.
 IN_A_CASE_BELOW = "in a case below"
-#: A lone flag, such as half_to_float, says nothing to a reader.
+#: A lone flag, such as half_to_float, does not help a reader.
 _COMPARES = re.compile(r"[<>=]| is ")
 #: Sizes and ranks that programs hardly reach: 2**31 elements, 16 dimensions.
 _REMOTE = re.compile(r"\*\*3[12]|42949672\d\d|2147483\d\d\d|\b1[56]$")

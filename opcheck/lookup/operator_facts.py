@@ -77,7 +77,7 @@ class OperatorFacts:
         if is_python(op):
             recorded = composites.python_body(op, line)
             return recorded and Calls(recorded.always, recorded.sometimes, recorded.torch)
-        # A forwarding registration stands for the overload that it forwards to.
+        # A forwarding registration is judged as the overload that it forwards to.
         last = self.resolution(op, line).chain[-1]
         body = composites.body(last, line)
         if body is None:
@@ -144,7 +144,7 @@ class OperatorFacts:
 
     @cached_method
     def on_kernels(self, op: str, line: str) -> tuple[Statement, ...]:
-        """Return the statements on every kernel that hold for the overload or for one that decides for it."""
+        """Return the statements on every kernel that apply to the overload or to another that decides for it."""
         statements = {
             statement.id: statement
             for name in self.deciding(op, line)
@@ -174,7 +174,7 @@ class OperatorFacts:
                 for statement in (*about, *everywhere)
                 if target.macos in statement.macos
             }
-            # A condition that tests dtypes may tell any two of them apart.
+            # A condition that tests dtypes may distinguish any two of them.
             tests = any(tests for tests, _ in holding)
             first: dict[object, str] = {}
             self._classes[key] = {
@@ -186,7 +186,7 @@ class OperatorFacts:
         return self._classes[key][dtype]
 
     def systems(self, op: str, line: str) -> frozenset[Version]:
-        """Return the macOS versions at which a statement on the overload, or on all, begins or ends."""
+        """Return the macOS versions where a statement on the overload, or on all, begins or ends."""
         statements = [
             *self.about(op, line),
             *self.everywhere(line),

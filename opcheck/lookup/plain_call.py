@@ -2,7 +2,7 @@
 
 The judge decides, on calls that are made for it.  What it says depends on shapes only where a
 statement has a condition on them: then calls of several ranks are made, and the mildest verdict is
-that of the plain call, since a statement that spares one of them does not hold for every call.
+that of the plain call, since a statement that spares one of them does not apply to every call.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class OperatorLookup:
             spatial: the number of spatial dimensions over which a composite calls it; 0 if unknown.
 
         Raises:
-            OpListError: the lists hold no such torch release, or are damaged.
+            OpListError: the lists have no such torch release, or are damaged.
         """
         if is_removed(op, str(target.torch)):
             return _removed(op)

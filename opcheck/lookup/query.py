@@ -1,7 +1,7 @@
 """Resolve what a user writes into operator overloads.
 
 A user writes the dispatcher's name, FX's, the name of a Python function, method or module class, or
-a usual word.  A name whose calls were recorded (``data/python_calls.py``) stands for itself, as an
+a usual word.  A name whose calls were recorded (``data/composites.py``) is its own answer, as an
 operator that calls others.  A function is looked up in the stored table of what the operator
 database calls; where that has no row, in the naming rules of
 ``aten/src/ATen/native/native_functions.yaml``: a function of a Python module is the operator of
@@ -151,7 +151,7 @@ def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
 
 
 def _recorded_names(name: str, bases: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield the full names that a name may stand for: itself, a class, and a function that is no operator."""
+    """Yield the full names that a name may mean: itself, a class, and a function that is no operator."""
     yield name
     if name[:1].isupper():
         yield from (f"nn.{name}", f"optim.{name}")
@@ -197,7 +197,7 @@ def _python(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
 
 
 def _by_word(name: str, lists: OpLists) -> str:
-    """Return the name that a usual word or another spelling of a name stands for; empty if there is none."""
+    """Return the name that a usual word or another spelling of a name means; empty if there is none."""
     module, _, last = name.rpartition(".")
     word = key(name if " " in name else last)
     for usual_word, meant in WORDS.items():

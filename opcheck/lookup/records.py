@@ -64,7 +64,7 @@ class OverloadAnswer(Record, frozen=True, kw_only=True):
     #: the dtype that the status is of.
     dtype: str
     dtypes: dict[str, State]
-    #: first release line from which on the status has been the same up to the target; ``≤2.13``
+    #: first release line with the target's status, unchanged up to the target; ``≤2.13``
     #: where nothing is known of the release before it.
     since: str
     #: what the Mac prints for it.
@@ -92,7 +92,7 @@ class Answer(Record, frozen=True, kw_only=True):
     #: the limit of a native operator that matters most: ``on the CPU above 32 KiB``; empty if none does.
     limit: str = ""
     overloads: tuple[OverloadAnswer, ...]
-    #: first release line in which the overload ran natively on the target's macOS.
+    #: first release line where the overload ran natively on the target's macOS.
     first_native: str | None
     notes: tuple[str, ...]
     links: tuple[str, ...]
@@ -100,7 +100,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
 
 def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
-    """Return the first release line from which on the state is that of the last line.
+    """Return the first release line whose state lasts up to the last line.
 
     ``≤2.13`` where nothing is known of the release before: it may have been so for longer.
 
@@ -117,7 +117,7 @@ def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
 
 
 def first_native(states: Mapping[str, State], lines: Sequence[str]) -> str | None:
-    """Return the first release line in which the overload was native; None if there is none."""
+    """Return the first release line where the overload was native; None if there is none."""
     before: State | None = None
     for line in lines:
         state = states.get(line)

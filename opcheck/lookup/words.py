@@ -11,7 +11,7 @@ from opcheck.common.yaml_text import load_shipped
 
 _TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("words.yaml"))
 
-#: A usual word -> the Python name or the operator that it stands for.
+#: A usual word -> the Python name or the operator that it means.
 WORDS: dict[str, str] = _TABLE["words"]
 
 #: Names of torch that call no operator -> why, and what to do next.

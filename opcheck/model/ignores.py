@@ -72,7 +72,7 @@ class Entry(Record, frozen=True, kw_only=True):
     op: str = ""
     path: str = ""
     model: str = ""
-    #: the first day on which it no longer holds
+    #: the first day when it no longer applies
     expires: date | None = None
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
 
 
 def of_lines(lines: Iterable[str], file: str = "") -> tuple[Comment, ...]:
-    """Return the comments of a file in which ``#`` always begins one; each applies to its own line."""
+    """Return the comments of a file where ``#`` always begins one; each applies to its own line."""
     return tuple(_parse_comments(enumerate(lines, 1), file, []))
 
 

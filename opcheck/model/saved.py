@@ -1,6 +1,6 @@
 """The saved report: the encoding of ``Report`` as plain data, its JSON schema, and how a file of it is read back.
 
-JSON and YAML hold the same data, schema ``opcheck-report/1``. A new key with a meaning of its own
+JSON and YAML have the same data, schema ``opcheck-report/1``. A new key with a meaning of its own
 may be added to version 1, and then has a default, so that older reports are still read; a key that
 goes or changes its meaning is version 2.
 """

@@ -97,7 +97,7 @@ def test_the_library_shows_the_whole_span(detail: str, until: str | None, *, agr
 def test_the_reported_call_meets_the_condition_and_the_dtypes(
     call: dict[str, Any], fields: dict[str, Any], *, agrees: bool
 ) -> None:
-    problem = "evidence.0.call: the statement does not hold for the reported call"
+    problem = "evidence.0.call: the statement does not apply to the reported call"
     assert told({"call": call}, **fields) == ([] if agrees else [problem])
 
 

@@ -74,7 +74,7 @@ def test_a_reason_for_no_text_and_two_reasons_for_one_are_problems(directory: Pa
     write(directory, *everything)
     assert messages(directory) == []
     write(directory, *everything, "gone with a release")
-    assert messages(directory) == ["stands in no wheel, or elsewhere: 'gone with a release'"]
+    assert messages(directory) == ["is in no wheel, or elsewhere: 'gone with a release'"]
     write(directory, *everything, "quoted by one")
     assert messages(directory) == ["listed 2 times: 'quoted by one'"]
 
@@ -97,7 +97,7 @@ def test_a_text_of_two_functions_needs_a_statement_or_a_reason_for_each(director
     write(directory, text)
     assert messages(directory, statement) == [
         f"{open_in} g, {both}",
-        f"stands in no wheel, or elsewhere: {text!r}",
+        f"is in no wheel, or elsewhere: {text!r}",
     ]
 
 

@@ -15,7 +15,7 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
     Args:
         trace: what ran.
         pieces: its memory.
-        peak: index of the call at which it is highest.
+        peak: index of the call where it is highest.
         total: bytes that are there then.
     """
     worth = total // 10

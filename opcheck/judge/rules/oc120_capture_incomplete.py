@@ -23,7 +23,7 @@ _OF_OTHER_RULES = frozenset(
     }
 )
 
-#: the run goes on after these
+#: the run continues after these
 _ENDS_NOTHING = frozenset(
     {"gradient_lost", "guess", "hub_kernel", "module_not_called", "quantized", "value_check"}
 )
@@ -62,7 +62,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
-    """Yield one finding for each operator whose values were guessed; a guess lets the run go on and is no error."""
+    """Yield one finding for each operator whose values were guessed; a guess lets the run continue and is no error."""
     asked: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         if problem.kind in _GUESSES:

@@ -11,7 +11,7 @@ from opcheck.model.records import OWN_LIMITS, Finding
 
 @audit_rule("OC125", "error")
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for each place where opcheck could not go on."""
+    """Yield one finding for each place where opcheck could not continue."""
     for problem in audited.trace.problems:
         if problem.kind in OWN_LIMITS:
             yield finding(
