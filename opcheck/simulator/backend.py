@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opcheck.common.replacing import replaced
 from opcheck.simulator import optimizers, python_visible_target, random_numbers
-from opcheck.simulator.events import AnyEvent
 from opcheck.simulator.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
+from opcheck.simulator.surface import AnyEvent, answering
 from opcheck.tracing.torch_private import backend as places
 
 if TYPE_CHECKING:
@@ -19,51 +19,12 @@ if TYPE_CHECKING:
     from opcheck.common.versions import Target
 
 
-class _Replacement(NamedTuple):
-    place: Any
-    name: str
-    value: Any
-
-
-def _yes(*_args: Any, **_kwargs: Any) -> bool:
-    return True
-
-
-def _no(*_args: Any, **_kwargs: Any) -> bool:
-    return False
-
-
-def _return_1(*_args: Any, **_kwargs: Any) -> int:
-    return 1
-
-
-def _zero(*_args: Any, **_kwargs: Any) -> int:
-    return 0
-
-
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    return None
-
-
-def _name() -> str:
-    return CHIP
-
-
-def _cores() -> int:
-    return GPU_CORES
-
-
-def _recommended() -> int:
-    return WORKING_SET
+_yes, _no = answering(value=True), answering(value=False)
 
 
 def _stream(*_args: Any) -> torch.Stream:
     # Optimizers of 2.15 ask it whether a graph is being captured (torch/optim/optimizer.py): none is.
     return torch.Stream(device="cpu")
-
-
-def _mps(*_args: Any, **_kwargs: Any) -> torch.device:
-    return torch.device("mps")
 
 
 _group_by_cpp_device = places.GROUP_TENSORS.value()
@@ -86,31 +47,31 @@ def _no_cuda() -> None:
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
-_ALWAYS = (
-    _Replacement(*places.CUDA_INIT, _no_cuda),
-    _Replacement(torch.backends.mps, "is_available", _yes),
-    _Replacement(torch.backends.mps, "is_built", _yes),
-    _Replacement(*places.MPS_IS_AVAILABLE, _yes),
-    _Replacement(*places.HAS_MPS, value=True),
-    *(_Replacement(*each) for each in random_numbers.REPLACEMENTS),
-    _Replacement(torch, "Event", AnyEvent),
-    _Replacement(*places.GROUP_TENSORS, _group),
-    _Replacement(torch.version, "cuda", None),
-    _Replacement(torch.backends.cuda, "is_built", _no),
-    _Replacement(torch.backends.mps, "get_name", _name),
-    _Replacement(torch.backends.mps, "get_core_count", _cores),
-    _Replacement(torch.mps, "recommended_max_memory", _recommended),
-    _Replacement(*places.FUSED_DEVICES, optimizers.fused_devices),
-    _Replacement(torch.mps, "is_available", _yes),
-    _Replacement(torch.mps, "device_count", _return_1),
-    _Replacement(torch.mps, "synchronize", _nothing),
-    _Replacement(torch.mps, "empty_cache", _nothing),
-    _Replacement(torch.mps, "current_allocated_memory", _zero),
-    _Replacement(torch.mps, "driver_allocated_memory", _zero),
-    _Replacement(torch.accelerator, "is_available", _yes),
-    _Replacement(torch.accelerator, "device_count", _return_1),
-    _Replacement(torch.accelerator, "current_accelerator", _mps),
-    _Replacement(torch.accelerator, "current_stream", _stream),
+_ALWAYS: tuple[tuple[Any, str, Any], ...] = (
+    (*places.CUDA_INIT, _no_cuda),
+    (torch.backends.mps, "is_available", _yes),
+    (torch.backends.mps, "is_built", _yes),
+    (*places.MPS_IS_AVAILABLE, _yes),
+    (*places.HAS_MPS, True),
+    *random_numbers.REPLACEMENTS,
+    (torch, "Event", AnyEvent),
+    (*places.GROUP_TENSORS, _group),
+    (torch.version, "cuda", None),
+    (torch.backends.cuda, "is_built", _no),
+    (torch.backends.mps, "get_name", answering(CHIP)),
+    (torch.backends.mps, "get_core_count", answering(GPU_CORES)),
+    (torch.mps, "recommended_max_memory", answering(WORKING_SET)),
+    (*places.FUSED_DEVICES, optimizers.fused_devices),
+    (torch.mps, "is_available", _yes),
+    (torch.mps, "device_count", answering(1)),
+    (torch.mps, "synchronize", answering(None)),
+    (torch.mps, "empty_cache", answering(None)),
+    (torch.mps, "current_allocated_memory", answering(0)),
+    (torch.mps, "driver_allocated_memory", answering(0)),
+    (torch.accelerator, "is_available", _yes),
+    (torch.accelerator, "device_count", answering(1)),
+    (torch.accelerator, "current_accelerator", answering(torch.device("mps"))),
+    (torch.accelerator, "current_stream", _stream),
 )
 
 
@@ -129,12 +90,12 @@ def mps_backend(target: Target) -> Iterator[None]:
 
     replacements = (
         *_ALWAYS,
-        _Replacement(torch.backends.mps, "is_macos_or_newer", newer),
-        _Replacement(torch.backends.mps, "is_macos13_or_newer", newer_than_13),
-        _Replacement(*places.MPS_IS_ON_MACOS, newer),
+        (torch.backends.mps, "is_macos_or_newer", newer),
+        (torch.backends.mps, "is_macos13_or_newer", newer_than_13),
+        (*places.MPS_IS_ON_MACOS, newer),
     )
     # A name that this torch lacks is one that its programs do not ask for.
-    present = [each for each in replacements if hasattr(each.place, each.name)]
+    present = [each for each in replacements if hasattr(each[0], each[1])]
     with (
         replaced(present),
         python_visible_target.telling(target),

@@ -1,17 +1,18 @@
-"""The parts of a Mac's torch that Python sees beside tensors: ``torch.mps`` by release, streams, storages."""
+"""Simulate what Python sees of a Mac's torch beside tensors: ``torch.mps`` by release, streams, events, storages."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.common.versions import Target, Version
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.errors import NotSimulatedError
-from opcheck.simulator.events import MacEvent
 from opcheck.simulator.storage import to_mps
 from opcheck.tracing.torch_private.tensors import storage_base
 
@@ -31,6 +32,34 @@ _MEMORY = (
     *("max_memory_allocated", "memory_reserved", "max_memory_reserved"),
     *("reset_accumulated_memory_stats", "reset_peak_memory_stats", "get_device_capability"),
 )
+
+
+class MacEvent:
+    """An event on the single stream; all work before it has always finished."""
+
+    def __init__(self, *_: Any, enable_timing: bool = False, **__: Any) -> None:
+        self.enable_timing = enable_timing
+        self.device = torch.device("mps", 0)
+        self._at = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        """Record the present time."""
+        del stream
+        self._at = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None:
+        """Return at once, because no work is pending."""
+
+    def synchronize(self) -> None:
+        """Return at once, because no work is pending."""
+
+    def query(self) -> bool:
+        """Return whether all work before the event has finished."""
+        return True
+
+    def elapsed_time(self, end_event: MacEvent) -> float:
+        """Return the milliseconds between two events, by this machine's clock."""
+        return (end_event._at - self._at) * 1000
 
 
 class MacStream:
@@ -74,68 +103,78 @@ class MacStream:
         """Do nothing."""
 
 
-class _StreamOf(type):
-    """Makes a stream of the requested device; streams of other devices are torch's own."""
+class _OfDevice(type):
+    """Makes an object of a Mac for its own device; objects of other devices are torch's own."""
 
-    original: Any = torch.Stream
+    original: Any
+    of_mac: type
 
     def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         if device is None or torch.device(device).type == "mps":
-            if not python_visible_target.ask(_makes_streams):
-                # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl
-                # overrides since 2.15
-                message = "Backend doesn't support create a new Stream."
-                raise RuntimeError(message)
-            return MacStream()
-        return _StreamOf.original(device, *args, **kwargs)
+            return cls.make(*args, **kwargs)
+        return cls.original(device, *args, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, (MacStream, _StreamOf.original))
+        return isinstance(instance, (cls.of_mac, cls.original))
+
+    def make(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return an object of the Mac."""
+        return cls.of_mac(*args, **kwargs)
 
 
-class AnyStream(metaclass=_StreamOf):
-    """``torch.Stream``."""
+class AnyEvent(metaclass=_OfDevice):
+    """Replaces ``torch.Event``."""
+
+    original, of_mac = torch.Event, MacEvent
+
+
+class _StreamOfDevice(_OfDevice):
+    def make(cls, *_args: Any, **_kwargs: Any) -> Any:
+        """Return the stream, or raise as a release that makes none."""
+        if not python_visible_target.ask(_makes_streams):
+            # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
+            message = "Backend doesn't support create a new Stream."
+            raise RuntimeError(message)
+        return MacStream()
+
+
+class AnyStream(metaclass=_StreamOfDevice):
+    """Replaces ``torch.Stream``."""
+
+    original, of_mac = torch.Stream, MacStream
 
 
 def _makes_streams(target: Target) -> bool:
     return target.torch >= Version(2, 15)
 
 
-def _no(*_: Any, **__: Any) -> bool:
-    return False
+def answering(value: Any) -> Callable[..., Any]:
+    """Make a function that returns the value.
 
-
-def _unknown(name: str) -> Callable[..., Any]:
-    """Make a function whose result on a Mac is unknown, because no source documents it."""
+    Each name needs its own: torch._dynamo refuses one object under two names (torch/_dynamo/trace_rules.py).
+    """
 
     def function(*_: Any, **__: Any) -> Any:
-        message = f"what {name} answers on a Mac is not known here"
+        return value
+
+    return function
+
+
+def _refusing(message: str) -> Callable[..., Any]:
+    def function(*_: Any, **__: Any) -> Any:
         raise NotSimulatedError(message)
 
     return function
 
 
+#: No source documents what these do.
+_UNKNOWN = "what {} answers on a Mac is not known here"
+_NO_METAL = "Metal code does not run here: an emulated Mac has no Metal compiler"
+
+
 @contextlib.contextmanager
 def _index(_device: Any) -> Iterator[None]:
     yield
-
-
-def _no_metal(*_: Any, **__: Any) -> Any:
-    message = "Metal code does not run here: an emulated Mac has no Metal compiler"
-    raise NotSimulatedError(message)
-
-
-def _nothing() -> Callable[..., None]:
-    """Make a function that does nothing.
-
-    Each name needs its own: torch._dynamo refuses one object under two names
-    (torch/_dynamo/trace_rules.py).
-    """
-
-    def function(*_: Any, **__: Any) -> None:
-        return None
-
-    return function
 
 
 @contextlib.contextmanager
@@ -160,54 +199,48 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         target: whose release decides which names there are.
         allocated: bytes that live tensors take on the device.
     """
-    stream = MacStream()
 
     def bytes_now(*_: Any, **__: Any) -> int:
         return allocated()
-
-    def the_stream(*_: Any, **__: Any) -> MacStream:
-        return stream
 
     changes: list[tuple[Any, str, Any]] = [
         (torch.mps, "current_allocated_memory", bytes_now),
         (torch.mps, "driver_allocated_memory", bytes_now),
         (torch.mps, "set_per_process_memory_fraction", _set_memory_fraction),
-        (torch.mps, "compile_shader", _no_metal),
-        (torch.mps, "load_metallib", _no_metal),
+        (torch.mps, "compile_shader", _refusing(_NO_METAL)),
+        (torch.mps, "load_metallib", _refusing(_NO_METAL)),
         (torch.mps, "Event", MacEvent),
-        (torch.mps.profiler, "start", _nothing()),
-        (torch.mps.profiler, "stop", _nothing()),
+        (torch.mps.profiler, "start", answering(None)),
+        (torch.mps.profiler, "stop", answering(None)),
         (torch.mps.profiler, "profile", _no_profile),
         # Metal allows a capture only where MTL_CAPTURE_ENABLED=1 was set.
-        (torch.mps.profiler, "is_metal_capture_enabled", _no),
-        (torch.mps.profiler, "is_capturing_metal", _no),
-        (torch.mps.profiler, "metal_capture", _unknown("torch.mps.profiler.metal_capture")),
+        (torch.mps.profiler, "is_metal_capture_enabled", answering(value=False)),
+        (torch.mps.profiler, "is_capturing_metal", answering(value=False)),
+        (
+            torch.mps.profiler,
+            "metal_capture",
+            _refusing(_UNKNOWN.format("torch.mps.profiler.metal_capture")),
+        ),
         (torch.mps.event, "Event", MacEvent),
         (torch, "Stream", AnyStream),
         (torch.accelerator, "device_index", _index),
-        (torch.accelerator, "current_device_index", lambda: 0),
-        (torch.accelerator, "current_device_idx", lambda: 0),
-        (torch.accelerator, "set_device_index", _nothing()),
-        (torch.accelerator, "set_device_idx", _nothing()),
-        (torch.accelerator, "current_stream", the_stream),
-        (torch.accelerator, "set_stream", _nothing()),
-        (torch.accelerator, "synchronize", _nothing()),
+        (torch.accelerator, "current_device_index", answering(0)),
+        (torch.accelerator, "current_device_idx", answering(0)),
+        (torch.accelerator, "set_device_index", answering(None)),
+        (torch.accelerator, "set_device_idx", answering(None)),
+        (torch.accelerator, "current_stream", answering(MacStream())),
+        (torch.accelerator, "set_stream", answering(None)),
+        (torch.accelerator, "synchronize", answering(None)),
         (storage_base, "mps", to_mps),
     ]
     changes += [
-        (torch.accelerator, name, _unknown(f"torch.accelerator.{name}")) for name in _MEMORY
+        (torch.accelerator, name, _refusing(_UNKNOWN.format(f"torch.accelerator.{name}")))
+        for name in _MEMORY
     ]
-    with contextlib.ExitStack() as undo:
-        for place, name, value in changes:
-            _change(place, name, value, undo)
-        if target.torch < _V2_7:
-            undo.enter_context(warnings.catch_warnings())
+    # A name that this torch lacks is one that its programs do not use.
+    present = [change for change in changes if change[1] in vars(change[0])]
+    is_silent = target.torch < _V2_7
+    with replaced(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
+        if is_silent:
             warnings.filterwarnings("ignore", message=_PIN_WARNING)
         yield
-
-
-def _change(place: Any, name: str, value: Any, undo: contextlib.ExitStack) -> None:
-    if name not in vars(place):
-        return  # this torch lacks the name, so no program of it uses the name
-    undo.callback(setattr, place, name, vars(place)[name])
-    setattr(place, name, value)
