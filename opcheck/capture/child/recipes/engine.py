@@ -136,6 +136,8 @@ class Scope:
         try:
             value = self.recipes.value(name, self.model_names)
         except KeyError:
+            if name in FUNCTIONS:
+                return FUNCTIONS[name]
             if name in ("config", "dtype") or hasattr(
                 getattr(type(self), name, None), "in_recipes"
             ):
@@ -178,67 +180,23 @@ class Scope:
         """Make integers in [0, high) of that shape."""
         return values(shape, torch.int64, high)
 
-    @recipe_function
-    def ones(self, *shape: int) -> torch.Tensor:
-        """Make integer ones."""
-        return torch.ones(shape, dtype=torch.int64)
 
-    @recipe_function
-    def zeros(self, *shape: int) -> torch.Tensor:
-        """Make integer zeros."""
-        return torch.zeros(shape, dtype=torch.int64)
-
-    @recipe_function
-    def true(self, *shape: int) -> torch.Tensor:
-        """Make a mask in which everything counts."""
-        return torch.ones(shape, dtype=torch.bool)
-
-    @recipe_function
-    def false(self, *shape: int) -> torch.Tensor:
-        """Make a mask in which nothing counts."""
-        return torch.zeros(shape, dtype=torch.bool)
-
-    @recipe_function
-    def float_ones(self, *shape: int) -> torch.Tensor:
-        """Make float32 ones, whatever the dtype of the weights."""
-        return torch.ones(shape)
-
-    @recipe_function
-    def ones_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Make ones of the shape and dtype of another tensor."""
-        return torch.ones_like(tensor)
-
-    @recipe_function
-    def zeros_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Make zeros of the shape and dtype of another tensor."""
-        return torch.zeros_like(tensor)
-
-    @recipe_function
-    def arange(self, end: int) -> torch.Tensor:
-        """Make the integers from 0 to ``end``, which is excluded."""
-        return torch.arange(end)
-
-    @recipe_function
-    def tensor(self, data: Any) -> torch.Tensor:
-        """Make a tensor of numbers."""
-        return torch.tensor(data)
-
-    @recipe_function
-    def cat(self, *tensors: torch.Tensor) -> torch.Tensor:
-        """Join tensors along the last dimension."""
-        return torch.cat(tensors, dim=-1)
-
-    @recipe_function
-    def max(self, *numbers: int) -> int:
-        """Return the largest number."""
-        return max(*numbers)
-
-    @recipe_function
-    def min(self, *numbers: int) -> int:
-        """Return the smallest number."""
-        return min(*numbers)
-
-    @recipe_function
-    def len(self, items: Any) -> int:
-        """Return the length of a list."""
-        return len(items)
+#: Functions of recipes that ask nothing of the model.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "ones": lambda *shape: torch.ones(shape, dtype=torch.int64),
+    "zeros": lambda *shape: torch.zeros(shape, dtype=torch.int64),
+    # Masks in which everything counts, and nothing.
+    "true": lambda *shape: torch.ones(shape, dtype=torch.bool),
+    "false": lambda *shape: torch.zeros(shape, dtype=torch.bool),
+    # float32, whatever the dtype of the weights
+    "float_ones": lambda *shape: torch.ones(shape),
+    "ones_like": torch.ones_like,
+    "zeros_like": torch.zeros_like,
+    "arange": torch.arange,
+    "tensor": torch.tensor,
+    # along the last dimension
+    "cat": lambda *tensors: torch.cat(tensors, dim=-1),
+    "max": max,
+    "min": min,
+    "len": len,
+}
