@@ -351,7 +351,7 @@ def _text(path: Path, name: str, spec: str) -> str:
 def _header(path: Path, name: str, spec: str) -> Mapping[str, Any]:
     """Return the dtype and shape of each tensor of a safetensors file."""
     try:
-        header = documents.from_json(_header_text(path), dict[str, msgspec.Raw])
+        header = documents.from_json(safetensors_header(path), dict[str, msgspec.Raw])
         entries = {
             key: documents.from_json(bytes(entry), _Entry)
             for key, entry in header.items()
@@ -366,7 +366,7 @@ def _header(path: Path, name: str, spec: str) -> Mapping[str, Any]:
         ) from error
 
 
-def _header_text(path: Path) -> bytes:
+def safetensors_header(path: Path) -> bytes:
     """Return the header of a safetensors file: JSON, behind its length in eight bytes."""
     rest = path.stat().st_size - 8
     if rest < 0:

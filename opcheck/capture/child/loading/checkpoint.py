@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from opcheck.capture.repository import safetensors_header
 from opcheck.common import documents
 from opcheck.common.errors import InputError
 from opcheck.common.files import is_file
@@ -27,7 +27,6 @@ _SAFETENSORS = {
     "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu",
 }
-_HEADER_LIMIT = 100 << 20
 
 
 def births(file: str) -> tuple[Birth, ...]:
@@ -63,13 +62,7 @@ def births(file: str) -> tuple[Birth, ...]:
 
 
 def _of_safetensors(path: Path) -> Iterator[tuple[str, str]]:
-    with documents.open_file(path) as file:
-        (size,) = struct.unpack("<Q", file.read(8))
-        if size > _HEADER_LIMIT:
-            message = "its header is larger than the format allows"
-            raise ValueError(message)
-        header = json.loads(file.read(size))
-    for name, entry in header.items():
+    for name, entry in json.loads(safetensors_header(path)).items():
         if name != "__metadata__":
             yield name, _SAFETENSORS.get(entry["dtype"], "")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -110,7 +110,7 @@ def _only_model(file: Path, spec: str) -> tuple[Callable[..., Any], Arguments | 
     """
     called, namespace = _run_to_first_call(file)
     if called is not None:
-        return called.module, (called.args, called.kwargs)
+        return called.module, called.inputs
     built = {name: value for name, value in namespace.items() if isinstance(value, nn.Module)}
     parts = {id(part) for value in built.values() for part in value.modules() if part is not value}
     whole = {name: value for name, value in built.items() if id(value) not in parts}
@@ -140,10 +140,10 @@ class _Called(BaseException):
 
     def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
-        self.module, self.args_, self.kwargs = module, args, kwargs
+        self.module, self.inputs = module, (args, kwargs)
 
 
-def _run_to_first_call(file: Path) -> tuple[_Call | None, dict[str, Any]]:
+def _run_to_first_call(file: Path) -> tuple[_Called | None, dict[str, Any]]:
     """Run a file as a script until it calls a module; return the call, if there is one, and the script's names."""
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -161,20 +161,12 @@ def _run_to_first_call(file: Path) -> tuple[_Call | None, dict[str, Any]]:
                 code = compile(documents.read(file), str(file), "exec", dont_inherit=True)
                 exec(code, vars(main))  # noqa: S102 - the user named it to be run
     except _Called as called:
-        return _Call(called.module, called.args_, called.kwargs), vars(main)
+        return called.with_traceback(None), vars(main)
     finally:
         sys.argv = arguments
         if before is not None:
             sys.modules["__main__"] = before
     return None, vars(main)
-
-
-class _Call(NamedTuple):
-    """A module and what a script calls it with."""
-
-    module: nn.Module
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
 
 
 def _from_name(name: str, spec: str) -> ModuleType:
