@@ -98,10 +98,10 @@ def _of_model(model: str, project: Path) -> Iterator[str]:
         return
     is_path = prefix.endswith(".py")
     file = project / (prefix if is_path else f"{prefix.replace('.', '/')}.py")
-    yield from _imported(file)
+    yield from _imported_distributions(file)
 
 
-def _imported(file: Path) -> Iterator[str]:
+def _imported_distributions(file: Path) -> Iterator[str]:
     """Yield the distributions that a file imports, and those of its neighbours that it imports."""
     waiting, seen = [file], {file}
     while waiting:
@@ -146,7 +146,9 @@ def _pins(project: Path, say: Callable[[str], None]) -> Iterator[Requirement]:
         try:
             text = documents.read(file, _LARGEST).decode("utf-8-sig", "replace")
             wanted = (
-                text.splitlines() if file.suffix == ".txt" else _listed(documents.from_toml(text))
+                text.splitlines()
+                if file.suffix == ".txt"
+                else _listed_requirements(documents.from_toml(text))
             )
         except documents.DocumentError as error:
             if not error.missing:
@@ -158,7 +160,7 @@ def _pins(project: Path, say: Callable[[str], None]) -> Iterator[Requirement]:
             yield from _requirement(line.partition(" #")[0].partition(" --")[0].strip())
 
 
-def _listed(document: dict[str, Any]) -> list[str]:
+def _listed_requirements(document: dict[str, Any]) -> list[str]:
     """Return the requirements in a pyproject.toml or a uv.lock; a value of another type is none."""
     project, packages = document.get("project"), document.get("package")
     listed = project.get("dependencies") if isinstance(project, dict) else None

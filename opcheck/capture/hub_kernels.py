@@ -63,11 +63,11 @@ def replaces(layers: Collection[str], modules: Iterable[object]) -> bool:
         modules: those of a model.
     """
     classes = {base for kind in {type(module) for module in modules} for base in kind.__mro__}
-    return any(_decorated(kind.__module__).get(kind.__name__) in layers for kind in classes)
+    return any(_layer_names(kind.__module__).get(kind.__name__) in layers for kind in classes)
 
 
 @functools.cache
-def _decorated(module: str) -> dict[str, str]:
+def _layer_names(module: str) -> dict[str, str]:
     """Return the layer's name that each decorated class of a module has; none where its source is not there."""
     try:
         source = "".join(source_lines(sys.modules[module].__file__ or ""))

@@ -99,7 +99,7 @@ def modules_in(path: Path) -> tuple[ModuleName, ...]:
         for word in ast.walk(node)
         if isinstance(word, ast.Name) and word.id != name
     }
-    return tuple(ModuleName(name, _complete(node), name in used) for name, node in made.items())
+    return tuple(ModuleName(name, _is_complete(node), name in used) for name, node in made.items())
 
 
 def _runs(path: Path) -> bool:
@@ -155,7 +155,7 @@ def _is_made(node: ast.expr | None, known: Iterable[str]) -> bool:
     return _is_class(node.func, known)
 
 
-def _complete(node: ast.stmt) -> bool:
+def _is_complete(node: ast.stmt) -> bool:
     """Return whether a class or a function can be called without an argument."""
     if isinstance(node, ast.ClassDef):
         own = [

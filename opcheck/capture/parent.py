@@ -302,10 +302,10 @@ def ask(
                 progress=progress,
             )
         except WorkerError as error:
-            raise _explained(error, capture) from error
+            raise _explain(error, capture) from error
 
 
-def _explained(error: WorkerError, request: CaptureRequest) -> CaptureError:
+def _explain(error: WorkerError, request: CaptureRequest) -> CaptureError:
     context = f"{request.model}, while {error.stage}"
     if error.kind == "late":
         return CaptureError(

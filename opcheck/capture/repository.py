@@ -249,7 +249,7 @@ def _read(spec: str, *, trusted: bool) -> Repository:
     elif ":" in spec and not spec.startswith(HUB):
         repository = _from_recipe(spec)
     else:
-        repository = _from_hub(_named(spec), trusted=trusted)
+        repository = _from_hub(_parse_name(spec), trusted=trusted)
     if not any(name in repository.files for name in MARKERS):
         raise no_configuration(repository.name, repository.others)
     return repository
@@ -294,7 +294,7 @@ def _is_folder(spec: str) -> bool:
         return False
 
 
-def _named(spec: str) -> _Name:
+def _parse_name(spec: str) -> _Name:
     text = spec.removeprefix(HUB)
     if not _ONE_NAME.fullmatch(text):
         raise ModelLoadError(
@@ -511,7 +511,7 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
     try:
         info = api.model_info(name.repository, revision=name.revision, timeout=_PATIENCE)
         commit = str(info.sha)
-        kept = _kept(name.repository, commit, trusted=trusted)
+        kept = _load_kept(name.repository, commit, trusted=trusted)
         if kept is not None:
             _keep(kept, name.revision or _MAIN)
             return kept
@@ -545,7 +545,7 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
     except Exception as error:  # huggingface_hub takes what a server sends as it comes
         if _unreachable(error):
             return _from_cache(name, _no_answer(error), trusted=trusted)
-        raise _refused(error, name) from error
+        raise _refusal(error, name) from error
     _keep(repository, commit)
     _keep(repository, name.revision or _MAIN)
     return repository
@@ -569,7 +569,7 @@ def _no_answer(error: BaseException) -> str:
     return f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
 
 
-def _refused(error: BaseException, name: _Name) -> ModelLoadError:
+def _refusal(error: BaseException, name: _Name) -> ModelLoadError:
     """Return the error for what the hub answered."""
     from huggingface_hub import constants, errors
 
@@ -609,7 +609,7 @@ def _entry(repository: str, revision: str, *, trusted: bool) -> Path:
     return caches.user_cache() / "hub" / f"{owner}@{revision}{'+code' if trusted else ''}.json"
 
 
-def _kept(repository: str, revision: str, *, trusted: bool) -> Repository | None:
+def _load_kept(repository: str, revision: str, *, trusted: bool) -> Repository | None:
     path = _entry(repository, revision, trusted=trusted)
     try:
         kept = documents.from_json(caches.load(path) or b"", Repository)
@@ -640,7 +640,7 @@ def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:
     """
     import huggingface_hub as hub
 
-    earlier = _kept(name.repository, name.revision or _MAIN, trusted=trusted)
+    earlier = _load_kept(name.repository, name.revision or _MAIN, trusted=trusted)
     if earlier is not None:
         return earlier
     for marker in MARKERS:

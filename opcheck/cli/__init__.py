@@ -102,7 +102,7 @@ def invoke(args: Sequence[str]) -> int:
     if _ASKED_BY_SHELL in os.environ:
         import_module("opcheck.cli.complete").install()
     try:
-        with process.household():
+        with process.end_started_on_error():
             code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
     except OpcheckError as error:
         return _stopped(error, args)

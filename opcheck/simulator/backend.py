@@ -98,7 +98,7 @@ def mps_backend(target: Target) -> Iterator[None]:
     present = [each for each in replacements if hasattr(each[0], each[1])]
     with (
         replaced(present),
-        python_visible_target.telling(target),
+        python_visible_target.show_target(target),
         python_visible_target.environment_noted(),
         mac_machine(),
     ):

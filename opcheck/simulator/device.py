@@ -55,7 +55,7 @@ class DeviceMode(TorchFunctionMode):
         if kwargs:
             check_in_cpp(func, kwargs)
         if types and methods.hooks_run(types):
-            return self._handed_on(func, types, args, kwargs)
+            return self._hand_on(func, types, args, kwargs)
         device = kwargs.get("device")
         if device is None and as_device(default_device()) is MPS_DEVICE and _makes(func):
             # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
@@ -102,7 +102,7 @@ class DeviceMode(TorchFunctionMode):
         if isinstance(generator, Generator):
             generator.begin_call()
 
-    def _handed_on(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def _hand_on(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Let a subclass's own hook process the call first, as torch does; calls inside the hook return here."""
         with self:
             for kind in types:

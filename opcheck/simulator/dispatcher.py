@@ -119,10 +119,10 @@ class Simulator(dispatch.DispatchMode):
             return NotImplemented
         proxy = _mode_of(_PROXY)
         if proxy is not None:
-            return self._traced(proxy, func, types, args, kwargs)
+            return self._trace(proxy, func, types, args, kwargs)
         return self._dispatch(func, args, kwargs or {})
 
-    def _traced(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def _trace(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Let make_fx process the call first; its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
         dispatch.clear_slot(_PROXY)
         try:
@@ -138,7 +138,7 @@ class Simulator(dispatch.DispatchMode):
             if route.operator.role is Role.CAST and args[0].dtype == kwargs["dtype"]:
                 return _alias(args[0])
         if self.context.report_guess is not None and route.operator.repair is not None:
-            args, kwargs = self._repaired(route, args, kwargs)
+            args, kwargs = self._repair(route, args, kwargs)
         inputs: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
         parts += [_encode(value, inputs) for value in args]
@@ -307,7 +307,7 @@ class Simulator(dispatch.DispatchMode):
         case = (key, ambient())
         if case not in self._bodies:
             self._bodies[case] = NOT_FOLLOWED  # a body that calls itself is not followed twice
-            self._bodies[case] = self._followed(route, args, kwargs)
+            self._bodies[case] = self._follow_body(route, args, kwargs)
         return self._bodies[case]
 
     def _passed(
@@ -344,7 +344,7 @@ class Simulator(dispatch.DispatchMode):
             made.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
         return Body(names, tuple(made))
 
-    def _followed(self, route: Route, args: Any, kwargs: Any) -> Body:
+    def _follow_body(self, route: Route, args: Any, kwargs: Any) -> Body:
         """Return what the composite's body dispatches to.
 
         The body runs on copies without values: following it changes nothing.
@@ -444,7 +444,7 @@ class Simulator(dispatch.DispatchMode):
         self.context.report_guess = self._report_guess
         self.sink.guess(operator, answer)
 
-    def _repaired(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _repair(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the arguments, made consistent if an assumed value led to some that do not fit together."""
         repair = route.operator.repair
         changes = repair(named(route, args, kwargs)) if repair and is_on_mps(args[0]) else None

@@ -16,8 +16,8 @@ from opcheck.simulator.dlpack import dlpack_of_mac
 from opcheck.simulator.methods import methods_of_mac
 from opcheck.simulator.mps_registrations import MpsRegistrations, present_and_absent
 from opcheck.simulator.nodes import engine_seen_by
-from opcheck.simulator.real_device import closed_doors, out_of_reach
-from opcheck.simulator.same_dispatch import passing
+from opcheck.simulator.real_device import cover_device_functions, out_of_reach
+from opcheck.simulator.same_dispatch import note_branches
 from opcheck.simulator.surface import mac_surface
 from opcheck.simulator.tensor import retire
 from opcheck.simulator.threads import followed_threads
@@ -71,7 +71,7 @@ def _simulated(
     context = simulator.context
     kernels, _ = present_and_absent(registrations)
     installed = MpsRegistrations(
-        kernels, passing(registrations, simulator.branches, simulator.passed)
+        kernels, note_branches(registrations, simulator.branches, simulator.passed)
     )
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
@@ -84,7 +84,7 @@ def _simulated(
         device = DeviceMode(context, on_cpu)
         with (
             entered(context),
-            closed_doors(),
+            cover_device_functions(),
             mps_backend(target),
             mac_surface(target, allocated),
             autocast,

@@ -77,7 +77,7 @@ def _refuse(
     kwargs: dict[str, Any],
     signature: inspect.Signature | None = None,
 ) -> None:
-    if who.kind == "own" or not python_visible_target.is_telling():
+    if who.kind == "own" or not python_visible_target.is_target_shown():
         return
     passed = {*kwargs}
     histories = _arguments()[key]
@@ -104,7 +104,7 @@ def _is_installed(key: str, argument: str) -> bool:
     return line not in names.releases or names.has_argument(line, key, argument)
 
 
-def _checked(key: str, function: FunctionType) -> Callable[..., Any]:
+def _add_check(key: str, function: FunctionType) -> Callable[..., Any]:
     """Return the function with a check; it has no effect after the simulation, where a program may have a reference."""
     varying = frozenset(_arguments()[key])
     code = function.__code__
@@ -138,7 +138,7 @@ class Functions:
             original = vars(owner).get(name) if owner else None
             if isinstance(original, FunctionType):
                 self._taken.add(key)
-                functions[original] = _checked(key, original)
+                functions[original] = _add_check(key, original)
                 if isinstance(owner, type):
                     changes.append((owner, name, original))
         names = {function.__name__ for function in functions}

@@ -108,10 +108,10 @@ def _lacks(who: Caller, module: str, name: str) -> bool:
 
 
 def _sees_a_release(who: Caller) -> bool:
-    return who.kind != "own" and python_visible_target.is_telling()
+    return who.kind != "own" and python_visible_target.is_target_shown()
 
 
-def _decided(module_name: str, name: str) -> property:
+def _make_property(module_name: str, name: str) -> property:
     """Return a property that reads the module's dictionary if the target has the name or torch itself reads it."""
 
     def get(module: ModuleType) -> Any:
@@ -160,7 +160,7 @@ def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
             name for name in ModuleType.__dir__(module) if not _lacks(who, module.__name__, name)
         ]
 
-    properties = {name: _decided(module.__name__, name) for name in names}
+    properties = {name: _make_property(module.__name__, name) for name in names}
     if module.__name__ in _VERSIONS:
         properties["__version__"] = torch_version_property(_VERSIONS[module.__name__])
     return type(
@@ -219,7 +219,10 @@ def _refuse(who: Caller, name: str, fromlist: tuple[str, ...]) -> None:
 
 def _again_as_installed(perform: Callable[[], Any]) -> Any:
     """Import; if that fails after a library read the target's version, import with the installed version."""
-    if not python_visible_target.is_telling() or python_visible_target.now(version_of) == INSTALLED:
+    if (
+        not python_visible_target.is_target_shown()
+        or python_visible_target.now(version_of) == INSTALLED
+    ):
         return perform()
     loaded, read = {*sys.modules}, readers()
     try:
@@ -243,7 +246,7 @@ def _is_torchs(name: object) -> bool:
     return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
 
 
-def _import_module(import_module: Callable[..., Any], names: _Names) -> Callable[..., Any]:
+def _watch_import_module(import_module: Callable[..., Any], names: _Names) -> Callable[..., Any]:
     @functools.wraps(import_module)
     def imported(name: str, package: str | None = None) -> Any:
         if _is_torchs(name):
@@ -297,7 +300,7 @@ def names_of_the_target() -> Iterator[None]:
 
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
         (builtins, "__import__", imported),
-        (importlib, "import_module", _import_module(importlib.import_module, names)),
+        (importlib, "import_module", _watch_import_module(importlib.import_module, names)),
         (importlib.util, "find_spec", _find_spec(importlib.util.find_spec)),
     ]
     names.take()

@@ -30,7 +30,7 @@ _fallback: set[str | None] = set()
 
 
 @contextlib.contextmanager
-def telling(target: Target) -> Iterator[None]:
+def show_target(target: Target) -> Iterator[None]:
     """Show this target to Python for the length of the block."""
     _targets.append(target)
     try:
@@ -39,7 +39,7 @@ def telling(target: Target) -> Iterator[None]:
         _targets.pop()
 
 
-def is_telling() -> bool:
+def is_target_shown() -> bool:
     """Return whether this process presents itself as a Mac."""
     return bool(_targets)
 
@@ -57,7 +57,7 @@ def now(decide: Callable[[Target], Answer]) -> Answer:
     return decide(_targets[-1])
 
 
-def answered(decide: Callable[..., Answer], *details: Hashable, answer: Answer) -> None:
+def record_answer(decide: Callable[..., Answer], *details: Hashable, answer: Answer) -> None:
     """Record an answer that was given before."""
     _answers.setdefault((decide, details), answer)
 

@@ -45,7 +45,7 @@ def out_of_reach() -> Iterator[None]:
         return
     covers, names = _cover()
     try:
-        with closed_doors():
+        with cover_device_functions():
             yield
     finally:
         _covered.difference_update(names)
@@ -54,7 +54,7 @@ def out_of_reach() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def closed_doors() -> Iterator[None]:
+def cover_device_functions() -> Iterator[None]:
     """Let ``torch._C``'s functions of the device raise OutsideError, whatever torch is built for."""
     with replaced([(*door, unreachable(door.name)) for door in backend.device_functions()]):
         yield

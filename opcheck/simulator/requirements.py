@@ -141,7 +141,7 @@ def differing_libraries(target: Target) -> dict[str, str]:
     if target.torch != _INSTALLED_LINE:
         for package in sorted(imported_before - texts.keys()):
             texts[package] = (
-                f"{_described(package)} was imported before the audit: what it computed then saw torch {INSTALLED}"
+                f"{_identify(package)} was imported before the audit: what it computed then saw torch {INSTALLED}"
             )
     return texts
 
@@ -174,7 +174,7 @@ def _why(package: str, target: Target) -> str:
         else f"requires torch{_requirement(package)}"
     )
     seen = version_of(msgspec.structs.replace(target, torch=line))
-    return f"{_described(package)} {why}: it ran as with torch {seen}, which answers differently"
+    return f"{_identify(package)} {why}: it ran as with torch {seen}, which answers differently"
 
 
 @functools.cache
@@ -192,7 +192,7 @@ def _requirement(package: str) -> SpecifierSet:
     return specifiers
 
 
-def _described(package: str) -> str:
+def _identify(package: str) -> str:
     distribution = _distribution(package)
     return f"{package} {distribution.version}" if distribution else package
 

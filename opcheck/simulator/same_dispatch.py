@@ -41,7 +41,7 @@ def same_dispatch(simulator: Simulator, target: Target, counterpart: Target) -> 
     return _ways(implicit_by_name, target) == _ways(implicit_by_name, counterpart)
 
 
-def passing(
+def note_branches(
     registrations: Mapping[str, str], branches: Mapping[str, Callable[..., Any]], passed: set[str]
 ) -> dict[str, Callable[..., Any]]:
     """Return the target's branches, and the composites for which another release has a kernel or a branch.
@@ -54,7 +54,7 @@ def passing(
         passed: takes the names of what is called.
     """
     functions = {name: _noting(name, branch, passed) for name, branch in branches.items()}
-    for name in _contested():
+    for name in _contested_composites():
         if name not in branches and registrations.get(name) not in KERNEL_VALUES:
             body = functools.partial(composite, overload_named(name))
             functions[name] = _noting(name, body, passed)
@@ -70,7 +70,7 @@ def _noting(name: str, function: Callable[..., Any], passed: set[str]) -> Callab
 
 
 @functools.cache
-def _contested() -> tuple[str, ...]:
+def _contested_composites() -> tuple[str, ...]:
     """Return composites of the installed torch that have a kernel, or a branch, in some releases only."""
     lists = load()
     columns = [lists.operators(release.line) for release in lists.releases]

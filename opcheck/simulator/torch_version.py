@@ -84,7 +84,7 @@ class SeenText(str):  # noqa: SLOT000 - it keeps who read it
     def whole(self) -> str:
         """Return the text itself, and record the query."""
         self.used = True
-        if not python_visible_target.is_telling():
+        if not python_visible_target.is_target_shown():
             return str.__str__(self)
         return ask_for(self.reader, version_of)
 
@@ -101,13 +101,13 @@ class SeenTorchVersion(SeenText, TorchVersion):
     kind = TorchVersion
 
 
-def _compared(name: str) -> Callable[[Any, Any], Any]:
+def _make_comparison(name: str) -> Callable[[Any, Any], Any]:
     def compare(self: SeenText, operand: Any) -> Any:
         if isinstance(operand, SeenText):
             operand = operand.whole()
         if isinstance(operand, list):
             operand = tuple(operand)
-        if not python_visible_target.is_telling() or not isinstance(operand, (str, tuple)):
+        if not python_visible_target.is_target_shown() or not isinstance(operand, (str, tuple)):
             return _COMPARISONS[name](self.kind(self.whole()), operand)
         self.used = True
         return ask_for(_asks(self.reader), compares, self.kind, name, operand)
@@ -149,7 +149,7 @@ def _is_logged(frame: FrameType) -> bool:
 
 def _unrecorded(reader: Caller, text: str) -> str:
     """Return the version without a query, for what records its own use."""
-    if not python_visible_target.is_telling():
+    if not python_visible_target.is_target_shown():
         return str.__str__(text)
     return python_visible_target.now(lambda target: as_seen(target, reader.package, version_of))
 
@@ -171,7 +171,7 @@ _KEPT = frozenset(
 )
 for _kind in (SeenText, SeenTorchVersion):
     for _name in set(dir(str)) - _KEPT:
-        _make = _compared if _name in _COMPARISONS else _by_the_whole
+        _make = _make_comparison if _name in _COMPARISONS else _by_the_whole
         _make = _as_message if _name in {"__str__", "__format__"} else _make
         setattr(_kind, _name, _make(_name))
 
@@ -186,7 +186,7 @@ class _SeenNumber(int):
 
 def _number_compared(name: str) -> Callable[[Any, Any], Any]:
     def compare(self: _SeenNumber, operand: Any) -> Any:
-        if type(operand) is not int or not python_visible_target.is_telling():
+        if type(operand) is not int or not python_visible_target.is_target_shown():
             return getattr(int, name)(_whole_number(self), operand)
         self.used = True
         return ask_for(_asks(self.reader), part_compares, self.part, name, operand)
@@ -196,7 +196,7 @@ def _number_compared(name: str) -> Callable[[Any, Any], Any]:
 
 def _whole_number(self: _SeenNumber) -> int:
     self.used = True
-    if not python_visible_target.is_telling():
+    if not python_visible_target.is_target_shown():
         return int.__int__(self)
     number: int = ask_for(self.reader, part_of, self.part)
     return number
@@ -227,7 +227,7 @@ def _version_compared(name: str) -> Callable[[Any, Any], Any]:
         if not isinstance(operand, PackagingVersion):
             return getattr(PackagingVersion, name)(self, operand)
         plain = PackagingVersion(str(operand))
-        if not python_visible_target.is_telling():
+        if not python_visible_target.is_target_shown():
             return getattr(PackagingVersion(_whole_version(self)), name)(plain)
         return ask_for(_asks(self.reader), compares, PackagingVersion, name, plain)
 
@@ -236,7 +236,7 @@ def _version_compared(name: str) -> Callable[[Any, Any], Any]:
 
 def _part(name: str) -> property:
     def get(self: _SeenVersion) -> Any:
-        if python_visible_target.is_telling():
+        if python_visible_target.is_target_shown():
             return ask_for(self.reader, part_of, name)
         return getattr(PackagingVersion, name).__get__(self)
 
@@ -258,11 +258,11 @@ def _number(name: str) -> property:
 
 def _as_text(self: _SeenVersion) -> SeenText:
     # Releases have neither a local nor a development part: the public and the base version are the whole.
-    return _made(SeenText, _unrecorded(self.reader, self.text), self.reader)
+    return _make_seen(SeenText, _unrecorded(self.reader, self.text), self.reader)
 
 
 def _whole_version(self: _SeenVersion) -> str:
-    if python_visible_target.is_telling():
+    if python_visible_target.is_target_shown():
         return ask_for(self.reader, version_of)
     return _unrecorded(self.reader, self.text)
 
@@ -287,7 +287,7 @@ def _version_class(reader: Caller, text: str) -> type[_SeenVersion]:
     return type("Version", (_SeenVersion,), {"__slots__": (), "reader": reader, "text": text})
 
 
-def _made(kind: type[SeenText], text: str, reader: Caller) -> SeenText:
+def _make_seen(kind: type[SeenText], text: str, reader: Caller) -> SeenText:
     made = kind(text)
     made.reader, made.used = reader, False
     return made
@@ -301,7 +301,7 @@ _numbers: list[_SeenNumber] = []
 
 def seen(kind: type[SeenText], who: Caller) -> Any:
     """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
-    if who.kind == "own" or not python_visible_target.is_telling():
+    if who.kind == "own" or not python_visible_target.is_target_shown():
         return None
     if is_outdated(who.package):
         # No question: what it does is the same for every target.
@@ -309,7 +309,7 @@ def seen(kind: type[SeenText], who: Caller) -> Any:
     text = python_visible_target.now(lambda target: as_seen(target, who.package, version_of))
     key = (kind, who, text)
     if key not in _read:
-        _read[key] = _made(kind, text, who)
+        _read[key] = _make_seen(kind, text, who)
     return _read[key]
 
 
@@ -322,15 +322,17 @@ def _settle() -> None:
     """Record the whole text of versions that were read, and then used in no visible way."""
     for (_, who, text), made in list(_read.items()):
         if not made.used:
-            _answered(who, text, version_of)
+            _record_answer(who, text, version_of)
     for number in _numbers:
         if not number.used:
-            _answered(number.reader, int.__int__(number), part_of, number.part)
+            _record_answer(number.reader, int.__int__(number), part_of, number.part)
     _numbers.clear()
 
 
-def _answered(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable) -> None:
-    python_visible_target.answered(as_seen, who.package, decide, *details, answer=answer)
+def _record_answer(
+    who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable
+) -> None:
+    python_visible_target.record_answer(as_seen, who.package, decide, *details, answer=answer)
     record(who, answer, decide, *details)
 
 

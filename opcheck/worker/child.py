@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     platform.die_with_parent()
     flag, name, *rest = arguments if arguments[0].startswith("--") else ("", *arguments)
     if flag == "--program":
-        code = _resolved(name)(Path(*rest))
+        code = _resolve(name)(Path(*rest))
         sys.stdout.flush()
         sys.stderr.flush()
         sys.exit(code)
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
     process = os.getpid()
     for line in orders:
         order = msgspec.json.decode(line, type=Order)
-        message = _answered(name, order, answers, torch=flag == "--torch")
+        message = _answer(name, order, answers, torch=flag == "--torch")
         _flush()
         if os.getpid() == process:  # and not a fork of it that user code let run on
             _send(answers, message, order)
@@ -69,7 +69,7 @@ def _take_streams() -> tuple[BinaryIO, BinaryIO]:
     return orders, answers
 
 
-def _answered(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Message:
+def _answer(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Message:
     process = os.getpid()
 
     def say(text: str, *, seconds: float = 0.0) -> None:
@@ -82,8 +82,8 @@ def _answered(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Mes
         if torch:
             say("importing torch")
             installed.require()
-        work = _resolved(name)
-        request = msgspec.json.decode(order.request, type=_resolved(order.type))
+        work = _resolve(name)
+        request = msgspec.json.decode(order.request, type=_resolve(order.type))
         if order.limits.memory:
             platform.limit_memory(order.limits.memory)
         if order.limits.seconds:
@@ -109,7 +109,7 @@ def _answered(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Mes
     return Answered(content=msgspec.Raw(content))
 
 
-def _resolved(name: str) -> Any:
+def _resolve(name: str) -> Any:
     return pkgutil.resolve_name(name)
 
 

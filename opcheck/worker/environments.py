@@ -68,7 +68,7 @@ def interpreter(wanted: Wanted, progress: Callable[[str], None] | None = None) -
     place = require_private(folder()) / wanted.name
     python = _python(place)
     if not (place / _READY).is_file():
-        with _locked(place):
+        with _lock(place):
             if not (place / _READY).is_file():
                 if progress:
                     progress(f"making an environment with torch {wanted.torch}, once")
@@ -177,7 +177,7 @@ def _see_opcheck(place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
+def _lock(place: Path) -> Iterator[None]:
     """Wait until no other process makes the same environment; a folder is the lock."""
     lock = place.with_name(f"{place.name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,7 @@ def _token() -> str:
 
 
 @contextlib.contextmanager
-def household() -> Iterator[None]:
+def end_started_on_error() -> Iterator[None]:
     """End all that the block starts if an exception, such as that of a signal, leaves the block."""
     token = _token()
     before = os.environ.get(MARK)

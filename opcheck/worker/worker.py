@@ -181,7 +181,7 @@ class Worker(Generic[Request, Answer]):
             limits=limits or Limits(),
             notes=notes,
         )
-        child, lines = self._started()
+        child, lines = self._start()
         stage = "starting python"
         deadline = time.monotonic() + seconds
         latest = deadline + more
@@ -213,7 +213,7 @@ class Worker(Generic[Request, Answer]):
             child.process.wait(GRACE)
         raise self._error("died", "", stage)
 
-    def _started(self) -> tuple[Child, Lines]:
+    def _start(self) -> tuple[Child, Lines]:
         if self._child is None or self._lines is None:
             child = Child(
                 self._command,

@@ -359,7 +359,7 @@ def test_a_scratch_folder_is_where_its_maker_put_it(
     (tmp_path / "config.json").write_text("mine")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     described = msgspec.structs.replace(repository(config_json=LLAMA), name=name)
-    with pretrained._unpacked(described) as folder:
+    with pretrained._unpack(described) as folder:
         (scratch,) = [path for path in tmp_path.iterdir() if path.is_dir()]
         assert folder.parent == scratch
         assert json.loads((folder / "config.json").read_text()) == LLAMA

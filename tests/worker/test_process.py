@@ -176,7 +176,7 @@ def invoke(args):
     code = "import os, subprocess, sys; subprocess.Popen(" + repr(
         [sys.executable, "-c", {DAEMON!r}, *args]
     ) + ", env={{}}, start_new_session=True).wait()"
-    with process.household():
+    with process.end_started_on_error():
         child = process.Child([sys.executable, "-c", code], os.environ)
         child.wait()
         return child.end()

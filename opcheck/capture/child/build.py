@@ -330,7 +330,7 @@ def _aliases(func: Any) -> bool:
 
 def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Run the call on meta.  What it writes into stays what it is, values apart."""
-    written = _written(func, args, kwargs)
+    written = _written_tensors(func, args, kwargs)
     if written and not any(tensor.is_meta for tensor in written):
         # A real tensor takes values that nobody knows: it keeps the ones that it has.
         return written[0] if len(written) == 1 else tuple(written)
@@ -343,7 +343,7 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
     return func(*args, **kwargs)
 
 
-def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+def _written_tensors(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
     written: list[torch.Tensor] = []
     for position, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:

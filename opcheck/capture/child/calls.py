@@ -196,12 +196,12 @@ def _method(model: Any, name: str, given: dict[str, Any]) -> Call:
         bound: Any = model
         for part in name.split("."):
             bound = getattr(bound, part)
-        return bound(*args, **{**_taken(bound, kwargs), **given})
+        return bound(*args, **{**_taken_inputs(bound, kwargs), **given})
 
     return Call(name=f"{name}({written})", run=run)
 
 
-def _taken(method: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _taken_inputs(method: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs that a method takes; what a decoder has written so far is what ``generate`` makes itself."""
     parameters = inspect.signature(method).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())

@@ -41,7 +41,7 @@ _MISTAKES = (AssertionError, AttributeError, ImportError, LookupError, NameError
 
 #: What C++ says where it takes the simulated tensor for one with data, or for one that the dispatcher of the
 #: installed torch has a kernel for: c10/core/{TensorImpl,StorageImpl}, OperatorEntry.cpp, torch/csrc/autograd.
-_BETRAYALS = re.compile(
+_SIMULATION_TEXTS = re.compile(
     r"on a tensor of a simulated Mac"
     r"|with arguments from the 'MPS' backend"
     r"|not linked with support for mps devices"
@@ -167,7 +167,7 @@ def is_limit(error: BaseException) -> bool:
     """Return whether opcheck ended the program where a Mac would have gone on, or where nobody knows."""
     if isinstance(error, (NotSimulatedError, OutsideError, DataDependentError)):
         return True
-    if _BETRAYALS.search(error_text(error)):
+    if _SIMULATION_TEXTS.search(error_text(error)):
         return True
     frames = list(_frames(error.__traceback__))
     if not frames:

@@ -60,7 +60,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     _on_cpu(request.model, model, arguments)
 
     def work() -> Done | Failure:
-        return _captured(request, model, arguments)
+        return _capture(request, model, arguments)
 
     try:
         if platform.CAN_FORK:
@@ -80,7 +80,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     return msgspec.structs.replace(answer.trace, environment=given)
 
 
-def _captured(
+def _capture(
     request: CaptureRequest,
     model: Callable[..., Any],
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,

@@ -36,12 +36,12 @@ def condition_before(error: BaseException) -> str:
 
 
 def _condition(filename: str, line: int) -> ast.expr | None:
-    tree = _parsed(filename)
+    tree = _parse(filename)
     return None if tree is None else _in_block(tree.body, line)
 
 
 @functools.cache
-def _parsed(filename: str) -> ast.Module | None:
+def _parse(filename: str) -> ast.Module | None:
     try:
         return ast.parse("".join(source_lines(filename)))
     except (

@@ -165,7 +165,7 @@ def _loaded_and_run(
             raise
         served = [n for n in order if python_visible_target.fits(targets[n])]
         left = tuple(n for n in order if n not in served)
-        return Captures(shared=(_served(targets, served, trace, doubtful=False),), left=left)
+        return Captures(shared=(_shared_by(targets, served, trace, doubtful=False),), left=left)
     finally:
         platform.stop_time_limit()
     here = [n for n in order if python_visible_target.fits(targets[n])]
@@ -174,7 +174,7 @@ def _loaded_and_run(
     while waiting:
         target = targets[waiting[0]]
         say(f"running as {target}", seconds=request.time_limit + _AFTER)
-        captured = _captured(request, prepared, targets, waiting)
+        captured = _capture_first(request, prepared, targets, waiting)
         shared.append(captured)
         waiting = [n for n in waiting if n not in captured.targets]
         if not platform.CAN_FORK:
@@ -183,7 +183,7 @@ def _loaded_and_run(
     return Captures(shared=tuple(shared), left=left)
 
 
-def _served(
+def _shared_by(
     targets: Sequence[Target], served: Sequence[int], trace: Trace, *, doubtful: bool
 ) -> Shared:
     """Return the capture with what each target that it serves differs in."""
@@ -197,7 +197,7 @@ def _served(
     )
 
 
-def _captured(
+def _capture_first(
     request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
 ) -> Shared:
     """Return the capture for the first waiting target, and for all waiting targets that it serves."""
@@ -238,4 +238,4 @@ def _run(
     served = [
         n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
     ]
-    return _served(targets, served, captured.trace, doubtful=captured.doubtful)
+    return _shared_by(targets, served, captured.trace, doubtful=captured.doubtful)

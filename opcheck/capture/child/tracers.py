@@ -39,7 +39,7 @@ def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Modu
         ) from error
 
 
-def _exported(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
+def _run_export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
     try:
         exported = _export(model, args, kwargs)
     except Exception as error:  # user code runs in there
@@ -92,5 +92,5 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 TRACERS: dict[str, Callable[[torch.nn.Module, Any, Any], torch.nn.Module]] = {
     "dispatch": _as_it_is,
     "fx": _symbolic,
-    "export": _exported,
+    "export": _run_export,
 }

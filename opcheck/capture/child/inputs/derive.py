@@ -73,7 +73,7 @@ def _from_library_model(module: nn.Module) -> Derived | None:
     if wrapped is None or _first_layer(module)[1] is not _first_layer(wrapped)[1]:
         return None
     names, takes_any = _parameters(module.forward)
-    needed = _required(module.forward)
+    needed = _required_names(module.forward)
     known = _parameters(wrapped.forward)[0]
     family = libraries.family(wrapped)
     try:
@@ -106,7 +106,7 @@ def twice(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...
     """Return a batch of two, if each argument is a batch of one; else the arguments as they are."""
     if not all(map(_is_batch_of_one, (*args, *kwargs.values()))):
         return args, kwargs
-    return tuple(map(_doubled, args)), {name: _doubled(value) for name, value in kwargs.items()}
+    return tuple(map(_double, args)), {name: _double(value) for name, value in kwargs.items()}
 
 
 def _is_batch_of_one(value: Any) -> bool:
@@ -115,7 +115,7 @@ def _is_batch_of_one(value: Any) -> bool:
     return (is_tensor or isinstance(value, list)) and len(value) == 1
 
 
-def _doubled(value: Any) -> Any:
+def _double(value: Any) -> Any:
     return torch.cat([value, value]) if isinstance(value, torch.Tensor) else value * 2
 
 
@@ -133,7 +133,7 @@ def highest_index(model: Callable[..., Any], name: str = "") -> int:
 def _from_first_layer(model: Callable[..., Any]) -> Derived:
     call = model.forward if isinstance(model, nn.Module) else model
     name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
-    needed = _required(call)
+    needed = _required_names(call)
     path, layer = _first_layer(model) if isinstance(model, nn.Module) else ("", None)
     if len(needed) != 1 or layer is None:
         raise InputError(
@@ -160,7 +160,7 @@ def _parameters(call: Callable[..., Any]) -> tuple[list[str], bool]:
     )
 
 
-def _required(call: Callable[..., Any]) -> list[str]:
+def _required_names(call: Callable[..., Any]) -> list[str]:
     try:
         parameters = inspect.signature(call).parameters.values()
     except ValueError:

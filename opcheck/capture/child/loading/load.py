@@ -134,7 +134,7 @@ def load(
             lambda: libraries.build(prefix, library, name, config, number), spec, on_mps, real=real
         )
     elif spec.endswith(".pt2"):
-        module, inputs, accelerated = _exported(spec, real=real)
+        module, inputs, accelerated = _load_exported(spec, real=real)
         model = module if number is None else module.to(number)
     elif colon:
         model, inputs = _construct(lambda: user_code.load(spec, config), spec, on_mps, real=real)
@@ -218,7 +218,7 @@ def hint_for(error: Exception) -> str:
     return "the constructor has to run on the CPU, without weights, before the model can be audited"
 
 
-def _exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
+def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
     """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
     if not is_file(Path(spec)):
         raise ModelLoadError(

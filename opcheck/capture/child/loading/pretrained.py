@@ -87,7 +87,7 @@ def build(repository: Repository, config: Config, dtype: torch.dtype | None) -> 
         ModelLoadError: its library is not installed, or does not know it.
         Exception: whatever its constructor raises.
     """
-    with _unpacked(repository) as folder, _without_files_of_others(trusted=repository.trusted):
+    with _unpack(repository) as folder, _without_files_of_others(trusted=repository.trusted):
         return _BUILDERS[repository.kind](_Files(repository, folder), config, dtype)
 
 
@@ -123,7 +123,7 @@ _FOLDER = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}")
 
 
 @contextlib.contextmanager
-def _unpacked(repository: Repository) -> Iterator[Path]:
+def _unpack(repository: Repository) -> Iterator[Path]:
     """Write the files to a folder that the libraries read, and remove it at the end.
 
     Not by TemporaryDirectory: that lists the folder by its descriptor, which a cached report could not be checked for
@@ -354,11 +354,11 @@ def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
         if not isinstance(value, list):
             components[component] = value
             continue
-        with _kept(failures, component):
+        with _keep_failure(failures, component):
             components[component] = _component(files, component, value, dtype)
     pipeline = None
     if not failures:
-        with _kept(failures, name):
+        with _keep_failure(failures, name):
             kind = _class_named(library, name)
             if kind is None or not issubclass(kind, library.DiffusionPipeline):
                 raise _unknown(files, "diffusers", library, name)
@@ -372,7 +372,7 @@ def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
 
 
 @contextlib.contextmanager
-def _kept(failures: dict[str, Exception], name: str) -> Iterator[None]:
+def _keep_failure(failures: dict[str, Exception], name: str) -> Iterator[None]:
     """Keep what the block raises under a name, unless a file is damaged or the model has to be built with memory."""
     try:
         yield

@@ -60,7 +60,7 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
         read_content = _old if _OLD in archive else _new
         document, state, constants, inputs = read_content(archive, real=real)
         accelerated = _safe(document)
-        return _deserialized(document, state, constants, inputs), accelerated
+        return _deserialize(document, state, constants, inputs), accelerated
     except OpcheckError:
         raise
     except UnsafeError as error:
@@ -194,7 +194,7 @@ def _number(value: dict[str, Any]) -> int:
     return number
 
 
-def _deserialized(
+def _deserialize(
     document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], inputs: Any
 ) -> torch.export.ExportedProgram:
     # Tuples and dicts are taken as they are; bytes would be unpickled.
@@ -312,13 +312,13 @@ def _operator(value: Any) -> Any:
         _unsafe("the operator", value)
     match = _OPERATOR.fullmatch(value)
     if match:
-        _registered(value, [name for name in match.groups() if name is not None])
+        _check_registered(value, [name for name in match.groups() if name is not None])
     elif value not in _arithmetic() and not _is_predispatch(value):
         _unsafe("a call of", value)
     return value
 
 
-def _registered(value: str, names: list[str]) -> None:
+def _check_registered(value: str, names: list[str]) -> None:
     target: Any = torch.ops
     for name in names:
         target = getattr(target, name, None)

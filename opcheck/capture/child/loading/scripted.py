@@ -26,16 +26,16 @@ def on_mps(model: torch.nn.Module, name: str) -> torch.nn.Module:
         ModelLoadError: a part was frozen, or cannot be copied.
     """
     if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-        return _copied(model, name)
+        return _copy(model, name)
     for key, child in list(model.named_children()):
         moved = on_mps(child, name)
         if moved is not child:
             setattr(model, key, moved)
     function = vars(model).get("function")  # capture/run.py, AsModule
-    return _copied(function, name) if isinstance(function, torch.jit.ScriptFunction) else model
+    return _copy(function, name) if isinstance(function, torch.jit.ScriptFunction) else model
 
 
-def _copied(script: Any, name: str) -> torch.nn.Module:
+def _copy(script: Any, name: str) -> torch.nn.Module:
     is_module = isinstance(script, torch.jit.ScriptModule)
     if is_module and not hasattr(script, "training"):
         raise ModelLoadError(
