@@ -31,7 +31,7 @@ class AuditOptions(CaptureOptions, frozen=True, kw_only=True):
     memory: Annotated[int, MEMORY] = 0
 
 
-class _Audit(Protocol[_Options]):
+class _AuditFunction(Protocol[_Options]):
     """The signature of ``opcheck.audit`` for type checkers and ``help``."""
 
     def __call__(
@@ -45,10 +45,10 @@ class _Audit(Protocol[_Options]):
 
 def with_keywords(
     record: Callable[_Options, msgspec.Struct],
-) -> Callable[[Callable[..., Report]], _Audit[_Options]]:
+) -> Callable[[Callable[..., Report]], _AuditFunction[_Options]]:
     """Give a function the options of a record as keyword arguments, so that they are declared only once."""
 
-    def decorate(function: Callable[..., Report]) -> _Audit[_Options]:
+    def decorate(function: Callable[..., Report]) -> _AuditFunction[_Options]:
         assert isinstance(record, type)
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.name != "options"]
@@ -103,7 +103,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
         CaptureError: the process of the run ended, or took too long.
     """
     lists = load()
-    given = _checked(options)
+    given = _check_options(options)
     mac = target(given.torch, given.macos, lists, fallback=given.fallback)
     if mac.beyond and not given.newest_known:
         raise UnknownTargetError(
@@ -124,7 +124,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
     return report_of_request(request, trace, mac, lists, mac=given.memory)
 
 
-def _checked(options: dict[str, Any]) -> AuditOptions:
+def _check_options(options: dict[str, Any]) -> AuditOptions:
     """Check keyword arguments and return them as options.
 
     Raises:

@@ -105,7 +105,7 @@ def invoke(args: Sequence[str]) -> int:
         with process.end_started_on_error():
             code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
     except OpcheckError as error:
-        return _stopped(error, args)
+        return _report_error(error, args)
     except click.ClickException as error:
         return _usage_error(error)
     except (click.Abort, KeyboardInterrupt, platform.SignalledError) as ended:
@@ -123,7 +123,7 @@ def _code_of(ended: BaseException) -> int:
     return 128 + ended.number if isinstance(ended, platform.SignalledError) else _INTERRUPTED
 
 
-def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
+def _report_error(error: OpcheckError, args: Sequence[str]) -> int:
     """Print an error in three lines; an error without a place, as from a parsed version, gets the verb's."""
     verb = " ".join(["opcheck", *[word for word in args[:1] if word in verbs()]])
     error.context = error.context or verb
@@ -161,7 +161,7 @@ def _not_text(error: UnicodeEncodeError, args: Sequence[str]) -> int:
         context=ascii(error.object[max(0, error.start - 40) : error.end + 40]),
         hint="rename the file or the folder",
     )
-    return _stopped(refused, args)
+    return _report_error(refused, args)
 
 
 def _bug() -> int:

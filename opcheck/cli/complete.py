@@ -55,7 +55,7 @@ def _values_of(parameter: click.Parameter) -> _Values | None:
     # Not isinstance: the module of Flag need not be imported for a parameter that is none.
     source = getattr(parameter, "source", None)
     if source is not None and source.option.values:
-        return _listed(source.option.values, source.option.separator)
+        return _values_in_list(source.option.values, source.option.separator)
     name, metavar = parameter.name or "", parameter.metavar or ""
     return _BY_NAME.get(f"{name} {metavar}") or _BY_NAME.get(name) or _BY_METAVAR.get(metavar)
 
@@ -75,7 +75,7 @@ def _items(values: _Values) -> Callable[[click.Context, str], list[_Item]]:
     return complete
 
 
-def _fixed(*values: str) -> _Values:
+def _constant(*values: str) -> _Values:
     return lambda _context, _incomplete: values
 
 
@@ -102,7 +102,7 @@ def _names_in(module: str, table: str) -> _Values:
     return lambda *_at: getattr(import_module(module), table)
 
 
-def _listed(values: Sequence[str], separator: str) -> _Values:
+def _values_in_list(values: Sequence[str], separator: str) -> _Values:
     """Complete from these values; in a list with a separator, leave out the values that it has already."""
 
     def remaining(_context: click.Context, incomplete: str) -> list[str]:
@@ -202,7 +202,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
                 yield f"{before}{entry.name}{':' if entry.name.endswith('.py') else ''}"
 
 
-def _named(*suffixes: str) -> _Values:
+def _model_or_file(*suffixes: str) -> _Values:
     """Complete a model of a library, a model in a file, or a file with one of these suffixes."""
 
     def values(_context: click.Context, incomplete: str) -> list[str]:
@@ -214,11 +214,11 @@ def _named(*suffixes: str) -> _Values:
     return values
 
 
-_models = _named()
-_swept = _named(*_LIST_FILES)
+_models = _model_or_file()
+_swept = _model_or_file(*_LIST_FILES)
 
 
-def _configured(context: click.Context, incomplete: str) -> list[str]:
+def _configured_models(context: click.Context, incomplete: str) -> list[str]:
     """Complete the names of the configured models, and every other model name."""
     return [*_names("models", "name", "model"), *_models(context, incomplete)]
 
@@ -241,9 +241,9 @@ def _names(table: str, *keys: str) -> list[str]:
     return [each for each in values if isinstance(each, str)]
 
 
-def _compared(context: click.Context, incomplete: str) -> list[str]:
+def _diff_arguments(context: click.Context, incomplete: str) -> list[str]:
     """Complete the arguments of ``diff``: releases, reports or a model."""
-    return [*_releases(), *_named(*_REPORT_FILES)(context, incomplete)]
+    return [*_releases(), *_model_or_file(*_REPORT_FILES)(context, incomplete)]
 
 
 def _setting(context: click.Context, incomplete: str) -> list[str]:
@@ -268,7 +268,7 @@ def _arguments(function: ast.FunctionDef) -> list[str]:
     return [f"{each.arg}=" for each in every if each.arg != "self"]
 
 
-_file, _directory = _fixed("file"), _fixed("dir")
+_file, _directory = _constant("file"), _constant("dir")
 
 #: Completions by the parameter's name (and metavar), where the metavar alone is ambiguous.
 _BY_NAME: Mapping[str, _Values] = {
@@ -277,16 +277,16 @@ _BY_NAME: Mapping[str, _Values] = {
     "model": _models,
     "macos RANGE": _range_of(_systems),
     "models": _swept,
-    "names": _configured,
+    "names": _configured_models,
     "observation": _file,
     "paths": _file,
-    "prediction": _named(*_REPORT_FILES),
+    "prediction": _model_or_file(*_REPORT_FILES),
     "program": _file,
     "query": _operators,
     "rule_id": _rules,
-    "source": _named(*_REPORT_FILES),
+    "source": _model_or_file(*_REPORT_FILES),
     "sources": _file,
-    "what": _compared,
+    "what": _diff_arguments,
 }
 #: Completions by the metavar, so that a new flag with a known metavar needs no entry.
 _BY_METAVAR: Mapping[str, _Values] = {

@@ -73,7 +73,7 @@ class Flag(click.Option):
             help=_help(option),
             envvar=variable if option.configurable else None,
             show_default=option.default_text or has_default,
-            callback=_used,
+            callback=_convert_value,
             **kind,
         )
 
@@ -114,7 +114,7 @@ def _help(option: Option) -> str:
     return f"{', '.join(option.choices)}.  {text}"
 
 
-def _used(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
+def _convert_value(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
     """Convert click's value to the value that the verb's function gets; completion needs no value."""
     assert isinstance(flag, Flag)
     return texts if ctx.resilient_parsing else flag.source.from_texts(texts)
@@ -244,7 +244,7 @@ def verb(
     def decorate(function: Callable[..., int]) -> click.Command:
         records, flags = flags_of(function)
 
-        def called(**values: Any) -> int:
+        def call_with_records(**values: Any) -> int:
             judging = []
             for parameter, (record, fields) in records.items():
                 values[parameter] = record(**{field: values.pop(field) for field in fields})
@@ -255,7 +255,7 @@ def verb(
         arguments = function.__dict__.pop("__click_params__", [])[::-1]
         command = Verb(
             name=name,
-            callback=called,
+            callback=call_with_records,
             params=[*arguments, *flags],
             table=table,
             takes=takes,
@@ -305,7 +305,7 @@ def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
             taken = [source for source in options_of(kind) if take.takes(source)]
             records[name] = (kind, tuple(source.field for source in taken))
             flags += [
-                Flag(_changed(source, take.changes.get(source.field)), kind.__name__)
+                Flag(_with_change(source, take.changes.get(source.field)), kind.__name__)
                 for source in taken
             ]
     return records, flags
@@ -315,7 +315,7 @@ def _default(parameter: inspect.Parameter) -> Any:
     return msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
 
 
-def _changed(source: Declared, change: str | Option | None) -> Declared:
+def _with_change(source: Declared, change: str | Option | None) -> Declared:
     if isinstance(change, str):
         change = msgspec.structs.replace(source.option, help=change)
     return source if change is None else source._replace(option=change)

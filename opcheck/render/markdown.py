@@ -55,12 +55,12 @@ def _entry(block: Entry) -> Iterator[str]:
     for name, text in block.details:
         if isinstance(text, Span) and text.brief:
             yield f"- {name}: {markdown_code(text.brief)}"
-            yield from _folded(markdown_code(text.text))
+            yield from _fold(markdown_code(text.text))
         else:
             yield f"- {name}: {_words(text)}"
 
 
-def _folded(text: str) -> Iterator[str]:
+def _fold(text: str) -> Iterator[str]:
     """Write a text within a list's item that is seen when it is unfolded."""
     # A blank line ends the HTML, so that what follows is Markdown again.
     yield "  <details><summary>the whole text</summary>"

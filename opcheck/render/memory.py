@@ -27,7 +27,7 @@ def blocks(memory: Memory) -> Iterator[Block]:
     """Make the section of the estimate."""
     yield Heading(TITLE)
     yield from (_peaks(memory), _holders(memory), _macs(memory))
-    yield Bullets((*_printed(memory.macs), *_sentences(memory)))
+    yield Bullets((*_printed_text(memory.macs), *_sentences(memory)))
 
 
 def _peaks(memory: Memory) -> Table:
@@ -83,7 +83,7 @@ def _sentences(memory: Memory) -> Iterator[str]:
     yield from memory.notes
 
 
-def _printed(macs: Sequence[MacFit]) -> Iterator[Words]:
+def _printed_text(macs: Sequence[MacFit]) -> Iterator[Words]:
     """Say what the smallest Mac that raises prints."""
     first = next((mac for mac in macs if mac.state == "raises"), None)
     if first is not None and first.prints:

@@ -114,8 +114,8 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("off the GPU", leaves(report)),
         ("waits", waits(report)),
         ("memory", fits(report.memory) if report.memory else ""),
-        ("assumed", "; ".join(_assumed(report))),
-        ("not checked", _unchecked(report) + (" (-v says more)" if short else "")),
+        ("assumed", "; ".join(_assumptions(report))),
+        ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
         ("perhaps", _perhaps(report) if short else ""),
         ("notes", _notes(report) if short else ""),
         ("next", Span(next_command(report))),
@@ -182,7 +182,7 @@ def fits(memory: Memory) -> str:
 _INPUTS = 3
 
 
-def _assumed(report: Report) -> Iterator[str]:
+def _assumptions(report: Report) -> Iterator[str]:
     """Say what the run rests on that the user did not give."""
     facts = report.capture
     if facts.inputs_note:
@@ -198,7 +198,7 @@ def _assumed(report: Report) -> Iterator[str]:
         yield f"Python code of torch {installed} in place of {report.target.torch}"
 
 
-def _unchecked(report: Report) -> str:
+def _unchecked_parts(report: Report) -> str:
     """Return in one line what a report does not vouch for."""
     facts = report.capture
     if facts.mode == "run":

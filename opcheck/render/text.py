@@ -147,7 +147,7 @@ def _table(block: Table, layout: _Layout) -> Iterator[str]:
         widths[widths.index(max(widths))] -= 1
     for row in cells:
         folded = [
-            [_painted(text, styles, *span, layout) for span in _spans(text, width, fold=True)]
+            [_paint(text, styles, *span, layout) for span in _spans(text, width, fold=True)]
             for (text, styles), width in zip(row, widths, strict=True)
         ]
         for number in range(max(map(len, folded))):
@@ -169,7 +169,7 @@ def _wrap(
     if not text.strip():
         return
     for span in _spans(text, layout.width - first, layout.width - rest, fold=layout.tight):
-        yield " " * indent + _painted(text, styles, *span, layout)[0]
+        yield " " * indent + _paint(text, styles, *span, layout)[0]
         indent = rest
 
 
@@ -189,7 +189,7 @@ def _text(words: Words, layout: _Layout) -> tuple[str, list[tuple[int, int, str]
     return text, styles
 
 
-def _painted(
+def _paint(
     text: str, styles: list[tuple[int, int, str]], start: int, end: int, layout: _Layout
 ) -> tuple[str, int]:
     """Return a part of a text with its escape sequences, and how many columns it takes."""

@@ -94,15 +94,15 @@ def command(
         newest = not target.torch
         report = msgspec.structs.replace(audit.report, findings=findings, newest=newest)
         allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
-        code = _delivered(report, ignores, allowed, output, progress)
+        code = _deliver(report, ignores, allowed, output, progress)
         if verify:
             code = max(code, verification.compared_here(report, model, target, capture, progress))
         return code
 
-    return _watched(once, model, lambda: read) if watch else once()
+    return _watch(once, model, lambda: read) if watch else once()
 
 
-def _watched(once: Callable[[], int], model: str, read: Callable[[], Dependencies]) -> int:
+def _watch(once: Callable[[], int], model: str, read: Callable[[], Dependencies]) -> int:
     """Audit, and again after each change, until the user interrupts; return the last exit code."""
     code = 0
     try:
@@ -119,7 +119,7 @@ def _watched(once: Callable[[], int], model: str, read: Callable[[], Dependencie
         return code
 
 
-def _delivered(
+def _deliver(
     report: Report,
     ignores: Ignores,
     policy: Policy,

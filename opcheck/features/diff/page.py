@@ -85,7 +85,7 @@ def comparison_document(comparison: Comparison) -> Iterator[Block]:
     )
     yield from section("New", Bullets(tuple(listed(comparison.new))))
     yield from section("Fixed", Bullets(tuple(listed(comparison.fixed, hints=False))))
-    yield from section("Changed", Bullets(tuple(map(_changed, comparison.changed))))
+    yield from section("Changed", Bullets(tuple(map(_change_line, comparison.changed))))
     rules = sorted({entry.rule for entry in comparison.new})
     yield from section("Next", Lines(tuple(f"opcheck explain {rule}" for rule in rules[:1])))
     yield from section("Not checked", Bullets(comparison.not_checked))
@@ -98,7 +98,7 @@ def _side(about: dict[str, Any]) -> str:
     return one_line(f"{about['headline']}: {about['model']} on {where}")
 
 
-def _changed(change: Difference) -> str:
+def _change_line(change: Difference) -> str:
     entry = change.after
     return one_line(
         f"{entry.rule} {entry.op or entry.message} {place_of(entry)}: {'; '.join(change.what)}"

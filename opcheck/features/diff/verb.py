@@ -67,13 +67,15 @@ def command(
     source = click.get_current_context().get_parameter_source("macos")
     is_of_releases = len(what) == 2 and not (before or after or any(map(_is_report, what)))
     if source is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
-        raise _misused("--macos is for two releases: a report has its own, --from and --to say it")
+        raise _usage_error(
+            "--macos is for two releases: a report has its own, --from and --to say it"
+        )
     if before or after:
         if len(what) != 1 or not (before and after):
-            raise _misused("--from and --to go together, with one MODEL")
+            raise _usage_error("--from and --to go together, with one MODEL")
         comparison, newer = _targets(what[0], (before, after), capture, progress)
     elif len(what) != 2:
-        raise _misused("give two releases or two reports, or one MODEL with --from and --to")
+        raise _usage_error("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
         from opcheck.judge.report_changes import compare, side_of
         from opcheck.model.saved import read
@@ -90,7 +92,7 @@ def _is_report(text: str) -> bool:
     return PurePath(text).suffix.lower() in _REPORTS or is_file(text)
 
 
-def _misused(message: str) -> UsageError:
+def _usage_error(message: str) -> UsageError:
     return UsageError(message, context="opcheck diff", hint="opcheck diff --help shows all three")
 
 

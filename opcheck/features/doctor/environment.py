@@ -116,7 +116,7 @@ def read(path: Path) -> Environment:
     """
     hint = "write it on the machine in question: opcheck doctor --gather > environment.json"
     try:
-        environment = _decoded(documents.read(path))
+        environment = _decode(documents.read(path))
         # The checks parse versions: a text that is no version is refused here, once.
         texts = [environment.machine.macos, environment.python.version]
         texts += [environment.torch.version] if environment.torch else []
@@ -133,7 +133,7 @@ def read(path: Path) -> Environment:
     raise UsageError(reason, context=f"--from {path}", hint=hint)
 
 
-def _decoded(content: bytes) -> Environment:
+def _decode(content: bytes) -> Environment:
     try:
         return documents.from_json(content, Environment)
     except DocumentError as error:

@@ -86,7 +86,7 @@ def examine(
             unknown.setdefault(missing, []).append(rule.id)
             continue
         checked.append(rule.id)
-        findings += [_named(finding, rule) for finding in rule.check(examined)]
+        findings += [_with_rule(finding, rule) for finding in rule.check(examined)]
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return Diagnosis(
         tool=TOOL,
@@ -98,7 +98,7 @@ def examine(
     )
 
 
-def _named(finding: Finding, rule: DoctorRule) -> Finding:
+def _with_rule(finding: Finding, rule: DoctorRule) -> Finding:
     severity = finding.severity or rule.severity
     return msgspec.structs.replace(finding, rule=rule.id, severity=severity)
 

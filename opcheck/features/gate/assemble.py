@@ -77,14 +77,14 @@ def _model_cells(
 ) -> Sequence[Cell]:
     planned = targets_of(model, plan.targets)
     if result.failed is not None:
-        return [_failed(model.name, each.target, result.failed) for each in planned]
+        return [_failed_cell(model.name, each.target, result.failed) for each in planned]
     return [
         _cell(model.name, each.target, made, policy_of(model, each), ignores, baseline)
         for each, made in zip(planned, result.reports, strict=True)
     ]
 
 
-def _failed(name: str, target: Target, failed: Failed) -> Cell:
+def _failed_cell(name: str, target: Target, failed: Failed) -> Cell:
     judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
     return Cell(model=name, target=str(target), judgement=judgement, failed=failed)
 

@@ -66,7 +66,7 @@ def work(job: Job, say: Callable[[str], None]) -> Result:
     not_kept = ""
     if missing:
         try:
-            audited, not_kept = _audited(job, missing, cache, say)
+            audited, not_kept = _audit(job, missing, cache, say)
         except OpcheckError as error:
             return Result(failed=failed(error))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
@@ -83,7 +83,7 @@ def failed(error: OpcheckError) -> Failed:
     return Failed(message=what, context=where, hint=hint)
 
 
-def _audited(
+def _audit(
     job: Job, targets: list[Target], cache: Cache | None, say: Callable[[str], None]
 ) -> tuple[list[Report], str]:
     """Audit the model; return the reports, and why they could not be cached.
@@ -149,7 +149,7 @@ def _run_at_once(
     done: Callable[[int, Result], None],
     say: Callable[[int, str], None],
 ) -> None:
-    shared = _Shared(jobs)
+    shared = _JobQueue(jobs)
     workers = [
         Worker[Job, Result](
             "opcheck.features.gate.jobs:work", Result, show_output=jobs[0].show_output
@@ -180,7 +180,7 @@ def _run_at_once(
                 worker.end()
 
 
-class _Shared:
+class _JobQueue:
     """State that is shared by the threads; each thread has its own process."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:

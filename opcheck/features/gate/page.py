@@ -82,7 +82,7 @@ def document(gate: GateReport) -> Iterator[Block]:
     )
     yield from section("New" if gate.baseline else "What fails", *entries)
     yield from section("Why", Bullets(tuple(_reasons(gate))))
-    for cell, count in _failed(gate):
+    for cell, count in _failed_cells(gate):
         yield Heading(f"Unknown: {cell.model}, {plural(count, 'target')}")
         yield Lines(tuple(_three_lines(cell)))
     yield from _rest(gate, by_state)
@@ -161,7 +161,7 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
         return f"opcheck explain {new[0].finding.rule}"
     if any(cell.fixed for cell in gate.cells):
         return "opcheck gate --update-baseline: what is fixed need not stay known"
-    failed = next((cell for cell, _ in _failed(gate)), None)
+    failed = next((cell for cell, _ in _failed_cells(gate)), None)
     if failed is not None:
         return "opcheck audit -v on the model without a result shows what it prints"
     return "opcheck upgrade MODEL shows what a newer torch or macOS would change"
@@ -208,7 +208,9 @@ def finding_log(gate: GateReport) -> FindingLog:
             "notes": gate.notes,
         },
         summary=tuple(summary_lines(gate)),
-        failed=tuple((cell.model, cell.failed.message) for cell, _ in _failed(gate) if cell.failed),
+        failed=tuple(
+            (cell.model, cell.failed.message) for cell, _ in _failed_cells(gate) if cell.failed
+        ),
         interrupted=bool(gate.left),
         exit_code=gate.code,
         baseline=gate.baseline,
@@ -258,7 +260,7 @@ def _merge(entries: Sequence[tuple[Occurrence, Cell]], targets_in_all: int) -> O
     return first._replace(models=models, targets=targets, scope=scope)
 
 
-def _failed(gate: GateReport) -> Iterator[tuple[Cell, int]]:
+def _failed_cells(gate: GateReport) -> Iterator[tuple[Cell, int]]:
     """Yield the first cell of each model without a report, and how many it has."""
     by_model: dict[str, list[Cell]] = {}
     for cell in gate.cells:
@@ -300,11 +302,11 @@ def _case(cell: Cell) -> Case:
     code = cell.judgement.code
     reasons = {"message": "; ".join(cell.judgement.reasons)}
     tag = "failure" if code == FINDINGS else "error"
-    results = () if code == PASSED else ((tag, reasons, _joined(against)),)
-    return Case(cell.model, cell.target, results, _joined(others))
+    results = () if code == PASSED else ((tag, reasons, _join_lines(against)),)
+    return Case(cell.model, cell.target, results, _join_lines(others))
 
 
-def _joined(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return "\n".join(map(one_line, lines))
 
 

@@ -24,7 +24,7 @@ from opcheck.model.records import Record
 _Kind = TypeVar("_Kind", bound=Record)
 
 
-class _Table(Record, frozen=True, kw_only=True):
+class _OptionTable(Record, frozen=True, kw_only=True):
     """A table with options among its keys; options that it does not set are UNSET."""
 
     def given(self, record: type[msgspec.Struct]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class _Table(Record, frozen=True, kw_only=True):
         }
 
 
-class Model(_Table, frozen=True, kw_only=True):
+class Model(_OptionTable, frozen=True, kw_only=True):
     """One of ``[[tool.opcheck.models]]``; its other keys are the flags of ``opcheck audit``."""
 
     model: str
@@ -48,7 +48,7 @@ class Model(_Table, frozen=True, kw_only=True):
     expect: str = ""
 
 
-class Targets(_Table, frozen=True, kw_only=True):
+class Targets(_OptionTable, frozen=True, kw_only=True):
     """One of ``[[tool.opcheck.targets]]``: ranges of targets, and how to judge them."""
 
     name: str = ""
@@ -150,7 +150,7 @@ def settings(
         one_of([environment], known, f"--environment {environment}", "environment")
         named = tuple(entry for entry in named if environment in entry.environments)
     chosen = (targets,) if targets else named or (Targets(),)
-    planned, left_out = _planned(chosen, where, lists)
+    planned, left_out = _plan_targets(chosen, where, lists)
     return Settings(
         models=models,
         targets=planned,
@@ -194,7 +194,7 @@ def chosen(
     if names:
         by_name = {model.name: model for model in models}
         models = tuple(
-            by_name.get(name) or _unconfigured(name, by_name) for name in dict.fromkeys(names)
+            by_name.get(name) or _model_of_name(name, by_name) for name in dict.fromkeys(names)
         )
     # A model whose targets are all of another environment has no part in this run.
     taking_part = tuple(model for model in models if targets_of(model, plan.targets))
@@ -207,7 +207,7 @@ def chosen(
     return msgspec.structs.replace(plan, models=taking_part)
 
 
-def _unconfigured(name: str, known: Collection[str]) -> Model:
+def _model_of_name(name: str, known: Collection[str]) -> Model:
     """Return the model for a name that is not configured."""
     if ":" in name or name.endswith((".pt2", ".py")):
         return Model(name=name, model=name)
@@ -248,7 +248,7 @@ def _models(content: object, where: str) -> tuple[Model, ...]:
     return models
 
 
-def _check(entry: _Table, place: str, *records: type[msgspec.Struct]) -> None:
+def _check(entry: _OptionTable, place: str, *records: type[msgspec.Struct]) -> None:
     """Refuse the values that the flag of that name refuses.
 
     Raises:
@@ -268,7 +268,7 @@ def _check(entry: _Table, place: str, *records: type[msgspec.Struct]) -> None:
                     check_inside(value, Path.cwd())
 
 
-def _planned(
+def _plan_targets(
     tables: Iterable[Targets], where: str, lists: OpLists
 ) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
     """Return each target once, by the first table that lists it."""

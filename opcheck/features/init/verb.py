@@ -45,7 +45,7 @@ def command(
         )
     shared = Path(config.FILE)
     in_shared = shared.is_file()
-    text = _table(models or _found(), "tool.opcheck." if in_shared else "")
+    text = _table(models or _find_modules(), "tool.opcheck." if in_shared else "")
     if workflow and _WORKFLOW.exists() and not printed:
         raise UsageError(
             "there is a workflow already", context=str(_WORKFLOW), hint="leave --workflow out"
@@ -73,7 +73,7 @@ def _append(path: Path, text: str) -> None:
     rewrite(path, before, before + gap * bool(before.strip()) + text.encode().replace(b"\n", end))
 
 
-def _found() -> tuple[str, ...]:
+def _find_modules() -> tuple[str, ...]:
     """Return the modules of this folder's files that need no argument; a library's model where there is none."""
     from opcheck.capture.naming import modules_in
 

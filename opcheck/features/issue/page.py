@@ -67,17 +67,17 @@ def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:
     yield f"{markdown_code(report.model)}{training}"
     for place in finding.locations[:3]:
         module = f" in {markdown_code(place.module)}" if place.module else ""
-        yield from ("", f"{markdown(place.line)}{module}:", "", *_fenced(place.text, "python"))
-    yield from ("", "**Minimal program.**", "", *_fenced(tried.text.rstrip(), "python"), "")
+        yield from ("", f"{markdown(place.line)}{module}:", "", *_fence(place.text, "python"))
+    yield from ("", "**Minimal program.**", "", *_fence(tried.text.rstrip(), "python"), "")
     variable = "with" if report.target.cpu_fallback else "without"
     yield f"**Expected.** The result of the CPU. **Instead**, {variable} PYTORCH_ENABLE_MPS_FALLBACK=1:"
-    yield from ("", *_fenced("\n".join(tried.expected)), "", "### Versions", "")
+    yield from ("", *_fence("\n".join(tried.expected)), "", "### Versions", "")
     versions = (
         f"PyTorch version: {report.op_lists.torch}",
         f"PyTorch commit: {report.op_lists.commit}",
         f"OS: macOS {report.target.macos} (arm64)",
     )
-    yield from (*_fenced("\n".join(versions)), "")
+    yield from (*_fence("\n".join(versions)), "")
     if chosen.observed:
         yield "<!-- add what `python -m torch.utils.collect_env` prints there -->"
     else:
@@ -91,7 +91,7 @@ def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:
         yield "- " + markdown(": ".join(filter(None, (entry.kind, entry.where, entry.detail))))
 
 
-def _fenced(text: str, language: str = "") -> Iterator[str]:
+def _fence(text: str, language: str = "") -> Iterator[str]:
     fence = markdown_fence(text)
     yield from (f"{fence}{language}", text, fence)
 

@@ -82,7 +82,7 @@ def command(
     if behind:
         streams.note(behind)
     on_this_mac = sys.platform == "darwin" and not emulate
-    report, ended_with = (_observed if on_this_mac else _emulated)(target, asked)
+    report, ended_with = (_observe if on_this_mac else _emulate)(target, asked)
     if behind:
         report = msgspec.structs.replace(report, not_checked=(*report.not_checked, behind))
     fail_on = "fallback" if strict and policy.fail_on != "never" else policy.fail_on
@@ -102,7 +102,7 @@ def command(
     return exit_code(report, fail_on=fail_on, strict=strict)
 
 
-def _emulated(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]:
+def _emulate(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]:
     """Run the program emulated; return its report and the program's own exit code."""
     from opcheck.device.emulator.emulated_run import run
     from opcheck.device.emulator.emulation_request import RunRequest
@@ -112,7 +112,7 @@ def _emulated(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int
     return outcome.report, outcome.exit_code
 
 
-def _observed(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]:
+def _observe(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]:
     """Run the program on this Mac's GPU; return its report and the program's own exit code.
 
     Raises:

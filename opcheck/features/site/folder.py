@@ -21,7 +21,7 @@ MARKER = "opcheck-site.json"
 SCHEMA = "opcheck-site-files/1"
 
 
-class _Files(msgspec.Struct, frozen=True, kw_only=True):
+class _SiteFiles(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     files: tuple[str, ...]
 
@@ -36,7 +36,7 @@ def check(output: Path) -> None:
         # A link to nothing is there, too.
         there = next(path for path in (output, *output.absolute().parents) if os.path.lexists(path))
         if not there.is_dir():
-            raise _refused("not a folder", there)
+            raise _refusal("not a folder", there)
         if there != output:
             return
         present = {
@@ -47,14 +47,14 @@ def check(output: Path) -> None:
         if not present:
             return
         if MARKER not in present:
-            raise _refused("the folder is not empty, and no earlier site", output)
-        ours = documents.from_json(documents.read(output / MARKER), _Files)
+            raise _refusal("the folder is not empty, and no earlier site", output)
+        ours = documents.from_json(documents.read(output / MARKER), _SiteFiles)
     except (OSError, DocumentError) as error:
-        raise _refused(f"the folder cannot be read: {error}", output) from error
+        raise _refusal(f"the folder cannot be read: {error}", output) from error
     others = sorted(present - {*ours.files, MARKER})
     if ours.schema != SCHEMA or others:
         named = ", ".join(others[:3]) if others else MARKER
-        raise _refused(
+        raise _refusal(
             f"the folder has files that are not part of an earlier site: {named}", output
         )
 
@@ -75,7 +75,7 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     beside = place.with_name(f".{place.name}.{token}.new")
     earlier = place.with_name(f".{place.name}.{token}.old")
     try:
-        with _removed(beside):
+        with _remove_afterwards(beside):
             _fill(beside, files)
             _exchange(beside, place, earlier)
     except OSError as error:
@@ -89,7 +89,7 @@ def write(output: Path, files: Mapping[str, str]) -> None:
 
 def _fill(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(parents=True)
-    marker = msgspec.json.encode(_Files(schema=SCHEMA, files=tuple(sorted(files)))).decode()
+    marker = msgspec.json.encode(_SiteFiles(schema=SCHEMA, files=tuple(sorted(files)))).decode()
     for name, text in {**files, MARKER: f"{marker}\n"}.items():
         path = inside(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def _exchange(new: Path, place: Path, earlier: Path) -> None:
 
 
 @contextlib.contextmanager
-def _removed(folder: Path) -> Iterator[None]:
+def _remove_afterwards(folder: Path) -> Iterator[None]:
     """Remove half-written files however the block ends, also by Ctrl-C."""
     try:
         yield
@@ -116,7 +116,7 @@ def _removed(folder: Path) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refused(message: str, output: Path) -> UsageError:
+def _refusal(message: str, output: Path) -> UsageError:
     return UsageError(
         message,
         context=str(output),

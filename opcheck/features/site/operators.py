@@ -93,7 +93,7 @@ def _operator(
     main = overloads[0]
     line = main.torch
     verdict = lookup.verdict(first, target(line, _newest(lookup)), _last(by_op[first], line).dtype)
-    limitations, advisories = (_about(sort, ordered, by_op, lookup) for sort in _SORTS)
+    limitations, advisories = (_statements_on(sort, ordered, by_op, lookup) for sort in _SORTS)
     links = dict.fromkeys(
         link for limitation in (*limitations, *advisories) for link in limitation.note.links
     )
@@ -209,7 +209,7 @@ def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int
     )
 
 
-def _about(
+def _statements_on(
     sort: StatementSort,
     ordered: Iterable[str],
     by_op: Mapping[str, _CellsByLine],

@@ -58,7 +58,7 @@ def pages(
     statements = [_statements(sort, lookup.lists, op_pages) for sort in get_args(StatementSort)]
     return (
         _home(lookup, op_pages, lines, len(models)),
-        _listed(op_pages, lines[-1], system),
+        _operator_list(op_pages, lines[-1], system),
         *op_pages,
         _releases(lines, system),
         *lines,
@@ -114,7 +114,9 @@ def _releases(lines: tuple[Release, ...], system: str) -> records.Releases:
     return records.Releases(macos=system, releases=tuple(listed))
 
 
-def _listed(op_pages: Collection[Operator], newest: Release, system: str) -> records.Operators:
+def _operator_list(
+    op_pages: Collection[Operator], newest: Release, system: str
+) -> records.Operators:
     return records.Operators(
         torch=newest.torch,
         macos=system,

@@ -52,12 +52,14 @@ class Sweep:
         """Keep the rows of each table, and what the files say of themselves."""
         self.about = about
         self._rows = tables
-        self.targets = sorted({_at(row) for row in tables["outcomes"]})
+        self.targets = sorted({_target_of(row) for row in tables["outcomes"]})
         #: whether it was also run with the fallback variable alone.
         self._usual = min((row["fallback"] for row in tables["outcomes"]), default=False)
-        self._by_model = {name: _keyed(rows, itemgetter("model")) for name, rows in tables.items()}
-        self._by_op = _keyed(self._usual_rows("operators"), itemgetter("op"))
-        self._uses = _keyed(tables["uses"], itemgetter("op"))
+        self._by_model = {
+            name: _group_by(rows, itemgetter("model")) for name, rows in tables.items()
+        }
+        self._by_op = _group_by(self._usual_rows("operators"), itemgetter("op"))
+        self._uses = _group_by(tables["uses"], itemgetter("op"))
 
     def models(self) -> Iterator[Model]:
         """Yield a page for every model, by library and name."""
@@ -108,9 +110,9 @@ class Sweep:
                 mode=mode,
                 state=state,
                 calls=max(row["calls"] for row in group),
-                targets=_targets(map(_at, group)),
+                targets=_targets(map(_target_of, group)),
             )
-            for (model, mode, state), group in _keyed(
+            for (model, mode, state), group in _group_by(
                 rows, lambda row: (row["model"], row["mode"], _state(row))
             ).items()
         ]
@@ -129,7 +131,7 @@ class Sweep:
 
     def _model(self, name: str, about: Row) -> Model:
         outcomes = self._by_model["outcomes"][name]
-        newest = max(_at(row) for row in outcomes)
+        newest = max(_target_of(row) for row in outcomes)
         uses: dict[str, dict[str, int]] = {}
         for row in self._by_model["uses"].get(name, ()):
             uses.setdefault(row["op"], {})[row["mode"]] = row["calls"]
@@ -142,7 +144,7 @@ class Sweep:
             headlines={
                 row["mode"]: row["headline"]
                 for row in sorted(outcomes, key=lambda row: row["mode"])
-                if _at(row) == newest and row["fallback"] == self._usual
+                if _target_of(row) == newest and row["fallback"] == self._usual
             },
             torch=lines,
             macos=systems,
@@ -211,7 +213,7 @@ def _no_sweep(message: str, path: Path) -> UsageError:
     )
 
 
-def _at(row: Row) -> At:
+def _target_of(row: Row) -> At:
     return At(Version.parse(row["torch"]), Version.parse(row["macos"]))
 
 
@@ -227,7 +229,7 @@ def _targets(targets: Iterable[At]) -> dict[str, tuple[str, ...]]:
     return {line: tuple(systems) for line, systems in systems_of.items()}
 
 
-def _keyed(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
+def _group_by(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
     groups: dict[_Key, list[Row]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
@@ -242,10 +244,10 @@ def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
         return (row["mode"], row["fallback"], row["headline"], row["complete"], row["calls"], worse)
 
     for (*_, worse), group in sorted(
-        _keyed(rows, key).items(),
-        key=lambda entry: (*entry[0][:2], min(map(_at, entry[1])), entry[0]),
+        _group_by(rows, key).items(),
+        key=lambda entry: (*entry[0][:2], min(map(_target_of, entry[1])), entry[0]),
     ):
-        targets = _targets(map(_at, group))
+        targets = _targets(map(_target_of, group))
         yield msgspec.convert({**group[0], "targets": targets, "not_native": dict(worse)}, Outcome)
 
 
@@ -256,8 +258,8 @@ def _not_native(rows: Iterable[Row]) -> Iterator[NotNative]:
         place = -STATES.index(_state(row))
         return (place, row["op"], row["mode"], row["fallback"], row["calls"])
 
-    for (place, *_), group in sorted(_keyed(rows, key).items()):
-        about = {"state": STATES[-place], "targets": _targets(map(_at, group))}
+    for (place, *_), group in sorted(_group_by(rows, key).items()):
+        about = {"state": STATES[-place], "targets": _targets(map(_target_of, group))}
         yield msgspec.convert({**group[0], **about}, NotNative)
 
 

@@ -63,10 +63,10 @@ def _now_and_then(say: Callable[[str], None] | None) -> Callable[[str], None] | 
         return None
     shown_at = 0.0
 
-    def throttled(message: str) -> None:
+    def throttle(message: str) -> None:
         nonlocal shown_at
         if time.monotonic() - shown_at > 0.1:
             shown_at = time.monotonic()
             say(message)
 
-    return throttled
+    return throttle

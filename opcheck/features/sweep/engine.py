@@ -63,7 +63,7 @@ class Engine:
                 pre_dispatch="n_jobs" if self.backend == "local" else "2*n_jobs",
             )
             answers = parallel(delayed(work)(task) for task in tasks)
-            yield from self._watched(answers) if self.backend == "dask" else answers
+            yield from self._watch(answers) if self.backend == "dask" else answers
 
     def close(self) -> None:
         """Disconnect from the scheduler, and end what the models ran in and left behind here."""
@@ -77,10 +77,10 @@ class Engine:
         if self.backend == "local":
             return _config("threading")
         return _config(
-            "dask", client=self._connected(), wait_for_workers_timeout=_WORKERS, pure=False
+            "dask", client=self._connect(), wait_for_workers_timeout=_WORKERS, pure=False
         )
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         """Connect to the scheduler.
 
         Raises:
@@ -105,7 +105,7 @@ class Engine:
                 ) from error
         return self._client
 
-    def _watched(self, answers: Iterator[bytes]) -> Iterator[bytes]:
+    def _watch(self, answers: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the answers; joblib alone would wait forever for a task that its scheduler has lost."""
         arrived: queue.SimpleQueue[tuple[bytes | None, BaseException | None]] = queue.SimpleQueue()
 

@@ -26,7 +26,7 @@ from opcheck.common.tool import VERSION
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.data.sweep_tables import FORMAT, TABLES
-from opcheck.features.sweep.records import Model, Result, target_name
+from opcheck.features.sweep.records import Model, SweepResult, target_name
 from opcheck.model.records import Record
 from opcheck.worker.platform import lock
 
@@ -53,7 +53,7 @@ SOURCES = (
 )
 
 
-class About(Record, frozen=True, kw_only=True):
+class SweepDescription(Record, frozen=True, kw_only=True):
     """The description of a sweep."""
 
     format: int = FORMAT
@@ -106,13 +106,13 @@ class Folder:
     ) -> None:
         self._lock.give()
 
-    def begin(self, what: About) -> None:
+    def begin(self, what: SweepDescription) -> None:
         """Write the description of the sweep; with ``fresh``, delete earlier results."""
         if self._fresh:
             _forget(self.path)
         write_text(self.path / ABOUT, _json(what))
 
-    def keep(self, result: Result) -> None:
+    def keep(self, result: SweepResult) -> None:
         """Write a result atomically.
 
         Raises:
@@ -130,7 +130,7 @@ class Folder:
         return _place(self.path, key).is_file()
 
 
-def about(path: Path) -> About | None:
+def about(path: Path) -> SweepDescription | None:
     """Read the description of a folder; None: it is new.
 
     Raises:
@@ -142,7 +142,7 @@ def about(path: Path) -> About | None:
         return None
     try:
         if marker["format"] == FORMAT:
-            return documents.convert(marker, About)
+            return documents.convert(marker, SweepDescription)
     except DocumentError as error:
         raise UsageError(
             f"the folder's description is damaged: {error}",
@@ -189,7 +189,7 @@ def _not_ours(message: str, path: Path) -> UsageError:
     )
 
 
-def read(path: Path) -> tuple[About, Iterator[Result]]:
+def read(path: Path) -> tuple[SweepDescription, Iterator[SweepResult]]:
     """Read a folder's description and results, in the order of the models.
 
     Raises:
@@ -205,11 +205,11 @@ def read(path: Path) -> tuple[About, Iterator[Result]]:
     return description, _results(path, description.keys)
 
 
-def _results(path: Path, keys: Iterable[str]) -> Iterator[Result]:
+def _results(path: Path, keys: Iterable[str]) -> Iterator[SweepResult]:
     for key in keys:
         place = _place(path, key)
         try:
-            yield documents.from_json(documents.read(place, follow=False), Result)
+            yield documents.from_json(documents.read(place, follow=False), SweepResult)
         except DocumentError as error:
             if error.missing:
                 continue
@@ -243,7 +243,7 @@ def _place(path: Path, key: str) -> Path:
 
 def _forget(path: Path) -> None:
     """Delete the results and the tables, by the names that a sweep gives them; no link is followed."""
-    for folder in _below(path / RESULTS, _PART):
+    for folder in _folders_named(path / RESULTS, _PART):
         for result in folder.iterdir():
             if _RESULT.fullmatch(result.name) and result.name.startswith(folder.name):
                 result.unlink()
@@ -251,7 +251,7 @@ def _forget(path: Path) -> None:
         (path / f"{name}.parquet").unlink(missing_ok=True)
 
 
-def _below(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+def _folders_named(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
     """Yield the folders with such names that are no links."""
     for each in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
         if name.fullmatch(each.name) and each.is_dir() and not each.is_symlink():

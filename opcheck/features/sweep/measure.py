@@ -29,11 +29,11 @@ from opcheck.data.registrations import OpLists
 from opcheck.features.sweep.records import (
     STAGES,
     Config,
-    Failed,
-    NotNative,
-    Outcome,
-    Result,
-    Task,
+    MissingVerdict,
+    NotNativeCalls,
+    SweepOutcome,
+    SweepResult,
+    SweepTask,
     target_name,
 )
 from opcheck.features.sweep.shrink import small
@@ -43,7 +43,7 @@ from opcheck.simulator import python_visible_target
 from opcheck.worker import platform
 from opcheck.worker.protocol import silent
 
-_Entry = TypeVar("_Entry", Outcome, Failed)
+_Entry = TypeVar("_Entry", SweepOutcome, MissingVerdict)
 
 _FAILS = HEADLINES[0]
 _STAGES: dict[type[OpcheckError], str] = {
@@ -53,7 +53,7 @@ _STAGES: dict[type[OpcheckError], str] = {
 }
 
 
-def result(task: Task, mode: Mode, lists: OpLists) -> Result:
+def result(task: SweepTask, mode: Mode, lists: OpLists) -> SweepResult:
     """Return the result of one mode of the task.
 
     The model is run in a small configuration, and in its default one where that does not end in a verdict.
@@ -76,7 +76,7 @@ def result(task: Task, mode: Mode, lists: OpLists) -> Result:
     return work.result(key, config, start)
 
 
-def _config(task: Task) -> Config:
+def _config(task: SweepTask) -> Config:
     if not task.small or task.model.library == "user":
         return task.model.config
     return small(task.model, importlib.import_module(task.model.library))
@@ -85,12 +85,12 @@ def _config(task: Task) -> Config:
 class _Work:
     """The outcomes of one configuration in one mode for each target."""
 
-    def __init__(self, task: Task, mode: Mode, lists: OpLists) -> None:
+    def __init__(self, task: SweepTask, mode: Mode, lists: OpLists) -> None:
         self.task = task
         self.mode = mode
         self.lists = lists
-        self.outcomes: list[Outcome] = []
-        self.failures: list[Failed] = []
+        self.outcomes: list[SweepOutcome] = []
+        self.failures: list[MissingVerdict] = []
         self.uses: Counter[str] = Counter()
         self.captures = 0
         self.packages: dict[str, str] = {}
@@ -173,7 +173,7 @@ class _Work:
         if not trace.complete and without:
             last = trace.problems[-1]
             self.failures.append(
-                Failed(
+                MissingVerdict(
                     targets=tuple(without),
                     stage="run",
                     problem=last.kind,
@@ -185,7 +185,7 @@ class _Work:
     def fail(self, targets: Sequence[Target], error: OpcheckError) -> None:
         """Record that these targets have no verdict."""
         self.failures.append(
-            Failed(
+            MissingVerdict(
                 targets=tuple(map(target_name, targets)),
                 stage=_STAGES.get(type(error), "run"),
                 problem=type(error).__name__,
@@ -201,9 +201,9 @@ class _Work:
         stages = [STAGES.index(failure.stage) for failure in self.failures]
         return -failed, min(stages, default=len(STAGES))
 
-    def result(self, key: str, config: Config, start: float) -> Result:
+    def result(self, key: str, config: Config, start: float) -> SweepResult:
         """Return the result that the sweep keeps."""
-        return Result(
+        return SweepResult(
             key=key,
             model=self.task.model,
             mode=self.mode,
@@ -217,18 +217,18 @@ class _Work:
         )
 
 
-def _late(task: Task) -> CaptureError:
+def _late(task: SweepTask) -> CaptureError:
     return CaptureError(f"not done after {task.timeout:g} s", context=task.model.spec)
 
 
-def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> Outcome:
-    return Outcome(
+def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> SweepOutcome:
+    return SweepOutcome(
         targets=(target_name(judged.target),),
         headline=judged.headline,
         complete=trace.complete,
         totals=judged.totals,
         not_native=tuple(
-            NotNative(op=op, status=status, kind=kind or "", calls=calls)
+            NotNativeCalls(op=op, status=status, kind=kind or "", calls=calls)
             for op, status, kind, calls in judged.operators
         ),
         capture=capture,

@@ -21,15 +21,15 @@ _IMPORTS = 600.0
 _FORM = "a model, or a table with model, and config, inputs or family where they are needed"
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str
     config: Config = {}
     inputs: tuple[str, ...] = ()
     family: str = ""
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    models: list[str | _Entry]
+class _ModelList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: list[str | _ModelEntry]
 
 
 def models(texts: Iterable[str]) -> tuple[Model, ...]:
@@ -41,7 +41,7 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
     """
     entries = [entry for text in texts for entry in _entries(text)]
     patterns = [entry.model for entry in entries if _is_pattern(entry.model)]
-    listed = _listed(list(dict.fromkeys(patterns))) if patterns else {}
+    listed = _list_models(list(dict.fromkeys(patterns))) if patterns else {}
     unique: dict[bytes, Model] = {}
     for entry in entries:
         for model in listed.get(entry.model) or [Model(spec=entry.model)]:
@@ -63,9 +63,9 @@ def _is_pattern(text: str) -> bool:
     return library_of(text) in LIBRARIES and any(letter in text for letter in "*?[")
 
 
-def _entries(text: str) -> Iterator[_Entry]:
+def _entries(text: str) -> Iterator[_ModelEntry]:
     if not text.endswith(_LISTS):
-        yield _Entry(text)
+        yield _ModelEntry(text)
         return
     path = Path(text)
     try:
@@ -75,24 +75,24 @@ def _entries(text: str) -> Iterator[_Entry]:
             f"cannot read the list of models: {error}", context=text, hint="name a file"
         ) from error
     try:
-        for each in _parsed(content, path.suffix):
-            yield each if isinstance(each, _Entry) else _Entry(each)
+        for each in _parse(content, path.suffix):
+            yield each if isinstance(each, _ModelEntry) else _ModelEntry(each)
     except DocumentError as error:
         raise UsageError(
             f"not a list of models: {error}", context=text, hint=f"each is {_FORM}"
         ) from error
 
 
-def _parsed(content: str, suffix: str) -> list[str | _Entry]:
+def _parse(content: str, suffix: str) -> list[str | _ModelEntry]:
     if suffix == ".txt":
         lines = (line.partition("#")[0].strip() for line in content.splitlines())
         return [line for line in lines if line]
     raw = documents.from_toml(content) if suffix == ".toml" else documents.from_yaml(content)
     whole = {"models": raw} if isinstance(raw, list) else raw
-    return documents.convert(whole, _File).models
+    return documents.convert(whole, _ModelList).models
 
 
-def _listed(patterns: list[str]) -> dict[str, list[Model]]:
+def _list_models(patterns: list[str]) -> dict[str, list[Model]]:
     """List the models of each pattern, in a process that imports the libraries."""
     with Worker[list[str], dict[str, list[Model]]](
         "opcheck.features.sweep.catalogue:answer",

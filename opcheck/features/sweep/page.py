@@ -9,7 +9,7 @@ from pathlib import Path
 from opcheck.common.sanitize import finished
 from opcheck.common.text import and_more, plural, shorten
 from opcheck.common.vocabulary import HEADLINES
-from opcheck.features.sweep.folder import About, read
+from opcheck.features.sweep.folder import SweepDescription, read
 from opcheck.features.sweep.summary import MOST, OWNERS, Brought, Summary
 from opcheck.render.document import (
     Block,
@@ -46,7 +46,7 @@ def render(folder: Path, format_name: str) -> str:
     return finished(text, format_name)
 
 
-def _document(about: About, summary: Summary) -> Iterator[Block]:
+def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
     models = len({model for model, _ in summary.headlines})
     last = list(summary.newest.values())[-1]
     packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
@@ -68,7 +68,7 @@ def _document(about: About, summary: Summary) -> Iterator[Block]:
     yield _by_library(summary, last)
     yield from _families(summary, last)
     yield Heading("What each release brought")
-    yield from _brought(summary)
+    yield from _changes_by_release(summary)
     yield Heading("The most harmful operators of each release")
     yield Lines(
         (
@@ -122,7 +122,7 @@ def _numbers(counts: Mapping[str, int], zero: str = "0") -> Iterator[str]:
     return (str(counts[name] or zero) for name in _BEST_FIRST)
 
 
-def _brought(summary: Summary) -> Iterator[Block]:
+def _changes_by_release(summary: Summary) -> Iterator[Block]:
     targets = list(summary.newest.values())
     if len(targets) == 1:
         yield Lines(("One release was swept.",))

@@ -29,7 +29,7 @@ class Model(Record, frozen=True, kw_only=True):
         return library_of(self.spec)
 
 
-class Task(Record, frozen=True, kw_only=True):
+class SweepTask(Record, frozen=True, kw_only=True):
     """The work of a worker at a time: a model in the modes without a result."""
 
     model: Model
@@ -53,7 +53,7 @@ class Task(Record, frozen=True, kw_only=True):
         return self.timeout * (1 + len({target.torch for target in self.targets}))
 
 
-class NotNative(Record, frozen=True, kw_only=True, array_like=True):
+class NotNativeCalls(Record, frozen=True, kw_only=True, array_like=True):
     """An operator's calls with one status that is not native."""
 
     op: str
@@ -62,7 +62,7 @@ class NotNative(Record, frozen=True, kw_only=True, array_like=True):
     calls: int
 
 
-class Outcome(Record, frozen=True, kw_only=True):
+class SweepOutcome(Record, frozen=True, kw_only=True):
     """The outcome that several targets share for the model."""
 
     #: as ``str(torch)/str(macos)``, with a ``+`` behind where the fallback variable is set
@@ -71,11 +71,11 @@ class Outcome(Record, frozen=True, kw_only=True):
     complete: bool
     #: calls, operators, and calls by status and kind (opcheck.audit)
     totals: dict[str, int]
-    not_native: tuple[NotNative, ...] = ()
+    not_native: tuple[NotNativeCalls, ...] = ()
     capture: int = 0
 
 
-class Failed(Record, frozen=True, kw_only=True):
+class MissingVerdict(Record, frozen=True, kw_only=True):
     """The reason why some targets have no verdict."""
 
     targets: tuple[str, ...]
@@ -87,7 +87,7 @@ class Failed(Record, frozen=True, kw_only=True):
     plain: str = ""
 
 
-class Result(Record, frozen=True, kw_only=True):
+class SweepResult(Record, frozen=True, kw_only=True):
     """The saved result of a model in a mode."""
 
     key: str
@@ -95,10 +95,10 @@ class Result(Record, frozen=True, kw_only=True):
     mode: Mode
     #: the settings that it was run with, those that make it small included
     config: Config = {}
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[SweepOutcome, ...] = ()
     #: calls by operator, in the run that makes most of them
     uses: dict[str, int] = {}
-    failures: tuple[Failed, ...] = ()
+    failures: tuple[MissingVerdict, ...] = ()
     captures: int = 0
     seconds: float = 0.0
     packages: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Prepare(Record, frozen=True, kw_only=True):
 class Measure(Record, frozen=True, kw_only=True):
     """A request for the result of a task in one mode."""
 
-    task: Task
+    task: SweepTask
     mode: Mode
 
     @property
@@ -127,23 +127,23 @@ class Control(Record, frozen=True, kw_only=True):
     config: Config
     mode: Mode
     stage: str
-    #: GB, as in Task
+    #: GB, as in SweepTask
     memory: float
 
 
-class Measured(Record, frozen=True, kw_only=True, tag="measured"):
+class MeasuredResult(Record, frozen=True, kw_only=True, tag="measured"):
     """The result of a mode."""
 
-    result: Result
+    result: SweepResult
 
 
-class Plain(Record, frozen=True, kw_only=True, tag="plain"):
+class PlainRun(Record, frozen=True, kw_only=True, tag="plain"):
     """The result of a model without opcheck."""
 
     text: str
 
 
-class Ended(Record, frozen=True, kw_only=True, tag="ended"):
+class EndedProcess(Record, frozen=True, kw_only=True, tag="ended"):
     """The process that ran the model gave no result."""
 
     #: ``hung`` or ``died``
@@ -152,7 +152,7 @@ class Ended(Record, frozen=True, kw_only=True, tag="ended"):
     how: str
 
 
-Reply = Measured | Plain | Ended
+Reply = MeasuredResult | PlainRun | EndedProcess
 
 
 def library_of(spec: str) -> str:

@@ -16,8 +16,14 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists
 from opcheck.features.sweep.engine import Engine, LostError
-from opcheck.features.sweep.folder import About, Folder, key_of, sources
-from opcheck.features.sweep.records import Failed, Model, Result, Task, target_name
+from opcheck.features.sweep.folder import Folder, SweepDescription, key_of, sources
+from opcheck.features.sweep.records import (
+    MissingVerdict,
+    Model,
+    SweepResult,
+    SweepTask,
+    target_name,
+)
 from opcheck.features.sweep.summary import has_verdicts
 from opcheck.features.sweep.worker import versions
 from opcheck.worker.dependency_tracking import file_digest
@@ -40,12 +46,12 @@ class Progress(NamedTuple):
 Tell = Callable[[Progress | str], None]
 
 
-class Plan(NamedTuple):
+class SweepPlan(NamedTuple):
     """The remaining tasks, how many models need none, and the description for the folder."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[SweepTask, ...]
     done: int
-    about: About
+    about: SweepDescription
 
 
 def plan(
@@ -60,7 +66,7 @@ def plan(
     memory: float,
     fresh: bool,
     interpreter: Callable[[str], str] = lambda _: "",
-) -> Plan:
+) -> SweepPlan:
     """Plan the models and modes that have no result in the folder yet.
 
     Args:
@@ -82,7 +88,7 @@ def plan(
         "small": small,
         **here,
     }
-    tasks: list[Task] = []
+    tasks: list[SweepTask] = []
     keys: list[str] = []
     for model in models:
         python = interpreter(model.spec)
@@ -93,7 +99,7 @@ def plan(
         keys += named.values()
         left = {mode: key for mode, key in named.items() if fresh or not folder.has(key)}
         if left:
-            task = Task(
+            task = SweepTask(
                 model=model,
                 keys=left,
                 targets=tuple(targets),
@@ -104,7 +110,7 @@ def plan(
                 versions=here,
             )
             tasks.append(task)
-    about = About(
+    about = SweepDescription(
         op_lists=lists.digest,
         sources=source,
         packages=here,
@@ -113,7 +119,7 @@ def plan(
         small=small,
         keys=tuple(keys),
     )
-    return Plan(tuple(tasks), len(models) - len(tasks), about)
+    return SweepPlan(tuple(tasks), len(models) - len(tasks), about)
 
 
 def _content(spec: str) -> str:
@@ -123,7 +129,7 @@ def _content(spec: str) -> str:
 
 
 def sweep(
-    tasks: Sequence[Task],
+    tasks: Sequence[SweepTask],
     folder: Folder,
     engine: Engine,
     tell: Tell,
@@ -152,7 +158,7 @@ def sweep(
         try:
             for answer in engine.run(_handed_out(waiting, out)):
                 lost_in_a_row = 0
-                results = msgspec.json.decode(answer, type=list[Result])
+                results = msgspec.json.decode(answer, type=list[SweepResult])
                 if engine.jobs > 1 and any(map(_was_ended, results)):
                     continue  # another model may have ended it, or taken its time or its memory
                 name = _keep(results, waiting, folder)
@@ -172,18 +178,18 @@ def sweep(
     return len(tasks)
 
 
-def _handed_out(waiting: dict[str, Task], out: list[str]) -> Iterator[bytes]:
+def _handed_out(waiting: dict[str, SweepTask], out: list[str]) -> Iterator[bytes]:
     for name, task in list(waiting.items()):
         out.append(name)
         yield msgspec.json.encode(task)
 
 
-def _was_ended(result: Result) -> bool:
+def _was_ended(result: SweepResult) -> bool:
     """Return whether the process that ran the model ended, or was killed at the end of its time."""
     return any(failure.stage == "worker" for failure in result.failures)
 
 
-def _keep(results: Sequence[Result], waiting: dict[str, Task], folder: Folder) -> str:
+def _keep(results: Sequence[SweepResult], waiting: dict[str, SweepTask], folder: Folder) -> str:
     """Write the results of a task, and return its name in ``waiting``."""
     for result in results:
         folder.keep(result)
@@ -193,7 +199,7 @@ def _keep(results: Sequence[Result], waiting: dict[str, Task], folder: Folder) -
     return name
 
 
-def _progress(results: Sequence[Result], done: int, total: int) -> Progress:
+def _progress(results: Sequence[SweepResult], done: int, total: int) -> Progress:
     return Progress(
         done, total, results[0].model.spec, sum(not has_verdicts(result) for result in results)
     )
@@ -210,7 +216,7 @@ def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> No
     time.sleep(waits[times])
 
 
-def _alone(name: str, waiting: dict[str, Task], folder: Folder, engine: Engine) -> list[Result]:
+def _alone(name: str, waiting: dict[str, SweepTask], folder: Folder, engine: Engine) -> list[SweepResult]:
     """Run a model again that ended, or lost its worker, while others ran; what ends now ends because of this model.
 
     Returns:
@@ -219,18 +225,18 @@ def _alone(name: str, waiting: dict[str, Task], folder: Folder, engine: Engine) 
     task = waiting[name]
     try:
         (answer,) = engine.run([msgspec.json.encode(task)])
-        results = msgspec.json.decode(answer, type=list[Result])
+        results = msgspec.json.decode(answer, type=list[SweepResult])
     except LostError as lost:
         if lost.scheduler:
             return []
-        failed = Failed(
+        failed = MissingVerdict(
             targets=tuple(map(target_name, task.targets)),
             stage="worker",
             problem="died",
             message="the worker died of it, twice",
         )
         results = [
-            Result(key=key, model=task.model, mode=mode, failures=(failed,))
+            SweepResult(key=key, model=task.model, mode=mode, failures=(failed,))
             for mode, key in task.keys.items()
         ]
     _keep(results, waiting, folder)

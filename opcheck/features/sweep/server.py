@@ -17,7 +17,15 @@ from opcheck.common.versions import Target
 from opcheck.data.registrations import load
 from opcheck.features.sweep import measure
 from opcheck.features.sweep.prepare import preload, prepare, settle, warm
-from opcheck.features.sweep.records import Control, Ended, Measure, Measured, Plain, Prepare, Reply
+from opcheck.features.sweep.records import (
+    Control,
+    EndedProcess,
+    Measure,
+    MeasuredResult,
+    PlainRun,
+    Prepare,
+    Reply,
+)
 from opcheck.worker import platform
 from opcheck.worker.protocol import Say
 from opcheck.worker.worker import WorkerError, forked
@@ -35,7 +43,7 @@ def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
         prepare()
         warm()
         settle()
-        return Plain(text="")
+        return PlainRun(text="")
     if isinstance(request, Control):
         model, seconds, newest = request.model, _CONTROL, None
     else:
@@ -51,9 +59,9 @@ def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
         return forked(lambda: _reply(request), Reply, seconds + _GRACE, quiet=True)
     except WorkerError as error:
         if error.kind == "late":
-            return Ended(problem="hung", how=f"was ended after {seconds:g} s without a sign")
+            return EndedProcess(problem="hung", how=f"was ended after {seconds:g} s without a sign")
         last = f"; it printed last: {error.printed}" if error.printed else ""
-        return Ended(problem="died", how=f"{error}{last}")
+        return EndedProcess(problem="died", how=f"{error}{last}")
     finally:
         platform.end_orphans(others)
 
@@ -79,7 +87,7 @@ def _reply(request: Measure | Control) -> Reply:
         platform.confine_signals()
     if isinstance(request, Measure):
         platform.limit_memory(int(request.task.memory * 1e9))
-        return Measured(result=measure.result(request.task, request.mode, load()))
+        return MeasuredResult(result=measure.result(request.task, request.mode, load()))
     platform.limit_memory(int(request.memory * 1e9))
     capture = CaptureRequest(
         model=request.model.spec,
@@ -89,4 +97,4 @@ def _reply(request: Measure | Control) -> Reply:
         config=request.config,
         mode=request.mode,
     )
-    return Plain(text=plain(capture, build_only=request.stage == "load"))
+    return PlainRun(text=plain(capture, build_only=request.stage == "load"))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.common.yaml_text import load_shipped
-from opcheck.features.sweep.records import Failed, Result
+from opcheck.features.sweep.records import MissingVerdict, SweepResult
 
 #: operators that are named for each release
 MOST = 10
@@ -48,7 +48,7 @@ class Summary:
     """The results of a sweep by model and mode, and by target."""
 
     def __init__(
-        self, results: Iterable[Result], targets: Sequence[str], modes: Sequence[str]
+        self, results: Iterable[SweepResult], targets: Sequence[str], modes: Sequence[str]
     ) -> None:
         self.targets = tuple(targets)
         self.modes = tuple(modes)
@@ -56,7 +56,7 @@ class Summary:
         self.headlines: dict[tuple[str, str], dict[str, str]] = {}
         #: model -> library, family
         self.homes: dict[str, tuple[str, str]] = {}
-        self.failures: list[tuple[Result, Failed]] = []
+        self.failures: list[tuple[SweepResult, MissingVerdict]] = []
         self.seconds = 0.0
         self.captures = 0
         #: target -> operator -> status and kind -> models and modes
@@ -66,7 +66,7 @@ class Summary:
         for result in results:
             self._add(result)
 
-    def _add(self, result: Result) -> None:
+    def _add(self, result: SweepResult) -> None:
         who = result.model.spec, result.mode
         headlines = {
             name: outcome.headline for outcome in result.outcomes for name in outcome.targets
@@ -136,9 +136,9 @@ class Summary:
                 lost.append(name)
         return Brought(tuple(runs), tuple(natively), tuple(lost))
 
-    def owners(self) -> dict[str, list[tuple[Result, Failed, str]]]:
+    def owners(self) -> dict[str, list[tuple[SweepResult, MissingVerdict, str]]]:
         """Return the failures by owner, each with the reason for the attribution."""
-        by_owner: dict[str, list[tuple[Result, Failed, str]]] = defaultdict(list)
+        by_owner: dict[str, list[tuple[SweepResult, MissingVerdict, str]]] = defaultdict(list)
         for result, failed in self.failures:
             owner, why = attribute(result.model.spec, failed)
             by_owner[owner].append((result, failed, why))
@@ -179,7 +179,7 @@ KNOWN = tuple(
 )
 
 
-def attribute(spec: str, result: Failed) -> Attribution:
+def attribute(spec: str, result: MissingVerdict) -> Attribution:
     """Return the owner of the failure of a model that has no verdict."""
     text = f"{spec}: {result.message}"
     for known in KNOWN:
@@ -204,12 +204,12 @@ def attribute(spec: str, result: Failed) -> Attribution:
     )
 
 
-def has_verdicts(result: Result) -> bool:
+def has_verdicts(result: SweepResult) -> bool:
     """Return whether every target has a verdict: the run ended, or stopped at an operator that fails."""
     return not result.failures
 
 
-def _same(result: Failed) -> bool:
+def _same(result: MissingVerdict) -> bool:
     """Return whether the model raises the same type of error without opcheck."""
     kind = result.plain.partition(":")[0]
     text = f" {result.problem}: {result.message}"

@@ -15,8 +15,8 @@ from opcheck.common.errors import UsageError
 from opcheck.common.files import replaced
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.sweep_tables import TABLES, Column
-from opcheck.features.sweep.folder import About, read
-from opcheck.features.sweep.records import Outcome, Result
+from opcheck.features.sweep.folder import SweepDescription, read
+from opcheck.features.sweep.records import SweepOutcome, SweepResult
 from opcheck.features.sweep.summary import attribute
 
 #: rows that are written at once
@@ -38,19 +38,21 @@ def write(folder: Path) -> dict[str, int]:
         made = _ROWS_OF[name]
         rows: Iterator[Row] = (row for result in results for row in made(result))
         if name == "outcomes":
-            rows = _counted(rows, headlines)
+            rows = _count_headlines(rows, headlines)
         counts[name] = _write(folder / f"{name}.parquet", TABLES[name], rows, what)
     counts["verdicts"] = headlines.total() - headlines[_NOTHING.headline]
     return counts
 
 
-def _counted(rows: Iterator[Row], headlines: Counter[object]) -> Iterator[Row]:
+def _count_headlines(rows: Iterator[Row], headlines: Counter[object]) -> Iterator[Row]:
     for row in rows:
         headlines[row[_NAMES.index("headline")]] += 1
         yield row
 
 
-def _write(path: Path, columns: tuple[Column, ...], rows: Iterator[Row], what: About) -> int:
+def _write(
+    path: Path, columns: tuple[Column, ...], rows: Iterator[Row], what: SweepDescription
+) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +84,7 @@ def _type(pa: Any, name: str) -> Any:
     return pa.list_(pa.string()) if name == "list<string>" else pa.type_for_alias(name)
 
 
-def _model(result: Result) -> Row:
+def _model(result: SweepResult) -> Row:
     return result.model.spec, result.model.library, result.model.family, result.mode
 
 
@@ -91,7 +93,7 @@ def _target(name: str) -> Row:
     return torch, macos, name.endswith("+")
 
 
-def _outcomes(result: Result) -> Iterator[Row]:
+def _outcomes(result: SweepResult) -> Iterator[Row]:
     config = msgspec.json.encode(result.config).decode() if result.config else ""
     rest = (result.captures, result.seconds, config)
     outcomes = {name: outcome for outcome in result.outcomes for name in outcome.targets}
@@ -112,30 +114,30 @@ def _outcomes(result: Result) -> Iterator[Row]:
         )
 
 
-_NOTHING = Outcome(targets=(), headline=HEADLINES[1], complete=False, totals={}, capture=-1)
+_NOTHING = SweepOutcome(targets=(), headline=HEADLINES[1], complete=False, totals={}, capture=-1)
 _NAMES = [column.name for column in TABLES["outcomes"]]
 _TOTALS = TABLES["outcomes"][_NAMES.index("calls") : _NAMES.index("capture")]
 
 
-def _operators(result: Result) -> Iterator[Row]:
+def _operators(result: SweepResult) -> Iterator[Row]:
     for outcome in result.outcomes:
         for name in outcome.targets:
             for native in outcome.not_native:
                 yield (*_model(result), *_target(name), *astuple(native))
 
 
-def _uses(result: Result) -> Iterator[Row]:
+def _uses(result: SweepResult) -> Iterator[Row]:
     for op, calls in result.uses.items():
         yield (*_model(result), op, calls)
 
 
-def _failures(result: Result) -> Iterator[Row]:
+def _failures(result: SweepResult) -> Iterator[Row]:
     for failure in result.failures:
         owner, why = attribute(result.model.spec, failure)
         yield (*_model(result), *astuple(failure), owner, why)
 
 
-_ROWS_OF: dict[str, Callable[[Result], Iterator[Row]]] = {
+_ROWS_OF: dict[str, Callable[[SweepResult], Iterator[Row]]] = {
     "outcomes": _outcomes,
     "operators": _operators,
     "uses": _uses,

@@ -45,7 +45,7 @@ BACKENDS = ("local", "dask")
 _NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
 
 
-class _Sweep(HelpGroup):
+class _SweepGroup(HelpGroup):
     """A click group whose first word may be a model, which is then swept."""
 
     def resolve_command(
@@ -65,7 +65,7 @@ class _Sweep(HelpGroup):
 
 @click.group(
     "sweep",
-    cls=_Sweep,
+    cls=_SweepGroup,
     help=help_of("sweep"),
     epilog="opcheck sweep MODELS... sweeps: opcheck sweep models --help lists the flags.",
 )

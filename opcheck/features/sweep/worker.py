@@ -21,15 +21,15 @@ from opcheck.common.vocabulary import Mode
 from opcheck.features.sweep.records import (
     LIBRARIES,
     Control,
-    Ended,
-    Failed,
+    EndedProcess,
     Measure,
-    Measured,
-    Plain,
+    MeasuredResult,
+    MissingVerdict,
+    PlainRun,
     Prepare,
     Reply,
-    Result,
-    Task,
+    SweepResult,
+    SweepTask,
     target_name,
 )
 from opcheck.features.sweep.summary import has_verdicts
@@ -57,7 +57,7 @@ def work(task: bytes) -> bytes:
         UsageError: this machine has other versions of the packages than the sweep was started with.
         CaptureError: the server cannot be started here.
     """
-    asked = msgspec.json.decode(task, type=Task)
+    asked = msgspec.json.decode(task, type=SweepTask)
     _same_versions(asked.versions)
     return msgspec.json.encode([_with_control(_result(asked, mode), asked) for mode in asked.keys])
 
@@ -82,25 +82,25 @@ def _same_versions(asked: dict[str, str]) -> None:
             )
 
 
-def _result(task: Task, mode: Mode) -> Result:
+def _result(task: SweepTask, mode: Mode) -> SweepResult:
     """Return the result of a mode, also if the process that measures it dies."""
     reply = _ask(Measure(task=task, mode=mode), task.seconds, task.interpreter)
-    if isinstance(reply, Measured):
+    if isinstance(reply, MeasuredResult):
         return reply.result
-    assert isinstance(reply, Ended)
-    failed = Failed(
+    assert isinstance(reply, EndedProcess)
+    failed = MissingVerdict(
         targets=tuple(map(target_name, task.targets)),
         stage="worker",
         problem=reply.problem,
         message=f"the process that ran the model {reply.how}",
     )
     model = task.model
-    return Result(
+    return SweepResult(
         key=task.keys[mode], model=model, mode=mode, config=model.config, failures=(failed,)
     )
 
 
-def _with_control(result: Result, task: Task) -> Result:
+def _with_control(result: SweepResult, task: SweepTask) -> SweepResult:
     """Run a failed model without opcheck, too, to attribute the failure."""
     asked = [failure for failure in result.failures if failure.stage not in {"inputs", "worker"}]
     if has_verdicts(result) or not asked:
@@ -113,8 +113,8 @@ def _with_control(result: Result, task: Task) -> Result:
         memory=task.memory,
     )
     reply = _ask(request, 120.0, task.interpreter)
-    text = reply.text if isinstance(reply, Plain) else ""
-    text = reply.how if isinstance(reply, Ended) else text
+    text = reply.text if isinstance(reply, PlainRun) else ""
+    text = reply.how if isinstance(reply, EndedProcess) else text
     failures = tuple(
         msgspec.structs.replace(failure, plain=text) if failure in asked else failure
         for failure in result.failures
@@ -146,9 +146,9 @@ def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
         return server.ask(request, _IMPORTS, more=seconds + _GRACE)
     except WorkerError as error:
         if error.kind == "late":
-            return Ended(problem="hung", how=str(error))
+            return EndedProcess(problem="hung", how=str(error))
         how = "was ended with its parent process" if CAN_FORK else str(error)
-        return Ended(problem="died", how=how)
+        return EndedProcess(problem="died", how=how)
     finally:
         if not CAN_FORK:
             server.end()

@@ -117,7 +117,7 @@ def advise(
     reports: Mapping[Target, Report], impossible: Sequence[Cell], current: Target, lists: OpLists
 ) -> Advice:
     """Return the advice for ``current``, which is one of the reports' targets."""
-    seen = {target: _Seen(report) for target, report in reports.items()}
+    seen = {target: _IndexedReport(report) for target, report in reports.items()}
     here = seen[current]
     report = reports[current]
     cells = [_cell(target, there, here, current) for target, there in seen.items()]
@@ -137,7 +137,7 @@ def advise(
     )
 
 
-class _Seen:
+class _IndexedReport:
     """The findings of a report, indexed for comparison with another."""
 
     def __init__(self, report: Report) -> None:
@@ -155,7 +155,7 @@ class _Seen:
         severities = [self.findings[index].severity for index in self.counted]
         return severities.count("error"), severities.count("warning")
 
-    def new(self, here: _Seen) -> list[int]:
+    def new(self, here: _IndexedReport) -> list[int]:
         """Return the findings that share no place with those of the current target."""
         return [index for index in self.counted if not self.names[index] & here.all_names]
 
@@ -163,7 +163,7 @@ class _Seen:
         """Return an entry for each place of these findings."""
         return entries_of(self.findings[index] for index in indices)
 
-    def removes(self, index: int, here: _Seen) -> bool:
+    def removes(self, index: int, here: _IndexedReport) -> bool:
         """Return whether a finding of the current target is gone, and its lines have no new one."""
         # The findings of a run that broke off are incomplete.
         if here.names[index] & self.all_names or not self.report.capture.complete:
@@ -184,7 +184,7 @@ def _lines(finding: Finding) -> set[tuple[str, str, str]]:
     }
 
 
-def _cell(target: Target, seen: _Seen, here: _Seen, current: Target) -> Cell:
+def _cell(target: Target, seen: _IndexedReport, here: _IndexedReport, current: Target) -> Cell:
     errors, warnings = seen.errors_and_warnings()
     return Cell(
         torch=str(target.torch),
@@ -198,7 +198,9 @@ def _cell(target: Target, seen: _Seen, here: _Seen, current: Target) -> Cell:
     )
 
 
-def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Removal:
+def _removal(
+    index: int, here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target
+) -> Removal:
     finding = here.findings[index]
     without = [target for target, there in seen.items() if there.removes(index, here)]
     torch_alone = _first(
@@ -227,7 +229,9 @@ def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Tar
     )
 
 
-def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+def _best(
+    here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target
+) -> Upgrade | None:
     newer = sorted(
         (target for target in seen if _newer(target, current)),
         key=lambda target: _order(target, current),
@@ -238,15 +242,19 @@ def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade
     return _upgrade(best, here, seen[best], current)
 
 
-def _newest(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+def _newest(
+    here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target
+) -> Upgrade | None:
     newest = max((target for target in seen if _newer(target, current)), key=_size, default=None)
     return _upgrade(newest, here, seen[newest], current) if newest else None
 
 
-def _upgrade(target: Target, here: _Seen, there: _Seen, current: Target) -> Upgrade:
+def _upgrade(
+    target: Target, here: _IndexedReport, there: _IndexedReport, current: Target
+) -> Upgrade:
     removed = sum(there.removes(index, here) for index in here.counted)
     return Upgrade(
-        change=_changed(target, current),
+        change=_change_to(target, current),
         headline=there.report.headline,
         removed=removed,
         kept=len(here.counted) - removed,
@@ -254,7 +262,7 @@ def _upgrade(target: Target, here: _Seen, there: _Seen, current: Target) -> Upgr
     )
 
 
-def _badness(seen: _Seen) -> tuple[int, int, int]:
+def _badness(seen: _IndexedReport) -> tuple[int, int, int]:
     """Return what an upgrade must lower; an incomplete run is worse, since later errors are unknown."""
     return (not seen.report.capture.complete, *seen.errors_and_warnings())
 
@@ -280,10 +288,10 @@ def _first(candidates: Iterable[Target], accepts: Callable[[Target], bool]) -> T
 
 
 def _change(target: Target | None, current: Target) -> Change | None:
-    return _changed(target, current) if target else None
+    return _change_to(target, current) if target else None
 
 
-def _changed(target: Target, current: Target) -> Change:
+def _change_to(target: Target, current: Target) -> Change:
     return Change(
         torch=str(target.torch) if target.torch != current.torch else "",
         macos=str(target.macos) if target.macos != current.macos else "",

@@ -64,7 +64,7 @@ def command(
     lists = load()
     here = msgspec.structs.replace(
         target,
-        torch=target.torch or _installed(lists),
+        torch=target.torch or _installed_release(lists),
         macos=target.macos or platform.mac_ver()[0],
     ).target(lists)
     possible, impossible = advice.targets(here, targets.releases(releases, lists), lists)
@@ -80,7 +80,7 @@ def command(
     return 0 if advised.complete else COULD_NOT_TELL
 
 
-def _installed(lists: OpLists) -> str | None:
+def _installed_release(lists: OpLists) -> str | None:
     """Return the installed torch if there is a list for it; None selects the newest list."""
     from opcheck.data.targets import release_of
 

@@ -77,13 +77,13 @@ def command(
         mac = this.this_mac()
         request = request_of(prediction, target_here(target).target(lists), capture)
         with ProgressOptions(verbose=verbose).shown() as say:
-            predicted = _audited(request, lists, say)
+            predicted = _audit(request, lists, say)
             verified = this.verify_model(request, predicted, mac, lists, say)
         verification = verified.verification
         keep(verified, Path(folder), lists)
     elif observation:
         observed = saved.read(observation)
-        predicted = _predicted(prediction, observed.target, capture.inputs, lists)
+        predicted = _predict(prediction, observed.target, capture.inputs, lists)
         verification = verify(predicted, observed, lists)
     else:
         raise UsageError(
@@ -98,7 +98,7 @@ def command(
     return exit_code(verification)
 
 
-def _audited(
+def _audit(
     request: CaptureRequest, lists: OpLists, progress: Callable[[str], None] | None = None
 ) -> Report:
     from opcheck.orchestrator import audit
@@ -106,7 +106,7 @@ def _audited(
     return audit(request, lists, progress=progress)
 
 
-def _predicted(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: OpLists) -> Report:
+def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: OpLists) -> Report:
     if name.endswith(_REPORTS):
         if inputs:
             raise UsageError(
@@ -128,4 +128,4 @@ def _predicted(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: 
         cpu_fallback=target.cpu_fallback,
         inputs=inputs,
     )
-    return _audited(request, lists)
+    return _audit(request, lists)

@@ -11,13 +11,13 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
 from opcheck.features.sweep.engine import Engine, LostError
 from opcheck.features.sweep.folder import Folder, read
-from opcheck.features.sweep.records import Failed, Model, Outcome, Result, Task
+from opcheck.features.sweep.records import MissingVerdict, Model, SweepOutcome, SweepResult, SweepTask
 from opcheck.features.sweep.run import sweep
 from tests.features.sweep.made import about
 
 MAC = Target(torch=Version(2, 13), macos=Version(15))
 TASKS = [
-    Task(model=Model(spec=f"timm:m{n}"), keys={"inference": f"{n:032x}"}, targets=(MAC,))
+    SweepTask(model=Model(spec=f"timm:m{n}"), keys={"inference": f"{n:032x}"}, targets=(MAC,))
     for n in range(6)
 ]
 
@@ -37,7 +37,7 @@ class Losing(Engine):
     def run(self, tasks: Iterable[bytes]) -> Iterator[bytes]:
         """One after the other."""
         for content in tasks:
-            task = msgspec.json.decode(content, type=Task)
+            task = msgspec.json.decode(content, type=SweepTask)
             if self.losses and len(self.answered) == self.losses[0]:
                 del self.losses[0]
                 raise LostError("gone", scheduler=self.lost_scheduler)
@@ -45,14 +45,14 @@ class Losing(Engine):
                 raise LostError("a worker process died", scheduler=False)
             self.answered.append(task.model.spec)
             ((mode, key),) = task.keys.items()
-            outcome = Outcome(
+            outcome = SweepOutcome(
                 targets=("2.13/15.0",), headline="runs natively", complete=True, totals={}
             )
-            result = Result(key=key, model=task.model, mode=mode, outcomes=(outcome,))
+            result = SweepResult(key=key, model=task.model, mode=mode, outcomes=(outcome,))
             yield msgspec.json.encode([result])
 
 
-def swept(engine: Engine, path: Path, waits: tuple[float, ...] = (0, 0)) -> list[Result]:
+def swept(engine: Engine, path: Path, waits: tuple[float, ...] = (0, 0)) -> list[SweepResult]:
     with Folder(path) as folder:
         folder.begin(about([key for task in TASKS for key in task.keys.values()]))
         sweep(TASKS, folder, engine, lambda _: None, waits=waits)
@@ -90,12 +90,12 @@ class Ending(Losing):
     def run(self, tasks: Iterable[bytes]) -> Iterator[bytes]:
         """Return the results of models whose processes another model may have ended."""
         contents = list(tasks)
-        failed = Failed(targets=("2.13/15.0",), stage="worker", problem="died", message="")
+        failed = MissingVerdict(targets=("2.13/15.0",), stage="worker", problem="died", message="")
         for content, answer in zip(contents, super().run(contents), strict=True):
             if len(contents) == 1 and self.hanging.encode() not in content:
                 yield answer
             else:
-                (result,) = msgspec.json.decode(answer, type=list[Result])
+                (result,) = msgspec.json.decode(answer, type=list[SweepResult])
                 yield msgspec.json.encode([replace(result, outcomes=(), failures=(failed,))])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.features.sweep import server
-from opcheck.features.sweep.records import Control, Model, Plain
+from opcheck.features.sweep.records import Control, Model, PlainRun
 from opcheck.worker import platform
 
 
@@ -19,9 +19,9 @@ def test_a_process_that_is_not_copied_announces_the_time_of_its_model(
         stages.append(seconds)
 
     monkeypatch.setattr(platform, "CAN_FORK", False)
-    monkeypatch.setattr(server, "_reply", lambda _request: Plain(text="ran"))
+    monkeypatch.setattr(server, "_reply", lambda _request: PlainRun(text="ran"))
     monkeypatch.setattr(server, "_import_for", lambda *_: None)
     model = Model(spec="m.py:net")
     request = Control(model=model, config={}, mode="inference", stage="run", memory=1.0)
-    assert server.answer(request, say) == Plain(text="ran")
+    assert server.answer(request, say) == PlainRun(text="ran")
     assert stages == [server._CONTROL + server._GRACE]

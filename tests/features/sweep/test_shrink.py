@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from opcheck.features.sweep.records import Failed, Model
+from opcheck.features.sweep.records import MissingVerdict, Model
 from opcheck.features.sweep.shrink import small
 from opcheck.features.sweep.summary import MODELS, OURS, PYTORCH, attribute
 
-RAISED = Failed(
+RAISED = MissingVerdict(
     targets=("2.13/15.0",),
     stage="run",
     problem="model_raised",
@@ -78,4 +78,4 @@ def test_a_failure_is_ours_unless_the_model_does_not_build_without_us(
     change: dict[str, Any], owner: str
 ) -> None:
     fields = {name: getattr(RAISED, name) for name in RAISED.__struct_fields__}
-    assert attribute("timm:c", Failed(**{**fields, **change})).owner == owner
+    assert attribute("timm:c", MissingVerdict(**{**fields, **change})).owner == owner

@@ -7,7 +7,7 @@ import pytest
 
 from opcheck.data.sweep_tables import TABLES
 from opcheck.features.sweep import tables
-from opcheck.features.sweep.folder import About, Folder
+from opcheck.features.sweep.folder import Folder, SweepDescription
 from opcheck.features.sweep.page import render
 from tests.features.sweep.made import TARGETS, about, fails_to_load, runs
 
@@ -43,7 +43,7 @@ def test_the_files_have_the_columns_of_the_schema_and_say_what_was_swept(folder:
     for name, columns in TABLES.items():
         schema = pq.read_schema(folder / f"{name}.parquet")
         assert schema.names == [column.name for column in columns]
-        result = msgspec.json.decode(schema.metadata[b"opcheck"], type=About)
+        result = msgspec.json.decode(schema.metadata[b"opcheck"], type=SweepDescription)
         assert result == msgspec.structs.replace(about([]), keys=())
 
 

@@ -39,7 +39,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             hint=f"make the environment with Python {newest[-1]}: uv venv --python {newest[-1]}",
         )
     for requirement in examined.requirements:
-        asked = _allowed(requirement.text, examined)
+        asked = _allowed_lines(requirement.text, examined)
         with_wheel = [line for line in asked if span is not None and line in span]
         if asked and not with_wheel:
             usable = wheels.pythons(asked[-1])
@@ -52,7 +52,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             )
 
 
-def _allowed(text: str, examined: Examined) -> list[Version]:
+def _allowed_lines(text: str, examined: Examined) -> list[Version]:
     """The listed release lines that a requirement of torch allows; of another package none."""
     try:
         asked = Requirement(text)

@@ -50,7 +50,7 @@ def _mismatch(examined: Examined) -> Iterator[Finding]:
 
 
 @rule("OC331", "note", "a Mac")
-def _installed(examined: Examined) -> Iterator[Finding]:
+def _without_wheel(examined: Examined) -> Iterator[Finding]:
     for name, version in examined.environment.packages.items():
         package = packages().by_name.get(canonicalize_name(name))
         if package is not None and not _has_wheel(package, version):
@@ -71,7 +71,7 @@ def _has_wheel(package: Package, version: str) -> bool:
 
 
 @rule("OC332", "error", "requirements to read (--requirements)")
-def _required(examined: Examined) -> Iterator[Finding]:
+def _in_requirements(examined: Examined) -> Iterator[Finding]:
     for requirement in examined.requirements:
         for hit in judge(requirement.text, 1, requirement.severity):
             yield finding(

@@ -34,7 +34,7 @@ def _set(examined: Examined) -> Iterator[tuple[str, str, Explanation]]:
 
 
 @rule("OC320", "error")
-def _invented(examined: Examined) -> Iterator[Finding]:
+def _unknown_name(examined: Examined) -> Iterator[Finding]:
     real = load_environment().variables
     for name, value, known in _set(examined):
         if known.status == "invented":
