@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def mps_emulated(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The emulated Mac that the test runs on; its ``report`` says what the calls so far did.
+    """The emulated Mac that the test runs on; its ``report`` has the calls so far.
 
     The Mac's errors are raised in the test; its fallback warnings are warnings of the test.  See
     ``opcheck.emulate`` for what it raises.

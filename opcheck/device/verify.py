@@ -1,4 +1,4 @@
-"""Compares a prediction with an observation: where they agree, where not, what only one has.
+"""Compares a prediction with an observation: agreements, contradictions, and calls of a single report.
 
 Both are reports: of an audit, of a run, or of logs. Calls are matched by operator, then by line and
 by dtypes where both reports have them.
@@ -89,12 +89,12 @@ class Verification(Record, frozen=True, kw_only=True):
 
     @property
     def contradictions(self) -> tuple[Pair, ...]:
-        """Return the pairs in which the Mac contradicts the prediction; "unknown" claims nothing."""
+        """Return the pairs where the Mac contradicts the prediction; "unknown" claims nothing."""
         return tuple(pair for pair in self.pairs if not pair.agrees and pair.predicted != "unknown")
 
     @property
     def agreements(self) -> tuple[Pair, ...]:
-        """Return the pairs in which both reports agree."""
+        """Return the pairs where both reports agree."""
         return tuple(pair for pair in self.pairs if pair.agrees)
 
 
@@ -153,11 +153,11 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
     Args:
         prediction: of ``opcheck audit`` or of an emulated run.
         observation: of ``opcheck run`` on a Mac, or of ``opcheck observe``.
-        lists: the op lists, which tell what an operator forwards to.
+        lists: the op lists, with what an operator forwards to.
 
     Raises:
         UsageError: nothing in the second report was observed.
-        OpListError: the lists do not hold the release.
+        OpListError: the lists lack the release.
     """
     expected, observed = calls_of(prediction), calls_of(observation)
     if not any(calls.confidence == CONFIDENCE for calls in observed):

@@ -15,7 +15,7 @@ from opcheck.model.saved import sanitize_report
 
 _OP = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
 
-#: dimensions of a tensor (c10/core/TensorImpl.h), and what its 64-bit numbers hold
+#: dimensions of a tensor (c10/core/TensorImpl.h), and the limit of its 64-bit numbers
 _DIMENSIONS, _LARGEST = 64, 1 << 63
 
 

@@ -21,7 +21,7 @@ from opcheck.worker.process import python, run
 
 #: Seconds that one try may take.
 _PATIENCE = 180
-#: The largest tensors in bytes with which a program is tried; the CPU holds them twice.
+#: The largest tensors in bytes of a program that is tried; the CPU has them twice.
 _MOST = 1 << 30
 #: The operators that a program may call, because a report may name anything in torch.ops.
 _NAMESPACES = ("aten", *LIBRARIES)
@@ -47,7 +47,7 @@ class TriedProgram(Record, frozen=True, kw_only=True):
     """A program, and the results of trying it."""
 
     text: str
-    #: it runs on this machine's CPU, and the emulated Mac does with it what the report says; None: not tried.
+    #: it runs on this machine's CPU, and the emulated Mac does with it what the report predicts; None: not tried.
     on_cpu: bool | None
     emulated: bool | None
     #: the same in words, a line each
@@ -169,7 +169,7 @@ def _report_untried(
 def _first_that_runs(
     chosen: ChosenFinding, schema: Sequence[Parameter], path: Path
 ) -> tuple[str, str]:
-    """Return the first filling with which the program runs on the CPU; else how it failed with the first."""
+    """Return the first filling that lets the program run on the CPU; else how it failed with the first."""
     problems = []
     for fill in FILLS:
         path.write_text(write(chosen, schema, fill, expected=(), checked=()), encoding="utf-8")

@@ -12,7 +12,7 @@ from opcheck.data.extensions import LIBRARIES
 from opcheck.model.records import COMPLEX, ENDLESS, Example, ExampleTensor, Record, Scalar
 from opcheck.reproducer.chosen import ChosenFinding
 
-#: What floating tensors may hold: some operators take only probabilities or positive definite matrices.
+#: The values of floating tensors: some operators take only probabilities or positive definite matrices.
 FILLS = ("randn", "rand", "ones", "eye")
 
 _INDENT = "    "
@@ -47,7 +47,7 @@ def write(
     """The program.
 
     Args:
-        chosen: the finding and its calls, of which there is an example.
+        chosen: the finding and its calls, which have an example.
         schema: the parameters of the operator, in their order.
         fill: one of FILLS.
         expected: what happens on the target, a line each.

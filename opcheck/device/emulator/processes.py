@@ -139,7 +139,7 @@ class Processes:
     @property
     def unfollowed(self) -> int:
         """How many programs of Python the program started in which nothing is emulated."""
-        # loky forks and calls exec by itself, and multiprocessing knows nothing of it.
+        # loky forks and calls exec by itself, without multiprocessing.
         loky = any(name.endswith("loky.backend.popen_loky_posix") for name in sys.modules)
         return len(self._unfollowed) + loky
 

@@ -19,7 +19,7 @@ from typing import Any
 from opcheck.common import documents, notebooks
 from opcheck.worker import platform
 
-#: torch's own files whose frames stand between the program and the emulation.
+#: torch's own files whose frames are between the program and the emulation.
 _OVERRIDES = str(Path("torch", "overrides.py"))
 _BETWEEN = (
     str(Path("torch", "_ops.py")),
@@ -157,7 +157,7 @@ def _without_own(error: BaseException) -> types.TracebackType | None:
 def warnings_at_their_lines() -> Iterator[None]:
     """For the length of the block, a warning names the line that it would name on a Mac.
 
-    C++ and ``warnings.warn`` count frames, and ours stand between. What shows a warning, and what
+    C++ and ``warnings.warn`` count frames, and ours are between. What shows a warning, and what
     ``catch_warnings(record=True)`` keeps, goes through ``warnings._showwarnmsg`` (Lib/warnings.py,
     3.10 to 3.13).
     """

@@ -185,7 +185,7 @@ def place_of_warning(line: str) -> Frame | None:
 
 #: How many lines a sentence may span that a narrow terminal broke.
 _JOINED = 4
-#: A line without any of these holds no text of the table.
+#: A line without any of these has no text of the table.
 _SIGNALS = (
     *("MPS", "mps", "Metal", "metal", "aten::", "Error", "Warning", "ssert", "LLVM", "compile"),
     *("error:", "watermark", "buffer", "same device", "expected it", "operator"),

@@ -71,7 +71,7 @@ class ObservedCalls(Record, frozen=True, kw_only=True):
     dtypes: tuple[str, ...] = ()
     #: ids of the curated statements that describe the calls
     limitations: tuple[str, ...] = ()
-    #: those of them whose span holds the release
+    #: those of them whose span contains the release
     matching: tuple[str, ...] = ()
     advisories: tuple[str, ...] = ()
 
@@ -119,15 +119,15 @@ def report_of(
 
     Args:
         observed: the calls, an entry for each operator and what it did.
-        trace: how they were observed; it holds no calls.
+        trace: how they were observed; it has no calls.
         target: where they were observed.
         lists: the op lists, for the remedies.
         copies: what was copied between the devices.
-        not_checked: what the observation cannot tell.
+        not_checked: what the observation cannot show.
         failed: whether the program, or a call of it, failed.
 
     Raises:
-        OpListError: the lists do not hold the release, or are damaged.
+        OpListError: the lists lack the release, or are damaged.
     """
     groups = [calls.group(str(target.torch)) for calls in observed]
     groups.sort(key=lambda group: (-outcome(group.verdict).severity, group.op))
@@ -190,7 +190,7 @@ def read(
 def _fallbacks(
     events: Sequence[LogEvent], machine: System, lists: OpLists
 ) -> Iterator[ObservedCalls]:
-    """Operators that ran on the CPU: warnings name the overload, the profiler tells how often."""
+    """Operators that ran on the CPU: warnings name the overload, the profiler has the counts."""
     warned: defaultdict[str, list[LogEvent]] = defaultdict(list)
     profiled: defaultdict[str, list[LogEvent]] = defaultdict(list)
     for event in events:
@@ -235,7 +235,7 @@ def other_calls(
     alike: defaultdict[tuple[object, ...], list[LogEvent]] = defaultdict(list)
     for event in events:
         if event.kind in ENDS or event.kind in {"detour", "warned"}:
-            # Without an operator or a statement, the text tells two events apart.
+            # Without an operator or a statement, the text distinguishes two events.
             text = "" if event.op or event.statements else event.text
             alike[event.kind, event.op, event.statements, text].append(event)
     for members in alike.values():

@@ -45,7 +45,7 @@ ENDS = frozenset(name for name, kind in KINDS.items() if kind.ends)
 
 
 class LogEvent(Record, frozen=True, kw_only=True):
-    """A text that a Mac printed, and what it says."""
+    """A text that a Mac printed, and its meaning."""
 
     #: a name of KINDS
     kind: str
@@ -98,12 +98,12 @@ class Pattern(NamedTuple):
     op: str
 
 
-#: where a text matches, and what it says; twice None where it does not
+#: where a text matches, and its meaning; twice None where it does not
 Match = tuple[re.Match[str], LogEvent] | tuple[None, None]
 
 
 class PatternTable(NamedTuple):
-    """The wordings, in the order in which they are tried."""
+    """The wordings, in the order of trying."""
 
     profile: tuple[Pattern, ...]
     texts: tuple[Pattern, ...]
@@ -125,7 +125,7 @@ def table() -> PatternTable:
 
 def _pattern(row: dict[str, Any], fragments: dict[str, str]) -> Pattern:
     regex = "".join(row["regex"])
-    # A fragment may hold those that stand before it.
+    # A fragment may contain earlier ones.
     for name in reversed(fragments):
         regex = regex.replace(f"<{name}>", fragments[name])
     since, until = (Version.parse(row[end]) if end in row else None for end in ("since", "until"))
@@ -140,7 +140,7 @@ def _pattern(row: dict[str, Any], fragments: dict[str, str]) -> Pattern:
 
 
 def first_match(patterns: Sequence[Pattern], text: str) -> Match:
-    """The first of the patterns that the text holds, and what it says."""
+    """The first of the patterns in the text, and its meaning."""
     for pattern in patterns:
         if pattern.needle in text:
             match = pattern.regex.search(text)
@@ -150,7 +150,7 @@ def first_match(patterns: Sequence[Pattern], text: str) -> Match:
 
 
 def profile_event(line: str) -> LogEvent | None:
-    """What the profiler or the allocator says in a line; None where the line is not theirs."""
+    """The event of the profiler or the allocator in a line; None where the line is not theirs."""
     if "PyTorchMPS" in line:
         signpost = _SIGNPOST.search(line)
         return profile_event(signpost["message"]) if signpost else None
@@ -180,7 +180,7 @@ def _size(text: str) -> int:
     return round(float(number) * 1024.0 ** _UNITS[text.removeprefix(number).strip()])
 
 
-#: The groups that hold numbers, and how they are read; all others hold words.
+#: The groups of numbers, and how they are read; all others are words.
 _NUMBERS: dict[str, Callable[[str], int | float]] = {
     **dict.fromkeys(("source_line", "value", "id", "run", "runs", "scalars"), int),
     **dict.fromkeys(("allocated", "other", "allowed", "asked", "bytes"), _size),

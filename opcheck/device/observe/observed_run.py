@@ -31,10 +31,10 @@ MOST = 1 << 30
 #: Bytes of what the program prints to stderr that are read for a report.
 KEPT = 64 << 20
 _BYTES = re.compile(MARK.pattern.encode())
-#: A mark of which only the beginning has come.
+#: The beginning of a mark.
 _PARTIAL = re.compile(rb"\x1e[0-9]{0,12}[<>]?$")
 
-#: How a process is started; tests put a recorded one in its place.
+#: How a process is started; tests replace it by a recorded process.
 Starter = Callable[[Path, Mapping[str, str], Callable[[bytes], None]], int]
 
 
@@ -137,7 +137,7 @@ def _start(file: Path, environment: Mapping[str, str], keep: Callable[[bytes], N
 
 
 def _print(content: bytes) -> None:
-    # Nobody may read it any more.
+    # The reader may be gone.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.buffer.write(content)
         sys.stderr.buffer.flush()

@@ -16,7 +16,7 @@ LEVEL = "PYTORCH_MPS_LOG_LEVEL"
 
 #: COPY_INFO + CPU_FALLBACK_INFO + COPY_STATS + CPU_FALLBACK_STATS of
 #: aten/src/ATen/mps/MPSProfiler.h.  Without the bits for times each line is printed when its work
-#: begins, so that it stands between the marks of its call; the statistics at the end have the
+#: begins, so that it is between the marks of its call; the statistics at the end have the
 #: times.
 PROFILE_BITS = 2 + 4 + 32 + 64
 

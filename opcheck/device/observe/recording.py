@@ -20,7 +20,7 @@ class ObserveRequest(Record, frozen=True, kw_only=True):
     answer: str = ""
     #: what each line begins with; the file of the request loses it before the program begins
     secret: str = ""
-    #: To test the observation: the emulated Mac, as ``2.13/15``, that stands in for the device.
+    #: To test the observation: the emulated Mac, as ``2.13/15``, in place of the device.
     stand_in: str = ""
     #: the emulated Mac whose kernels it has, where they are to contradict what is predicted
     kernels: str = ""
@@ -55,7 +55,7 @@ class RecordedRow(Record, frozen=True, kw_only=True, tag="row"):
 
 
 class Warned(Record, frozen=True, kw_only=True, tag="warned"):
-    """A warning of a CPU fallback, or of a kernel of MPS; equal ones are one."""
+    """A warning of a CPU fallback, or of a kernel of MPS; equal warnings are counted."""
 
     text: str
     location: SourceLocation | None = None

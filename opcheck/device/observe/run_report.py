@@ -62,7 +62,7 @@ class CallTimeline:
         events: what was printed.
         line: the release line of torch.
         machine: the name of the device.
-        lists: the op lists, which tell what an operator calls.
+        lists: the op lists, with what an operator calls.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CallTimeline:
         )
 
     def _warned_fallback(self, op: str, warned: Sequence[LogEvent]) -> ObservedCalls:
-        """A fallback of a release whose profiler prints nothing: the rows tell how often it ran."""
+        """A fallback of a release whose profiler prints nothing: the rows have the counts."""
         calls = fallback(op, warned, (), self._line, self._lists)
         lines = {str(event.location) for event in warned}
         rows = [
@@ -148,7 +148,7 @@ class CallTimeline:
         )
 
     def _composite_at(self, lines: Collection[str]) -> tuple[RecordedRow, ...]:
-        """The rows of the composite that these lines call, if they call only one."""
+        """The rows of the composite that these lines call, if there is a single composite."""
         rows = tuple(
             row
             for row in self._rows.values()

@@ -33,10 +33,10 @@ def compile_variants(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> CompiledVariants:
-    """Try the plan's variants on the request's model, in a child process; of one that is ended, return what it has.
+    """Try the plan's variants on the request's model in a child process; if it is ended, return the results so far.
 
     Raises:
-        ModelLoadError, InputError: as the child says.
+        ModelLoadError, InputError: the child raises it.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
     """
     # The child ends without its exit handlers, and may be killed.
@@ -81,7 +81,7 @@ def _tried_so_far(path: Path) -> CompiledVariants | None:
 def _alone(
     try_variants: Callable[[tuple[Variant, ...]], CompiledVariants], variant: Variant
 ) -> CompiledVariants | TriedVariant:
-    """Try a variant in a process that it may end; the model is loaded there anew."""
+    """Try a variant in a process that it may end; that process loads the model again."""
     try:
         return try_variants((variant,))
     except CaptureError as error:

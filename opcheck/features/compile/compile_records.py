@@ -11,7 +11,7 @@ class CompileFailure(Record, frozen=True, kw_only=True):
     #: dtype, operator, shader, graph_break, recompile, model, timeout, harness ...
     kind: str
     message: str
-    #: operator or FX node at which it happened
+    #: operator or FX node of the failure
     op: str = ""
     location: SourceLocation | None = None
     #: path of the module that called it: layers of a library have no line of the user's
@@ -48,7 +48,7 @@ class MetalKernel(Record, frozen=True, kw_only=True):
 
 
 class Extern(Record, frozen=True, kw_only=True):
-    """An operator that Inductor does not generate: it calls the eager one."""
+    """An operator that Inductor does not generate: it calls the eager operator."""
 
     op: str
     dtypes: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class SideGraph(Record, frozen=True, kw_only=True):
     kernels: tuple[MetalKernel, ...] = ()
     externs: tuple[Extern, ...] = ()
     failures: tuple[CompileFailure, ...] = ()
-    #: what a setting does otherwise than it says, or otherwise than on a Mac
+    #: how a setting differs from its documentation, or from a Mac
     notes: tuple[str, ...] = ()
     #: seconds that the second compilation took
     seconds: float = 0.0
@@ -133,7 +133,7 @@ class Recompile(Record, frozen=True, kw_only=True):
 
 
 class ResultDifference(Record, frozen=True, kw_only=True):
-    """The distance of the compiled program from the eager one, and the allowed distance."""
+    """The distance of the compiled program from the eager program, and the allowed distance."""
 
     #: root mean square over that of the reference: compiled against float64, eager against float64; compiled against
     #: eager and 0, where the program draws random numbers
@@ -143,12 +143,12 @@ class ResultDifference(Record, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        """The distance as a share of the allowed one; NaN where the result is NaN."""
+        """The distance as a share of the allowed distance; NaN where the result is NaN."""
         return self.compiled / self.allowed
 
     @property
     def agrees(self) -> bool:
-        """True if the distance is at most the allowed one; False for NaN."""
+        """True if the distance is at most the allowed distance; False for NaN."""
         return self.compiled <= self.allowed
 
 
@@ -170,7 +170,7 @@ class TriedVariant(Record, frozen=True, kw_only=True):
     gradients: ResultDifference | None = None
     failure: CompileFailure | None = None
     side: tuple[SideGraph, ...] = ()
-    #: what a larger batch compiled anew
+    #: what a larger batch compiled again
     side_again: tuple[SideGraph, ...] = ()
 
 
@@ -232,7 +232,7 @@ class FailureGroup(Record, frozen=True, kw_only=True):
     variants: tuple[str, ...]
     #: what opcheck's own way of compiling could not do
     ours: bool = False
-    #: kernels, calls or lines at which it happens; the message is that of the first
+    #: affected kernels, calls or lines; the message is that of the first
     places: int = 1
     #: the id of the known defect that explains it
     defect: str = ""

@@ -37,7 +37,7 @@ _METAL_SETTINGS = (
     Variant(backend="inductor", metal=True, fullgraph=True),
     *(Variant(backend="inductor", metal=True, mode=mode) for mode in MODES if mode),
 )
-#: The name by which the command line calls AOTInductor, which torch.compile does not know.
+#: The name by which the command line calls AOTInductor; torch.compile has no such backend.
 AOTINDUCTOR = "aotinductor"
 _AHEAD = Variant(backend=AOTINDUCTOR, metal=True)
 

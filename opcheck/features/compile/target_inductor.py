@@ -19,12 +19,12 @@ from opcheck.worker.installed import distribution_version
 
 #: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.
 METAL_SINCE = Version(2, 7)
-#: Those with torch/_inductor/codegen/cpp_wrapper_mps.py, of which AOTInductor has need.
+#: Those with torch/_inductor/codegen/cpp_wrapper_mps.py, which AOTInductor needs.
 AHEAD_SINCE = Version(2, 8)
 
 
 class Backend(NamedTuple):
-    """A release's Metal backend; all fields are empty where the installed one is to be used."""
+    """A release's Metal backend; all fields are empty where the installed backend is used."""
 
     folder: str = ""
     release: str = ""
@@ -56,12 +56,12 @@ def includes(folder: str) -> Path | None:
     return Path(folder) / inductor.HEADERS if folder else None
 
 
-#: An assignment that names more operators is a list of them: its text says nothing of one.
+#: An assignment that names more operators is a list of them: its text does not describe an operator.
 _FEW = 3
 
 
 def differing(folder: str, operators: Iterable[str]) -> tuple[str, ...]:
-    """Return the operators whose decomposition or lowering another release writes otherwise than the installed one.
+    """Return the operators whose decomposition or lowering another release writes unlike the installed release.
 
     A function that the rule calls is not compared, so that the answer is a lower bound.
 

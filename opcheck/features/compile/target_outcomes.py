@@ -98,7 +98,7 @@ def report(
         command: the command line that compiles this program, without its backends.
 
     Raises:
-        OpListError: the lists hold no such torch release, or are damaged.
+        OpListError: the lists have no such torch release, or are damaged.
     """
     defects = load_defects()
     mended = () if _is_own(compiled, target) else _mended_in(target, defects)
@@ -557,7 +557,7 @@ def _advice(
     target: Target,
     mended: Sequence[CompileDefect],
 ) -> str:
-    """Return which backend to use, in which runs and dtypes, and why not Inductor in the others."""
+    """Return which backend to use, for each run and dtype, and why not Inductor in the others."""
     metal = _plain(tried)
     if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
         return "torch.compile does nothing for this program: no graph was compiled"
@@ -607,12 +607,12 @@ def _without_inductor(
         unsure = _refusal(metal) == "not known"
         head = "could not tell whether inductor works" if unsure else "do not use inductor"
         return f"{head} {_ways(metal)[1]}: {why}"
-    # What the target does with eager operators holds with or without torch.compile.
+    # Eager operators do the same with or without torch.compile.
     head = _PORTABLE_ADVICE.get(portable[0].outcome, "do not compile")
     return f"{head}: {_why_not(portable, mended)}"
 
 
-#: The advice where no backend works, by the outcome of one that generates no code.
+#: The advice where no backend works, by the outcome of a backend without code.
 _PORTABLE_ADVICE = {
     "needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
     "could not tell": "could not tell",
@@ -649,7 +649,7 @@ def _plain(tried: Sequence[TriedVariant]) -> list[TriedVariant]:
 
 
 def _setting(variant: Variant) -> str:
-    """Return how a variant for Metal differs from the usual one, in words."""
+    """Return how a variant for Metal differs from the usual variant, in words."""
     usual = str(msgspec.structs.replace(METAL, run_metal=variant.run_metal))
     return str(variant).replace(usual, "").strip()
 
@@ -657,7 +657,7 @@ def _setting(variant: Variant) -> str:
 def _settings(
     tried: Sequence[TriedVariant], plain: Sequence[TriedVariant], mended: Sequence[CompileDefect]
 ) -> Iterator[str]:
-    """Yield the settings with which Inductor for Metal fails in a run that works without them, and why."""
+    """Yield the settings that make Inductor for Metal fail in a run that works without them, and why."""
     worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
     groups: dict[str, list[TriedVariant]] = {}
     for attempt in tried:
@@ -673,7 +673,7 @@ def _run_and_dtype(attempt: TriedVariant) -> tuple[bool, str]:
 
 
 def _ways(attempts: Sequence[TriedVariant], enough: Container[str] = ("works",)) -> tuple[str, str]:
-    """Return the runs and dtypes in which every variant works, and the rest, in words.
+    """Return the runs and dtypes where every variant works, and the rest, in words.
 
     Args:
         attempts: the variants.
@@ -719,7 +719,7 @@ def _instead(tried: Sequence[TriedVariant]) -> str:
 def _portable(tried: Sequence[TriedVariant]) -> tuple[str, str]:
     """Return the first backend that generates no code and works, and where, if not wherever it was tried.
 
-    It does the same on mps.  One that works everywhere goes before one that does not.
+    It does the same on mps.  A backend that works everywhere comes first.
     """
     partly = ("", "")
     for backend in PORTABLE:

@@ -29,7 +29,7 @@ FUNCTION = "opcheck.features.probe.child.opinfo:answer"
 
 
 class Prober:
-    """A process that does one task after the other; it starts anew where it ended.
+    """A process that does its tasks in turn; it starts again where it ended.
 
     Args:
         setup: the device and the operators.
@@ -59,7 +59,7 @@ class Prober:
         """Start the process, and return its tasks.
 
         Raises:
-            OpcheckError: as the process says, or it ended.
+            OpcheckError: the process raises it, or ended.
         """
         try:
             ready = self._worker.ask(self._setup, _START)

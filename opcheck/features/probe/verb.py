@@ -57,7 +57,7 @@ def command(
         float, seconds("Time that an OpInfo may take with a dtype.", 60.0)
     ] = 60.0,
     target: Annotated[TargetOptions, only("fallback")],
-    resume: Annotated[bool, flag("Go on with the file that --output names.")] = False,
+    resume: Annotated[bool, flag("Continue with the file that --output names.")] = False,
     progress: Annotated[ProgressOptions, but(verbose="Show each OpInfo.")],
     output: OutputOptions,
 ) -> int:

@@ -1,4 +1,4 @@
-"""Measures how far a result is from float64's: in tolerances, by its worst element, and as a share of the exact one."""
+"""Measures how far a result is from float64's: in tolerances, by its worst element, and as a share of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def has_tolerance(dtype: torch.dtype) -> bool:
 def measure(
     result: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | None = None
 ) -> WorstElement:
-    """Return the distance of a result on the CPU from the exact one.
+    """Return the distance of a result on the CPU from the exact result.
 
     Args:
         result: in its own dtype.
@@ -86,7 +86,7 @@ def _discrete(result: torch.Tensor, exact: torch.Tensor) -> WorstElement:
 def _broken_element(
     wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype
 ) -> WorstElement | None:
-    """Return where one of the two has a number and the other has none."""
+    """Return where only the result, or only the exact value, is a number."""
     differs = torch.isnan(wide) != torch.isnan(exact)
     if differs.any():
         return _worst(differs, wide, exact, "nan")
@@ -129,7 +129,7 @@ def _smallest(dtype: torch.dtype) -> float:
 
 
 class Distance(NamedTuple):
-    """One result beside float64's."""
+    """The distance of a result from float64's."""
 
     #: of the norms: |difference| / |exact|
     relative: float
@@ -140,7 +140,7 @@ class Distance(NamedTuple):
 
 
 def distance(result: torch.Tensor, exact: torch.Tensor) -> Distance:
-    """Return the distance of a result from the exact one; what is not finite in both is left out."""
+    """Return the distance of a result from the exact result; what is not finite in both is left out."""
     wide = result.to(exact.dtype)
     difference, size = _norm(wide - exact), _norm(exact)
     if math.isfinite(difference) and size < 1e30:

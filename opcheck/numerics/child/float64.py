@@ -27,7 +27,7 @@ WIDE = {
     torch.complex128: torch.complex128,
 }
 
-#: Operators whose results hold nothing yet: memory that another call writes to.
+#: Operators whose results have no values yet: memory that another call writes to.
 BLANK = {
     *(aten.empty, aten.empty_like, aten.empty_permuted, aten.empty_strided),
     *(aten.new_empty, aten.new_empty_strided, aten.resize_),
@@ -59,12 +59,12 @@ def moves_nothing(func: Any) -> bool:
 
 
 def widen_dtype(value: Any) -> Any:
-    """Return a dtype as its wide one; anything else as it is."""
+    """Return the wide dtype of a dtype; anything else as it is."""
     return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 class Float64Call(NamedTuple):
-    """A call of an operator.  A ``KeptTensor`` may stand for a tensor among the arguments."""
+    """A call of an operator.  A ``KeptTensor`` may replace a tensor among the arguments."""
 
     func: Any
     args: tuple[Any, ...]
@@ -96,7 +96,7 @@ class Float64Call(NamedTuple):
         return list(by_identity.values())
 
     def with_changed(self, change: Callable[[Any], Any]) -> Self:
-        """Return the call with each argument, and each item of a nested one, changed."""
+        """Return the call with each argument, and each item of a nested argument, changed."""
         args, kwargs = tree_map(change, (self.args, self.kwargs))
         return self._replace(args=args, kwargs=kwargs)
 

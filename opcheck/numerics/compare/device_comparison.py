@@ -40,12 +40,12 @@ def compare(
     Args:
         request: the model and its inputs; its target says nothing here.
         plan: the device, and what else is wanted.
-        progress: told the stages.
+        progress: receives the stages.
         show_output: pass on what the child prints, to stderr.
 
     Raises:
         UsageError: this machine has no such device.
-        ModelLoadError, InputError: as the child says.
+        ModelLoadError, InputError: the child raises it.
         CaptureError: the child died, was killed for its time, or the run broke off before its first call.
     """
     limit = request.memory_limit or (0.0 if plan.device == "cpu" else _NO_LIMIT)

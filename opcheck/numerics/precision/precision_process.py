@@ -1,4 +1,4 @@
-"""Runs the models beside float64 in a child process.  Imports no torch."""
+"""Runs the models in a child process, compared with float64.  Imports no torch."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def compare(
 
     Args:
         request: the model and its inputs.
-        trace: the same on the simulated Mac; it says how large the model is.
-        progress: told the stages.
+        trace: the same on the simulated Mac; it has the size of the model.
+        progress: receives the stages.
         show_output: pass on what the child prints, to stderr.
 
     Raises:
         UsageError: the model is larger than this machine has memory for.
-        OpcheckError: as the child says, or it died.
+        OpcheckError: the child raises it, or it died.
     """
     if not request.precision:
         return ()

@@ -1,1 +1,1 @@
-"""What runs beside the program on the emulated Mac, where torch is imported."""
+"""What runs in the program's process on the emulated Mac, where torch is imported."""

@@ -30,7 +30,7 @@ _OF_INDICES = re.compile(
 
 
 class OutOfRangeError(Exception):
-    """The text with which a Mac raises torch.AcceleratorError."""
+    """The text of the torch.AcceleratorError that a Mac raises."""
 
 
 class _IndexCheck(NamedTuple):
@@ -89,7 +89,7 @@ class Indices(NamedTuple):
     dim: int
     #: how many values there are from 0 on
     size: int
-    #: the lowest value that stands for one from the end; 0 where none does
+    #: the lowest value that counts from the end; 0 where none does
     lowest: int = 0
 
     def outside(self) -> torch.Tensor:
@@ -128,7 +128,7 @@ def indices(given: Given) -> Iterator[Indices]:
 
 
 def in_range(error: Exception, operator: str, given: Given, release: Version) -> Given | None:
-    """Return the arguments with which the call goes on where a Mac checks no index; None: another error.
+    """Return the arguments that the call continues with where a Mac checks no index; None: another error.
 
     Args:
         error: raised by the CPU's kernel.
@@ -166,7 +166,7 @@ def in_range(error: Exception, operator: str, given: Given, release: Version) ->
 _MARK = "_opcheck_raised_on_a_mac"
 
 
-#: the kinds of ``Problem`` that such an error is: a finding of the call says why, or every device raises it
+#: the kinds of ``Problem`` that such an error is: a finding of the call explains it, or every device raises it
 CALL_RAISED, REFUSED_EVERYWHERE = "call_raised", "refused_everywhere"
 
 
@@ -182,7 +182,7 @@ def kind_on_a_mac(error: BaseException) -> str:
 
 
 class NotCheckedError(Exception):
-    """A Mac does not check what the CPU refuses; ``arguments`` are those with which the call goes on."""
+    """A Mac does not check what the CPU refuses; ``arguments`` are those that the call continues with."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class _ValueCheck(NamedTuple):
     #: None: the CPU's. Python raises torch.AcceleratorError when the program next waits for the GPU; the emulation, at
     #: the call.
     raised: type[Exception] | None = None
-    #: an argument, and what the call goes on with in its place, where no Mac checks it
+    #: an argument, and its replacement in the call, where no Mac checks it
     unchecked: tuple[str, Callable[[Any], Any]] | None = None
 
 
@@ -229,7 +229,7 @@ def _from_zero(offsets: torch.Tensor) -> torch.Tensor:
 
 _DISTRIBUTIONS = "exponential|geometric|log_normal|cauchy"
 
-#: Beside a status of MPSMatrixDecomposition that is below zero (LinearAlgebra.mm, 2.7 to 2.9) the shared check of
+#: For a status of MPSMatrixDecomposition that is below zero (LinearAlgebra.mm, 2.7 to 2.9) the shared check of
 #: ``info`` (native/LinearAlgebraUtils.h) asserts; from 2.10 to 2.13 the status becomes 2.
 _ILLEGAL = (
     r"\g<api>: Argument 2 has illegal value. Most certainly there is a bug in the implementation calling the backend "

@@ -36,12 +36,12 @@ _IN_PLACE = os.O_WRONLY | os.O_CREAT
 
 
 def main(file: Path) -> int:
-    """Run the requested program, write its Outcome where the request asks for one, return its exit code."""
-    # Two programs would want this name: the user's is the one.
+    """Run the requested program, write its Outcome where the request names a file, return its exit code."""
+    # The user's program has this name.
     request = msgspec.json.decode(documents.read(file), type=RunRequest)
     # The program can read the file, and its processes do.
     file.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, secret="")))
-    # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was
+    # TorchScript reads the device in C++, which is ``cpu``: it runs as the Python that it was
     # made from.
     os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"

@@ -1,4 +1,4 @@
-"""The simulator with values: every tensor on MPS holds a real one of the CPU, of any size."""
+"""The simulator with values: every tensor on MPS has a real CPU tensor, of any size."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
     def _arguments_unchecked(
         self, error: Exception, route: Route, given: dict[str, Any], release: Version
     ) -> Mapping[str, Any] | None:
-        """Return the arguments with which a call goes on that the CPU refuses and a Mac does not check.
+        """Return the arguments to continue a call with that the CPU refuses and a Mac does not check.
 
         Raises:
             RefusedError: a Mac checks an index, too.

@@ -109,7 +109,7 @@ _RUN_BY_THE_CPU = frozenset({None, "cpu_fallback", "cpu_only"})
 #: ATen/Dispatch.h, AT_DISPATCH_SWITCH.
 _NOT_IMPLEMENTED = re.compile(r"\"(?P<kernel>\w+)\" not implemented for '(?P<dtype>\w+)'")
 
-#: Other texts of the CPU's kernels (Sorting.cpp), or that name one of them (OperatorEntry.cpp).
+#: Other texts of the CPU's kernels (Sorting.cpp), or that name such a kernel (OperatorEntry.cpp).
 _OF_THE_CPU = re.compile(
     r"not supported on CPU|does not support .* on CPU|\bon CPU (?:does|is) not"
     r"|'CPU' backend|\w_cpu(?:_\w*)?\b"
@@ -132,7 +132,7 @@ class CpuRefusesError(NotSimulatedError, NotImplementedError):
 
 
 class _MacName(NamedTuple):
-    """The name that a kernel of MPS has in the text with which it refuses a dtype."""
+    """The name that a kernel of MPS has in its refusal of a dtype."""
 
     operators: re.Pattern[str]
     #: as C++ names them

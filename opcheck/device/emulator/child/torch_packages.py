@@ -91,7 +91,7 @@ def processes_of_mac(target: Target) -> Iterator[None]:
 def run_uncompiled(tell: Tell) -> Iterator[None]:
     """For the length of the block; ``tell`` is called for each use.
 
-    TorchScript asks C++ for the device, which says ``cpu``: with PYTORCH_JIT=0, as ``opcheck run``
+    TorchScript reads the device in C++, which is ``cpu``: with PYTORCH_JIT=0, as ``opcheck run``
     sets it, torch returns what it was given. Without that, it stays as it is.
     """
     changes: list[tuple[Any, str, Any]] = [(torch, "compile", eager_compile(tell, _refuse_backend))]

@@ -95,7 +95,7 @@ def _compile_condition(text: str) -> CodeType:
 
 
 def holds(text: str, given: Given) -> bool | None:
-    """Return whether the expression holds for a call; None where its arguments do not decide it."""
+    """Return whether the expression is true for a call; None where its arguments do not decide it."""
     try:
         with torch.no_grad():
             # It has passed check_values: no attributes, and no functions but those above.

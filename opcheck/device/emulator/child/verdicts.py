@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opcheck.model.records import OpCall
     from opcheck.simulator.calls import Call
 
-#: So many verdicts are kept: keys hold numbers, such as a step size, that change in each step.
+#: So many verdicts are kept: keys have numbers, such as a step size, that change in each step.
 _KEPT = 20_000
 
 
@@ -149,7 +149,7 @@ class Verdicts:
         )
 
     def _open(self, verdict: Verdict, call: OpCall) -> tuple[Statement, ...]:
-        """Return the statements that hold but for their words, which the values of the call decide."""
+        """Return the statements that match but for their words, which the values of the call decide."""
         statements = self._lists.statements
         arguments = statements.arguments.get(call.op)
         named = (statements.by_id.get(name) for name in (*verdict.advisories, *verdict.limitations))
@@ -166,7 +166,7 @@ class Verdicts:
 
 
 def _decide(judged: JudgedCall, call: Call) -> dict[str, bool]:
-    """Return whether the words of each open statement hold for the values of a call, where that is known."""
+    """Return whether the words of each open statement are true for the values of a call, where that is known."""
     given: dict[str, Any] = dict(judged.call.arguments)
     for spec, tensor in zip(judged.call.inputs, call.inputs, strict=False):
         given[spec.argument] = tensor._mps.payload if is_on_mps(tensor) else tensor

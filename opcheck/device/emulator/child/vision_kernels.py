@@ -33,7 +33,7 @@ def install() -> None:
 
 
 def is_installed() -> bool:
-    """Return whether these kernels stand in for the compiled part."""
+    """Return whether these kernels replace the compiled part."""
     return bool(_kept)
 
 

@@ -88,7 +88,7 @@ class MacRecorder(DispatchMode):
 
     @property
     def warned(self) -> tuple[Warned, ...]:
-        """The warnings, equal ones together, in the order in which they came."""
+        """The warnings, equal ones counted, in order."""
         return tuple(
             Warned(text=text, location=location, count=count)
             for (text, location), count in self._warned.items()
@@ -157,7 +157,7 @@ class MacRecorder(DispatchMode):
         try:
             os.write(self._mark, f"\x1e{number}{which}\x1e".encode())
         except OSError:
-            # The program closed its stderr: nothing more can be told apart by calls.
+            # The program closed its stderr: no more marks can be written.
             self._mark = None
 
     @contextlib.contextmanager

@@ -26,7 +26,7 @@ from opcheck.model.records import SourceLocation
 #: our Metal standard library
 INCLUDE = Path(__file__).parent / "include"
 
-#: What both Clang and GCC are told: Metal's own macros, of Metal 3.1, the first with bfloat.
+#: Metal's own macros, for Clang and for GCC, of Metal 3.1, the first with bfloat.
 DEFINES = ("-D__METAL__", "-D__METAL_VERSION__=310")
 
 _LITERAL = re.compile(
@@ -35,14 +35,14 @@ _LITERAL = re.compile(
 
 
 class KernelLibrary(NamedTuple):
-    """The text of a library, and the line of it on which each kernel begins, counted from 1."""
+    """The text of a library, and each kernel's first line in it, counted from 1."""
 
     text: str
     starts: tuple[int, ...]
 
 
 def join_kernels(kernels: Sequence[MetalKernel]) -> KernelLibrary:
-    """Return all kernels of a graph below the headers that any of them asks for."""
+    """Return all kernels of a graph below the headers that they include."""
     wanted = sorted({header for kernel in kernels for header in kernel.headers})
     parts = [f"#include <c10/metal/{header}.h>\n" for header in wanted]
     line = len(parts) + 1
@@ -94,7 +94,7 @@ _ARGUMENTS = (
     *("-x", "c++", "-std=c++20", "-target", "x86_64-unknown-linux-gnu"),
     *("-ffreestanding", "-nostdinc", "-nostdinc++", "-fsigned-char", "-ferror-limit=0"),
     *DEFINES,
-    "-Dconstant=const",  # nobody may write to it
+    "-Dconstant=const",  # read-only
 )
 _FILE = "kernels.metal"
 _WORD = re.compile(r"[a-z][a-z0-9]*")
@@ -223,7 +223,7 @@ def _library(
             failures[_failure(message, place)] = None
         elif not failures:
             # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
-            # a kernel leads to, it is a second one of the same instantiation, of which Clang gives no way.)
+            # a kernel leads to, it is a second one of the same instantiation; Clang has no way for it.)
             header = getattr(diagnostic.location.file, "name", "")
             failures[CompileFailure(kind="harness", message=f"{message} ({header})", ours=True)] = (
                 None

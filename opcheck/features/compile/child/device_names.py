@@ -23,7 +23,7 @@ _MPS = re.compile(r"mps(:\d+)?")
 def mps_read_as(device: str) -> Iterator[None]:
     """Read the text ``mps`` as ``device`` in each of the program's own files that Python loads inside the block.
 
-    The graphs are moved to mps later.  A test such as ``x.device.type == "mps"`` holds as it does on a Mac, since
+    The graphs are moved to mps later.  A test such as ``x.device.type == "mps"`` is true as on a Mac, since
     both sides are the device of this machine.  Files of installed libraries stay as they are.
 
     Args:
@@ -48,7 +48,7 @@ def mps_read_as(device: str) -> Iterator[None]:
 
 
 def _rename_device(value: Any, device: str) -> Any:
-    """Return a constant of a code object, or the object, with the name replaced in all that it holds."""
+    """Return a constant of a code object, or the object, with the name replaced in all its constants."""
     if isinstance(value, str):
         return device if _MPS.fullmatch(value) else value
     if isinstance(value, (tuple, frozenset)):

@@ -38,7 +38,7 @@ _OURS = {
     ),
 }
 _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
-#: of a special function; of the others, the message is empty and the method says what is missing (codegen/mps.py)
+#: of a special function; the message of the others is empty, and the method names what is missing (codegen/mps.py)
 _LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
 #: as compile.yaml recognises it
 _PASSED = ", in which Dynamo passes floats of Python"
@@ -126,7 +126,7 @@ def module(node: torch.fx.Node) -> str:
     """Return the path of the innermost module that called a node's origin; for a backward node, that of its forward."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
-    # L['self'].encoder.layers.0: the variable that holds the outermost one says nothing (torch/_dynamo/source.py).
+    # L['self'].encoder.layers.0: the outermost module's variable names nothing (torch/_dynamo/source.py).
     inner = _VARIABLE.sub("", paths[-1]) if paths else ""
     return ".".join(step for step in _STEP.findall(inner) if step != "_modules")
 
@@ -141,7 +141,7 @@ def line(node: torch.fx.Node) -> SourceLocation | None:
 
 
 _BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
-#: How the source of a kernel stands in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
+#: The source of a kernel in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
 _SHADER = re.compile(
     r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
 )
@@ -169,7 +169,7 @@ def kernel_of(name: str, source: str, schedule: Any) -> MetalKernel:
     """Return what MetalScheduling.define_kernel is called with."""
     written = _SHADER.search(source)
     body = written["text"] if written else source
-    # For AOTInductor the headers stand in the text.
+    # For AOTInductor the text has the headers.
     packaged = _PACKAGED.search(body)
     body = packaged["kernel"] if packaged else body
     headers = HEADER.findall(body)

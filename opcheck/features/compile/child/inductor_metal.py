@@ -4,7 +4,7 @@ torch.compile runs the program for real on the CPU.  Each graph that reaches Ind
 partitioning, is copied, put on ``mps`` and compiled a second time: the backend is plain Python up to the call that
 hands the source to Metal, which is answered here.  Autograd never sees ``mps``.
 
-Where this torch lacks a name, ``compilation.missing_for_metal()`` says so and nothing is compiled.
+Where this torch lacks a name, ``compilation.missing_for_metal()`` names it and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-#: The split of reductions asks for the number of GPU cores; what is generated is for a GPU of so many (an M1's is
+#: The split of reductions depends on the number of GPU cores; what is generated is for a GPU of so many (an M1's is
 #: 7 or 8, an M4 Max's 40).
 CORES = 10
 
@@ -61,7 +61,7 @@ def preload() -> None:
 
 
 class SideCompiler:
-    """A backend for torch.compile that runs on the CPU and compiles each graph for mps beside.
+    """A backend for torch.compile that runs on the CPU and also compiles each graph for mps.
 
     With ``run_metal`` what it compiles for mps is what runs, as ``compile/execute`` runs it.  ``mode`` is that of
     torch.compile; ``ahead`` writes the C++ of AOTInductor around the kernels instead of Python.
@@ -120,7 +120,7 @@ _AUTOCAST = "_enter_autocast"
 
 
 def _notes(made: Sequence[Any]) -> tuple[str, ...]:
-    """Return why no CUDA graphs are taken, where a mode asks for them."""
+    """Return why no CUDA graphs are taken, where a mode requires them."""
     skipped = compilation.skipped_cuda_graphs(made[0]) if made else ""
     return (f"no CUDA graphs: {skipped}",) if skipped else ()
 
@@ -219,7 +219,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         if not known:
             made = kernel_of(str(name), source, schedule)
             notes = blocks.notes(kernel, written)
-            # For AOTInductor the headers' content stands in the text, without their names.
+            # For AOTInductor the text has the headers' content without their names.
             headers = made.headers or tuple(sorted(getattr(kernel, "headers", ())))
             seen.kernels.append(msgspec.structs.replace(made, notes=notes, headers=headers))
         return name
@@ -299,7 +299,7 @@ def _quiet(*names: str) -> Iterator[None]:
 
 
 class _StandInLibrary:
-    """Stands for a compiled Metal library: it has every function, and none can be called."""
+    """A stand-in for a compiled Metal library: it has every function, and none can be called."""
 
     def __init__(self, source: str) -> None:
         self.source = source

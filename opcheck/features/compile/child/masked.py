@@ -1,4 +1,4 @@
-"""Follows masked blocks while Inductor writes them: what a kernel's names stand for is not in its text.
+"""Follows masked blocks while Inductor writes them: a kernel's text does not show the meaning of its names.
 
 ``MetalOverrides.masked`` (torch/_inductor/codegen/mps.py) writes the body of a mask into a block of its own from 2.11
 on.  Two mistakes of released versions come from how it names things:
@@ -9,7 +9,7 @@ on.  Two mistakes of released versions come from how it names things:
 
 Up to 2.10 the body is computed for every thread, and so is the check of an index inside of it: where one side of the
 range is checked, a thread whose index lies outside ends and writes nothing (``MetalKernel.check_bounds``; a check of
-both sides holds never, because it joins them with ``&&``).
+both sides is never true, because it joins them with ``&&``).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class MaskedBlocks:
 def _ends_a_thread(kernel: Any, expr: Any, size: Any) -> str:
     """Return a corner of the kernel's loops at which an index is checked and lies outside, or empty.
 
-    An index that depends on a tensor's values, and one with symbolic sizes, cannot be computed.
+    An index that depends on a tensor's values, or on symbolic sizes cannot be computed.
     """
     ranges = compilation.loop_ranges(kernel)
     symbols = sorted(expr.free_symbols, key=str)

@@ -69,12 +69,12 @@ def _python_numbers(gm: torch.fx.GraphModule) -> set[torch.fx.Node]:
 
 
 def is_python_number(value: Any) -> bool:
-    """Return whether a tensor holds a float of Python: mps has no float64."""
+    """Return whether a tensor is a float of Python: mps has no float64."""
     return isinstance(value, torch.Tensor) and value.dtype == torch.float64 and not value.dim()
 
 
 def _lift(moved: torch.fx.GraphModule, node: torch.fx.Node) -> None:
-    """Make a constant an input: its values are on the CPU, and no tensor of mps can hold them here."""
+    """Make a constant an input: its values are on the CPU, and mps has no memory here."""
     last = moved.graph.find_nodes(op="placeholder")[-1]
     with moved.graph.inserting_after(last):
         lifted = moved.graph.placeholder(f"constant_{node.name}")
@@ -100,7 +100,7 @@ def fake_on_mps(value: Any) -> Any:
 
 
 def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
-    """Return what the graph is called with where that is fake, else what its placeholders stand for.
+    """Return what the graph is called with where that is fake, else the values of its placeholders.
 
     AOTAutograd calls a backward with the strides that Inductor gave the results of the forward, which the metadata of
     its placeholders does not have.
@@ -115,7 +115,7 @@ def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) 
 
 
 def _attention(node: torch.fx.Node) -> None:
-    """Replace the CPU's attention by the one that MPS runs without grad (native/transformers/attention.cpp)."""
+    """Replace the CPU's attention by the attention that MPS runs without grad (native/transformers/attention.cpp)."""
     query, key, value, *rest = node.args
     dropout, causal = (*rest, 0.0, False)[:2]
     mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")

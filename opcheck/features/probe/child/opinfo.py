@@ -45,7 +45,7 @@ def database() -> dict[str, Any]:
     """Return the OpInfos of the installed torch by their names.
 
     Raises:
-        CaptureError: what the database needs beside torch is not installed.
+        CaptureError: a package that the database needs is not installed.
     """
     try:
         ops = operator_database()
@@ -129,7 +129,7 @@ def _declared_dtypes(op: Any, device: torch.device, *, gradient: bool) -> set[to
     return {*op.supported_backward_dtypes("cpu"), *op.supported_backward_dtypes(device.type)}
 
 
-#: What torch says when it computes on the CPU: for an operator without a kernel, and inside of a kernel.
+#: The warnings of torch when it computes on the CPU: for an operator without a kernel, and inside of a kernel.
 _FALLS_BACK = re.compile(re.escape(fallback_warning("@")).replace("@", "(?P<op>[^']+)", 1))
 _INSIDE = re.compile(r"(?i)\bfall(?:s|ing)? back (?:on|to)(?: run on)? (?:the )?CPU")
 

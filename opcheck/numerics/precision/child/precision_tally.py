@@ -37,7 +37,7 @@ class ShadowedCall:
         self.events: dict[PrecisionEventKind, tuple[int, int]] = {}
 
     def measure(self, total: Distance, local: Distance, elements: int) -> None:
-        """Take one of its results beside float64's."""
+        """Compare a result of the call with float64's."""
         self.floating = True
         self.total = max(self.total, total.relative)
         self.local = max(self.local, local.relative)

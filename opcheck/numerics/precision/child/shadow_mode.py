@@ -70,9 +70,9 @@ class Shadows:
         self._asked = 0
 
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return what the tensor would hold in a float64 run: a view, so that a write reaches the table.
+        """Return the tensor's values in a float64 run: a view, so that a write reaches the table.
 
-        Memory that no call has written to yet holds the same in both runs.
+        Memory that no call has written to yet is the same in both runs.
         """
         numbers = self._entry(tensor).numbers
         if tensor.dtype.is_complex:
@@ -90,11 +90,11 @@ class Shadows:
         self._entry(tensor).error = error
 
     def keep(self, tensor: torch.Tensor, exact: torch.Tensor) -> None:
-        """Record that the tensor would hold ``exact`` in a float64 run from now on."""
+        """Record ``exact`` as the tensor's values in a float64 run from now on."""
         self.view(tensor).copy_(exact)
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """Assume that a float64 run would hold what this run holds, since its value is unknown."""
+        """Take this run's values for those of a float64 run, which are unknown."""
         self._beside.pop(memory(tensor), None)
 
     def _entry(self, tensor: torch.Tensor) -> _Beside:
@@ -185,7 +185,7 @@ class _Before(NamedTuple):
 
 
 class ShadowMode(Float64Mode):
-    """Runs each call as it is, and beside it in float64, and hands what differs to the tally.
+    """Runs each call as it is and in float64, and passes what differs to the tally.
 
     Whole numbers and truth values are this run's in both: a comparison that comes out otherwise is counted, and
     both then go the same way.  So are numbers that the program takes out of tensors, and random numbers.
