@@ -102,6 +102,11 @@ class Variant(Record, frozen=True, kw_only=True):
     #: and their kernels are what runs, on the CPU (experimental)
     run_metal: bool = False
 
+    @property
+    def run(self) -> str:
+        """``training`` or ``inference``."""
+        return "training" if self.training else "inference"
+
     def __str__(self) -> str:
         """Return ``inductor fullgraph dynamic mode=reduce-overhead``, without dtype and mode of running."""
         parts = [

@@ -27,11 +27,17 @@ def emit(compiled: CompiledVariants, folder: str) -> str:
     count = 0
     for tried in compiled.tried:
         variant = tried.variant
-        run = "training" if variant.training else "inference"
         setting = str(variant).replace("inductor for Metal", "").replace("=", " ").split()
         for number, graph in enumerate(tried.side):
             for place, kernel in enumerate(graph.kernels):
-                parts = (variant.dtype, run, *setting, f"graph{number}", graph.phase, f"{place:03}")
+                parts = (
+                    variant.dtype,
+                    variant.run,
+                    *setting,
+                    f"graph{number}",
+                    graph.phase,
+                    f"{place:03}",
+                )
                 name = f"{'-'.join(parts)}-{kernel.name}.metal"
                 write_text(inside(root, name), "\n".join(_lines(kernel)) + "\n" + kernel.source)
                 count += 1

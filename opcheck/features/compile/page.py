@@ -132,10 +132,9 @@ def _times(report: CompileReport) -> Iterator[str]:
     for tried in report.compiled.tried:
         if tried.seconds:
             variant = tried.variant
-            run = "training" if variant.training else "inference"
             side = sum(graph.seconds for graph in tried.side)
             beside = f", of which {side:.1f} s for Metal" if variant.metal else ""
-            yield f"{variant} ({variant.dtype}, {run}): {tried.seconds:.1f} s{beside}"
+            yield f"{variant} ({variant.dtype}, {variant.run}): {tried.seconds:.1f} s{beside}"
 
 
 def _dynamo(report: CompileReport) -> Iterator[Block]:

@@ -68,6 +68,36 @@ class CompileRequest(Record, frozen=True, kw_only=True):
     plan: CompilePlan
 
 
+def choose(
+    runs: Sequence[str],
+    dtypes: Sequence[str],
+    *,
+    backends: Sequence[str] = (),
+    every_setting: bool = False,
+    metal: bool = True,
+) -> tuple[Variant, ...]:
+    """Return the variants that the user requests; Metal's come first, since a run may be ended.
+
+    Args:
+        runs: of ``RUNS``.
+        dtypes: the dtypes to try.
+        backends: the names of backends; empty: the usual variants.
+        every_setting: try every setting of the backends.
+        metal: Inductor generates Metal; else code for the device of this machine.
+    """
+    if every_setting:
+        variants = [v for v in every(runs, dtypes) if not backends or v.backend in backends]
+        tried = {variant.backend for variant in variants}
+        others = [name for name in backends if name not in tried]
+        variants += variants_of_backends(others, runs, dtypes)
+    elif backends:
+        variants = [*variants_of_backends(backends, runs, dtypes, metal=metal)]
+    else:
+        variants = [*default(runs, dtypes, metal=metal)]
+    usable = (variant for variant in variants if metal or not variant.metal)
+    return tuple(sorted(usable, key=lambda variant: not variant.metal))
+
+
 def default(
     runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True
 ) -> tuple[Variant, ...]:

@@ -431,15 +431,10 @@ def _advisories(
 def _rows(tried: Sequence[TriedVariant]) -> Iterator[VariantRow]:
     groups: dict[tuple[str, str], list[TriedVariant]] = {}
     for attempt in tried:
-        groups.setdefault((str(attempt.variant), run_of(attempt.variant)), []).append(attempt)
+        groups.setdefault((str(attempt.variant), attempt.variant.run), []).append(attempt)
     for (variant, run), members in groups.items():
         outcomes = {member.variant.dtype: member.outcome for member in members}
         yield VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
-
-
-def run_of(variant: Variant) -> str:
-    """Return ``training`` or ``inference``."""
-    return "training" if variant.training else "inference"
 
 
 def _failures(
@@ -512,7 +507,7 @@ def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
     """Return each variant and run once, with its dtypes: ``inductor for Metal (training, float32 and float16)``."""
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for attempt in tried:
-        key = (str(attempt.variant), run_of(attempt.variant))
+        key = (str(attempt.variant), attempt.variant.run)
         groups.setdefault(key, {})[attempt.variant.dtype] = None
     return tuple(f"{name} ({run}, {_and([*dtypes])})" for (name, run), dtypes in groups.items())
 
@@ -623,7 +618,7 @@ def _by_run(tried: Sequence[TriedVariant]) -> dict[str, list[TriedVariant]]:
     """Return the variants of inference and those of training."""
     runs: dict[str, list[TriedVariant]] = {}
     for attempt in tried:
-        runs.setdefault(run_of(attempt.variant), []).append(attempt)
+        runs.setdefault(attempt.variant.run, []).append(attempt)
     return runs
 
 
@@ -681,7 +676,7 @@ def _ways(attempts: Sequence[TriedVariant], enough: Container[str] = ("works",))
     """
     runs: dict[str, dict[str, bool]] = {}
     for attempt in attempts:
-        dtypes = runs.setdefault(run_of(attempt.variant), {})
+        dtypes = runs.setdefault(attempt.variant.run, {})
         dtype = attempt.variant.dtype
         dtypes[dtype] = dtypes.get(dtype, True) and attempt.outcome in enough
     return _in_words(runs, works=True), _in_words(runs, works=False)

@@ -23,7 +23,6 @@ from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.features.compile.compile_records import Variant
 from opcheck.features.compile.plan import AOTINDUCTOR, BACKENDS, DTYPES, RUNS
 from opcheck.judge.policy import COULD_NOT_TELL
 from opcheck.worker.platform import ENDED
@@ -92,19 +91,7 @@ def command(
     chosen = modes or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
     # The CPU traces what a Mac would compile.
     metal = device != "cuda"
-    if every:
-        variants = plan.every(*chosen)
-        variants = tuple(each for each in variants if not backends or each.backend in backends)
-        tried = {variant.backend for variant in variants}
-        variants += plan.variants_of_backends(
-            [name for name in backends if name not in tried], *chosen
-        )
-    elif backends:
-        variants = plan.variants_of_backends(backends, *chosen, metal=metal)
-    else:
-        variants = plan.default(*chosen, metal=metal)
-    # What decides goes first: a run may be ended.
-    variants = tuple(sorted((v for v in variants if metal or not v.metal), key=_is_for_here))
+    variants = plan.choose(*chosen, backends=backends, every_setting=every, metal=metal)
     if check_metal:
         from opcheck.features.compile.check import metal_check
 
@@ -156,8 +143,3 @@ def command(
         streams.note(f"{compiled.ended} ended the run: {compiled.lacking} variants were not tried")
         return ENDED.get(compiled.ended, COULD_NOT_TELL)
     return exit_code(answer, each_dtype=bool(dtypes))
-
-
-def _is_for_here(variant: Variant) -> bool:
-    """Return whether a variant generates code for this machine, or none."""
-    return not variant.metal

@@ -92,8 +92,7 @@ def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariant
     )
     tried: list[TriedVariant] = []
     for number, variant in enumerate(plan.variants, 1):
-        how = "training" if variant.training else "inference"
-        say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
+        say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {variant.run}")
         refused = _refuse(variant, known, lacking)
         tried.append(refused or _try(program, variant, plan))
         compiled = msgspec.structs.replace(compiled, tried=tuple(tried))
