@@ -98,6 +98,10 @@ def plan(
         if places
         else []
     )
+    #: what one script of a folder imports, its neighbours can import, too
+    packages: dict[Path, set[Path]] = {}
+    for path, program in programs.items():
+        packages.setdefault(path.parent, set()).update(_imported_packages(path, program, known))
     for path, program in programs.items():
         home = _home(path, program, known)
         own = _own(path, program, min(lines[path]))
@@ -107,13 +111,22 @@ def plan(
             by_file[path] = own
         if own is not None or home is None:
             continue
-        reused = next((each for each in existing if _sees(path, home, each)), None)
+        homes = (home, *sorted(packages[path.parent]))
+        pairs = ((top, each) for top in homes for each in existing if _sees(path, top, each))
+        reused = next(pairs, None)
         if reused is not None:
-            by_file[path] = _call(path, home, reused, program)
+            by_file[path] = _call(path, *reused, program)
         else:
-            groups.setdefault(home, []).append(path)
+            for each in homes:
+                groups.setdefault(each, []).append(path)
     new: list[New] = []
-    for home, paths in groups.items():
+    while groups:
+        # The home that most places can import from comes first, so that a repository gets one helper.
+        home = max(groups, key=lambda each: sum(places[path] for path in groups[each]))
+        paths = groups.pop(home)
+        groups = {
+            each: left for each in groups if (left := [p for p in groups[each] if p not in paths])
+        }
         file = _free(home, known)
         if file is None or sum(places[path] for path in paths) < _ENOUGH:
             continue
@@ -204,6 +217,17 @@ def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
     }
     has_neighbour = any(path.with_name(f"{name}.py") in known for name in neighbours)
     return path.parent if has_neighbour else None
+
+
+def _imported_packages(path: Path, program: Program, known: set[Path]) -> set[Path]:
+    """The packages of the project that a file imports by their names."""
+    names = {full.partition(".")[0] for full in program.imports.values()}
+    folders = (folder / name for folder in path.parents for name in names if name)
+    return {
+        folder
+        for folder in folders
+        if folder / "__init__.py" in known and folder not in path.parents
+    }
 
 
 def _package(path: Path, known: set[Path]) -> Path | None:

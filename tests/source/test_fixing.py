@@ -716,3 +716,26 @@ def test_a_function_of_the_name_of_the_helper_is_not_replaced(
     monkeypatch.setattr(helper, "_LONGEST_LINE", 100)
     text = f"import torch\ndef get_device():\n    return {TERNARY}\n"
     assert "return get_device()" not in fixed(tmp_path, {"a.py": text})["a.py"]
+
+
+def test_a_repository_gets_one_helper_for_its_folders(tmp_path: Path) -> None:
+    for folder in ("pk", "tools", "pk/sub"):
+        (tmp_path / folder).mkdir()
+    choice = 'd = "cuda" if torch.cuda.is_available() else "cpu"\n'
+    files = {
+        "pk/__init__": "",
+        "pk/sub/__init__": "",
+        "pk/model": "from pk import sub\n" + choice * 3,
+        "pk/sub/layer": "from .. import model\n" + choice,
+        "tools/train": "import pk.model\nimport other\n" + choice * 4,
+        "tools/other": "import train\n" + choice * 4,
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(f"import torch\n{text}", encoding="utf-8")
+    changes = {change.path: change for change in fix([str(tmp_path)], TARGET).changes}
+    new = [
+        path.relative_to(tmp_path).as_posix() for path, each in changes.items() if not each.before
+    ]
+    assert new == ["pk/device.py"]
+    users = [path.stem for path, each in changes.items() if "from pk.device import" in each.after]
+    assert users == ["model", "layer", "other", "train"]
