@@ -1,4 +1,4 @@
-"""Time ``opcheck scan`` on three sizes, in seconds of the processor and lines a second, and on files that repeat a line.
+"""Time ``opcheck scan`` on three sizes, in seconds of the processor and lines a second, and on files that repeat lines.
 
 The sizes: files that name nothing of CUDA; transformers, diffusers and torch as they are installed; 10,000 findings.
 Times are those of this process and its children, so that other programs on the machine count little.  For a repeated
