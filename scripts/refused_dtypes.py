@@ -6,8 +6,9 @@ Each overload of the installed torch is called on the CPU with arguments made fr
 (scripts/schema_bodies.py), in every dtype.  A dtype is kept where the overload runs in some other
 one, no call in this one ran, every call that failed named the dtype as its reason, and PyTorch's
 operator database lists the dtype for no device.  Dtypes with which PyTorch's CI expects the operator to pass on
-MPS in some release, or for which some wheel has a Metal kernel of its name, are left out, and forms
-with ``out=``, whose results may have other dtypes.  An overload that the database does not have is
+MPS in some release, or for which some wheel has a Metal kernel of its name, are left out, except where a form in place
+cannot hold the result: TensorIterator and the meta functions refuse that for every backend.  A form with ``out=`` is
+called with results of several dtypes.  An overload that the database does not have is
 kept with the dtypes of which the meta kernel, which every backend shares, raises as well.  The
 result is op_lists/refused_dtypes.json.
 """
@@ -49,18 +50,24 @@ _OF_DTYPE = re.compile(
     r"not implemented for|dtype|floating|complex|integral|integer|[Bb]oolean|Bool|Half|Float|Long|"
     r"\bInt\b|result type|scalar type|supported for",
 )
+#: What TensorIterator, and meta functions in Python, raise for a result that the tensor to be written cannot hold
+#: (aten/src/ATen/TensorIterator.cpp, torch/_prims_common/wrappers.py).
+_OF_RESULT = re.compile(
+    r"result type \w+ can't be cast to the desired output type|Attempting to cast from"
+)
 CHUNK, SECONDS = 40, 60
 
-#: by overload: the dtypes with which some call ran, and those with which each call failed for its dtype
-Outcome = dict[str, tuple[list[str], list[str]]]
+#: by overload: the dtypes with which some call ran, those with which each call failed for its dtype, and of these the
+#: ones whose result does not fit
+Outcome = dict[str, tuple[list[str], list[str], list[str]]]
 
 
-def scenes(dtype: torch.dtype) -> Iterator[Scene]:
-    """Yield each combination of shape and flags once, in one dtype."""
+def scenes(dtype: torch.dtype, *, is_out: bool) -> Iterator[Scene]:
+    """Yield each combination of shape and flags once, in one dtype; results of ``out=`` keep theirs."""
     seen = set()
     for scene in SCENES:
         number = 1 if not dtype.is_floating_point else scene.number
-        first, rest = (kept if kept is torch.int64 else None for kept in scene.results)
+        first, rest = (kept if is_out or kept is torch.int64 else None for kept in scene.results)
         made = scene._replace(dtype=dtype, number=number, results=(first, rest))
         if made not in seen:
             seen.add(made)
@@ -73,14 +80,24 @@ def outcomes(names: Sequence[str], device: str) -> Outcome:
     schema_bodies._made = lambda tensor: tensor.to(device)  # noqa: SLF001 - arguments of another device
     recorded: Outcome = {}
     for name in names:
-        ran, refused = [], []
+        ran, refused, unfit = [], [], []
+        is_out = name.endswith("out")
+        # A bool tensor and a number make what the number is.
+        has_number = any("number" in str(each.type) for each in overload_of(name)._schema.arguments)  # noqa: SLF001 - its only description
         for dtype in DTYPES:
-            texts = [_attempt(overload_of(name), made) for made in scenes(getattr(torch, dtype))]
+            texts = [
+                _attempt(overload_of(name), made)
+                for made in scenes(getattr(torch, dtype), is_out=is_out)
+            ]
             if "" in texts:
                 ran.append(dtype)
             elif any(_OF_DTYPE.search(text) for text in texts):
                 refused.append(dtype)
-        recorded[name] = (ran, refused)
+                if not (is_out or (has_number and dtype == "bool")) and any(
+                    _OF_RESULT.search(text) for text in texts
+                ):
+                    unfit.append(dtype)
+        recorded[name] = (ran, refused, unfit)
     return recorded
 
 
@@ -189,26 +206,32 @@ def main() -> int:
     names = [
         name
         for name in sorted(load().names())
-        if fnmatch.fnmatch(name, options.op)
-        and overload_of(name) is not None
-        and not name.endswith("out")
+        if fnmatch.fnmatch(name, options.op) and overload_of(name) is not None
     ]
     cpu, known = in_forks(names, "cpu"), listed()
-    asked = [name for name in names if name in cpu and cpu[name][0] and name not in known]
+    asked = [
+        name
+        for name in names
+        if name in cpu and cpu[name][0] and (name not in known or cpu[name][2])
+    ]
     meta = in_forks(asked, "meta")
     on_mps = taken()
     refused: dict[str, list[str]] = {}
-    for name, (ran, failed) in sorted(cpu.items()):
+    for name, (ran, failed, unfit) in sorted(cpu.items()):
         elsewhere = known.get(name)
+        of_all = meta.get(name, ([], [], []))
         kept = [
             dtype
             for dtype in failed
-            if ran
-            and dtype not in on_mps.get(base(name), ())
-            and (
-                dtype not in elsewhere
-                if elsewhere is not None
-                else name in meta and meta[name][0] and dtype in meta[name][1]
+            if (ran and dtype in unfit and dtype in of_all[2])
+            or (
+                ran
+                and dtype not in on_mps.get(base(name), ())
+                and (
+                    dtype not in elsewhere
+                    if elsewhere is not None
+                    else of_all[0] and dtype in of_all[1]
+                )
             )
         ]
         if kept:

@@ -35,6 +35,7 @@ PREFIX = "unbuilt-"
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64"),
     *("float16", "bfloat16", "float32", "complex32", "complex64"),
+    *("uint16", "uint32", "uint64"),
 )
 NO_FUNCTION = "Failed to create function state object for: {kernel}"
 
@@ -83,8 +84,9 @@ def refused(release: str, line: str) -> list[tuple[str, Route, list[str]]]:
             and (op, dtype) not in passing
             and lookup.state(op, aim, dtype).status in ("native", "unknown")
         ]
-        # Kernels without one of the usual dtypes are helpers: the operator's own kernel was not recognised.
-        if dtypes and there & {"float32", "int64"} and argument(op):
+        # Kernels without the usual dtype are helpers, such as a check of indices: the operator's own is not recognised.
+        name = argument(op)
+        if dtypes and name and ("float32" in there or (name == "result" and "int64" in there)):
             rows.append((op, route, dtypes))
     return rows
 

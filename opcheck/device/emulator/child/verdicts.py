@@ -111,7 +111,13 @@ class Verdicts:
         if judged.verdict.status != "native":
             return judged
         because = call.not_computed.removeprefix(f"{call.route.name}: ")
-        verdict = Verdict(status="unknown", because=because, confidence="inferred")
+        verdict = Verdict(
+            status="unknown",
+            because=because,
+            confidence="inferred",
+            limitations=judged.verdict.limitations,
+            advisories=judged.verdict.advisories,
+        )
         verdict = self._same.setdefault(verdict, verdict)
         return judged._replace(verdict=verdict, side=outcome(verdict).side, error=None, warning="")
 

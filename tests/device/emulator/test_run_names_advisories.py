@@ -1,0 +1,60 @@
+"""A run names each advisory whose program calls what the advisory is about, as ``opcheck op`` does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+
+import pytest
+
+import opcheck
+from opcheck.common.versions import Version
+from opcheck.data.programs import program_text
+from opcheck.data.registrations import load
+
+LISTS = load().statements.by_id
+LINES = [release.line for release in load().releases]
+MACS = ("15.0", "26.0", "14.0", "13.0", "12.3")
+#: These take more than a second on one core.
+LARGE = {
+    "boolean-mask-varying-size",
+    "copy-non-blocking",
+    "exponential-zeros-graph",
+    "exponential-zeros-kernel",
+    "to-copy-non-blocking",
+    "gru-training-nan",
+    "householder-race",
+    "linear-backward-vocabulary",
+    "linear-many-rows-macos-13-2",
+    "linear-one-feature-wide",
+    "multinomial-many-categories-aborts",
+    "multinomial-many-samples",
+    "multinomial-zero-probability",
+    "sort-many-short-rows",
+}
+NAMES = [name for name, statement in LISTS.items() if statement.program and name not in LARGE]
+
+
+def statements_of_run(name: str) -> set[str]:
+    """Return the statements of the verdicts of the advisory's own program, on the newest target of its span."""
+    advisory = LISTS[name]
+    line = [each for each in LINES if Version.parse(each) in advisory.torch][-1]
+    macos = next(each for each in MACS if Version.parse(each) in advisory.macos)
+    with (
+        opcheck.emulate(torch=line, macos=macos) as emulation,
+        contextlib.redirect_stdout(io.StringIO()),
+        warnings.catch_warnings(),
+        contextlib.suppress(RuntimeError),
+    ):
+        warnings.simplefilter("ignore")
+        exec(compile(program_text(advisory.program), "program", "exec"), {})  # noqa: S102 - our own
+    verdicts = [group.verdict for group in emulation.report.groups]
+    return {name for v in verdicts for name in (*v.advisories, *v.limitations)} | {
+        entry.detail for v in verdicts for entry in v.evidence
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_names_the_advisory_that_its_call_meets(name: str) -> None:
+    assert name in statements_of_run(name)
