@@ -216,7 +216,9 @@ def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> No
     time.sleep(waits[times])
 
 
-def _alone(name: str, waiting: dict[str, SweepTask], folder: Folder, engine: Engine) -> list[SweepResult]:
+def _alone(
+    name: str, waiting: dict[str, SweepTask], folder: Folder, engine: Engine
+) -> list[SweepResult]:
     """Run a model again that ended, or lost its worker, while others ran; what ends now ends because of this model.
 
     Returns:

@@ -7,10 +7,10 @@ import io
 import warnings
 
 import pytest
+from opcheck.data.programs import program_text
 
 import opcheck
 from opcheck.common.versions import Version
-from opcheck.data.programs import program_text
 from opcheck.data.registrations import load
 
 LISTS = load().statements.by_id

@@ -11,7 +11,13 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
 from opcheck.features.sweep.engine import Engine, LostError
 from opcheck.features.sweep.folder import Folder, read
-from opcheck.features.sweep.records import MissingVerdict, Model, SweepOutcome, SweepResult, SweepTask
+from opcheck.features.sweep.records import (
+    MissingVerdict,
+    Model,
+    SweepOutcome,
+    SweepResult,
+    SweepTask,
+)
 from opcheck.features.sweep.run import sweep
 from tests.features.sweep.made import about
 
