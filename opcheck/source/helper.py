@@ -370,4 +370,10 @@ def imported(after: str, helper: Helper) -> str:
     # Above the first statement, a comment of the interpreter or of the encoding stays in its place.
     if line == 0:
         line = sum(1 for _ in itertools.takewhile(lambda text: text.startswith("#"), lines[:2]))
-    return apply(lines, [(insert_line(line + 1, helper.statement),)])[0]
+    text = helper.statement
+    if text.startswith("\n"):  # a function, which two blank lines separate from what follows
+        blank = len(
+            list(itertools.takewhile(lambda following: not following.strip(), lines[line:]))
+        )
+        text += "\n" * max(0, 2 - blank)
+    return apply(lines, [(insert_line(line + 1, text),)])[0]

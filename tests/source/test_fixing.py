@@ -471,7 +471,7 @@ def test_a_script_alone_gets_a_function_of_its_own(tmp_path: Path) -> None:
     moves = "\n".join(f"{name} = {name}.cuda()" for name in "abc")
     after = fixed(tmp_path, {"a.py": f"import torch\n\n{moves}\n"}, unsafe=True)["a.py"]
     assert after.startswith("import torch\n\n\ndef get_device() -> str:\n")
-    assert after.endswith(f'    return "cpu"\n\n{moves.replace("cuda()", "to(get_device())")}\n')
+    assert after.endswith(f'    return "cpu"\n\n\n{moves.replace("cuda()", "to(get_device())")}\n')
     # Each of two places says it itself.
     two = "\n".join(moves.split("\n")[:2])
     after = fixed(tmp_path / "two", {"a.py": f"import torch\n{two}\n"}, unsafe=True)["a.py"]
