@@ -44,10 +44,10 @@ HELP_IMPORTS = {
 }
 LOOKUP_IMPORTS = {
     "cli": "config helps options",
-    "common": "documents files names text versions vocabulary yaml_text",
+    "common": "documents files memo names text versions vocabulary yaml_text",
     "data": "composites conditions extensions files history matching messages programs python_calls refused "
     "registrations statement_files statement_model statements strict_yaml tables targets",
-    "judge": "judge matching_statements",
+    "judge": "judge matching_statements texts",
     "lookup": "answer matrix notes operator_facts past plain_call query records words",
     "model": "options records",
     "features": "op op.page op.verb",
