@@ -279,7 +279,7 @@ def ask(
     """
     limit = capture.time_limit
     memory = int(capture.memory_limit * 1e9) or platform.default_memory()
-    # What the op lists hold is part of the key of a result (project/cache.py).
+    # What the op lists hold is part of the key of a result (report_cache.py).
     known = (str(data_directory().resolve()),)
     given = variables(cpu_fallback=capture.cpu_fallback, device=device)
     python = interpreter(capture.model, capture.target, progress) if capture.exact else ""

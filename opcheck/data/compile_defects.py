@@ -40,9 +40,9 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     absent: tuple[str, ...] = ()
     #: one of these operators is fused in the kernel
     ops: tuple[str, ...] = ()
-    #: a call that is fused in the kernel matches this pattern (compiler/records.py, Extern.call)
+    #: a call that is fused in the kernel matches this pattern (features/compile/compile_records.py, Extern.call)
     fused: str = ""
-    #: what went wrong while Inductor wrote the kernel matches this pattern (compiler/records.py, Kernel.notes)
+    #: what went wrong while Inductor wrote the kernel matches this pattern (features/compile/compile_records.py, Kernel.notes)
     writing: str = ""
     #: a call of an operator that Inductor leaves eager matches this pattern
     call: str = ""

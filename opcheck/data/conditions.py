@@ -397,7 +397,7 @@ _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
 
 # -- conditions on values ------------------------------------------------------------------------------------
 
-#: The functions of ``values``; opcheck/device/emulator/value_conditions.py has them.
+#: The functions of ``values``; opcheck/device/emulator/child/value_conditions.py has them.
 VALUE_FUNCTIONS = frozenset(
     {
         "abs",

@@ -93,7 +93,7 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     brief: str = ""
     way_out: str = ""
     #: the body of a Python function of ``device``, which returns a tensor: what the Mac returns is wrong where the
-    #: fault bites (render/answers/statement.py makes a program of it).
+    #: fault bites (features/explain/page.py makes a program of it).
     program: str = ""
     #: the first release without an advisory's fault, and the kind of evidence for it.
     fixed: str = ""

@@ -237,7 +237,7 @@ def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
 def _how_unseen(call: OpCall) -> str:
     if call.phase != "move":
         return "before"
-    # These are the names of the arguments that the model is called with (capture/move.py).
+    # These are the names of the arguments that the model is called with (capture/child/move.py).
     return "input" if call.module.startswith(("args[", "kwargs[")) else "moved"
 
 

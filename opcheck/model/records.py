@@ -89,7 +89,7 @@ class SourceLocation(Record, frozen=True, kw_only=True):
     line: int
     function: str = ""
     text: str = ""
-    #: the whole statement, written in one way (capture/statements.py), of which fingerprints are made; empty: unknown.
+    #: the whole statement, written in one way, of which fingerprints are made; empty: unknown.
     statement: str = ""
 
     def __str__(self) -> str:

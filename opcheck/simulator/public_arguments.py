@@ -89,7 +89,7 @@ def _refuse(
         if not ask_for(who, has_argument, key, argument):
             error = TypeError(f"{name}() got an unexpected keyword argument {argument!r}")
             function = key.removeprefix(_ATEN).removesuffix(".__init__")
-            # capture/endings.py reads it
+            # capture/child/endings.py reads it
             error.lacking = f"{function}({argument}=)"  # type: ignore[attr-defined]
             raise error
         if not _is_installed(key, argument):

@@ -277,7 +277,7 @@ def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
     values = to_mps(_make_subclass(torch.Tensor, parameter), keep=keep)
     moved: Any = parameter
     if parameter.device.type == "meta":
-        # Built without memory (capture/build.py); C++ makes none of another device of it.
+        # Built without memory (capture/child/build.py); C++ makes none of another device of it.
         moved = _make_subclass(type(parameter), values, parameter.requires_grad)
         vars(moved).update(vars(parameter))
         place(moved, values._mps)

@@ -92,7 +92,7 @@ class SavedCell(Record, frozen=True, kw_only=True):
 
 
 class SavedGate(Record, frozen=True, kw_only=True):
-    """What ``opcheck gate -f json`` writes; ``render/gate.py`` makes it of a GateReport."""
+    """What ``opcheck gate -f json`` writes; ``features/gate/page.py`` makes it of a GateReport."""
 
     schema: str = SCHEMA
     tool: str

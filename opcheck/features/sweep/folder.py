@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
 _PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")
 
-#: The sources that results depend on; a test compares them with the imports of ``project/sweep/measure.py``.
+#: The sources that results depend on; a test compares them with the imports of ``features/sweep/measure.py``.
 SOURCES = (
     "capture",
     "common",

@@ -31,7 +31,7 @@ def on_mps(model: torch.nn.Module, name: str) -> torch.nn.Module:
         moved = on_mps(child, name)
         if moved is not child:
             setattr(model, key, moved)
-    function = vars(model).get("function")  # capture/run.py, AsModule
+    function = vars(model).get("function")  # capture/child/run.py, AsModule
     return _copy(function, name) if isinstance(function, torch.jit.ScriptFunction) else model
 
 
