@@ -42,7 +42,7 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ops: tuple[str, ...] = ()
     #: a call that is fused in the kernel matches this pattern (features/compile/compile_records.py, Extern.call)
     fused: str = ""
-    #: what went wrong while Inductor wrote the kernel matches this pattern (features/compile/compile_records.py, Kernel.notes)
+    #: what went wrong while Inductor wrote the kernel matches this pattern (compile_records.py, Kernel.notes)
     writing: str = ""
     #: a call of an operator that Inductor leaves eager matches this pattern
     call: str = ""
