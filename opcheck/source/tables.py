@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opcheck.common.documents import from_toml, read_text
+from opcheck.common import documents
 from opcheck.common.versions import Target, Version
 
-_TABLES = from_toml(read_text(Path(__file__).with_name("names.toml")))
+_TABLES = documents.from_toml(documents.read_text(Path(__file__).with_name("names.toml")))
 
 
 def read_table(name: str) -> dict[str, str]:

@@ -42,6 +42,8 @@ def _flags(command: click.Command) -> set[str]:
 def _texts() -> Iterator[str]:
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         yield page.read_text(encoding="utf-8")
+    for declaration in (ROOT / "opcheck" / "features").glob("*/feature.json"):
+        yield declaration.read_text(encoding="utf-8")
     for module in (ROOT / "opcheck").rglob("*.py"):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

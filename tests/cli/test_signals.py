@@ -182,8 +182,10 @@ def test_what_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
 
 #: Runs a module of opcheck, and sends it a signal as an import begins.
 _AT_IMPORT = """
-import os, runpy, sys
+import os, runpy, signal, sys
 stage, number = sys.argv[1], int(sys.argv[2])
+if number != signal.SIGINT:  # nohup lets its children ignore SIGHUP
+    signal.signal(number, signal.SIG_DFL)
 class AtImport:
     def find_spec(self, name, path=None, target=None):
         if name == stage and os.environ.pop("ONCE", ""):
@@ -198,7 +200,7 @@ _OP = ("opcheck", "op", "aten::mm")
 _PROGRAM = (
     "opcheck.worker.child",
     "--program",
-    "opcheck.device.emulator.child.entry:main",
+    "opcheck.device.emulator.child.emulated_program:main",
     "request",
 )
 

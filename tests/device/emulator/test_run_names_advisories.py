@@ -7,11 +7,11 @@ import io
 import warnings
 
 import pytest
-from opcheck.data.programs import program_text
 
 import opcheck
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
+from opcheck.data.statement_model import program_text
 
 LISTS = load().statements.by_id
 LINES = [release.line for release in load().releases]

@@ -59,6 +59,6 @@ def test_linting_names_every_problem_and_could_not_tell(
     (tmp_path / "limitations" / "made.yaml").write_text(bad, encoding="utf-8")
     result = opcheck("lists", "lint", "--directory", str(tmp_path))
     assert result.code == 3
-    assert "limitations/made.yaml:3 limitations.0.effect: unknown: b" in result.err
-    assert "limitations/made.yaml:4 limitations.1.id: not kebab-case: 'C'" in result.err
+    assert "limitations/made.yaml:3 limitations.0.effect: Invalid enum value 'b'" in result.err
+    assert "limitations/made.yaml:4 limitations.1.id: Expected `str` matching regex" in result.err
     assert result.err.splitlines()[-1].startswith("  help: ")
