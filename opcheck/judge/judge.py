@@ -372,10 +372,18 @@ def _not_implemented(case: _Case) -> str:
     return messages.not_implemented(case.last, case.target.torch, case.release.commit)
 
 
+#: The part of a condition by which a statement is about an argument on the CPU.
+_CPU = ".device == 'cpu'"
+
+
 @functools.lru_cache(maxsize=1 << 14)
 def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
     """Judge a call that a composite's body makes: its operator is known, its arguments are not."""
-    return judge(OpCall(op=op), target, lists)
+    verdict = judge(OpCall(op=op), target, lists)
+    by_id = lists.statements.by_id
+    # A body passes on tensors of its own device, so that an advisory on a number of the CPU cannot hold.
+    advisories = tuple(name for name in verdict.advisories if _CPU not in by_id[name].condition)
+    return msgspec.structs.replace(verdict, advisories=advisories)
 
 
 #: What a body makes of its own in these was made off a Mac: there it takes float32 where it asks for the device

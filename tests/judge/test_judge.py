@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, STATUSES
-from opcheck.data.registrations import OpLists, Resolution
+from opcheck.data.registrations import OpLists, Resolution, load
 from opcheck.data.statement_model import Statement, StatementEvidence
 from opcheck.judge.judge import OUTCOMES, judge, judge_all, outcome
 from opcheck.model.records import OpCall, Verdict
@@ -695,3 +695,12 @@ def test_adding_two_tensors_of_a_dtype(
     )
     result = judge(made, make_target(torch, macos), lists)
     assert result.status == status, result
+
+
+def test_a_composite_passes_no_number_of_the_cpu_on_to_the_calls_of_its_body() -> None:
+    lists = load()
+    target = make_target("2.13", "15.0")
+    own = judge(OpCall(op="aten::add_.Tensor"), target, lists)
+    assert "number-on-the-cpu-view" in own.advisories
+    convolution = judge(OpCall(op="aten::convolution"), target, lists)
+    assert "number-on-the-cpu-view" not in convolution.advisories
