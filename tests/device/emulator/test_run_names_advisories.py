@@ -12,27 +12,11 @@ import opcheck
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.data.statement_model import program_text
+from tests.data.test_programs import LARGE
 
 LISTS = load().statements.by_id
 LINES = [release.line for release in load().releases]
 MACS = ("15.0", "26.0", "14.0", "13.0", "12.3")
-#: These take more than a second on one core.
-LARGE = {
-    "boolean-mask-varying-size",
-    "copy-non-blocking",
-    "exponential-zeros-graph",
-    "exponential-zeros-kernel",
-    "to-copy-non-blocking",
-    "gru-training-nan",
-    "householder-race",
-    "linear-backward-vocabulary",
-    "linear-many-rows-macos-13-2",
-    "linear-one-feature-wide",
-    "multinomial-many-categories-aborts",
-    "multinomial-many-samples",
-    "multinomial-zero-probability",
-    "sort-many-short-rows",
-}
 NAMES = [name for name, statement in LISTS.items() if statement.program and name not in LARGE]
 
 
