@@ -102,7 +102,7 @@ def audit_targets(
     """Return the report of ``audit`` for each target, in their order.
 
     The model is built once, and run once for all targets that send it the same way
-    (simulator/same_dispatch.py).  If the process of such a run dies, the reports of its targets
+    (simulator/dispatch/mps_registrations.py).  If the process of such a run dies, the reports of its targets
     have a problem ``process_died``; the others are unaffected.
 
     Args:

@@ -121,7 +121,7 @@ def _forward(model: Any, args: Any, kwargs: Any, _sites: Any = None) -> None:
 
 def _train_step(model: Any, args: Any, kwargs: Any, sites: Any = None) -> None:
     """The step that opcheck runs, on whatever tensors."""
-    from opcheck.capture.child.imports import without_compiler
+    from opcheck.capture.child.build import without_compiler
     from opcheck.capture.child.training import TrainStep, parse_optimizer
     from opcheck.tracing.call_sites import CallSites
 
@@ -160,14 +160,14 @@ def _plain(
 def _opcheck(
     model: Any, args: Any, kwargs: Any, torch_line: str, program: Any = _forward
 ) -> dict[str, float]:
-    from opcheck.capture.child.imports import without_compiler
+    from opcheck.capture.child.build import without_compiler
     from opcheck.capture.child.move import Mover
     from opcheck.capture.child.recording.graph import op_calls, to_graph
     from opcheck.capture.child.recording.recorder import Recorder
     from opcheck.common.versions import Target, Version
     from opcheck.data.registrations import load
     from opcheck.judge.judge import judge_all
-    from opcheck.simulator.dispatcher import KEEP_ELEMENTS
+    from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS
     from opcheck.simulator.mac import simulated_mac
 
     target = Target(torch=Version.parse(torch_line), macos=Version(15, 0))

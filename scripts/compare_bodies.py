@@ -26,7 +26,7 @@ from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.wheels.archive import default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
-from opcheck.simulator.operators import OPERATORS, PLAIN
+from opcheck.simulator.dispatch.operators import OPERATORS, PLAIN
 from scripts.opinfo.earlier import earlier_bodies, reviewed
 from scripts.wheels.bodies import bodies
 

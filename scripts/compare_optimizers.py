@@ -2,7 +2,7 @@
 
 python -m scripts.compare_optimizers [RELEASE ...]: reads ``torch/optim`` of the macOS wheels (from
 the cache, else downloaded), runs it and the installed one, as opcheck replaces it
-(simulator/optimizers.py), for that target, and prints what differs; 1 if an operator that is not
+(simulator/visible/optimizers.py), for that target, and prints what differs; 1 if an operator that is not
 native in the release is called by one of the two alone.
 """
 
@@ -25,9 +25,9 @@ from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.wheels.archive import default_cache, obtain
-from opcheck.simulator.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator.dispatch.tensor import to_mps
 from opcheck.simulator.mac import simulated_mac
-from opcheck.simulator.tensor import to_mps
 
 
 class Case(NamedTuple):

@@ -27,8 +27,7 @@ import msgspec
 import torch
 
 from opcheck.capture.child.shared import captures
-from opcheck.capture.hub_recipes import recipes
-from opcheck.capture.repository import Repository
+from opcheck.capture.repository import Repository, recipes
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.common.errors import OpcheckError
 from opcheck.common.text import one_line, plural

@@ -26,7 +26,7 @@ from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data import composites
 from opcheck.data.registrations import data_directory, load
-from opcheck.simulator.tensor import to_mps
+from opcheck.simulator.dispatch.tensor import to_mps
 from opcheck.worker.worker import WorkerError, forked
 from scripts import by_release
 from scripts.opinfo.record import KEEP, Watch, mac

@@ -94,6 +94,13 @@ def test_only_where_models_run_is_torch_imported(path: Path) -> None:
         assert not [name for name in imports(path) if name.partition(".")[0] == "torch"]
 
 
+def test_the_dispatcher_of_the_simulated_mac_imports_nothing_of_what_python_sees() -> None:
+    for path in MODULES:
+        if path.is_relative_to(ROOT / "simulator" / "dispatch"):
+            seen = {name for name in imports(path) if name.startswith("opcheck.simulator.visible")}
+            assert not seen, f"{path.relative_to(ROOT)} imports {', '.join(seen)}"
+
+
 def test_every_room_has_its_place() -> None:
     rooms = {room(path.relative_to(ROOT).parts) for path in MODULES}
     assert rooms == set(DEPTH)
@@ -107,7 +114,7 @@ READS_ITSELF = {
     "common/python_source.py": "takes what a loader put into linecache",
     "device/emulator/child/emulated_program.py": "writes the outcome of its own process in place",
     "kernels/parent.py": "appends to the outcomes of its own run",
-    "simulator/torch_version.py": "the line of a frame, in a child whose time is limited",
+    "simulator/visible/torch_version.py": "the line of a frame, in a child whose time is limited",
     "cli/streams.py": "the null device, and the summary of GitHub, which it appends to",
     "features/doctor/gather.py": "metadata of an installed distribution",
     "device/observe/child/mac_recorder.py": "appends to the answer of its own process",

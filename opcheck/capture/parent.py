@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from opcheck.capture.exact import interpreter
-from opcheck.capture.protocol import Captures, Done, ManyTargets, Shared
+from opcheck.capture.request import Captures, Done, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, LibraryLoadError, OpcheckError, UsageError
 from opcheck.common.files import write_text
 from opcheck.data.registrations import data_directory

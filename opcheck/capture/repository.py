@@ -7,6 +7,7 @@ contents with its request, and needs neither the network nor the folder.
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import os
 import re
@@ -22,12 +23,13 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from opcheck.capture import hub_kernels, hub_recipes
+from opcheck.capture import hub_kernels
 from opcheck.common import caches, documents, sanitize
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.text import one_line, plural, type_and_text
+from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import Record
 
 #: Names of configuration files; nothing else is downloaded.
@@ -76,7 +78,7 @@ _ORG_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@\s]+)?")
 _ONE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[^@\s]+)?")
 #: Files that are a model or weights by themselves: a slash before them is that of a path.
 _FILES = (".bin", ".ckpt", ".gguf", ".ipynb", ".onnx", ".pt", ".pt2", ".pth", ".py", ".safetensors")
-#: Models whose configurations ship with opcheck (capture/hub_recipes.yaml).
+#: Models whose configurations ship with opcheck (capture/yaml).
 RECIPE = "recipe:"
 HUB = "hf:"
 #: ``transformers:pipeline/text-generation``
@@ -436,7 +438,7 @@ _USUAL = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
 
 def _from_recipe(spec: str) -> Repository:
     name = _recipe_name(spec)
-    chosen = hub_recipes.recipe(name)
+    chosen = recipe(name)
     elements = Weights(elements={chosen.dtype: 1})
     return Repository(
         name=f"recipe of {name}",
@@ -455,10 +457,10 @@ def _recipe_name(spec: str) -> str:
         return spec.removeprefix(RECIPE)
     prefix, _, name = spec.partition(":")
     task = name.removeprefix(_TASK)
-    known = hub_recipes.of_pipeline(name) if prefix == "diffusers" else hub_recipes.of_task(task)
+    known = of_pipeline(name) if prefix == "diffusers" else of_task(task)
     if known:
         return known
-    tasks = sorted({each.task for each in hub_recipes.recipes().values() if each.config})
+    tasks = sorted({each.task for each in recipes().values() if each.config})
     raise ModelLoadError(
         f"opcheck has no recipe of a model for {name}",
         context=f"model {spec}",
@@ -583,7 +585,7 @@ def _refusal(error: BaseException, name: _Name) -> ModelLoadError:
         hint = "give a branch, a tag or a commit: hf:org/name@main"
     elif isinstance(error, errors.RepositoryNotFoundError):
         what = f"the hub has no model {name.repository}, or it is private"
-        near = difflib.get_close_matches(name.repository, hub_recipes.recipes(), 1, 0.8)
+        near = difflib.get_close_matches(name.repository, recipes(), 1, 0.8)
         check = f"did you mean {near[0]}?" if near else "check the name;"
         hint = f"{check} a private one needs HF_TOKEN; a folder is written as ./folder"
     elif status == 401:
@@ -659,3 +661,73 @@ def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:
         + f", HF_ENDPOINT={os.environ.get('HF_ENDPOINT', '')}".rstrip("="),
         hint="connect and try again, or audit a folder that has its config.json: opcheck audit ./folder",
     )
+
+
+class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a public repository states of its model."""
+
+    task: str
+    dtype: str = "F32"
+    config: dict[str, Any] = {}
+    index: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    files: dict[str, Any] = {}
+
+    def contents(self) -> dict[str, Any]:
+        """Return the content of each configuration file by its path."""
+        made = dict(self.files)
+        if self.config:
+            made["config.json"] = self.config
+        if self.index:
+            made["model_index.json"] = self.index
+        for name, settings in self.parts.items():
+            made[f"{name}/{_file(name, settings)}"] = settings
+        return made
+
+
+def _file(component: str, settings: dict[str, Any]) -> str:
+    if "scheduler" in component:
+        return "scheduler_config.json"
+    if "tokenizer" in component:
+        return "tokenizer_config.json"
+    is_processor = any(key.endswith(("processor_type", "extractor_type")) for key in settings)
+    return "preprocessor_config.json" if is_processor else "config.json"
+
+
+@functools.cache
+def recipes() -> dict[str, Recipe]:
+    """Read all recipes, by the names of their repositories."""
+    import msgspec
+
+    document = load_shipped(Path(__file__).with_name("hub_recipes.yaml"))
+    return msgspec.convert(document["models"], dict[str, Recipe])
+
+
+def recipe(name: str) -> Recipe:
+    """Return the recipe of a repository.
+
+    Raises:
+        ModelLoadError: there is none.
+    """
+    known = recipes()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known)
+    raise ModelLoadError(
+        f"opcheck has no recipe of {name}",
+        context=f"model recipe:{name}",
+        hint=f"did you mean recipe:{near[0]}" if near else f"audit it from the hub: hf:{name}",
+    )
+
+
+def of_pipeline(class_name: str) -> str:
+    """Return the name of the first repository whose pipeline is of that class of diffusers; empty: there is none."""
+    names = (
+        name for name, each in recipes().items() if each.index.get("_class_name") == class_name
+    )
+    return next(names, "")
+
+
+def of_task(task: str) -> str:
+    """Return the name of the first repository that is listed for a task of transformers; empty: there is none."""
+    return next((name for name, each in recipes().items() if each.task == task and each.config), "")

@@ -65,7 +65,7 @@ _OF_A_RUN = (
     "that the program runs there"
 )
 
-#: opcheck/simulator/machine.py answers the rest
+#: opcheck/simulator/visible/machine.py answers the rest
 _OF_THE_MACHINE = (
     "what a Mac answers beside torch and platform: sys.platform, os.name, sysconfig, its memory and "
     "processors are this machine's; libraries read platform.system() and machine() of this machine, too"

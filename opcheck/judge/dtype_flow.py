@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.data.statement_model import Statement
-from opcheck.model.records import Birth, OpCall, Record, SourceLocation, TensorSpec, Trace, Verdict
-from opcheck.model.tracked_dtypes import TRAITS, WATCHED, Trait
+from opcheck.model.records import (
+    TRAITS,
+    WATCHED,
+    Birth,
+    OpCall,
+    Record,
+    SourceLocation,
+    TensorSpec,
+    Trace,
+    Trait,
+    Verdict,
+)
 
 #: The most origins that are followed for one tensor; it may be computed from very many.
 _MOST_ORIGINS = 16

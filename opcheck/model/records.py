@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -745,3 +745,31 @@ class Report(Record, frozen=True, kw_only=True):
     #: The calls one by one, in their order, for the page that draws them; empty: they were counted, not kept. It is not
     #: saved: the groups and the partition say the same, but for each call's own shapes.
     graph: tuple[GraphCall, ...] = ()
+
+
+# -- tracked dtypes --------------------------------------------------------------------------------------------------
+
+
+class Trait(NamedTuple):
+    """A property that is tracked: having one of these dtypes.  A complex128 tensor is float64 and complex."""
+
+    name: str
+    dtypes: frozenset[str]
+
+
+def _dtypes_of_kind(kind: str) -> frozenset[str]:
+    return frozenset(name for name, dtype in DTYPES.items() if dtype.kind == kind)
+
+
+TRAITS = (
+    Trait("float64", frozenset({"float64", "complex128"})),
+    Trait("complex", _dtypes_of_kind("complex")),
+    Trait("complex32", frozenset({"complex32"})),
+    Trait("unsigned", _dtypes_of_kind("unsigned")),
+    Trait("float8", _dtypes_of_kind("float8")),
+)
+
+BY_NAME = {trait.name: trait for trait in TRAITS}
+
+#: Every dtype that is tracked.
+WATCHED = frozenset[str]().union(*(trait.dtypes for trait in TRAITS))

@@ -6,21 +6,23 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from opcheck.data.registrations import load
-from opcheck.simulator.autocast import autocast_of
-from opcheck.simulator.backend import mps_backend
-from opcheck.simulator.calls import Sink
-from opcheck.simulator.device import DeviceMode, Watcher
-from opcheck.simulator.dispatch_context import entered
-from opcheck.simulator.dispatcher import KEEP_ELEMENTS, Simulator
-from opcheck.simulator.dlpack import dlpack_of_mac
-from opcheck.simulator.methods import methods_of_mac
-from opcheck.simulator.mps_registrations import MpsRegistrations, present_and_absent
-from opcheck.simulator.nodes import engine_seen_by
+from opcheck.simulator.dispatch.autocast import autocast_of
+from opcheck.simulator.dispatch.calls import Sink
+from opcheck.simulator.dispatch.dispatch_context import entered
+from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
+from opcheck.simulator.dispatch.gradient_devices import engine_seen_by
+from opcheck.simulator.dispatch.mps_registrations import (
+    MpsRegistrations,
+    note_branches,
+    present_and_absent,
+)
+from opcheck.simulator.dispatch.tensor import retire
 from opcheck.simulator.real_device import cover_device_functions, out_of_reach
-from opcheck.simulator.same_dispatch import note_branches
-from opcheck.simulator.surface import mac_surface
-from opcheck.simulator.tensor import retire
 from opcheck.simulator.threads import followed_threads
+from opcheck.simulator.visible.device_mode import DeviceMode, Watcher
+from opcheck.simulator.visible.methods import methods_of_mac
+from opcheck.simulator.visible.storage import dlpack_of_mac
+from opcheck.simulator.visible.surface import mac_surface, mps_backend
 from opcheck.tracing.torch_private.backend import only_cpu_lifted, set_only_cpu_lifted
 
 if TYPE_CHECKING:

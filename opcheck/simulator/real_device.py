@@ -5,9 +5,9 @@ registered for a key of MPS is covered for the whole process by one that raises,
 ``torch._C`` that lets the device work.  What only describes the machine stays: whether there is a device, the
 generator, which is an object of the host.
 
-Two parts of a Mac's build cannot be covered from Python, and run nothing on the GPU: the device guard, which no
-simulated tensor needs because its C++ device is the CPU (simulator/tensor.py), and the backend-wide fallback, which
-raises or computes on the CPU (MPSFallback.mm).
+Two parts of a Mac's build cannot be covered from Python, and run nothing on the GPU: the device guard, which
+no simulated tensor needs because its C++ device is the CPU (simulator/dispatch/tensor.py), and the
+backend-wide fallback, which raises or computes on the CPU (MPSFallback.mm).
 """
 
 from __future__ import annotations

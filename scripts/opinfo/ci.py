@@ -16,7 +16,7 @@ import torch
 from torch.testing._internal import common_methods_invocations, common_utils
 
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.backend import mps_backend
+from opcheck.simulator.visible.surface import mps_backend
 from scripts.opinfo.store import DTYPES, PASSES
 
 _GATE = "if torch.backends.mps.is_available():"

@@ -16,7 +16,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import Mode
 from opcheck.data.packages import packages
 from opcheck.worker.protocol import silent
-from tests.capture.test_pretrained import LLAMA
+from tests.capture.child.loading.test_pretrained import LLAMA
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.simulator.tensor import is_on_mps
+from opcheck.simulator.dispatch.tensor import is_on_mps
 from scripts.opinfo.record import Watch, mac
 from scripts.schema_bodies import SCENES, Scene, arguments, overload_of, record
 

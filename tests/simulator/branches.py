@@ -1,6 +1,6 @@
 """The branches that only a Mac takes, each with a program that meets it and the operators that a release calls there.
 
-The lists come from PyTorch's sources and from the code of its macOS wheels (opcheck/simulator/operators says where), not
+The lists come from PyTorch's sources and from the code of its macOS wheels (opcheck/simulator/dispatch/operators says where), not
 from a run of the simulation: a list from one release holds until the next one that is named.
 """
 

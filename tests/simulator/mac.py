@@ -11,8 +11,8 @@ import torch
 from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
+from opcheck.simulator.dispatch.tensor import to_mps
 from opcheck.simulator.mac import simulated_mac
-from opcheck.simulator.tensor import to_mps
 
 #: The installed torch's own bodies changed in 2.10.
 from_2_10 = pytest.param(

@@ -90,7 +90,7 @@ def test_dynamo_is_not_imported() -> None:
     # Its import takes longer than the whole audit (torch/utils/_python_dispatch.py, _should_skip_dynamo).
     code = """
 import sys, torch
-from opcheck.capture.child.imports import without_compiler
+from opcheck.capture.child.build import without_compiler
 from tests.simulator.mac import recorded
 with without_compiler():
     recorded(lambda x, w: torch.relu(torch.nn.functional.linear(x, w) + 1), torch.ones(2, 3), torch.ones(4, 3))

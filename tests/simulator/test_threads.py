@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.errors import OutsideError
-from opcheck.simulator.tensor import is_on_mps
 from tests.simulator.mac import names, recorded
 
 

@@ -17,8 +17,8 @@ import torch
 
 import opcheck
 from opcheck.common.errors import UnsupportedTorchError
-from opcheck.simulator.tensor import wrap
-from opcheck.simulator.tensor_meta import spec_of
+from opcheck.simulator.dispatch.tensor import wrap
+from opcheck.simulator.dispatch.tensor_meta import spec_of
 from opcheck.tracing import torch_private
 from opcheck.tracing.torch_private import (
     Place,

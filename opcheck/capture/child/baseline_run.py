@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from opcheck.capture.child.inputs.specs import Inputs
+from opcheck.capture.child.loading.fixed_programs import set_training
 from opcheck.capture.child.loading.load import Loaded, load
-from opcheck.capture.child.modes import set_training
 from opcheck.capture.child.run import called_with
 from opcheck.capture.child.training import loss_of
 from opcheck.capture.request import CaptureRequest

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import math
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from opcheck.capture.child.imports import without_compiler
 from opcheck.common.errors import InputError
 from opcheck.common.replacing import replaced
-from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.backend import (
     clear_default_device,
     constructors,
     default_device,
 )
-from opcheck.tracing.torch_private.dispatch import DispatchMode, schema_of
-from opcheck.tracing.torch_private.trees import tree_map_only
+from opcheck.tracing.torch_private.dispatch import DispatchMode, disable_dynamo, schema_of
+from opcheck.tracing.torch_private.trees import tensors, tree_map_only
 
 if TYPE_CHECKING:
     from typing import Self
+
 
 #: Elements up to which a tensor that only reserves memory is real.
 SMALL = 1 << 16
@@ -361,3 +364,44 @@ def _to_meta(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_meta or tensor.layout != torch.strided:
         return tensor
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+# -- torch without its compiler --------------------------------------------------------------------------------------
+
+
+#: What torch._disable_dynamo (torch/_compile.py, 2.8 to 2.15) looks for before it imports the compiler.
+_FLAG = "__dynamo_disable"
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Let meta kernels written in Python run inside the block without importing torch._dynamo.
+
+    torch wraps most of them in ``_disable_dynamo``, whose first call imports the compiler: a second
+    and more, which a program that compiles nothing does not need.  A program that does compile
+    imports it by itself; then this does nothing.
+    """
+    marked = []
+    if "torch._dynamo" not in sys.modules:
+        for function in _wrapped():
+            if not hasattr(function, _FLAG):
+                setattr(function, _FLAG, function)
+                marked.append(function)
+    try:
+        yield
+    finally:
+        for function in marked:
+            delattr(function, _FLAG)
+
+
+@functools.cache
+def _wrapped() -> tuple[Callable[..., Any], ...]:
+    """Return the functions that torch has wrapped in ``_disable_dynamo`` so far."""
+    code = getattr(disable_dynamo(_wrapped), "__code__", None)
+    if code is None or "fn" not in code.co_freevars:
+        return ()
+    position = code.co_freevars.index("fn")
+    inner = (each for each in gc.get_referrers(code) if isinstance(each, FunctionType))
+    return tuple(
+        each.__closure__[position].cell_contents for each in inner if each.__closure__ is not None
+    )

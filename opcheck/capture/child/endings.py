@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import dis
+import functools
 import re
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.capture.child import mps_branches
 from opcheck.common.errors import OpcheckError
-from opcheck.common.text import error_text, one_line, type_and_text
+from opcheck.common.python_source import source_lines
+from opcheck.common.text import error_text, one_line, shorten, type_and_text
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
 from opcheck.data.python_names import python_names
 from opcheck.model.records import OpCall, Problem, SourceLocation
-from opcheck.simulator import device
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
+from opcheck.simulator.visible import device_mode
 from opcheck.tracing.source_locations import is_user_code
 
 if TYPE_CHECKING:
@@ -92,7 +95,7 @@ def kind_of(error: BaseException) -> str:
         return "refused_on_mps"
     if is_limit(error):
         return "opcheck_limit"
-    return "mps_branch" if mps_branches.condition_before(error) else ""
+    return "mps_branch" if condition_before(error) else ""
 
 
 def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
@@ -113,7 +116,7 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
         message = f"PyTorch refuses this on a Mac: {text}"
         return Problem(kind=kind, message=message, location=location, answered=error_text(error))
     if kind == "mps_branch":
-        condition = mps_branches.condition_before(error)
+        condition = condition_before(error)
         message = f"code that only mps comes to raises {text}"
         return Problem(kind=kind, message=message, location=location, answered=condition)
     if isinstance(error, (NotSimulatedError, OutsideError)):
@@ -233,7 +236,7 @@ def refused_operator(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is None or trace.tb_frame.f_code.co_filename != device.__file__:
+    if trace is None or trace.tb_frame.f_code.co_filename != device_mode.__file__:
         return ""
     name = getattr(trace.tb_frame.f_locals.get("func"), "__name__", "")
     return f"aten::{name}" if hasattr(torch.ops.aten, name) else ""
@@ -255,7 +258,7 @@ def is_refused_by_torch(error: BaseException) -> bool:
         file.startswith(_SIMULATION) and _is_deliberate(frames[-1])
     ):
         return True
-    return device.any_on_mps([*frame.f_locals.values()], frame.f_locals.get("kwargs") or {})
+    return device_mode.any_on_mps([*frame.f_locals.values()], frame.f_locals.get("kwargs") or {})
 
 
 def refused_call(
@@ -294,3 +297,114 @@ def _says(statement: Statement, raised: str) -> bool:
     if len(_PLACEHOLDER.sub("", re.escape(error.text))) < _FEWEST_LETTERS:
         return False
     return re.fullmatch(_PLACEHOLDER.sub(".+", pattern), raised) is not None
+
+
+# -- conditions that MPS alone passes --------------------------------------------------------------------------------
+
+
+_MPS = "mps"
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def condition_before(error: BaseException) -> str:
+    """Return the condition, as its source has it, under which MPS alone comes to the line that raised.
+
+    Empty: there is none, or the exception does not come from the program's or a library's own Python.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or not is_user_code(frames[-1].filename):
+        return ""
+    for frame in reversed(frames):
+        if frame.lineno is not None and is_user_code(frame.filename):
+            condition = _condition(frame.filename, frame.lineno)
+            if condition is not None:
+                return shorten(ast.unparse(condition), 100)
+    return ""
+
+
+def _condition(filename: str, line: int) -> ast.expr | None:
+    tree = _parse(filename)
+    return None if tree is None else _in_block(tree.body, line)
+
+
+@functools.cache
+def _parse(filename: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(source_lines(filename)))
+    except (
+        SyntaxError,
+        ValueError,
+        RecursionError,
+    ):  # a cell of a notebook, a file that has changed
+        return None
+
+
+def _in_block(block: list[ast.stmt], line: int) -> ast.expr | None:
+    """Return the innermost condition around or before a line of these statements that only MPS passes."""
+    passed: ast.expr | None = None
+    for statement in block:
+        if statement.lineno > line:
+            break
+        if line <= (statement.end_lineno or statement.lineno):
+            return _in_statement(statement, line) or passed
+        if (
+            isinstance(statement, ast.If)
+            and not statement.orelse
+            and isinstance(statement.body[-1], _LEAVES)
+            and _is_false_on_mps_alone(statement.test)
+        ):
+            passed = statement.test
+    return None
+
+
+def _in_statement(statement: ast.stmt, line: int) -> ast.expr | None:
+    for field in ("body", "orelse", "finalbody", "handlers"):
+        block = getattr(statement, field, None) or []
+        if not block or not block[0].lineno <= line <= block[-1].end_lineno:
+            continue
+        if field == "handlers":
+            handlers = (each.body for each in block)
+            return next((found for body in handlers if (found := _in_block(body, line))), None)
+        inner = _in_block(block, line)
+        if inner is not None or not isinstance(statement, ast.If):
+            return inner
+        decides = _is_true_on_mps_alone if field == "body" else _is_false_on_mps_alone
+        return statement.test if decides(statement.test) else None
+    return None
+
+
+def _is_true_on_mps_alone(test: ast.expr) -> bool:
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(map(_is_true_on_mps_alone, values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _is_false_on_mps_alone(operand)
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            return _names_mps(left) or _names_mps(right)
+        case ast.Attribute(attr="is_mps"):
+            return True
+        case ast.Call(func=ast.Attribute(attr="startswith"), args=[prefix]):
+            return _names_mps(prefix)
+        case ast.Call(func=function):
+            return ast.unparse(function).endswith("backends.mps.is_available")
+    return False
+
+
+def _is_false_on_mps_alone(test: ast.expr) -> bool:
+    match test:
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return any(map(_is_false_on_mps_alone, values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _is_true_on_mps_alone(operand)
+        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
+            return _names_mps(left) or _names_mps(right)
+    return False
+
+
+def _names_mps(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=text):
+            return text == _MPS
+        case ast.Call(args=[ast.Constant(value=text)]):  # torch.device("mps")
+            return text == _MPS
+    return False

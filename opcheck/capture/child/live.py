@@ -13,16 +13,17 @@ import torch
 
 from opcheck.capture.child import run
 from opcheck.capture.child.build import take_default_device
-from opcheck.capture.child.loading import exported
+from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import as_loaded
 from opcheck.capture.parent import environment
-from opcheck.capture.protocol import Done
+from opcheck.capture.request import Done
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.model.records import Trace
-from opcheck.simulator import python_visible_target, requirements
-from opcheck.simulator.callers import Caller
-from opcheck.tracing.nested_tensors import tensors
+from opcheck.simulator import target_reads
+from opcheck.simulator.visible import requirements
+from opcheck.simulator.visible.requirements import Caller
 from opcheck.tracing.torch_private.modules import uncompiled
+from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker import installed, platform
 from opcheck.worker.protocol import Failure, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
@@ -55,8 +56,8 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     model = uncompiled(model)
     arguments = None if inputs is None else _arguments(inputs)
     if isinstance(model, torch.export.ExportedProgram):
-        arguments = arguments or exported.arguments(model)
-        model = exported.as_module(model)
+        arguments = arguments or fixed_programs.arguments(model)
+        model = fixed_programs.as_module(model)
     _on_cpu(request.model, model, arguments)
 
     def work() -> Done | Failure:
@@ -86,8 +87,8 @@ def _capture(
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
 ) -> Done | Failure:
     target = request.target
-    before = os.environ.get(python_visible_target.FALLBACK_VARIABLE)
-    python_visible_target.set_fallback(target)
+    before = os.environ.get(target_reads.FALLBACK_VARIABLE)
+    target_reads.set_fallback(target)
     device = take_default_device()
     try:
         if platform.CAN_FORK:
@@ -121,9 +122,9 @@ def _libraries(model: Callable[..., Any]) -> set[str]:
 
 def _restore(value: str | None) -> None:
     if value is None:
-        os.environ.pop(python_visible_target.FALLBACK_VARIABLE, None)
+        os.environ.pop(target_reads.FALLBACK_VARIABLE, None)
     else:
-        os.environ[python_visible_target.FALLBACK_VARIABLE] = value
+        os.environ[target_reads.FALLBACK_VARIABLE] = value
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

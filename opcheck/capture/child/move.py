@@ -14,9 +14,9 @@ from opcheck.capture.child.recording.tensor_log import Placed
 from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
+from opcheck.simulator.dispatch.shapes import check_layout
+from opcheck.simulator.dispatch.tensor import MPSTensor, parameter_to_mps, to_mps, to_mps_in_place
 from opcheck.simulator.errors import NotSimulatedError
-from opcheck.simulator.shapes import check_layout
-from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps, to_mps_in_place
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 
 if TYPE_CHECKING:

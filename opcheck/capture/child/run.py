@@ -12,16 +12,22 @@ import msgspec
 import torch
 
 from opcheck.capture import hub_kernels
-from opcheck.capture.child import components, endings, tracers
-from opcheck.capture.child.build import by_default
-from opcheck.capture.child.calls import FORWARD, FORWARD_CALL, Arguments, Call, OwnInputs
+from opcheck.capture.child import endings, tracers
+from opcheck.capture.child.build import by_default, without_compiler
+from opcheck.capture.child.calls import (
+    BY_ITSELF,
+    FORWARD,
+    FORWARD_CALL,
+    Arguments,
+    Call,
+    OwnInputs,
+    component_calls,
+)
 from opcheck.capture.child.calls import calls as calls_of
-from opcheck.capture.child.components import BY_ITSELF
-from opcheck.capture.child.imports import without_compiler
 from opcheck.capture.child.inputs.specs import describe, inputs_for
-from opcheck.capture.child.loading import checkpoint, exported, scripted
+from opcheck.capture.child.loading import checkpoint, fixed_programs
+from opcheck.capture.child.loading.fixed_programs import fixed, refuse_fixed, set_training
 from opcheck.capture.child.loading.load import Loaded, hint_for, load
-from opcheck.capture.child.modes import fixed, refuse_fixed, set_training
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recipes.pipelines import PipelineModel
 from opcheck.capture.child.recording.dtype_origins import Births
@@ -37,8 +43,7 @@ from opcheck.capture.child.training import (
     parse_optimizer,
     with_labels,
 )
-from opcheck.capture.protocol import Done
-from opcheck.capture.request import DEFAULT_TRACER
+from opcheck.capture.request import DEFAULT_TRACER, Done
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text, one_line
@@ -47,15 +52,15 @@ from opcheck.common.vocabulary import Phase
 from opcheck.data.packages import packages
 from opcheck.data.registrations import load as load_lists
 from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace
-from opcheck.simulator import python_visible_target
-from opcheck.simulator.backend import mps_backend
-from opcheck.simulator.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator.dispatch.mps_registrations import present_and_absent
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.mac import simulated_mac
-from opcheck.simulator.mps_registrations import present_and_absent
-from opcheck.simulator.public_names import names_of_the_target
 from opcheck.simulator.real_device import out_of_reach
-from opcheck.simulator.requirements import differ_from_installed, differing_libraries
+from opcheck.simulator.visible.public_names import names_of_the_target
+from opcheck.simulator.visible.requirements import differ_from_installed, differing_libraries
+from opcheck.simulator.visible.surface import mps_backend
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
@@ -65,7 +70,7 @@ if TYPE_CHECKING:
 
     from opcheck.capture.child.inputs.specs import Inputs
     from opcheck.capture.request import CaptureRequest
-    from opcheck.simulator.dispatcher import Simulator
+    from opcheck.simulator.dispatch.dispatcher import Simulator
     from opcheck.tracing.call_sites import CallSites
     from opcheck.worker.protocol import Say
 
@@ -207,15 +212,15 @@ def prepare(
             refuse_fixed(loaded.model, request.model)
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
-    exported.check_inputs(model, inputs.args, inputs.kwargs, request.model)
-    exported.read_on_mps(model, accelerated=loaded.accelerated)
+    fixed_programs.check_inputs(model, inputs.args, inputs.kwargs, request.model)
+    fixed_programs.read_on_mps(model, accelerated=loaded.accelerated)
     set_training(model, request.model, training=step is not None)
-    model = scripted.on_mps(model, request.model)
+    model = fixed_programs.on_mps(model, request.model)
     tracer = (fixed(model) if request.tracer == DEFAULT_TRACER else "") or request.tracer
     followed = tracer == DEFAULT_TRACER and step is None
     calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)
     say(f"tracing with {request.tracer}")
-    parts = components.calls(model) if followed else ()
+    parts = component_calls(model) if followed else ()
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
     return Prepared(
         model,
@@ -617,7 +622,7 @@ def differences(target: Target) -> Differences:
     """Return how the installed torch differs from the target's."""
     installed = Version.parse(torch.__version__)
     libraries = differing_libraries(target)
-    texts = [*libraries.values(), *python_visible_target.notes()]
+    texts = [*libraries.values(), *target_reads.notes()]
     if installed != target.torch:
         _, absent = present_and_absent(load_lists().operators(str(target.torch)))
         if absent:

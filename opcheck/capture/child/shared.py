@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from opcheck.capture.child import run
-from opcheck.capture.protocol import Captures, ManyTargets, Shared
+from opcheck.capture.request import Captures, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, LibraryLoadError, ModelLoadError
 from opcheck.data.registrations import load as load_lists
-from opcheck.simulator import python_visible_target
-from opcheck.simulator.requirements import show_installed_to_libraries
-from opcheck.simulator.same_dispatch import same_dispatch
+from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch.mps_registrations import same_dispatch
+from opcheck.simulator.visible.requirements import show_installed_to_libraries
 from opcheck.worker import platform
 from opcheck.worker.protocol import Failure, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
@@ -73,7 +73,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         return Captures(shared=())
     for target in targets:
         load_lists().release(str(target.torch))
-    left = [n for n in order if not python_visible_target.fits(targets[n])]
+    left = [n for n in order if not target_reads.fits(targets[n])]
     newest_first = order = [n for n in order if n not in left]
     if not order:
         raise CaptureError(
@@ -123,7 +123,7 @@ def _in_a_fork(
             )
             return failure_of(late, request.model)
         except LibraryLoadError as error:
-            here = tuple(n for n in order if python_visible_target.fits(targets[n]))
+            here = tuple(n for n in order if target_reads.fits(targets[n]))
             failed = Shared(targets=here, failure=failure_of(error, request.model), doubtful=True)
             return Captures(shared=(failed,), left=tuple(n for n in order if n not in here))
         except Exception as error:  # noqa: BLE001 - user code runs here: its error crosses the pipe
@@ -156,19 +156,19 @@ def _loaded_and_run(
         order: the places of those that are to be served.
         say: called with the stages.
     """
-    python_visible_target.set_fallback(targets[order[0]])
+    target_reads.set_fallback(targets[order[0]])
     try:
         prepared = run.prepare(request, targets[order[0]], say)
     except ModelLoadError as error:
         trace = run.trace_of_constructor(request, targets[order[0]], error)
         if trace is None:
             raise
-        served = [n for n in order if python_visible_target.fits(targets[n])]
+        served = [n for n in order if target_reads.fits(targets[n])]
         left = tuple(n for n in order if n not in served)
         return Captures(shared=(_shared_by(targets, served, trace, doubtful=False),), left=left)
     finally:
         platform.stop_time_limit()
-    here = [n for n in order if python_visible_target.fits(targets[n])]
+    here = [n for n in order if target_reads.fits(targets[n])]
     shared = []
     waiting = here
     while waiting:
@@ -222,7 +222,7 @@ def _run(
     request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
 ) -> Shared:
     target = targets[waiting[0]]
-    python_visible_target.set_fallback(target)
+    target_reads.set_fallback(target)
     # A pool of threads does not live on in a fork.
     torch.set_num_threads(1)
     platform.limit_time(request.time_limit)

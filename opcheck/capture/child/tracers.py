@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.capture.child.loading.exported import as_module, read_on_mps
+from opcheck.capture.child.loading.fixed_programs import as_module, read_on_mps
 from opcheck.common.errors import CaptureError
 from opcheck.common.text import one_line
 from opcheck.tracing.source_locations import describe_raise

@@ -333,8 +333,9 @@ def _argument(text: str, context: str) -> tuple[str, Any]:
 # An operator with a kernel on MPS and no derivative of its own goes through the fallback of the autograd key:
 # CompositeImplicitAutograd does not serve it (aten/src/ATen/core/dispatch/OperatorEntry.cpp,
 # computeDispatchTableEntryWithDebug), VariableFallbackKernel.cpp does, and that warns in backward
-# (torch/csrc/autograd/autograd_not_implemented_fallback.cpp).  ``simulator/mps_registrations.py`` registers what the
-# target registers, so the dispatcher here takes the same way.
+# (torch/csrc/autograd/autograd_not_implemented_fallback.cpp).
+# ``simulator/dispatch/mps_registrations.py`` registers what the target registers, so the dispatcher here takes the
+# same way.
 
 
 _NO_AUTOGRAD_KERNEL = re.compile(

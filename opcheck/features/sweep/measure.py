@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from opcheck.capture.child.shared import captures
 from opcheck.capture.parent import capture_many, of_each
-from opcheck.capture.protocol import Shared
-from opcheck.capture.request import CaptureRequest
+from opcheck.capture.request import CaptureRequest, Shared
 from opcheck.common.errors import (
     CaptureError,
     InputError,
@@ -39,7 +38,7 @@ from opcheck.features.sweep.records import (
 from opcheck.features.sweep.shrink import small
 from opcheck.judge.target_summary import TargetSummary, summaries
 from opcheck.model.records import Trace
-from opcheck.simulator import python_visible_target
+from opcheck.simulator import target_reads
 from opcheck.worker import platform
 from opcheck.worker.protocol import silent
 
@@ -108,7 +107,7 @@ class _Work:
             call=("forward",),
             time_limit=task.timeout,
         )
-        if not any(map(python_visible_target.fits, task.targets)):
+        if not any(map(target_reads.fits, task.targets)):
             self._elsewhere(request, task.targets)
             return
         platform.limit_time(task.timeout)

@@ -13,9 +13,9 @@ from opcheck.capture.request import MODES, CaptureRequest
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.data.registrations import load
 from opcheck.features.sweep.records import LIBRARIES
-from opcheck.simulator.backend import mps_backend
-from opcheck.simulator.public_names import names_of_the_target
 from opcheck.simulator.real_device import out_of_reach
+from opcheck.simulator.visible.public_names import names_of_the_target
+from opcheck.simulator.visible.surface import mps_backend
 from opcheck.worker import installed
 from opcheck.worker.protocol import silent
 

@@ -11,8 +11,7 @@ from opcheck.judge.rules import dtype_origins
 from opcheck.judge.rules.remediation import WayOut, way_out
 from opcheck.judge.rules.rule import AuditCheck, Audited, finding, sentences
 from opcheck.judge.texts import INSTEAD
-from opcheck.model.records import Finding, GroupLocation, OpCall, Verdict
-from opcheck.model.tracked_dtypes import BY_NAME
+from opcheck.model.records import BY_NAME, Finding, GroupLocation, OpCall, Verdict
 
 _NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators without a kernel"
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.dispatch import DispatchMode, schema_of
-from opcheck.tracing.torch_private.trees import tree_map
+from opcheck.tracing.torch_private.trees import tensors, tree_map
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from opcheck.capture.child.build import OnMps
-from opcheck.capture.child.imports import without_compiler
+from opcheck.capture.child.build import OnMps, without_compiler
+from opcheck.capture.child.loading.fixed_programs import set_training
 from opcheck.capture.child.loading.load import load
-from opcheck.capture.child.modes import set_training
 from opcheck.capture.child.run import AsModule, called_with, uncompiled
 from opcheck.capture.child.training import NothingToTrainError, loss_of
 from opcheck.common.errors import CaptureError

@@ -24,10 +24,11 @@ arguments. - ``export``: programs of ``torch.export``, fake tensors. Its imports
 ``testing``: PyTorch's operator database. Its import is lazy.
 
 Private in effect, although no name is underscored, and tested by the tests of their rooms: the
-layout of DLPack's capsules (``simulator/dlpack.py``), of ``.pt2`` archives (``capture/child/loading/pt2.py``), of
+layout of DLPack's capsules (``simulator/visible/storage.py``), of ``.pt2`` archives
+(``capture/child/loading/pt2.py``), of
 libc10's table of device guards (``features/compile/child/inductor_metal.py``) and of
 ``c10::metal::ErrorMessages`` (``features/compile/child/cpu_kernels.py``); ``HigherOrderOperator.py_kernels``
-(``simulator/higher.py``); ``Module.__call__``, ``threading.Thread.run``, ``autocast.__init__``,
+(``simulator/dispatch/routes.py``); ``Module.__call__``, ``threading.Thread.run``, ``autocast.__init__``,
 ``Tensor``'s methods and the constructors of ``torch``, which are replaced for a while.
 """
 

@@ -4,6 +4,12 @@
 which 2.8 brought, has not the same functions in each release.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
 from opcheck.tracing.torch_private import required
 
 with required("moving nested arguments"):
@@ -26,3 +32,10 @@ __all__ = [
     "tree_map_only",
     "tree_unflatten",
 ]
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in a value, in order, however lists, tuples, dicts and other nodes of a pytree nest them."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]

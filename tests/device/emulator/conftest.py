@@ -9,7 +9,7 @@ import pytest
 
 import opcheck
 from opcheck.device.emulator.child.session import Emulation
-from opcheck.simulator import dispatcher
+from opcheck.simulator.dispatch import dispatcher
 
 
 @pytest.fixture(scope="module")

@@ -225,11 +225,11 @@ def test_what_is_not_emulated_is_a_limit_of_opcheck(opcheck_on: Started) -> None
     assert ended.rules == ["OC125"]
     assert "no error of the program's" in ended.first["message"]
     assert ended.first["locations"][0]["line"] == "program.py:3"
-    assert "opcheck/simulator/surface.py" in ended.err  # the whole traceback, for a report
+    assert "opcheck/simulator/visible/surface.py" in ended.err  # the whole traceback, for a report
 
 
 def test_a_mistake_inside_of_opcheck_is_a_limit_of_opcheck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opcheck.simulator.dispatcher.make_route", lambda *_: None)
+    monkeypatch.setattr("opcheck.simulator.dispatch.dispatcher.make_route", lambda *_: None)
     error = raised("torch.ones(2, device='mps')")
     assert isinstance(error, AttributeError)
     assert endings.kind_of(error) == "opcheck_limit"
@@ -245,7 +245,7 @@ def test_an_audit_tells_opchecks_limit_from_the_models_error(
     broken = {"check_layout": refuse, "math": None}[place]
 
     def compare(x: torch.Tensor) -> torch.Tensor:
-        monkeypatch.setattr(f"opcheck.simulator.shapes.{place}", broken)
+        monkeypatch.setattr(f"opcheck.simulator.dispatch.shapes.{place}", broken)
         return x + 1
 
     report = opcheck.audit(compare, (torch.zeros(200, 200),), torch="2.13")

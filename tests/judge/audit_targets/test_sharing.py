@@ -14,13 +14,12 @@ import torch
 from opcheck.capture.child import run
 from opcheck.capture.child.shared import captures
 from opcheck.capture.parent import environment, of_each
-from opcheck.capture.protocol import Captures
-from opcheck.capture.request import CaptureRequest
+from opcheck.capture.request import CaptureRequest, Captures
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.model.records import Trace
-from opcheck.simulator import python_visible_target
+from opcheck.simulator import target_reads
 from opcheck.worker.worker import forked
 from tests.judge.audit_targets import models, release_branches
 from tests.judge.audit_targets.test_release_branches import TINY
@@ -99,8 +98,8 @@ def _imports() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests in this process have been on other Macs."""
-    monkeypatch.setattr(python_visible_target, "_answers", {})
-    monkeypatch.setattr(python_visible_target, "_fallback", set())
+    monkeypatch.setattr(target_reads, "_answers", {})
+    monkeypatch.setattr(target_reads, "_fallback", set())
 
 
 def _say(text: str, *, seconds: float = 0.0) -> None:
@@ -149,9 +148,7 @@ def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatc
         cpu_fallback=target.cpu_fallback,
     )
     result = environment(cpu_fallback=target.cpu_fallback)
-    monkeypatch.setenv(
-        python_visible_target.FALLBACK_VARIABLE, result[python_visible_target.FALLBACK_VARIABLE]
-    )
+    monkeypatch.setenv(target_reads.FALLBACK_VARIABLE, result[target_reads.FALLBACK_VARIABLE])
     made: Trace = _forked(functools.partial(run.run, asked, _say), Trace)
     return msgspec.structs.replace(made, environment=result)
 
@@ -262,8 +259,6 @@ def test_one_class_that_dies_or_raises_is_not_the_others() -> None:
 
 
 def test_a_process_that_was_another_mac_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        python_visible_target, "_answers", {(python_visible_target.is_newer, (14, 0)): False}
-    )
+    monkeypatch.setattr(target_reads, "_answers", {(target_reads.is_newer, (14, 0)): False})
     with pytest.raises(CaptureError, match="told of another Mac"):
         captures(_request("plain"), [ALL[-1]], _say)

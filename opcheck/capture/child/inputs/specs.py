@@ -13,7 +13,7 @@ from torch import nn
 from opcheck.capture.child.build import values
 from opcheck.capture.child.inputs import derive
 from opcheck.capture.child.inputs import files as input_files
-from opcheck.capture.child.inputs.processed import processed
+from opcheck.capture.child.inputs.derive import processed
 from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.file_kinds import is_inner
+from opcheck.capture.naming import is_inner
 from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.text import one_line

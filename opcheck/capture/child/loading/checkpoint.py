@@ -13,8 +13,7 @@ from opcheck.capture.repository import safetensors_header
 from opcheck.common import documents
 from opcheck.common.errors import InputError
 from opcheck.common.files import is_file
-from opcheck.model.records import Birth
-from opcheck.model.tracked_dtypes import WATCHED
+from opcheck.model.records import WATCHED, Birth
 
 #: safetensors writes dtypes in its own spelling (its README, "Format"); those that MPS may refuse.
 _SAFETENSORS = {

@@ -15,7 +15,14 @@ from torch import nn
 
 from opcheck.capture.child.build import OnMps, building, fill_meta, take_default_device
 from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
-from opcheck.capture.child.loading import archive, exported, libraries, pretrained, pt2, user_code
+from opcheck.capture.child.loading import (
+    archive,
+    fixed_programs,
+    libraries,
+    pretrained,
+    pt2,
+    user_code,
+)
 from opcheck.capture.naming import no_model
 from opcheck.capture.repository import Repository, fetch, is_repository
 from opcheck.common.errors import ModelLoadError, OpcheckError
@@ -226,7 +233,7 @@ def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool
         )
     program, accelerated = pt2.read(spec, real=real)
     try:
-        return exported.as_module(program), exported.arguments(program), accelerated
+        return fixed_programs.as_module(program), fixed_programs.arguments(program), accelerated
     except Exception as error:
         raise archive.damaged(spec, type_and_text(error)) from error
 

@@ -20,7 +20,7 @@ import torch
 
 from opcheck.capture.child.build import SMALL
 from opcheck.capture.child.loading.archive import Archive, damaged, refused
-from opcheck.capture.file_kinds import kind_of
+from opcheck.capture.naming import kind_of
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.text import type_and_text
 from opcheck.tracing.torch_private import dispatch, export

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture.child.loading import exported
+from opcheck.capture.child.loading import fixed_programs
 from opcheck.common import documents, notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
@@ -225,7 +225,7 @@ def _made(
     if isinstance(made, tuple) and len(made) == 2:
         made, inputs = made[0], _arguments(made[1])
     if isinstance(made, torch.export.ExportedProgram):
-        return exported.as_module(made), inputs or exported.arguments(made)
+        return fixed_programs.as_module(made), inputs or fixed_programs.arguments(made)
     if not callable(made):
         raise ModelLoadError(
             f"{spec} is no model: {_kind(value, made)}",

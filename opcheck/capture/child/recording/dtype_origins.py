@@ -14,11 +14,10 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from opcheck.common.replacing import replaced
-from opcheck.model.records import Birth, SourceLocation
-from opcheck.model.tracked_dtypes import WATCHED
-from opcheck.tracing.nested_tensors import tensors
+from opcheck.model.records import WATCHED, Birth, SourceLocation
 from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private.tensors import storage_address
+from opcheck.tracing.torch_private.trees import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

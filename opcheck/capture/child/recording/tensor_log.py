@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from opcheck.capture.child.recording.dtype_origins import birth
 from opcheck.common.vocabulary import MemoryOrigin, Phase
 from opcheck.model.records import Lifetime
-from opcheck.simulator.tensor import is_on_mps
-from opcheck.simulator.tensor_meta import TensorMeta, spec_of
+from opcheck.simulator.dispatch.tensor import is_on_mps
+from opcheck.simulator.dispatch.tensor_meta import TensorMeta, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from opcheck.capture.child.recording.dtype_origins import Births, Made
     from opcheck.model.records import Birth
-    from opcheck.simulator.calls import Body, Call
-    from opcheck.simulator.routes import Route
-    from opcheck.simulator.tensor_meta import TensorMeta
+    from opcheck.simulator.dispatch.calls import Body, Call
+    from opcheck.simulator.dispatch.routes import Route
+    from opcheck.simulator.dispatch.tensor_meta import TensorMeta
     from opcheck.tracing.source_locations import Site
 
 

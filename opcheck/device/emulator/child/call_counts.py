@@ -27,7 +27,7 @@ from opcheck.model.records import (
     SourceLocation,
     Verdict,
 )
-from opcheck.simulator.tensor import MPSTensor, is_on_mps
+from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
     from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
-    from opcheck.simulator.calls import Call
+    from opcheck.simulator.dispatch.calls import Call
     from opcheck.tracing.module_stack import ProgramStack
     from opcheck.tracing.source_locations import Site
 

@@ -8,18 +8,18 @@ import torch
 
 from opcheck.device.emulator.child import argument_checks
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
-from opcheck.simulator import python_visible_target
-from opcheck.simulator.dispatcher import Simulator
+from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch.dispatcher import Simulator
+from opcheck.simulator.dispatch.routes import named
+from opcheck.simulator.dispatch.tensor import MPSTensor
 from opcheck.simulator.errors import NotSimulatedError, RefusedError
-from opcheck.simulator.routes import named
-from opcheck.simulator.tensor import MPSTensor
 from opcheck.tracing.torch_private.dispatch import without_function_modes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from opcheck.common.versions import Target, Version
-    from opcheck.simulator.routes import Route
+    from opcheck.simulator.dispatch.routes import Route
 
 
 class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
@@ -51,7 +51,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             with without_function_modes():
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            release = python_visible_target.now(_release)
+            release = target_reads.now(_release)
             inside = self._arguments_unchecked(error, route, named(route, args, kwargs), release)
             if inside is not None:
                 return function(

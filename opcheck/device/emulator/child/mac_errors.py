@@ -17,8 +17,8 @@ from opcheck.common.versions import Span, Version
 from opcheck.data import messages
 from opcheck.data.messages import FIELD
 from opcheck.data.refused import nowhere, refused_by
+from opcheck.simulator.dispatch.routes import end_of
 from opcheck.simulator.errors import NotSimulatedError
-from opcheck.simulator.routes import end_of
 
 if TYPE_CHECKING:
     from opcheck.common.versions import Target

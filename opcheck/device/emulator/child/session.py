@@ -38,10 +38,10 @@ from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
-from opcheck.simulator import python_visible_target
+from opcheck.simulator import target_reads
 from opcheck.simulator.mac import simulated_mac
-from opcheck.simulator.public_names import names_of_the_target
-from opcheck.simulator.requirements import differing_libraries, forget_questions
+from opcheck.simulator.visible.public_names import names_of_the_target
+from opcheck.simulator.visible.requirements import differing_libraries, forget_questions
 from opcheck.tracing.eager_compile import add_left_out
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import locate_raise
@@ -50,7 +50,7 @@ from opcheck.worker import platform
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.simulator.dispatcher import Simulator
+    from opcheck.simulator.dispatch.dispatcher import Simulator
 
 FAILS = HEADLINES[0]
 
@@ -103,7 +103,7 @@ class Emulation:
             installed_torch=str(torch.__version__),
             target_torch=str(self.target.torch),
             target_macos=str(self.target.macos),
-            differences=(*libraries.values(), *python_visible_target.notes()),
+            differences=(*libraries.values(), *target_reads.notes()),
             differing_libraries=tuple(libraries),
             problems=problems,
             complete=self._complete and not forked,
@@ -172,7 +172,7 @@ class Emulation:
                 hint="leave the first block before the next is entered",
             )
         _ACTIVE.append(self)
-        python_visible_target.forget_notes()
+        target_reads.forget_notes()
         forget_questions()
         registrations = dict(self._lists.operators(str(self.target.torch)))
         tally = self._tally
@@ -210,9 +210,7 @@ class Emulation:
         MPSFallback.mm reads it once, when torch is imported.
         """
         # std::stoi takes the number that the text begins with.
-        number = re.match(
-            r"\s*[+-]?\d{1,4000}", os.environ.get(python_visible_target.FALLBACK_VARIABLE, "")
-        )
+        number = re.match(r"\s*[+-]?\d{1,4000}", os.environ.get(target_reads.FALLBACK_VARIABLE, ""))
         on = number is not None and int(number[0]) != 0
         if on is not self.target.cpu_fallback:
             self.target = msgspec.structs.replace(self.target, cpu_fallback=on)

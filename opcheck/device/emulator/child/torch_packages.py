@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Version
+from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps, placement
 from opcheck.simulator.errors import NotSimulatedError
-from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps, placement
 from opcheck.tracing.eager_compile import eager_compile
 from opcheck.tracing.source_locations import is_own_code
 from opcheck.tracing.torch_private import backend, compilation, dispatch

@@ -16,8 +16,8 @@ from opcheck.device.emulator.child.mac_errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
 from opcheck.model.records import Verdict
-from opcheck.simulator.tensor import is_on_mps
-from opcheck.simulator.tensor_meta import spec_of
+from opcheck.simulator.dispatch.tensor import is_on_mps
+from opcheck.simulator.dispatch.tensor_meta import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opcheck.data.registrations import OpLists
     from opcheck.data.statement_model import Statement
     from opcheck.model.records import OpCall
-    from opcheck.simulator.calls import Call
+    from opcheck.simulator.dispatch.calls import Call
 
 #: So many verdicts are kept: keys have numbers, such as a step size, that change in each step.
 _KEPT = 20_000

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.simulator.operators.cpu_gradients import gradients
+from opcheck.simulator.dispatch.operators.cpu_gradients import gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable

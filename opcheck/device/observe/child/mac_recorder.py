@@ -14,12 +14,12 @@ import torch
 
 from opcheck.common.vocabulary import Phase
 from opcheck.device.observe.recording import RecordedRow, Warned
-from opcheck.tracing.autograd_trail import Trail
+from opcheck.tracing.call_sites import Trail
 from opcheck.tracing.module_stack import ProgramStack
-from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchMode
+from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker.protocol import sealed
 
 if TYPE_CHECKING:

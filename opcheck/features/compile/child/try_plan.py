@@ -10,8 +10,8 @@ import msgspec
 import torch
 
 from opcheck.capture.child.inputs.specs import inputs_for
+from opcheck.capture.child.loading.fixed_programs import fixed, refuse_fixed
 from opcheck.capture.child.loading.load import load
-from opcheck.capture.child.modes import fixed, refuse_fixed
 from opcheck.capture.child.run import AsModule
 from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchError
 from opcheck.common.files import write_text

@@ -13,7 +13,7 @@ import msgspec
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from opcheck.capture.child.modes import set_training
+from opcheck.capture.child.loading.fixed_programs import set_training
 from opcheck.capture.child.run import seed
 from opcheck.features.compile.child import dynamo
 from opcheck.features.compile.child.inductor_metal import SideCompiler
@@ -24,10 +24,9 @@ from opcheck.features.compile.compile_records import (
     Variant,
 )
 from opcheck.features.compile.plan import AOTINDUCTOR
-from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private import compilation
 from opcheck.tracing.torch_private.modules import apply_to_tensors
-from opcheck.tracing.torch_private.trees import tree_map_only
+from opcheck.tracing.torch_private.trees import tensors, tree_map_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

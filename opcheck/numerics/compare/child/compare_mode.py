@@ -16,7 +16,7 @@ from opcheck.numerics.child.float64 import BLANK, Float64Call, Float64Mode, is_r
 from opcheck.numerics.child.kept_tensors import can_keep, keep, keep_all, restore
 from opcheck.numerics.compare.child import cpu_reference, discrete
 from opcheck.numerics.compare.comparison_records import BEYOND, TIMES, Outcome
-from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.torch_private.trees import tensors
 
 aten = torch.ops.aten
 

@@ -11,7 +11,7 @@ import torch
 
 from opcheck.numerics.child.float64 import PRODUCTS, WIDE, Float64Call, widen_dtype
 from opcheck.numerics.child.kept_tensors import KeptTensor, restore
-from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.torch_private.trees import tensors
 
 # -- formulas --------------------------------------------------------------------------------------
 #

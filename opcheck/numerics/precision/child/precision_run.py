@@ -25,9 +25,8 @@ from opcheck.numerics.precision.child.shadow_mode import (
     is_followed,
 )
 from opcheck.simulator.real_device import hidden
-from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
-from opcheck.tracing.torch_private.trees import keystr, tree_flatten_with_path, tree_map
+from opcheck.tracing.torch_private.trees import keystr, tensors, tree_flatten_with_path, tree_map
 from opcheck.worker.platform import stop_time_limit
 
 if TYPE_CHECKING:

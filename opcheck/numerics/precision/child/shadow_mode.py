@@ -22,8 +22,8 @@ from opcheck.numerics.child.float64 import (
 )
 from opcheck.numerics.precision.child.precision_tally import PrecisionTally, ShadowedCall
 from opcheck.tracing.call_sites import CallSites
-from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.tensors import negative_view, storage_address
+from opcheck.tracing.torch_private.trees import tensors
 
 aten = torch.ops.aten
 

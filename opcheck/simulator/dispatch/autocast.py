@@ -1,0 +1,278 @@
+"""Simulate ``torch.autocast("mps")`` of the target release.
+
+The kernels of the dispatch key AutocastMPS are in every build since 2.5, but they ask ``tensor.is_mps()`` in C++,
+which the simulated tensor answers with no.  The same policies from Python: aten/src/ATen/autocast_mode.h and .cpp
+(2.5 to 2.15), for the operators of the target's own list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.common.replacing import replaced
+from opcheck.common.versions import Span, Version
+from opcheck.data.registrations import load
+from opcheck.simulator.dispatch.operators.operator import overload_named
+from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
+from opcheck.tracing.torch_private import dispatch
+from opcheck.tracing.torch_private.tensors import is_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from opcheck.common.versions import Target
+    from opcheck.simulator.target_reads import TargetQueries
+
+_AUTOCAST = dispatch.DispatchKeySet(dispatch.AUTOCAST_KEY)
+
+#: weights that were cast since the outermost autocast was entered: by identity, the weight and its cast
+Casts = dict[int, tuple[torch.Tensor, torch.Tensor]]
+
+
+class Refused(NamedTuple):
+    """The releases and dtypes for which ``torch.autocast("mps", dtype)`` warns and is disabled."""
+
+    torch: Span
+    dtypes: tuple[torch.dtype, ...]
+    #: only below this macOS; None: everywhere
+    macos_below: Version | None
+    #: the dtypes are those that are *not* refused
+    all_others: bool
+    text: str
+
+
+_OTHER = "In MPS autocast, but the target dtype is not supported. Disabling autocast.\n"
+_2_5, _2_6, _2_10 = Version(2, 5), Version(2, 6), Version(2, 10)
+
+#: torch/amp/autocast_mode.py of the macOS wheels.  2.5 names the wrong dtype.  2.10 to 2.12 ask for macOS 14 only in
+#: a branch that bfloat16 does not reach.
+REFUSED = (
+    Refused(
+        Span(since=_2_5, until=_2_6),
+        (torch.float16,),
+        None,
+        all_others=True,
+        text=_OTHER + "MPS Autocast only supports dtype of torch.bfloat16 currently.",
+    ),
+    Refused(
+        Span(since=_2_6, until=_2_10),
+        (torch.bfloat16, torch.float16),
+        None,
+        all_others=True,
+        text=_OTHER
+        + "MPS Autocast only supports dtype of torch.bfloat16 and torch.float16 currently.",
+    ),
+    Refused(
+        Span(since=_2_6, until=_2_10),
+        (torch.bfloat16,),
+        Version(14, 0),
+        all_others=False,
+        text="In MPS autocast, but the target dtype torch.bfloat16 is not supported "
+        "on macOS versions below 14. Disabling autocast.",
+    ),
+    Refused(
+        Span(since=_2_10),
+        (torch.bfloat16, torch.float16),
+        None,
+        all_others=True,
+        text=_OTHER
+        + "MPS Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
+    ),
+)
+
+
+def warning_for(target: Target, dtype: torch.dtype) -> str | None:
+    """Return the warning with which autocast is disabled on the target; None if it works."""
+    for refused in REFUSED:
+        if (
+            target.torch in refused.torch
+            and (dtype in refused.dtypes) is not refused.all_others
+            and (refused.macos_below is None or target.macos < refused.macos_below)
+        ):
+            return refused.text
+    return None
+
+
+# -- policies -----------------------------------------------------------------------------------------------
+
+
+def _eligible(value: Any) -> bool:
+    # autocast_mode.h, is_eligible
+    return is_on_mps(value) and value.is_floating_point() and value.dtype is not torch.float64
+
+
+def _cast(value: Any, dtype: torch.dtype, casts: Casts) -> Any:
+    kind = type(value)
+    if is_on_mps(value):
+        wanted = _eligible(value) and value.dtype != dtype
+        return _cached_cast(value, dtype, casts) if wanted else value
+    if kind is list or kind is tuple:
+        return kind(_cast(item, dtype, casts) for item in value)
+    return value
+
+
+def _cached_cast(tensor: MPSTensor, dtype: torch.dtype, casts: Casts) -> torch.Tensor:
+    # autocast_mode.cpp, cached_cast: float32 weights that autograd made leaves, and only for the lower dtype.
+    cacheable = (
+        dtype == _lower()
+        and tensor.dtype is torch.float32
+        and tensor.requires_grad
+        and tensor.is_leaf
+        and not is_view(tensor)
+        and torch.is_autocast_cache_enabled()
+    )
+    if not cacheable:
+        return tensor.to(dtype)
+    known = casts.get(id(tensor))
+    if known is None:
+        known = casts[id(tensor)] = (tensor, tensor.to(dtype))
+    return known[1]
+
+
+def _lower() -> torch.dtype:
+    return torch.get_autocast_dtype("mps")
+
+
+def _lower_precision(_values: Iterable[Any]) -> torch.dtype:
+    return _lower()
+
+
+def _float32(_values: Iterable[Any]) -> torch.dtype:
+    return torch.float32
+
+
+def _widest(values: Iterable[Any]) -> torch.dtype:
+    # autocast_mode.h, prioritize
+    widest = _lower()
+    for value in values:
+        if type(value) in (list, tuple):
+            widest = torch.float32 if _widest(value) is torch.float32 else widest
+        elif _eligible(value):
+            if value.dtype not in (torch.float32, _lower()):
+                message = "Unexpected floating ScalarType in at::autocast::prioritize"
+                raise RuntimeError(message)
+            widest = torch.float32 if value.dtype is torch.float32 else widest
+    return widest
+
+
+#: op_lists/README.md, values of aten.AutocastMPS.json: no release lists another policy for MPS.
+POLICIES: dict[str, Callable[[Iterable[Any]], torch.dtype]] = {
+    "lower_precision_fp": _lower_precision,
+    "fp32": _float32,
+    "promote": _widest,
+}
+
+
+def _kernel(name: str, policy: str, casts: Casts) -> Callable[..., Any]:
+    operator = overload_named(name)
+    chosen = POLICIES[policy]
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with dispatch.excluding(_AUTOCAST):
+            dtype = chosen((*args, *kwargs.values()))
+            cast = {key: _cast(value, dtype, casts) for key, value in kwargs.items()}
+            return operator(*(_cast(value, dtype, casts) for value in args), **cast)
+
+    return kernel
+
+
+# -- installation -------------------------------------------------------------------------------------------
+
+
+def _policies_of(target: Target) -> frozenset[tuple[str, str]]:
+    return frozenset(load().operators(str(target.torch), "AutocastMPS").items())
+
+
+def _refusal(ask: TargetQueries, dtype: torch.dtype) -> str | None:
+    """Return the warning for the dtype; if autocast works, query the target's policies as well."""
+    text = ask(warning_for, dtype)
+    if text is None:
+        ask(_policies_of)
+    return text
+
+
+def _refused_device(target: Target) -> str:
+    """Return the error of a release whose autocast does not know mps (torch/amp/autocast_mode.py), else ""."""
+    if target.torch >= _2_5:
+        return ""
+    if target.torch < Version(2, 1):
+        return "User specified autocast device_type must be 'cuda' or 'cpu'"
+    return "User specified an unsupported autocast device_type 'mps'"
+
+
+def _require(ask: TargetQueries) -> None:
+    text = ask(_refused_device)
+    if text:
+        raise RuntimeError(text)
+
+
+def _has_policies(target: Target) -> bool:
+    return bool(_policies_of(target))
+
+
+@contextlib.contextmanager
+def autocast_of(
+    ask: TargetQueries, policies: Mapping[str, str], known: Iterable[str]
+) -> Iterator[None]:
+    """Simulate the target's autocast: ``policies`` by overload; ``known`` are the overloads of all releases.
+
+    An overload of another release's list falls through, as it does where nothing is registered.
+    """
+    library = torch.library.Library("aten", "IMPL", "AutocastMPS")
+    casts: Casts = {}
+    module = torch.amp.autocast_mode
+    init, clear = module.autocast.__init__, torch.clear_autocast_cache
+    available = module.is_autocast_available
+
+    def made(
+        self: Any,
+        device_type: str,
+        dtype: torch.dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        if device_type != "mps":
+            init(self, device_type, dtype, enabled, cache_enabled)
+            return
+        _require(ask)
+        # The installed torch may refuse what the target takes: it is asked for a disabled one of its own dtype.
+        init(self, device_type, None, enabled=False, cache_enabled=cache_enabled)
+        self.fast_dtype = self.fast_dtype if dtype is None else dtype
+        text = _refusal(ask, self.fast_dtype) if enabled else None
+        if text is not None:
+            warnings.warn(text, stacklevel=2)
+        self._enabled = enabled and text is None
+
+    def is_available(device_type: str) -> bool:
+        # torch/amp/autocast_mode.py raises RuntimeError where this says no.
+        return available(device_type) and (device_type != "mps" or ask(_has_policies))
+
+    def forget() -> None:
+        casts.clear()
+        clear()
+
+    changes: list[tuple[Any, str, Callable[..., Any]]] = [
+        (module.autocast, "__init__", made),
+        (module, "is_autocast_available", is_available),
+        (torch.amp, "is_autocast_available", is_available),
+        (torch, "clear_autocast_cache", forget),
+    ]
+    try:
+        with warnings.catch_warnings():
+            # The dispatcher says once a process that a kernel was overridden: that is the point.
+            warnings.simplefilter("ignore")
+            for name in known:
+                if not dispatch.has_schema(name):
+                    continue
+                if name in policies:
+                    library.impl(name, _kernel(name, policies[name], casts))
+                elif dispatch.has_kernel(name, "AutocastMPS"):
+                    library.impl(name, torch.library.fallthrough_kernel)
+        with replaced(changes):
+            yield
+    finally:
+        dispatch.unregister(library)

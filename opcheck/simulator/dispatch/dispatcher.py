@@ -1,0 +1,685 @@
+"""Simulate the Mac's dispatcher on any machine: the target's registrations route each operator call.
+
+Records nothing itself: every leaf call is handed to a sink, with its key (simulator/dispatch/tensor_meta.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.simulator.dispatch import shapes, unbacked_values
+from opcheck.simulator.dispatch.calls import (
+    NO_BODY,
+    NOT_FOLLOWED,
+    Body,
+    BodySink,
+    Call,
+    InnerCall,
+    Sink,
+    metas,
+)
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+from opcheck.simulator.dispatch.gradient_devices import Nodes
+from opcheck.simulator.dispatch.operators import branches_of, legacy_body
+from opcheck.simulator.dispatch.operators.device_texts import mismatch, row_of
+from opcheck.simulator.dispatch.operators.operator import Role, overload_named
+from opcheck.simulator.dispatch.random_numbers import drawn_on_mps, is_recomputed, kept
+from opcheck.simulator.dispatch.routes import (
+    Kind,
+    Route,
+    make_higher_route,
+    make_route,
+    named,
+    unwrapped,
+)
+from opcheck.simulator.dispatch.shapes import argument_at, flat_tensors
+from opcheck.simulator.dispatch.tensor import (
+    MPS_DEVICE,
+    MPSTensor,
+    detached,
+    is_on_mps,
+    placement,
+    wrap,
+)
+from opcheck.simulator.dispatch.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, spec_of
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.target_reads import TargetQueries
+from opcheck.tracing.torch_private import dispatch, tensors
+from opcheck.tracing.torch_private.backend import generator_class
+from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from opcheck.common.versions import Target
+
+#: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
+KEEP_ELEMENTS = 16_384
+#: ... and those of an expanded view, which takes no memory: a mask of tokens, seen at the width of
+#: their vectors.
+VIEWED = 1 << 24
+
+#: ATen/core/Generator.h, check_generator.
+_CPU_GENERATOR = (
+    "generator_device",
+    "Expected a 'mps' device type for generator but found 'cpu'",
+)
+
+_CPU = torch.device("cpu")
+
+#: what C++ makes of a Python number has one of these dtypes, and no float64 is on MPS.
+_OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.bool})
+
+#: the mode in which make_fx, and so torch.func.linearize, writes a graph
+_PROXY = dispatch.PROXY_MODE
+_mode_of = dispatch.mode_in_slot
+
+#: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h,
+#: toAccumulateType)
+_NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+#: nodes that compute in the device's accumulate type (FunctionsManual.cpp, renorm_backward, 1.13 to
+#: 2.15)
+_NARROWING_NODES = frozenset({"RenormBackward0"})
+
+
+class Simulator(dispatch.DispatchMode):
+    """A dispatch mode that routes calls on MPS tensors as the target does."""
+
+    #: torch/_ops.py, HigherOrderOperator.dispatch: these are handed to __torch_dispatch__, too.
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        target: Target,
+        registrations: Mapping[str, str],
+        sink: Sink,
+        *,
+        keep: int = KEEP_ELEMENTS,
+    ) -> None:
+        super().__init__()
+        self.keep = keep
+        #: is given each leaf call before it is computed; it may raise what the Mac raises
+        self.before_call: Callable[[Call], None] | None = None
+        #: why the results of the call in progress are not a Mac's; empty where they are
+        self.not_computed = ""
+        #: how many calls had nothing to do with MPS
+        self.elsewhere = 0
+        self.context = DispatchContext(TargetQueries(target), self.refuse)
+        self.branches = branches_of(target, self.context)
+        self._registrations = registrations
+        self.sink = sink
+        self._routes: dict[Any, Route] = {}
+        self._results: dict[tuple[Any, ...], Any] = {}
+        self._nodes = Nodes()
+        #: the call that was recorded last is one whose result programs assert
+        self._last_is_check = False
+        self._unrunnable: set[Any] = set()
+        #: composites that the dispatcher took without asking this (simulator/dispatch/mps_registrations.py)
+        self.passed: set[str] = set()
+        self._bodies: dict[tuple[Any, ...], Body] = {}
+        #: of overloads in declared bodies, which no program calls
+        self._inner_routes: dict[str, Route] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Route one call."""
+        if types and any(_takes_itself_apart(kind) for kind in types):
+            # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come
+            # here.
+            self._routes.get(func) or self._route(func)
+            return NotImplemented
+        proxy = _mode_of(_PROXY)
+        if proxy is not None:
+            return self._trace(proxy, func, types, args, kwargs)
+        return self._dispatch(func, args, kwargs or {})
+
+    def _trace(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Let make_fx process the call first; its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
+        dispatch.clear_slot(_PROXY)
+        try:
+            with self:
+                return proxy.__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            dispatch.fill_slot(proxy)
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        route = self._routes.get(func) or self._route(func)
+        if kwargs and kwargs.get("dtype") in _NARROWER and self._narrows():
+            kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
+            if route.operator.role is Role.CAST and args[0].dtype == kwargs["dtype"]:
+                return _alias(args[0])
+        if self.context.report_guess is not None and route.operator.repair is not None:
+            args, kwargs = self._repair(route, args, kwargs)
+        inputs: list[torch.Tensor] = []
+        parts: list[Any] = [func, len(args)]
+        parts += [_encode(value, inputs) for value in args]
+        for name, value in kwargs.items():
+            parts.append(name)
+            parts.append(_encode(value, inputs))
+        on_mps: list[Any] = [t for t in inputs if t._mps is not None]  # type: ignore[attr-defined]
+        if not on_mps and not self._creates_on_mps(route, kwargs):
+            self.elsewhere += 1
+            self._nodes.note(on_mps=False)
+            return func(*args, **kwargs)
+        role = route.operator.role
+        if role is Role.ZERO_TENSOR and not args[0] and kwargs.get("dtype") in _OF_NUMBERS:
+            # The tangent of a Python number, which is on the CPU as the number is
+            # (VariableType.cpp).
+            return torch.zeros((), dtype=kwargs["dtype"])
+        self._nodes.note(on_mps=True)
+        if route.kind is not Kind.LEAF:
+            return self._run_body(route, args, kwargs)
+        return self._leaf(route, tuple(parts), args, kwargs, inputs, on_mps)
+
+    def _leaf(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        inputs: list[torch.Tensor],
+        on_mps: list[MPSTensor],
+    ) -> Any:
+        """Compute a call that no Python code decomposes, and pass it to the sink."""
+        result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
+        refusal = self._refusal(route, args, kwargs, inputs, on_mps)
+        body = self._body(route, key, args, kwargs) if route.has_body else NO_BODY
+        again = route.draws and kwargs.get("generator") is None and is_recomputed()
+        if self.before_call is not None:
+            self.before_call(Call(route, key, tuple(inputs), (), body, refusal, "", again))
+        try:
+            outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
+        except NotSimulatedError as error:
+            # The call is recorded although the program may end here; a sparse factory's is none of
+            # the dense key.
+            if kwargs.get("layout") in (None, torch.strided):
+                self.sink.record(Call(route, key, tuple(inputs), (), body, refusal, str(error)))
+            raise
+        except (RuntimeError, TypeError) as error:
+            refusal = getattr(error, "refusal", refusal)  # of a RefusedError
+            # A dtype that no backend computes, or two devices: the check of a meta kernel.
+            failed = Call(route, key, tuple(inputs), (), body, refusal)
+            if refusal is not None or failed.in_refused_dtype:
+                self.sink.record(failed)
+            raise
+        if route.operator.role is Role.DETACH:
+            if not self.context.detaches:
+                return outputs
+            # Up to 2.9 at least, C++ detaches the result once more (VariableTypeUtils.h, as_view).
+            self.context.detaches = False
+        if route.name in self.context.hidden:
+            return outputs
+        flat = flat_tensors(outputs)
+        if route.operator.passes and body.names is not None:
+            body = self._passed(route, body.names, args, kwargs, flat)
+        because, self.not_computed = self.not_computed, ""
+        self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal, because, again))
+        self._last_is_check = route.operator.is_check
+        return outputs
+
+    def _refusal(
+        self,
+        route: Route,
+        args: Any,
+        kwargs: Any,
+        inputs: list[torch.Tensor],
+        on_mps: list[MPSTensor],
+    ) -> tuple[str, str] | None:
+        operator, refusal = route.operator, None
+        if on_mps and operator.refuses_devices is not None:
+            refusal = operator.refuses_devices(args, inputs)
+        elif on_mps and len(inputs) != len(on_mps) and not operator.mixes_devices:
+            refusal = self._device_mismatch(route, args, kwargs, inputs)
+        if refusal is None and self.context.draws_on_cpu and kwargs.get("generator") is not None:
+            refusal = _CPU_GENERATOR
+        return refusal
+
+    def _device_mismatch(
+        self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor]
+    ) -> tuple[str, str] | None:
+        outs, written = (
+            [t for index in indices for t in _written(route, index, args, kwargs)]
+            for indices in (route.outs, route.writes)
+        )
+        given = named(route, args, kwargs)
+        general = mismatch(route.name, given, inputs, outs, written, iterated=route.is_iterated)
+        if general is None:
+            return None
+        texts = route.operator.device_texts
+        row = self.context.ask(row_of, texts) if texts else None
+        text = None if row is None else texts[row].text(inputs)
+        return "device_mismatch", text or general
+
+    def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
+        """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
+        inputs: list[torch.Tensor] = []
+        key = (func, len(args), *(_encode(value, inputs) for value in args))
+        call = Call(self._route(func), key, tuple(inputs), (), NOT_FOLLOWED, (identity, text))
+        self.sink.record(call)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all overloads called so far."""
+        return tuple(self._routes.values())
+
+    # -- which way ------------------------------------------------------------------------------------------
+
+    def _route(self, func: Any) -> Route:
+        route = self._routes[func] = (
+            make_higher_route(func, self.context)
+            if isinstance(func, HigherOrderOperator)
+            else make_route(func, self._registrations, self.branches)
+        )
+        return route
+
+    def _creates_on_mps(self, route: Route, kwargs: Mapping[str, Any]) -> bool:
+        device = kwargs.get("device")
+        if device is not None and device.type == "mps":
+            return True
+        return route.factory and route.has_device and self._in_flight()
+
+    def _leaves_mps(self, kwargs: Mapping[str, Any]) -> bool:
+        device = kwargs.get("device")
+        if device is None or device.type != "cpu":
+            return False
+        # In the engine only C++ gives one: AccumulateGrad copies a gradient with
+        # ``variable.options()``.
+        return not (self.context.in_engine or self._in_flight())
+
+    def _in_flight(self) -> bool:
+        """Return whether temporaries that C++ makes now belong on MPS."""
+        return self.context.on_mps or (self.context.in_engine and self._nodes.running_on_mps())
+
+    def _narrows(self) -> bool:
+        return self.context.narrows or (
+            self.context.in_engine and self._nodes.name() in _NARROWING_NODES
+        )
+
+    def _run_body(self, route: Route, args: Any, kwargs: Any) -> Any:
+        with self, self.context.set(on_mps=True):
+            if route.body is not None:
+                return route.body(*args, **kwargs)
+            # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
+            return dispatch.body_of(route.func)(
+                DispatchKey.CompositeImplicitAutograd, *unwrapped(route, args), **kwargs
+            )
+
+    def _body(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any) -> Body:
+        body = route.operator.body
+        if body is not None:
+            given = named(route, args, kwargs)
+            return Body(body(given, self.context.ask) if callable(body) else body)
+        if route.operator.legacy_bodies:
+            calls = self.context.ask(legacy_body, route.name)
+            if calls is not None:
+                return Body(calls)
+        if route.bodiless:
+            return NOT_FOLLOWED
+        case = (key, ambient())
+        if case not in self._bodies:
+            self._bodies[case] = NOT_FOLLOWED  # a body that calls itself is not followed twice
+            self._bodies[case] = self._follow_body(route, args, kwargs)
+        return self._bodies[case]
+
+    def _passed(
+        self,
+        route: Route,
+        names: tuple[str, ...],
+        args: Any,
+        kwargs: Any,
+        outputs: tuple[torch.Tensor, ...],
+    ) -> Body:
+        """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
+        given = named(route, args, kwargs)
+        results = metas(outputs)
+        made: list[InnerCall] = []
+        for name in names:
+            renamed = route.operator.passes.get(name)
+            if renamed is None:
+                continue
+            inner = self._inner_routes.get(name) or self._inner_routes.setdefault(
+                name, make_route(overload_named(name), self._registrations, self.branches)
+            )
+            values = {
+                argument: getattr(results[0], source.removeprefix("result."))
+                if source.startswith("result.")
+                else given[source]
+                for argument in inner.arguments
+                for source in (renamed.get(argument, argument),)
+                if source in given or (source.startswith("result.") and results)
+            }
+            inputs: list[torch.Tensor] = []
+            key = [
+                part for item, value in values.items() for part in (item, _encode(value, inputs))
+            ]
+            made.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
+        return Body(names, tuple(made))
+
+    def _follow_body(self, route: Route, args: Any, kwargs: Any) -> Body:
+        """Return what the composite's body dispatches to.
+
+        The body runs on copies without values: following it changes nothing.
+        """
+        if route.composite is None:
+            return NO_BODY
+        followed = BodySink()
+        sink, self.sink = self.sink, followed
+        before, self.before_call = self.before_call, None
+        try:
+            with (
+                torch.no_grad(),
+                kept(),
+                dispatch.below_autograd(),
+                self,
+                self.context.set(on_mps=True),
+            ):
+                dispatch.body_of(route.func)(
+                    route.composite, *unwrapped(route, _valueless(args)), **_valueless(kwargs)
+                )
+        except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
+            return NOT_FOLLOWED
+        finally:
+            self.sink, self.before_call = sink, before
+        return followed.body(route.name)
+
+    # -- results --------------------------------------------------------------------------------------------
+
+    def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[MPSTensor],
+        device: torch.device,
+    ) -> Any:
+        known = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
+        known = known and route.func not in self._unrunnable
+        if not known:
+            return self._compute_unknown(route, key, args, kwargs, device)
+        if not (route.reads_data or route.reads_shape or route.operator.needs_values):
+            result = self._result_of(route, key, args, kwargs)
+            if result.elements > (VIEWED if route.operator.role is Role.EXPAND else self.keep):
+                return self._compute_shapes(route, result, args, kwargs, device)
+        try:
+            return self._compute_real(route, args, kwargs, device)
+        except NotImplementedError:
+            # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values
+            # then.
+            self._unrunnable.add(route.func)
+            return self._compute_unknown(route, key, args, kwargs, device)
+
+    def _compute_unknown(
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device
+    ) -> Any:
+        if route.reads_data:
+            dtype = torch.bool if route.operator.answers_bool else args[0].dtype
+            times = self.sink.asked(route.name)
+            answer = unbacked_values.scalar(dtype, times, checks=self._last_is_check)
+            self._report_guess(route.name, answer)
+            return answer
+        if route.operator.absorbing is not None:
+            result = self._result_of(route, key, args, kwargs)
+            spec = result.specs[0]
+            if result.elements <= self.keep and _is_decided(route.operator.absorbing, spec, args):
+                decided = torch.full(spec.shape, route.operator.absorbing, dtype=spec.dtype)
+                return self._wrap_guess((decided,), device)
+        if route.operator.unbacked is not None:
+            guess = route.operator.unbacked(named(route, args, kwargs), self.keep)
+            if guess.assumed:
+                self._report_guess(route.name, guess.assumed)
+            return self._wrap_guess(guess.results, device)
+        masks = unbacked_values.without_masks(args) if route.operator.takes_masks else None
+        if masks is None:
+            result = self._result_of(route, key, args, kwargs)
+        else:
+            # Not by its key: how much a mask selects may be known.
+            replaced, assumed = masks
+            if assumed:
+                self._report_guess(route.name, assumed)
+            result = shapes.result_of(route, replaced, kwargs, self.context.ask)
+        return self._compute_shapes(route, result, args, kwargs, device)
+
+    def _result_of(
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
+    ) -> shapes.Result:
+        # Factories without a dtype and divisions of integers take the default one.
+        kept = (torch.get_default_dtype(), key)
+        result = self._results.get(kept)
+        if result is None:
+            result = self._results[kept] = shapes.result_of(route, args, kwargs, self.context.ask)
+        return result
+
+    def _report_guess(self, operator: str, answer: Any) -> None:
+        # What does not fit from here on may be its fault (Operator.repair; indexing.py).
+        self.context.report_guess = self._report_guess
+        self.sink.guess(operator, answer)
+
+    def _repair(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the arguments, made consistent if an assumed value led to some that do not fit together."""
+        repair = route.operator.repair
+        changes = repair(named(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
+        if changes is None:
+            return args, kwargs
+        changed, assumed = changes
+        self._report_guess(route.name, assumed)
+        pairs = zip(route.arguments, args, strict=False)
+        return (
+            tuple(changed.get(name, value) for name, value in pairs),
+            {name: changed.get(name, value) for name, value in kwargs.items()},
+        )
+
+    def _wrap_guess(
+        self, results: tuple[TensorMeta | torch.Tensor, ...], device: torch.device
+    ) -> Any:
+        made = [
+            self._wrap_shape("new", result, None, device)
+            if isinstance(result, TensorMeta)
+            else self._wrap_real("new", result, None, device)
+            for result in results
+        ]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
+        with drawn_on_mps(kwargs.get("generator")) if route.draws else contextlib.nullcontext():
+            outputs = self._execute(route, unwrapped(route, _payloads(args)), _payloads(kwargs))
+        if route.operator.uninitialized:
+            outputs.zero_()
+        elif route.operator.role is Role.ZERO_TENSOR:
+            # Nothing is behind it: its key makes zeros where a kernel reads it
+            # (ATen/ZeroTensorFallback.cpp).
+            outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
+        for index in route.writes:
+            for written in _written(route, index, args, kwargs):
+                if is_on_mps(written) and written._mps.payload is not None:
+                    refresh(written, spec_of(written._mps.payload))
+        if not route.returns:
+            return outputs
+        if route.returns_list:
+            base = argument_at(route, route.returns[0].argument, args, kwargs)
+            return [
+                self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs
+            ]
+        if len(route.returns) == 1:
+            base = argument_at(route, route.returns[0].argument, args, kwargs)
+            return self._wrap_real(route.returns[0].relation, outputs, base, device)
+        on_cpu = route.operator.results_on_cpu
+        return tuple(
+            self._wrap_real(
+                relation.relation,
+                out,
+                argument_at(route, relation.argument, args, kwargs),
+                _CPU if index in on_cpu else device,
+            )
+            for index, (relation, out) in enumerate(zip(route.returns, outputs, strict=True))
+        )
+
+    def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return route.func(*args, **kwargs)
+
+    def _wrap_real(self, relation: str, value: Any, base: Any, device: torch.device) -> Any:
+        if relation == "argument":
+            return base
+        if not isinstance(value, torch.Tensor):
+            return (
+                [self._wrap_real(relation, v, base, device) for v in value]
+                if type(value) is list
+                else value
+            )
+        if device is _CPU:
+            return value
+        shapes.check_layout(value)
+        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
+        wrapped = wrap(spec_of(value), value, memory)
+        _set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
+        return wrapped
+
+    def _compute_shapes(
+        self, route: Route, result: shapes.Result, args: Any, kwargs: Any, device: torch.device
+    ) -> Any:
+        for index, specs in zip(route.writes, result.written, strict=True):
+            for written, spec in zip(_written(route, index, args, kwargs), specs, strict=True):
+                if is_on_mps(written):
+                    if index not in route.operator.keeps_values_of:
+                        written._mps.memory.known = False
+                    if spec is not None and spec is not written._mps.spec:
+                        refresh(written, spec)
+                else:
+                    written.copy_(self._copied_to_host(spec_of(written)))
+        outputs: list[Any] = []
+        on_cpu = route.operator.results_on_cpu
+        for index, (relation, spec) in enumerate(zip(route.returns, result.specs, strict=True)):
+            base = argument_at(route, relation.argument, args, kwargs)
+            place = _CPU if index in on_cpu else device
+            if relation.relation == "argument":
+                outputs.append(base)
+            elif type(spec) is list:
+                outputs.append([self._wrap_shape(relation.relation, s, base, place) for s in spec])
+            else:
+                outputs.append(self._wrap_shape(relation.relation, spec, base, place))
+            _keep_bits(route, relation.relation, base, outputs[-1])
+        if not outputs:
+            return None
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _wrap_shape(self, relation: str, spec: Any, base: Any, device: torch.device) -> Any:
+        if not isinstance(spec, TensorMeta):
+            return spec
+        if device is _CPU:
+            return self._copied_to_host(spec)
+        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
+        return wrap(spec, None, memory)
+
+    def _copied_to_host(self, spec: TensorMeta) -> torch.Tensor:
+        """Substitute values for unknown ones, and record the assumption."""
+        values, answer = unbacked_values.copied(spec, self.sink.asked("Tensor.cpu"))
+        self._report_guess("Tensor.cpu", answer)
+        return values
+
+
+def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
+    """Carry the conjugate and negative bits over to a view (ATen/ConjugateFallback.cpp)."""
+    if relation != "view" or not is_on_mps(base):
+        return
+    conjugate = base.is_conj() is not (route.operator.role is Role.CONJUGATE)
+    negative = base.is_neg() is not (route.operator.role is Role.NEGATE)
+    if conjugate and route.operator.role is Role.VIEW_AS_REAL:
+        torch.view_as_real(torch.ones(1, dtype=base.dtype).conj())  # raises what it raises
+    if conjugate or negative:
+        for view in views if type(views) is list else (views,):
+            _set_bits(view, conjugate=conjugate, negative=negative)
+
+
+def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
+    if conjugate:
+        tensors.set_conjugate(tensor, True)
+    if negative:
+        tensors.set_negative(tensor, True)
+
+
+def _takes_itself_apart(kind: Any) -> bool:
+    # torch/_tensor.py: a Parameter, and any other class of which Tensor's own dispatch is good
+    # enough.
+    return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+
+
+# -- arguments ----------------------------------------------------------------------------------------------
+
+
+def _encode(value: Any, inputs: list[torch.Tensor]) -> Any:
+    kind = type(value)
+    if kind is int or kind is str or value is None:
+        return value
+    if kind is list or kind is tuple:
+        return (LIST, *(_encode(item, inputs) for item in value))
+    if isinstance(value, torch.Tensor):
+        inputs.append(value)
+        known = value._mps  # type: ignore[attr-defined]
+        return spec_of(value, "cpu") if known is None else known.spec
+    if kind is dict:
+        return (DICT, *((name, _encode(item, inputs)) for name, item in value.items()))
+    return encode(value)
+
+
+def _valueless(value: Any) -> Any:
+    kind = type(value)
+    if is_on_mps(value):
+        return wrap(value._mps.spec)
+    if kind is list or kind is tuple:
+        return kind(_valueless(item) for item in value)
+    if kind is dict:
+        return {name: _valueless(item) for name, item in value.items()}
+    if isinstance(value, generator_class):
+        return generator_class()
+    if isinstance(value, torch.Tensor) and value.dim():
+        return wrap(spec_of(value))
+    return value
+
+
+def _is_decided(absorbing: bool, result: TensorMeta, args: Any) -> bool:
+    """Return whether one argument alone decides a result: True that of ``or`` of bools, 0 that of ``and``."""
+    if absorbing and result.dtype != torch.bool:
+        return False
+    known = [t._mps.payload for t in args if is_on_mps(t) and t._mps.memory.known]
+    return any(
+        bool(payload.all()) if absorbing else not payload.any()
+        for payload in known
+        if payload is not None
+    )
+
+
+def _payloads(value: Any) -> Any:
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        known = placement(value)
+        return value if known is None else known.payload
+    if kind is list or kind is tuple:
+        return kind(_payloads(item) for item in value)
+    if kind is dict:
+        return {name: _payloads(item) for name, item in value.items()}
+    # The class first: a quantized layer's packed weights (a ScriptObject) cannot be compared.
+    return _CPU if kind is torch.device and value == MPS_DEVICE else value
+
+
+def _written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
+    return flat_tensors(argument_at(route, index, args, kwargs))
+
+
+def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
+    """Give a tensor that was changed in place (``t_``, ``resize_``) its new metadata; its identity stays."""
+    known = tensor._mps
+    if spec is known.spec:
+        return
+    fresh = wrap(spec)
+    with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
+        tensors.set_data(tensor, fresh)
+    known.spec = spec
+
+
+def _alias(tensor: MPSTensor) -> MPSTensor:
+    """Return the same values as a new tensor, because autograd writes into what a call returns."""
+    known = tensor._mps
+    return wrap(known.spec, detached(known.payload), known.memory)

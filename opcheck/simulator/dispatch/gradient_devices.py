@@ -1,0 +1,218 @@
+"""Check the devices of gradients as autograd's C++ does, which sees the CPU under simulated tensors.
+
+torch/csrc/autograd: ``validate_outputs`` of engine.cpp, which moves a gradient without dimensions and
+refuses any other, and ``check_variable_result`` of custom_function.cpp.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+
+from opcheck.common.replacing import replaced
+from opcheck.simulator.dispatch.operators.device_texts import type_name
+from opcheck.tracing.torch_private.autograd import (
+    BACKWARD_APPLY,
+    RUN_BACKWARD,
+    SINGLE_LEVEL_FUNCTION,
+    next_sequence_number,
+    running_node,
+    sequence_number_of,
+)
+from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch.overrides import TorchFunctionMode
+
+    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+
+
+#: the attribute of a custom Function's node that says where its arguments are
+_PLACES = "_opcheck_places"
+
+
+class _Place(NamedTuple):
+    """Where an argument of a custom Function is; its tensor would keep the graph alive."""
+
+    device: torch.device | None
+
+    @classmethod
+    def of(cls, value: Any) -> _Place | None:
+        """Return the place of a tensor, unknown for a wrapper of torch.func's; None for other values."""
+        if not isinstance(value, torch.Tensor):
+            return None
+        return cls(None if is_batched(value) else value.device)
+
+
+def validated(gradients: Sequence[Any], tensors: Sequence[Any], text: str) -> tuple[Any, ...]:
+    """Return the gradients on the devices of their tensors.
+
+    Args:
+        gradients: of any type; only tensors are compared.
+        tensors: the tensor of each gradient, or what stands for it and has its device.
+        text: the message before ``invalid gradient``.
+
+    Raises:
+        RuntimeError: a gradient that has dimensions is on another device.
+    """
+    moved = []
+    for index, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
+        pair = (gradient, tensor)
+        # Inside of transforms C++ compares wrappers, whose device is that of their parts.
+        compared = isinstance(gradient, torch.Tensor) and not any(
+            isinstance(each, torch.Tensor) and is_batched(each) for each in pair
+        )
+        device = getattr(tensor, "device", None)
+        if not compared or device is None or gradient.device == device:
+            moved.append(gradient)
+        elif gradient.dim():
+            message = (
+                f"{text}invalid gradient at index {index} - expected device {device} but got "
+                f"{gradient.device}"
+            )
+            raise RuntimeError(message)
+        else:
+            moved.append(gradient.to(device))
+    return tuple(moved)
+
+
+def register_hook(tensor: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+    """Run ``Tensor.register_hook`` for a hook whose result autograd compares with the gradient."""
+
+    @functools.wraps(hook, updated=())
+    def checked(gradient: torch.Tensor) -> Any:
+        result = hook(gradient)
+        if isinstance(result, torch.Tensor) and result.device != gradient.device:
+            name = getattr(hook, "__name__", "<unknown>")
+            message = (
+                f"hook '{name}' has changed the type of value (was {type_name(gradient)} got "
+                f"{type_name(result)})"
+            )
+            raise RuntimeError(message)
+        return result
+
+    return torch.Tensor.register_hook(tensor, checked)
+
+
+def keep_on_cpu(args: Any) -> list[Any]:
+    """Let the gradients of CPU tensors without dimensions, beside tensors on MPS, be on the CPU.
+
+    Returns:
+        the nodes that gather these gradients, to be kept until the call has made its graph.
+    """
+    nodes = [
+        get_gradient_edge(value).node
+        for value in args
+        if isinstance(value, torch.Tensor)
+        and value.requires_grad
+        and not value.dim()
+        and not is_batched(value)
+        and value.device.type == "cpu"
+    ]
+    for node in nodes:
+        node.register_prehook(_on_cpu)
+    return nodes
+
+
+def _on_cpu(gradients: Any) -> Any:
+    return tuple(each if each is None else each.to("cpu") for each in gradients)
+
+
+def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a custom Function, and keep the devices of its tensors for its node."""
+    outputs = super(SINGLE_LEVEL_FUNCTION, cls).apply(*args, **kwargs)
+    for output in outputs if isinstance(outputs, tuple) else (outputs,):
+        node = getattr(output, "grad_fn", None)
+        if isinstance(node, cls._backward_cls):
+            setattr(node, _PLACES, [_Place.of(arg) for arg in args])
+            break
+    return outputs
+
+
+def _backward(self: Any, *gradients: Any) -> Any:
+    """Run the backward of a custom Function, and check what it returns."""
+    results = BACKWARD_APPLIED(self, *gradients)
+    places = getattr(self, _PLACES, ())
+    listed = results if isinstance(results, tuple) else (results,)
+    # PyNode::apply drops the results for arguments that are no tensors.
+    counted = [index for index, place in enumerate(places[: len(listed)]) if place is not None]
+    checked = validated(
+        [listed[index] for index in counted],
+        [places[index] for index in counted],
+        f"Function {self.name()} returned an ",
+    )
+    made = dict(enumerate(listed)) | dict(zip(counted, checked, strict=True))
+    return tuple(made.values())
+
+
+BACKWARD_APPLIED = BACKWARD_APPLY.value()
+
+
+@contextlib.contextmanager
+def custom_functions_checked() -> Iterator[None]:
+    """Check the gradients of custom Functions for the length of the block."""
+    SINGLE_LEVEL_FUNCTION.apply = classmethod(_apply)
+    setattr(*BACKWARD_APPLY, _backward)
+    try:
+        yield
+    finally:
+        setattr(*BACKWARD_APPLY, BACKWARD_APPLIED)
+        del SINGLE_LEVEL_FUNCTION.apply
+
+
+# -- the nodes of the graph ------------------------------------------------------------------------------------------
+
+
+class Nodes:
+    """Records the nodes that calls on MPS made, by their sequence numbers.
+
+    A node takes the next number before its call reaches the dispatcher's Python key (VariableType.cpp), so that all
+    numbers since the call before are of this one: an operator in place makes two nodes, it saves a clone first.
+    """
+
+    def __init__(self) -> None:
+        self._noted = next_sequence_number()
+        self._on_mps: set[int] = set()
+
+    def note(self, *, on_mps: bool) -> None:
+        """Note that a call has reached the dispatcher."""
+        number = next_sequence_number()
+        if number > self._noted:
+            if on_mps:
+                self._on_mps.update(range(self._noted, number))
+            self._noted = number
+
+    def running_on_mps(self) -> bool:
+        """Return whether the node that autograd's engine runs now is on MPS."""
+        node = running_node()
+        return node is not None and sequence_number_of(node) in self._on_mps
+
+    def name(self) -> str:
+        """Return the name of the node that runs now; empty if none does."""
+        node = running_node()
+        return "" if node is None else str(node.name())
+
+
+@contextlib.contextmanager
+def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterator[None]:
+    """Keep ``mode`` on while autograd's engine runs, for what the program itself calls there.
+
+    Tensor.backward and torch.autograd.grad are API calls, for which the mode is off; hooks, custom functions and what
+    a checkpoint runs again are the program's.
+    """
+    run = RUN_BACKWARD.value()
+
+    def running(tensors: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
+        on = any(each is mode for each in function_mode_stack())
+        gradients = validated(gradients, tensors, "")
+        with context.engine(), contextlib.nullcontext() if on else mode:
+            return run(tensors, gradients, *args, **kwargs)
+
+    with replaced([(*RUN_BACKWARD, running)]), custom_functions_checked():
+        yield

@@ -1,0 +1,50 @@
+"""Registers all that the simulation knows of single operators: one file for an area, one registration an operator."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from opcheck.simulator.dispatch.operators.operator import Branch, Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.common.versions import Target
+    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+
+#: by the name of the overload, of the modules here that have a tuple OPERATORS: one an area
+OPERATORS: dict[str, Operator] = {
+    name: operator
+    for module in pkgutil.iter_modules(__path__, f"{__name__}.")
+    for operator in getattr(import_module(module.name), "OPERATORS", ())
+    for name in operator.names
+}
+#: what is known of any other
+PLAIN = Operator(())
+
+BRANCHES: dict[str, Branch] = {
+    name: operator.branch for name, operator in OPERATORS.items() if operator.branch is not None
+}
+PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
+    name: operator.python_kernel
+    for name, operator in OPERATORS.items()
+    if operator.python_kernel is not None
+}
+
+
+def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[..., Any]]:
+    """Return the branches that hold for a target, by operator overload."""
+    return {
+        name: functools.partial(branch.function, context)
+        for name, branch in BRANCHES.items()
+        if target.torch in branch.releases
+    }
+
+
+def legacy_body(target: Target, name: str) -> tuple[str, ...] | None:
+    """Return the operators that the composite's body called in the target's release; None if they are today's."""
+    bodies = OPERATORS[name].legacy_bodies
+    return next((body.calls for body in bodies if target.torch in body.releases), None)

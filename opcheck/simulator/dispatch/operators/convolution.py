@@ -1,0 +1,155 @@
+"""Convolutions: aten/src/ATen/native/Convolution.cpp and mps/operations/Convolution.mm (1.13 to 2.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.versions import Target, Version
+from opcheck.simulator.dispatch.operators.device_texts import type_name
+from opcheck.simulator.dispatch.operators.operator import (
+    Calls,
+    DeviceText,
+    Given,
+    Operator,
+    Results,
+    alike,
+    like,
+)
+from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous, spec_of
+
+if TYPE_CHECKING:
+    from opcheck.simulator.target_reads import TargetQueries
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+_TRANSPOSED, _NOT_TRANSPOSED = True, False
+_SIZES = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+
+
+def _metadata(given: Given, ask: TargetQueries) -> Results:
+    tensors = given["input"] if "input" in given else given["self"], given["weight"]
+    metas = [t.meta() if t is not None else None for t in (*tensors, given.get("bias"))]
+    nothing = [0] * len(given["padding"])
+    sizes = {"dilation": [1, 1], "groups": 1, "output_padding": nothing}
+    # Of MPS's own kernels the transposed one alone has it.
+    sizes["transposed"] = "output_padding" in given
+    sizes |= {name: given[name] for name in _SIZES if name in given}
+    out = aten.convolution.default(*metas, **sizes).contiguous()
+    if out.dim() == 4 and any(map(_is_channels_last, tensors)) and ask(_keeps_channels_last):
+        out = out.contiguous(memory_format=torch.channels_last)
+    return (spec_of(out),)
+
+
+def _is_channels_last(spec: TensorMeta) -> bool:
+    # Convolution.cpp, determine_backend_memory_format: what the input or the weight suggests
+    meta = spec.meta()
+    return meta.is_contiguous(memory_format=torch.channels_last) and not meta.is_contiguous()
+
+
+def _keeps_channels_last(target: Target) -> bool:
+    # Convolution.mm: contiguous up to 2.7; 2.8 and 2.9 keep the format from macOS 15 on, later ones
+    # always.
+    since = Version(2, 8) if target.macos >= Version(15, 0) else Version(2, 10)
+    return target.torch >= since
+
+
+def _backward_metadata(given: Given, _ask: TargetQueries) -> Results:
+    grad = given["grad_output"]
+    bias = contiguous((grad.shape[1],), grad.dtype)
+    return (alike(given["self"]), alike(given["weight"]), bias)
+
+
+def _body(given: Given, _ask: TargetQueries) -> Calls:
+    # Convolution.cpp, ``_convolution``: ConvBackend::Mps and MpsTranspose.  The transposed kernel
+    # takes no bias, which is added.
+    if not given.get("transposed", False):
+        return ("aten::_mps_convolution",)
+    added = ("aten::add_.Tensor",) if given.get("bias") is not None else ()
+    return ("aten::_mps_convolution_transpose", *added)
+
+
+def _backward_body(given: Given, _ask: TargetQueries) -> Calls:
+    transposed = given.get("transposed", False)
+    kernel = "mps_convolution_transpose_backward" if transposed else "mps_convolution_backward"
+    bias = ("aten::sum.dim_IntList",) if given.get("output_mask", (True,) * 3)[2] else ()
+    return (f"aten::{kernel}", *bias)
+
+
+_PASSES = {
+    name: {"self": "input"}
+    for name in (
+        "aten::_mps_convolution",
+        "aten::_mps_convolution_transpose",
+        "aten::mps_convolution_backward",
+        "aten::mps_convolution_transpose_backward",
+    )
+}
+
+
+def _type_text(tensors: Any) -> str:
+    # Convolution.cpp, check_input_same_type_as_parameters
+    kinds = [type_name(tensor) for tensor in tensors]
+    name, kind = ("weight", kinds[1]) if kinds[0] != kinds[1] else ("bias", kinds[2])
+    return f"Input type ({kinds[0]}) and {name} type ({kind}) should be the same"
+
+
+# -- emulation ----------------------------------------------------------------------------------------------
+
+
+def _emulate(
+    x: Tensor, weight: Tensor, bias: Any, padding: Any, stride: Any, dilation: Any, groups: int
+) -> Tensor:
+    nothing = [0] * len(padding)
+    settings = (stride, padding, dilation, _NOT_TRANSPOSED, nothing, groups)
+    return aten.convolution.default(x, weight, bias, *settings)
+
+
+def _emulate_transposed(
+    x: Tensor, weight: Tensor, padding: Any, more: Any, stride: Any, dilation: Any, groups: int
+) -> Tensor:
+    settings = (stride, padding, dilation, _TRANSPOSED, more, groups)
+    return aten.convolution.default(x, weight, None, *settings)
+
+
+def _emulate_backward(
+    x: Tensor, grad: Tensor, weight: Tensor, padding: Any, stride: Any, *rest: Any
+) -> Any:
+    dilation, groups, mask = rest
+    sizes = (stride, padding, dilation, _NOT_TRANSPOSED, [0] * len(padding), groups)
+    return aten.convolution_backward.default(grad, x, weight, [weight.shape[0]], *sizes, mask)
+
+
+def _emulate_transposed_backward(
+    x: Tensor, grad: Tensor, weight: Tensor, padding: Any, more: Any, stride: Any, *rest: Any
+) -> Any:
+    dilation, groups, mask = rest
+    sizes = (stride, padding, dilation, _TRANSPOSED, more, groups)
+    return aten.convolution_backward.default(grad, x, weight, None, *sizes, [*mask, False])[:2]
+
+
+OPERATORS = (
+    Operator(
+        ("aten::convolution",),
+        metadata=_metadata,
+        body=_body,
+        passes=_PASSES,
+        device_texts=(DeviceText(_type_text),),
+    ),
+    Operator(("aten::_convolution",), body=_body, passes=_PASSES),
+    Operator(("aten::convolution_backward",), body=_backward_body, passes=_PASSES),
+    Operator(("aten::_slow_conv2d_forward",), metadata=_metadata),
+    Operator(("aten::_mps_convolution",), metadata=_metadata, emulate=_emulate),
+    Operator(
+        ("aten::_mps_convolution_transpose",), metadata=_metadata, emulate=_emulate_transposed
+    ),
+    Operator(
+        ("aten::mps_convolution_backward",), metadata=_backward_metadata, emulate=_emulate_backward
+    ),
+    Operator(
+        ("aten::mps_convolution_transpose_backward",),
+        metadata=like("self", "weight"),
+        emulate=_emulate_transposed_backward,
+    ),
+)

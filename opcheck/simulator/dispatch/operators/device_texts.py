@@ -1,0 +1,188 @@
+"""Word the errors of kernels for tensors on two devices; each kernel has its own check and text.
+
+MPS has no check that is generated for every kernel, as CUDA has (torchgen/gen.py: ``device_guard`` is for CUDA and
+XPU): an operator without a text of its own says what TensorIterator.cpp says, which most calls go through.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.versions import Target
+from opcheck.simulator.dispatch.operators.operator import DeviceText, composite
+from opcheck.simulator.dispatch.tensor import is_on_mps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+#: TensorIterator.cpp, ``compute_types``
+TWO_DEVICES = (
+    "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+)
+#: ... for the second CPU tensor without dimensions
+TOO_MANY_NUMBERS = "Trying to pass too many CPU scalars to non-CPU kernel!"
+#: mps/OperationUtils.mm, ``Placeholder``
+PLACEHOLDER = "Placeholder storage has not been allocated on MPS device!"
+#: mps/OperationUtils.h, ``mtl_setBuffer``
+PASSED_CPU = "Passed CPU tensor to MPS op"
+
+
+def is_on_cpu(tensor: Any) -> bool:
+    """Return whether the value is a tensor that is not on the simulated device."""
+    return isinstance(tensor, torch.Tensor) and not is_on_mps(tensor)
+
+
+def places(tensors: Any) -> list[str]:
+    """Return the device of each tensor as C++ writes it."""
+    return ["cpu" if is_on_cpu(tensor) else "mps:0" for tensor in tensors]
+
+
+def type_name(tensor: torch.Tensor) -> str:
+    """Return ``toString`` of ATen/core/DeprecatedTypeProperties.cpp: a CPU type has its Python name."""
+    name = scalar_type(tensor)
+    return f"torch.{name}Tensor" if is_on_cpu(tensor) else f"MPS{name}Type"
+
+
+def scalar_type(tensor: torch.Tensor) -> str:
+    """Return the name in c10/core/ScalarType.h: ``Long`` for int64."""
+    name = torch.empty(0, dtype=tensor.dtype, device="cpu").type()
+    return name.removeprefix("torch.").removesuffix("Tensor")
+
+
+def always(text: str) -> Callable[[Any], str]:
+    """Return a function that gives the same text for all tensors."""
+    return lambda _tensors: text
+
+
+def checked_by_linear_algebra(kernel: str, *names: str) -> tuple[DeviceText, ...]:
+    """Return the text of ``checkAllSameGPU`` (ATen/TensorUtils.cpp), which LinearAlgebra.mm calls."""
+
+    def text(tensors: Any) -> str | None:
+        if is_on_cpu(tensors[-2]):
+            return None  # the result would be allocated beside the first factor, on the CPU
+        for position, (name, tensor) in enumerate(zip(names, tensors, strict=False), start=1):
+            if is_on_cpu(tensor):
+                return (
+                    f"Tensor for argument #{position} '{name}' is on CPU, but expected it to be on "
+                    f"GPU (while checking arguments for {kernel})"
+                )
+        return None
+
+    return (DeviceText(text),)
+
+
+def one_device(
+    op: Any, text: Callable[..., str | None], body: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Return a branch for a composite whose C++ compares devices, and sees the CPU under simulated tensors.
+
+    Args:
+        op: the overload.
+        text: returns the error for the arguments of a call; None where there is none.
+        body: the branch to follow; the C++ body if not given.
+    """
+
+    def branch(context: Any, *args: Any, **kwargs: Any) -> Any:
+        error = text(*args, **kwargs)
+        if error is not None:
+            context.refuse(op, args, "device_mismatch", error)
+        return body(context, *args, **kwargs) if body else composite(op, *args, **kwargs)
+
+    return branch
+
+
+def row_of(target: Target, texts: tuple[DeviceText, ...]) -> int | None:
+    """Return the index of the operator's text for the target; None if it has none."""
+    rows = (number for number, row in enumerate(texts) if target.torch in row.releases)
+    return next(rows, None)
+
+
+#: Overloads of kernels on TensorIterator without the tag ``pointwise`` (native_functions.yaml, 2.13).
+_ITERATES = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("__irshift__.Tensor", "copysign_.Tensor", "eq_.Tensor", "floor_divide", "gcd_"),
+        *("floor_divide_.Tensor", "ge_.Tensor", "gt_.Tensor", "heaviside_", "lcm_", "le_.Tensor"),
+        *("lt_.Tensor", "ne_.Tensor", "rsub.Tensor", "mse_loss", "smooth_l1_loss"),
+        *("elu_backward", "hardshrink_backward", "hardsigmoid_backward", "leaky_relu_backward"),
+        *("softplus_backward", "softshrink_backward", "gelu.out", "gelu_backward.grad_input"),
+        *("hardshrink.out", "mish.out", "threshold.out", "mse_loss.out", "smooth_l1_loss.out"),
+        *("elu.out", "glu.out", "hardsigmoid.out", "leaky_relu.out", "softplus.out"),
+        *("softshrink.out", "index.Tensor_out", "where.self_out"),
+    )
+)
+#: Arguments that other kernels read as a number, so that it may be a CPU tensor without dimensions:
+#: Fill.cpp, TensorAdvancedIndexing.cpp, RangeFactories.cpp, FusedAdam.mm; the composites pass theirs
+#: on to kernels on TensorIterator (Distance.cpp, Loss.cpp, LinearAlgebra.cpp).
+_NUMBERS: Mapping[str, frozenset[str]] = {
+    **{
+        f"aten::{name}": frozenset({"value"})
+        for name in (
+            *("fill.Tensor", "fill_.Tensor", "masked_fill.Tensor", "masked_fill_.Tensor"),
+            *("index_fill.int_Tensor", "index_fill_.int_Tensor"),
+        )
+    },
+    **{
+        f"aten::_fused_{name}{end}.tensor_lr": frozenset({"lr"})
+        for name in ("adam", "adamw", "sgd", "adagrad")
+        for end in ("", "_")
+    },
+    "aten::linspace.Tensor_Tensor": frozenset({"start", "end"}),
+    "aten::logspace.Tensor_Tensor": frozenset({"start", "end"}),
+    "aten::randint_like.Tensor": frozenset({"high"}),
+    "aten::dist": frozenset({"other"}),
+    "aten::allclose": frozenset({"other"}),
+    "aten::linalg_pinv.atol_rtol_tensor": frozenset({"atol", "rtol"}),
+    "aten::soft_margin_loss": frozenset({"target"}),
+    "aten::binary_cross_entropy_with_logits": frozenset({"target", "weight", "pos_weight"}),
+}
+
+
+def is_iterated(name: str, tags: Sequence[Any]) -> bool:
+    """Return whether TensorIterator checks the devices of an overload's tensors (TensorIterator.cpp)."""
+    if name.startswith("aten::masked_fill."):
+        return False  # TensorAdvancedIndexing.cpp: a clone, and masked_fill_
+    return torch.Tag.pointwise in tags or name in _ITERATES
+
+
+def mismatch(
+    name: str,
+    given: Mapping[str, Any],
+    inputs: Sequence[torch.Tensor],
+    outs: Sequence[torch.Tensor],
+    written: Sequence[torch.Tensor],
+    *,
+    iterated: bool,
+) -> str | None:
+    """Return the error of a call on tensors of two devices; None if the kernel takes them.
+
+    Args:
+        name: the overload.
+        given: its arguments by their names.
+        inputs: all tensors among them.
+        outs: those of ``out=``.
+        written: those that it writes, ``out=`` included.
+        iterated: whether TensorIterator checks them.
+    """
+    others = [tensor for tensor in inputs if not any(tensor is out for out in outs)]
+    numbers = [tensor for tensor in others if is_on_cpu(tensor)]
+    if outs and not iterated and others and places(others[:1]) != places(outs[:1]):
+        # ATen/RegisterMPS.cpp, ``resize_out``, of structured kernels and of generated composites
+        return (
+            f"Expected out tensor to have device {places(others)[0]}, but got {places(outs)[0]} "
+            "instead"
+        )
+    if any(tensor.dim() for tensor in numbers) or any(map(is_on_cpu, written)):
+        return TWO_DEVICES
+    if not name.startswith("aten::") or name.startswith("aten::_foreach_"):
+        return None
+    if name.startswith("aten::where."):
+        return None  # TensorCompare.cpp, ``where_self_out``, moves each of them
+    if iterated and len(others) > 1:
+        return TOO_MANY_NUMBERS if len(numbers) > 1 else None
+    taken = [given.get(argument) for argument in _NUMBERS.get(name, ())]
+    if all(any(number is value for value in taken) for number in numbers):
+        return None
+    return TWO_DEVICES

@@ -1,0 +1,237 @@
+"""Reading and writing by indices and by masks, embeddings and encodings."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.versions import Span, Target, Version
+from opcheck.simulator.dispatch.operators.device_texts import (
+    PASSED_CPU,
+    PLACEHOLDER,
+    TWO_DEVICES,
+    always,
+    is_on_cpu,
+    places,
+)
+from opcheck.simulator.dispatch.operators.operator import (
+    Branch,
+    DeviceText,
+    Given,
+    LegacyBody,
+    Operator,
+    Refusal,
+    Results,
+)
+from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
+from opcheck.simulator.dispatch.unbacked_values import Guess, all_selected, known_values, selected
+from opcheck.simulator.errors import DataDependentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+    from opcheck.simulator.target_reads import TargetQueries
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_V2_0, _V2_14 = Version(2, 0), Version(2, 14)
+_IN_VALUES = "its shape is in the values, which its rule for unbacked values assumes"
+
+
+# -- indices and masks --------------------------------------------------------------------------------------
+
+
+def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
+    """Refuse indices, or values, on another device than the tensor (TensorAdvancedIndexing.cpp).
+
+    Indices of the CPU are moved (``make_info``), and so is a value without dimensions (``_index_put_impl_``).
+    """
+    place = is_on_cpu(args[0])
+    if place and any(isinstance(i, torch.Tensor) and not is_on_cpu(i) for i in args[1]):
+        # check_indices_on_cpu_or_selfdevice; github.com/pytorch/pytorch/issues/81051
+        text = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+        return "indices_on_mps", text
+    values = args[2] if len(args) > 2 else None
+    # To C++ a number of Python's is a tensor without dimensions.
+    if isinstance(values, torch.Tensor) and values.dim() and is_on_cpu(values) is not place:
+        return "device_mismatch", TWO_DEVICES
+    return None
+
+
+def _fill_metadata(given: Given, _ask: TargetQueries) -> Results:
+    # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not beside a tensor
+    # on meta.
+    return (spec_of(torch.masked_fill(given["self"].meta(), given["mask"].meta(), 0)),)
+
+
+def _fill_in_place_metadata(given: Given, _ask: TargetQueries) -> Results:
+    return (given["self"],)
+
+
+def _fill_text(tensors: Any) -> str:
+    self, mask = places(tensors[:2])
+    return f"expected self and mask to be on the same device, but got mask on {mask} and self on {self}"
+
+
+def _nonzero_text(tensors: Any) -> str:
+    # mps/operations/Indexing.mm, ``nonzero_impl_mps``
+    self, out = places(tensors[:2])
+    return (
+        f"expected self and out to be on the same device, but got out on {out} and self on {self}"
+    )
+
+
+def _guess_nonzero(given: Given, keep: int) -> Guess:
+    x = given["self"]
+    count, assumed = all_selected(x.numel())
+    if x.numel() * x.dim() <= keep:
+        return Guess((torch.ones(x.shape, dtype=torch.bool).nonzero(),), assumed)
+    return Guess((contiguous((count, x.dim()), torch.int64),), assumed)
+
+
+def _refuse_count(_given: Given, _ask: TargetQueries) -> Results:
+    raise DataDependentError(
+        "the number of a sparse tensor's values is not known in a run on shapes"
+    )
+
+
+def _guess_masked_select(given: Given, _keep: int) -> Guess:
+    x, mask = given["self"], given["mask"]
+    elements = math.prod(torch.broadcast_shapes(x.shape, mask.shape))
+    count, assumed = selected(mask, elements)
+    return Guess((contiguous((count,), x.dtype),), assumed)
+
+
+def _guess_repeats(given: Given, keep: int) -> Guess:
+    size = given.get("output_size")
+    if size is not None:
+        return Guess((contiguous((size,), torch.int64),), "")
+    count = given["repeats"].numel()
+    result = torch.arange(count) if count <= keep else contiguous((count,), torch.int64)
+    return Guess((result,), "as if each were repeated once")
+
+
+def _guess_repeated(given: Given, _keep: int) -> Guess:
+    shape, dim, size = list(given["self"].shape), given.get("dim"), given.get("output_size")
+    if dim is None:
+        shape, dim = [given["self"].numel()], 0
+    repeats = known_values(given["repeats"])
+    if repeats is not None:
+        size = int(repeats.expand(shape[dim]).sum())
+    assumed = "" if size is not None else "as if each were repeated once"
+    shape[dim] = shape[dim] if size is None else size
+    return Guess((contiguous(tuple(shape), given["self"].dtype),), assumed)
+
+
+# -- branches -----------------------------------------------------------------------------------------------
+
+
+def take_along_dim(_context: Any, x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """Compute as up to 2.9, which does not wrap negative indices by remainder (TensorAdvancedIndexing.cpp)."""
+    if dim is None:
+        return aten.gather.default(x.view(-1), 0, indices.view(-1))
+    dim %= x.dim()
+    both = torch.broadcast_shapes(
+        *([1 if i == dim else n for i, n in enumerate(t.shape)] for t in (x, indices))
+    )
+    x, indices = (
+        t.broadcast_to([t.shape[i] if i == dim else n for i, n in enumerate(both)])
+        for t in (x, indices)
+    )
+    return aten.gather.default(x, dim, indices)
+
+
+def _reads_range(target: Target) -> bool:
+    # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at
+    # once.
+    return target.torch >= Version(2, 12)
+
+
+def _one_hot(context: DispatchContext, x: Tensor, num_classes: int = -1) -> Tensor:
+    if x.numel() and context.ask(_reads_range):
+        high = aten.aminmax.default(x)[1]
+        num_classes = int(high.item()) + 1 if num_classes == -1 else num_classes
+    elif num_classes == -1:
+        num_classes = int(aten.max.default(x).item()) + 1
+    shape = [*x.shape, num_classes]
+    result = torch.zeros(shape, dtype=x.dtype, device=x.device)
+    return aten.scatter_.value(result, -1, x.unsqueeze(-1), 1)
+
+
+OPERATORS = (
+    Operator(
+        (
+            "aten::index.Tensor",
+            "aten::_unsafe_index.Tensor",
+            "aten::index_put",
+            "aten::index_put_",
+            "aten::_unsafe_index_put",
+            "aten::_index_put_impl_",
+        ),
+        takes_masks=True,
+        mixes_devices=True,
+        refuses_devices=_refuses_indices,
+    ),
+    Operator(("aten::_index_put_impl",), takes_masks=True),
+    Operator(
+        ("aten::embedding", "aten::index_select"),
+        # mps/operations/Indexing.mm, index_select_out_mps: a kernel of MPSGraph, and since 2.14 one
+        # of Metal's.
+        device_texts=(
+            DeviceText(always(PLACEHOLDER), Span(until=_V2_14)),
+            DeviceText(always(PASSED_CPU), Span(since=_V2_14)),
+        ),
+    ),
+    Operator(
+        ("aten::_embedding_bag_backward",),
+        # EmbeddingBag.cpp: a kernel of its own from 2.5 on; with sparse gradients MPS ends earlier.
+        legacy_bodies=(
+            LegacyBody(Span(until=Version(2, 5)), ("aten::_embedding_bag_dense_backward",)),
+        ),
+    ),
+    Operator(
+        ("aten::masked_fill.Tensor",),
+        metadata=_fill_metadata,
+        device_texts=(DeviceText(_fill_text),),
+    ),
+    Operator(
+        ("aten::masked_fill_.Tensor",),
+        metadata=_fill_in_place_metadata,
+        device_texts=(DeviceText(_fill_text),),
+    ),
+    Operator(
+        ("aten::masked_fill.Scalar", "aten::masked_fill_.Scalar"),
+        device_texts=(DeviceText(_fill_text),),
+    ),
+    Operator(("aten::masked_select",), unbacked=_guess_masked_select, without_metadata=_IN_VALUES),
+    Operator(("aten::nonzero", "aten::argwhere"), unbacked=_guess_nonzero),
+    Operator(("aten::nonzero.out",), device_texts=(DeviceText(_nonzero_text, Span(since=_V2_0)),)),
+    # Not a guess: bodies in C++ that find values there write to the tensor as to one of SparseTensorImpl
+    # (aten/src/ATen/native/TensorShape.cpp, sparse_transpose_).
+    Operator(
+        ("aten::values", "aten::_values", "aten::indices", "aten::_indices", "aten::_nnz"),
+        metadata=_refuse_count,
+    ),
+    Operator(("aten::repeat_interleave.Tensor",), unbacked=_guess_repeats),
+    # A composite today; torch 1.13 registers the CPU fallback for it.
+    Operator(("aten::repeat_interleave.self_Tensor",), unbacked=_guess_repeated, needs_values=True),
+    Operator(
+        ("aten::take_along_dim",),
+        branch=Branch(
+            take_along_dim,
+            "native/TensorAdvancedIndexing.cpp: the indices as they are, before remainder wraps them",
+            Span(until=Version(2, 10)),
+        ),
+    ),
+    Operator(
+        ("aten::one_hot",),
+        branch=Branch(
+            _one_hot,
+            "native/Onehot.cpp: no value checks on MPS up to 2.11; never what it does for subclasses",
+        ),
+    ),
+)

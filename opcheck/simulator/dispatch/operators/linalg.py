@@ -1,0 +1,244 @@
+"""Products of matrices, decompositions and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.versions import Span, Version
+from opcheck.simulator.dispatch.operators.cpu_gradients import gradients
+from opcheck.simulator.dispatch.operators.device_texts import (
+    PLACEHOLDER,
+    always,
+    checked_by_linear_algebra,
+    is_on_cpu,
+    places,
+)
+from opcheck.simulator.dispatch.operators.operator import (
+    Branch,
+    Calls,
+    DeviceText,
+    Given,
+    LegacyBody,
+    Operator,
+    Results,
+    composite,
+    followed,
+    needs_grad,
+)
+from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
+from opcheck.simulator.dispatch.unbacked_values import Guess
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.tracing.torch_private import dispatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+    from opcheck.simulator.target_reads import TargetQueries
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_V2_3, _V2_4 = Version(2, 3), Version(2, 4)
+
+
+# -- products -----------------------------------------------------------------------------------------------
+
+
+def _linear_metadata(given: Given, _ask: TargetQueries) -> Results:
+    # mps/operations/Linear.mm (2.13): the last dimension becomes out_features.
+    x, weight, bias = given["input"], given["weight"], given.get("bias")
+    if x.shape[-1:] == weight.shape[-1:]:
+        return (contiguous((*x.shape[:-1], *weight.shape[:-1]), x.dtype),)
+    # Raises as the CPU does, by way of the composite.
+    metas = (x.meta(), weight.meta(), None if bias is None else bias.meta())
+    return (spec_of(torch.nn.functional.linear(*metas)),)
+
+
+def _linear_text(tensors: Any) -> str | None:
+    # mps/operations/Linear.mm, ``_mps_linear``: in this order.
+    for name, tensor in zip(("input", "weight", "bias"), tensors, strict=False):
+        if is_on_cpu(tensor):
+            return f"Tensor for argument {name} is on cpu but expected on mps"
+    return None
+
+
+def _emulate_linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
+    if not mask[2]:
+        return (*gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
+    bias = grad.new_zeros(grad.shape[-1:])
+    return tuple(gradients(torch.nn.functional.linear, (x, weight, bias), mask, grad))
+
+
+def _dot_text(tensors: Any) -> str:
+    devices = ", ".join(places(tensors))
+    return f"Expected all tensors to be on the same device. Found: {devices}"
+
+
+def _grouped_mm_metadata(given: Given, _ask: TargetQueries) -> Results:
+    # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did;
+    # the composite and MPS's kernel take float32 and float16 too.
+    first, a, b = given["self"], given["self"].shape, given["mat2"].shape
+    dtype = given.get("out_dtype") or first.dtype
+    if len(a) == len(b) == 2:
+        return (contiguous((given["offs"].shape[0], a[0], b[1]), dtype),)
+    lead = a[:2] if len(a) == len(b) else (a[-2],)
+    return (contiguous((*lead, b[-1]), dtype),)
+
+
+def _grouped_mm_body(given: Given, _ask: TargetQueries) -> Calls:
+    # GroupedMMUtils.h, ``_grouped_mm_fallback`` (2.9 to 2.13): one product for each group, or one
+    # batched product.
+    batched = given["self"].dim() == 3 and given["mat2"].dim() == 3
+    return ("aten::empty_strided", "aten::bmm.out" if batched else "aten::mm.out")
+
+
+def _tensordot(
+    _context: DispatchContext, a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]
+) -> Tensor:
+    # native/Linear.cpp: elsewhere a full contraction becomes a dot product; on MPS it is always mm.
+    dims_a = [d % a.dim() for d in dims_a] if a.dim() else list(dims_a)
+    dims_b = [d % b.dim() for d in dims_b] if b.dim() else list(dims_b)
+    for i, j in zip(dims_a, dims_b, strict=True):
+        if a.shape[i] == b.shape[j]:
+            continue
+        if a.shape[i] == 1:
+            b = b.sum(j, keepdim=True)
+        elif b.shape[j] == 1:
+            a = a.sum(i, keepdim=True)
+        else:
+            return composite(aten.tensordot.default, a, b, dims_a, dims_b)
+    free_a = [d for d in range(a.dim()) if d not in dims_a]
+    free_b = [d for d in range(b.dim()) if d not in dims_b]
+    shared = math.prod(a.shape[d] for d in dims_a)
+    shape_a, shape_b = [a.shape[d] for d in free_a], [b.shape[d] for d in free_b]
+    rows = -1 if free_a and a.numel() else math.prod(shape_a)
+    columns = -1 if free_b and b.numel() else math.prod(shape_b)
+    left = a.permute([*free_a, *dims_a]).reshape([rows, shared])
+    right = b.permute([*dims_b, *free_b]).reshape([shared, columns])
+    return aten.mm.default(left, right).reshape(shape_a + shape_b)
+
+
+# -- decompositions -----------------------------------------------------------------------------------------
+
+
+def _eigvals(_context: DispatchContext, x: Tensor) -> Tensor:
+    return aten.linalg_eig.default(x)[0] if needs_grad(x) else aten._linalg_eigvals.default(x)
+
+
+def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, **options: Any) -> Any:
+    # torch/_refs/linalg/__init__.py of 2.10 to 2.13 registers it for the form with ``out=``.
+    kernel = dispatch.lu_solve_in_python
+    if kernel is None:
+        message = "this torch does not have the Python kernel of linalg_lu_solve for MPS"
+        raise NotSimulatedError(message)
+    out = torch.empty_like(b)
+    kernel(lu, pivots, b, **{"left": True, "adjoint": False, **options}, out=out)
+    return out
+
+
+def _geqrf_metadata(given: Given, _ask: TargetQueries) -> Results:
+    # BatchLinearAlgebra.cpp, geqrf: the factors, column-major, and tau
+    *batch, rows, columns = given["self"].shape
+    flipped = contiguous((*batch, columns, rows), given["self"].dtype).meta()
+    tau = contiguous((*batch, min(rows, columns)), given["self"].dtype)
+    return (spec_of(flipped.transpose(-2, -1)), tau)
+
+
+def _linear_combination_metadata(given: Given, _ask: TargetQueries) -> Results:
+    # LinearAlgebra.cpp, _compute_linear_combination
+    x = given["input"]
+    return (contiguous((given["coefficients"].shape[0], *x.shape[1:]), x.dtype),)
+
+
+def _guess_least_squares(given: Given, _keep: int) -> Guess:
+    # BatchLinearAlgebra.cpp, linalg_lstsq_out: residuals are there if the rank is full and m > n.
+    a, b = given["self"], given["b"]
+    lead, (rows, columns) = a.shape[:-2], a.shape[-2:]
+    is_vector = b.dim() == 1 or tuple(b.shape) == tuple(a.shape[:-1])
+    tail = () if is_vector else (b.shape[-1],)
+    real = torch.empty(0, dtype=a.dtype).abs().dtype
+    results = (
+        contiguous((*lead, columns, *tail), a.dtype),
+        contiguous((*lead, *(tail or (1,))) if rows > columns else (0,), real),
+        contiguous(tuple(lead), torch.int64),
+        contiguous((*lead, min(rows, columns)), real),
+    )
+    return Guess(results, "as if the matrix had full rank")
+
+
+_TOLERANCES = (
+    aten.linalg_pinv.default,
+    aten.linalg_pinv.atol_rtol_float,
+    aten.linalg_pinv.rcond_tensor,
+    aten.linalg_matrix_rank.default,
+    aten.linalg_matrix_rank.tol_tensor,
+    aten.linalg_matrix_rank.atol_rtol_float,
+    aten.linalg_matrix_rank.atol_rtol_tensor,
+)
+
+OPERATORS = (
+    Operator(
+        ("aten::linear",),
+        metadata=_linear_metadata,
+        device_texts=(
+            DeviceText(_linear_text, Span(since=_V2_4)),
+            DeviceText(always(PLACEHOLDER), Span(until=_V2_4)),
+        ),
+    ),
+    Operator(("aten::linear_backward",), emulate=_emulate_linear_backward),
+    Operator(("aten::mm",), device_texts=checked_by_linear_algebra("mm", "mat1", "mat2")),
+    Operator(
+        ("aten::addmm",),
+        device_texts=checked_by_linear_algebra("addmm_out_mps_impl", "self", "mat1", "mat2"),
+    ),
+    Operator(
+        ("aten::dot", "aten::vdot"),
+        device_texts=(DeviceText(_dot_text, Span(since=Version(2, 2))),),
+    ),
+    Operator(("aten::_grouped_mm",), metadata=_grouped_mm_metadata, body=_grouped_mm_body),
+    Operator(("aten::_convert_weight_to_int4pack", "aten::_weight_int4pack_mm"), not_emulated=True),
+    Operator(
+        ("aten::tensordot",),
+        branch=Branch(
+            _tensordot,
+            "native/Linear.cpp: always permute, reshape, mm, before other devices got a shorter way and since",
+        ),
+    ),
+    Operator(
+        ("aten::linalg_eigvals",),
+        branch=Branch(
+            _eigvals,
+            "native/BatchLinearAlgebra.cpp: with eigenvectors for autograd and for subclasses only",
+            Span(since=_V2_3),
+        ),
+    ),
+    Operator(
+        ("aten::linalg_eigvals.out",),
+        # BatchLinearAlgebra.cpp: a kernel of its own from 2.3 on.
+        legacy_bodies=(LegacyBody(Span(until=_V2_3), ("aten::linalg_eig",)),),
+    ),
+    *(
+        Operator(
+            (op.name(),),
+            branch=Branch(
+                followed(op),
+                "native/LinearAlgebra.cpp, get_atol_rtol: float32 tolerances on MPS",
+                Span(since=_V2_3),
+            ),
+        )
+        for op in _TOLERANCES
+    ),
+    Operator(("aten::linalg_lu_solve",), python_kernel=_lu_solve),
+    Operator(
+        ("aten::linalg_lstsq",),
+        # BatchLinearAlgebra.cpp: allocates, then calls the out form, which has no meta kernel.
+        body=("aten::linalg_lstsq.out",),
+        unbacked=_guess_least_squares,
+    ),
+    Operator(("aten::geqrf",), metadata=_geqrf_metadata),
+    Operator(("aten::_compute_linear_combination",), metadata=_linear_combination_metadata),
+)

@@ -1,0 +1,203 @@
+"""Define what the simulation knows of an operator beside its schema and the target's registrations."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.common.versions import Span, Target, Version
+from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous
+from opcheck.tracing.torch_private.dispatch import DispatchKey, body_of
+
+if TYPE_CHECKING:
+    from opcheck.simulator.dispatch.unbacked_values import Guess
+    from opcheck.simulator.target_reads import TargetQueries
+
+#: the arguments of a call by the names of the schema, without those that were left out
+Given = Mapping[str, Any]
+#: for each result the TensorMeta that it has, or a list of them
+Results = tuple[Any, ...]
+#: gets the TensorMeta of each tensor among the arguments in its place
+MetadataRule = Callable[[Given, "TargetQueries"], Results]
+Calls = tuple[str, ...]
+#: an id and the text of an error
+Refusal = tuple[str, str]
+
+
+class Role(enum.Enum):
+    """Operators that the dispatcher itself treats specially."""
+
+    CAST = enum.auto()
+    DETACH = enum.auto()
+    #: its result is a view of any size, which takes no memory
+    EXPAND = enum.auto()
+    #: its result has no memory: the dispatcher's ZeroTensor key makes zeros of it
+    #: (ATen/ZeroTensorFallback.cpp)
+    ZERO_TENSOR = enum.auto()
+    CONJUGATE = enum.auto()
+    NEGATE = enum.auto()
+    VIEW_AS_REAL = enum.auto()
+
+
+class Branch(NamedTuple):
+    """A branch that PyTorch's C++ takes only on a Mac, or took in earlier releases, as a Python function."""
+
+    #: takes the simulation's DispatchContext, then the operator's arguments
+    function: Callable[..., Any]
+    #: where PyTorch decides, and what
+    reason: str
+    releases: Span = Span()
+
+
+class LegacyBody(NamedTuple):
+    """What a composite called in earlier releases, as their macOS wheels show."""
+
+    releases: Span
+    calls: Calls
+
+
+class DeviceText(NamedTuple):
+    """The error of a kernel whose tensors are on two devices; None: that of TensorIterator.cpp."""
+
+    text: Callable[[Any], str | None]
+    releases: Span = Span()
+
+
+class WiderEmulation(NamedTuple):
+    """How the CPU computes dtypes that a Mac's kernel takes and the CPU's does not."""
+
+    #: the first release whose kernel on MPS takes them
+    since: Version
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator overload, or several that share all properties."""
+
+    names: tuple[str, ...]
+    _: KW_ONLY
+
+    # -- which way a call goes
+    branch: Branch | None = None
+    #: the kernel that a Mac registers from Python at ``import torch``
+    #: (torch/backends/mps/__init__.py, ``_init``)
+    python_kernel: Callable[..., Any] | None = None
+    #: what a composite below autograd calls, where its body cannot be followed here: it branches on
+    #: the device at compile time, or calls itself.  A function returns None for a release whose
+    #: body is not known.
+    body: Calls | Callable[[Given, TargetQueries], Calls | None] | None = None
+    #: calls of ``body`` that take its arguments over: overload -> the argument by which each of theirs goes here, where
+    #: the name is another; ``result.shape`` and ``result.stride`` are those of its first result
+    passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
+    #: its bodies in earlier releases, where they call what the installed torch's does not
+    legacy_bodies: tuple[LegacyBody, ...] = ()
+    role: Role | None = None
+
+    #: its kernel on MPS draws random numbers although no tag of the operator says so
+    draws: bool = False
+
+    # -- metadata and values of its results
+    #: where torch has no meta kernel of it, or another device's
+    metadata: MetadataRule | None = None
+    #: why it needs neither a rule nor a meta kernel, although it has a kernel on MPS
+    without_metadata: str = ""
+    #: its results where they depend on values that are not known; also takes up to how many
+    #: elements get values
+    unbacked: Callable[[Given, int], Guess] | None = None
+    #: the value of one argument that decides the result, whatever the other one is
+    absorbing: bool | None = None
+    #: it answers with a bool, not with a tensor
+    answers_bool: bool = False
+    #: its result is most often asserted where it is asked for: ``if not (a >= b).all(): raise``
+    is_check: bool = False
+    #: takes masks as indices: its meta kernel counts what a mask selects
+    takes_masks: bool = False
+    #: its values are arbitrary: zeros, so that two runs are the same and what is filled part by
+    #: part is known
+    uninitialized: bool = False
+    #: its shape depends on values, which known arguments have
+    needs_values: bool = False
+    #: positions of arguments that it may write, and that keep their values where others are not
+    #: known
+    keeps_values_of: frozenset[int] = frozenset()
+    #: its results share the memory of the first argument although the schema does not say so
+    #: (TensorShape.cpp: to autograd they are no views)
+    shares_first: bool = False
+    #: the arguments that an assumption led to and that fit nothing, made to fit, and what is
+    #: assumed with them
+    repair: Callable[[Given], tuple[Given, str] | None] | None = None
+
+    # -- devices
+    #: it takes a CPU tensor beside MPS ones
+    mixes_devices: bool = False
+    #: positions of results that stay on the CPU
+    results_on_cpu: frozenset[int] = frozenset()
+    #: what it refuses about the devices of its arguments although it mixes them: takes the
+    #: arguments and all tensors
+    refuses_devices: Callable[[Any, Any], Refusal | None] | None = None
+    device_texts: tuple[DeviceText, ...] = ()
+
+    # -- emulation on the CPU (opcheck run)
+    #: computes on the CPU what only MPS has a kernel for, with the CPU's numbers bit for bit
+    emulate: Callable[..., Any] | None = None
+    emulate_wider: WiderEmulation | None = None
+    #: only MPS has it, with a memory layout of its own, so that nothing here computes its values
+    not_emulated: bool = False
+
+
+def like(*names: str) -> MetadataRule:
+    """Return a metadata rule: each result is contiguous, with the shape and dtype of the argument named."""
+
+    def rule(given: Given, _ask: TargetQueries) -> Results:
+        return tuple(alike(given[name]) for name in names)
+
+    return rule
+
+
+def alike(spec: TensorMeta) -> TensorMeta:
+    """Return the metadata of a new contiguous tensor of the same shape and dtype."""
+    return contiguous(spec.shape, spec.dtype)
+
+
+def overload_named(name: str) -> Any:
+    """Return the overload with this name in the namespace aten, such as ``aten::add.Tensor``."""
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run the C++ body of a composite."""
+    return body_of(op)(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def needs_grad(*tensors: torch.Tensor | None) -> bool:
+    """Return whether autograd records what is computed from these (GradMode, and requires_grad of each tensor)."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def followed(
+    op: Any, *, narrows: bool = True, hidden: frozenset[str] = frozenset()
+) -> Callable[..., Any]:
+    """Return a branch that runs the C++ body with the given differences on MPS.
+
+    Args:
+        op: the overload.
+        narrows: it makes no float64 temporaries there.
+        hidden: operators that it calls on other devices alone.
+    """
+
+    def branch(context: Any, *args: Any, **kwargs: Any) -> Any:
+        with context.set(on_mps=True, narrows=narrows, hidden=hidden):
+            return composite(op, *args, **kwargs)
+
+    return branch
+
+
+def is_before(target: Target, until: Version) -> bool:
+    """Return whether the target's torch is older."""
+    return target.torch < until

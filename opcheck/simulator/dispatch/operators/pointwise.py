@@ -1,0 +1,104 @@
+"""Functions of each element, and random numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from opcheck.common.versions import Span, Version
+from opcheck.simulator.dispatch.operators.operator import (
+    Branch,
+    Calls,
+    Given,
+    LegacyBody,
+    Operator,
+    composite,
+    is_before,
+    like,
+)
+
+if TYPE_CHECKING:
+    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+    from opcheck.simulator.target_reads import TargetQueries
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _ldexp(given: Given, product: str) -> Calls:
+    # BinaryOps.cpp, ``ldexp`` (2.13 to 2.15): integral exponents have a kernel of their own on the
+    # CPU only.
+    if given["self"].dtype not in (torch.float16, torch.bfloat16):
+        return ("aten::pow.Scalar", product)
+    return ("aten::empty.memory_format", "aten::fill_.Scalar", "aten::pow.Tensor_Tensor", product)
+
+
+def _ldexp_to_new(given: Given, _ask: TargetQueries) -> Calls:
+    return _ldexp(given, "aten::mul.Tensor")
+
+
+def _ldexp_into(given: Given, _ask: TargetQueries) -> Calls:
+    return _ldexp(given, "aten::mul.out")
+
+
+def _is_dense(x: Tensor) -> bool:
+    # TensorImpl::is_non_overlapping_and_dense
+    step = 1
+    for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _dropout(context: DispatchContext, x: Tensor, p: float, train: bool) -> Tensor:
+    # Dropout.cpp, is_fused_kernel_acceptable, whose MPS case is new in 2.15
+    fits = train and 0 < p < 1 and x.numel() > 0 and x.dtype in _FLOATS and _is_dense(x)
+    if fits and not context.ask(is_before, Version(2, 15)):
+        return aten.native_dropout.default(x, p, train)[0]
+    return composite(aten.dropout.default, x, p, train)
+
+
+OPERATORS = (
+    # Loops that end after so many steps, or when every sequence has ended, do not rest on a guess.
+    Operator(("aten::bitwise_or.Tensor", "aten::logical_or"), absorbing=True),
+    Operator(("aten::bitwise_and.Tensor", "aten::logical_and"), absorbing=False),
+    Operator(("aten::ldexp.Tensor",), body=_ldexp_to_new),
+    Operator(("aten::ldexp.out", "aten::ldexp_"), body=_ldexp_into),
+    Operator(
+        ("aten::mvlgamma_",),
+        # UnaryOps.cpp: from 2.10 on the form with ``out=``, which had no kernel for MPS before
+        # 2.12.
+        legacy_bodies=(
+            LegacyBody(
+                Span(until=Version(2, 10)),
+                (
+                    "aten::empty.memory_format",
+                    "aten::arange.start_out",
+                    "aten::as_strided",
+                    "aten::add.Tensor",
+                    "aten::lgamma_",
+                    "aten::sum.dim_IntList",
+                    "aten::add_.Tensor",
+                ),
+            ),
+        ),
+    ),
+    # Without values the gradients are taken to be finite, so that torch.amp.GradScaler takes the
+    # step (torch/amp/grad_scaler.py).
+    Operator(("aten::_amp_foreach_non_finite_check_and_unscale_",), keeps_values_of=frozenset({1})),
+    Operator(
+        ("aten::dropout",),
+        branch=Branch(_dropout, "native/Dropout.cpp: native_dropout on MPS, since 2.15"),
+    ),
+    # mps/operations/Distributions.mm and native/Distributions.cpp; torch 2.9 has no meta kernel of
+    # _standard_gamma.
+    Operator(("aten::_dirichlet_grad",), metadata=like("x")),
+    Operator(
+        ("aten::_sample_dirichlet", "aten::_standard_gamma", "aten::_standard_gamma_grad"),
+        metadata=like("self"),
+    ),
+    Operator(("aten::binomial",), metadata=like("count")),
+)

@@ -1,0 +1,174 @@
+"""Reductions, comparisons to one answer, histograms, sets of values and pooling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.versions import Version
+from opcheck.simulator.dispatch.operators.device_texts import one_device
+from opcheck.simulator.dispatch.operators.operator import (
+    Branch,
+    Given,
+    Operator,
+    Results,
+    WiderEmulation,
+    followed,
+    like,
+)
+from opcheck.simulator.dispatch.tensor import is_on_mps
+from opcheck.simulator.dispatch.tensor_meta import contiguous
+from opcheck.simulator.dispatch.unbacked_values import MOST_DIFFERENT, Guess
+
+if TYPE_CHECKING:
+    from opcheck.simulator.target_reads import TargetQueries
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_IN_VALUES = "its shape is in the values, which its rule for unbacked values assumes"
+_ON_HOST = "its result is a number of the host's, assumed where the values are not known"
+
+#: Sorting.cpp, quantile_compute: on the CPU alone the values of q are checked (the torch 2.9 that
+#: may be installed).
+_CHECKS_OF_QUANTILES = frozenset(
+    f"aten::{name}"
+    for name in ("ge.Scalar", "le.Scalar", "logical_and_", "all", "new_ones", "equal")
+)
+_QUANTILES = (
+    aten.quantile.default,
+    aten.quantile.scalar,
+    aten.nanquantile.default,
+    aten.nanquantile.scalar,
+    aten.quantile.out,
+    aten.quantile.scalar_out,
+    aten.nanquantile.out,
+    aten.nanquantile.scalar_out,
+)
+
+
+def _quantile_text(x: Tensor, q: Any, *_: Any, out: Any = None, **__: Any) -> str | None:
+    # Sorting.cpp, ``quantile_checks`` and ``quantile_out_impl``
+    for name, tensor in (("q", q), ("out", out)):
+        if isinstance(tensor, torch.Tensor) and is_on_mps(tensor) is not is_on_mps(x):
+            return f"quantile() {name} tensor must be on the same device as the input tensor"
+    return None
+
+
+def _guess_unique(given: Given, _keep: int) -> Guess:
+    x, dim = given["self"], given.get("dim")
+    size = x.numel() if dim is None else x.shape[dim]
+    kept = size if dim is not None else min(size, MOST_DIFFERENT)
+    shape = (kept,) if dim is None else tuple(x.shape)
+    inverse = tuple(x.shape) if dim is None else (size,)
+    results = (
+        contiguous(shape, x.dtype),
+        contiguous(inverse if given.get("return_inverse") else (0,), torch.int64),
+        contiguous((kept,) if given.get("return_counts") else (0,), torch.int64),
+    )
+    how_many = "all" if kept == size else f"{kept:,}"
+    return Guess(results, f"as if {how_many} values were different")
+
+
+def _guess_unique_and_inverse(given: Given, keep: int) -> Guess:
+    results, assumed = _guess_unique(given, keep)
+    return Guess(results[:2], assumed)
+
+
+def _guess_unique_along(given: Given, keep: int) -> Guess:
+    # Its kernels make the inverse and the counts whether asked or not (native/Unique.cpp,
+    # _unique_dim_cpu_template).
+    return _guess_unique({**given, "return_inverse": True, "return_counts": True}, keep)
+
+
+def _guess_bincount(given: Given, _keep: int) -> Guess:
+    length = max(given.get("minlength", 0), 2)
+    # native/SummaryOps.cpp: sums of weights that are not float32 are float64, which MPS has not.
+    dtype = torch.int64 if given.get("weights") is None else torch.float32
+    return Guess((contiguous((length,), dtype),), f"as if no value were above {length - 1}")
+
+
+def _histogram(given: Given, _ask: TargetQueries) -> Results:
+    # native/Histogram.cpp: a number of boxes, or their edges
+    x, bins = given["self"], given.get("bins", 100)
+    edges = bins + 1 if isinstance(bins, int) else bins.shape[0]
+    return (contiguous((edges - 1,), x.dtype), contiguous((edges,), x.dtype))
+
+
+def _bin_edges(given: Given, _ask: TargetQueries) -> Results:
+    return ([contiguous((count + 1,), given["self"].dtype) for count in given["bins"]],)
+
+
+def _histogram_of_counts(given: Given, _ask: TargetQueries) -> Results:
+    return (contiguous(tuple(given["bins"]), given["self"].dtype),)
+
+
+def _histogram_of_edges(given: Given, _ask: TargetQueries) -> Results:
+    return (contiguous(tuple(t.shape[0] - 1 for t in given["bins"]), given["self"].dtype),)
+
+
+def _emulate_histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
+    counted: Tensor = aten.histc.default(x.double(), *settings, **named)
+    return counted.to(x.dtype)
+
+
+def _emulate_pooling_backward(
+    grad: Tensor,
+    x: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    settings = (kernel, stride, padding, dilation, ceil_mode)
+    _, indices = aten.max_pool2d_with_indices.default(x, *settings)
+    return aten.max_pool2d_with_indices_backward.default(grad, x, *settings, indices)
+
+
+OPERATORS = (
+    Operator(("aten::equal",), answers_bool=True, without_metadata=_ON_HOST),
+    Operator(("aten::allclose",), answers_bool=True),
+    Operator(("aten::is_set_to",), without_metadata=_ON_HOST),
+    Operator(("aten::all", "aten::all.dim", "aten::all.dims", "aten::_is_all_true"), is_check=True),
+    *(
+        Operator(
+            (op.name(),),
+            branch=Branch(
+                one_device(op, _quantile_text, followed(op, hidden=_CHECKS_OF_QUANTILES)),
+                "native/Sorting.cpp: no check of q, and the ranks in the input's dtype (installed 2.15)",
+            ),
+        )
+        for op in _QUANTILES
+    ),
+    Operator(("aten::_logcumsumexp",), metadata=like("self")),
+    # mps/operations/Pooling.mm: the gradient has the shape of the input.
+    Operator(
+        ("aten::max_pool2d_backward",), metadata=like("self"), emulate=_emulate_pooling_backward
+    ),
+    # -- sets of values
+    Operator(
+        ("aten::_unique2", "aten::unique_consecutive"),
+        unbacked=_guess_unique,
+        without_metadata=_IN_VALUES,
+    ),
+    Operator(
+        ("aten::unique_dim", "aten::unique_dim_consecutive"),
+        unbacked=_guess_unique_along,
+        without_metadata=_IN_VALUES,
+    ),
+    Operator(("aten::_unique",), unbacked=_guess_unique_and_inverse, without_metadata=_IN_VALUES),
+    Operator(("aten::bincount",), unbacked=_guess_bincount, without_metadata=_IN_VALUES),
+    # -- histograms
+    Operator(("aten::histogram.bin_ct", "aten::histogram.bins_tensor"), metadata=_histogram),
+    Operator(("aten::_histogramdd_bin_edges",), metadata=_bin_edges),
+    Operator(("aten::_histogramdd_from_bin_cts",), metadata=_histogram_of_counts),
+    Operator(("aten::_histogramdd_from_bin_tensors",), metadata=_histogram_of_edges),
+    Operator(
+        ("aten::histc",),
+        # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are
+        # counted so.
+        emulate_wider=WiderEmulation(Version(2, 13), _emulate_histc),
+    ),
+)

@@ -1,0 +1,348 @@
+"""Decide what the target's dispatcher does with each overload, once for each overload."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.common.versions import Target, Version
+from opcheck.data.extensions import LIBRARIES
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+from opcheck.simulator.dispatch.operators import OPERATORS, PLAIN, PYTHON_KERNELS
+from opcheck.simulator.dispatch.operators.device_texts import is_iterated
+from opcheck.simulator.dispatch.operators.operator import Operator
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.tracing.torch_private import dispatch
+from opcheck.tracing.torch_private.dispatch import DispatchKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+    from opcheck.tracing.torch_private.dispatch import HigherOrderOperator, OpOverload
+
+
+#: registrations with which the dispatcher stops at the MPS key (op_lists/README.md).
+KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
+
+_COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
+
+#: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp,
+#: computeDispatchTableEntry).
+_COMPOSITES = (
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+    DispatchKey.CompositeExplicitAutograd,
+)
+
+#: what an operator of another namespace is registered for: what a Mac could do with it.
+_TELLING_KEYS = (
+    "MPS",
+    "CPU",
+    "CUDA",
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "Meta",
+    "Autograd",
+)
+
+#: namespaces that the op lists describe: their composites are judged as calls.
+_DESCRIBED = frozenset({"aten", *LIBRARIES})
+
+_NUMBERS = frozenset({int, float, bool, complex})
+
+
+class Kind(enum.Enum):
+    """The ways that a call can take."""
+
+    LEAF = "leaf"
+    #: CompositeImplicit without a kernel on the target: its C++ body runs on the simulated tensors.
+    DECOMPOSE = "decompose"
+    #: a Python function runs, such as one for a branch that C++ takes only on a Mac.
+    PYTHON = "python"
+
+
+class Return(NamedTuple):
+    """How one result relates to the arguments: ``new``, ``view`` of or the very ``argument``."""
+
+    relation: str
+    argument: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One overload's way through the simulated dispatcher."""
+
+    #: a higher-order operator where simulator/dispatch/routes.py makes the route; the defaults are that route's
+    func: Any
+    name: str
+    operator: Operator
+    #: the installed torch has a CompositeImplicitAutograd kernel for it
+    implicit: bool
+    kind: Kind
+    body: Callable[..., Any] | None
+    returns: tuple[Return, ...] = ()
+    #: the single result is a list of tensors
+    returns_list: bool = False
+    #: positions in the schema of arguments that are written
+    writes: tuple[int, ...] = ()
+    #: ... those of ``out=``
+    outs: tuple[int, ...] = ()
+    #: TensorIterator checks the devices of its tensors
+    is_iterated: bool = False
+    #: the metadata of a written argument can change (``t_``, ``resize_``, ``out=``)
+    reshapes: bool = False
+    #: the result is not known without the values (``item``, ``equal``), or its shape may not be
+    #: (``nonzero``)
+    reads_data: bool = False
+    reads_shape: bool = False
+    #: draws random numbers
+    draws: bool = False
+    factory: bool = False
+    has_device: bool = False
+    #: the composite kernel below autograd, for overloads that the target has no kernel for
+    composite: DispatchKey | None = None
+    #: a composite on the target and none in the installed torch: its body is not here
+    bodiless: bool = False
+    #: what it calls decides on the target: a composite that is recorded as a call
+    has_body: bool = False
+    arguments: tuple[str, ...] = ()
+    #: positions that take a tensor and no number: a number there was a wrapped one to C++
+    takes_tensor: tuple[int, ...] = ()
+    #: dispatch keys with a kernel, for namespaces that the lists do not describe
+    registrations: tuple[str, ...] = ()
+
+
+def is_implicit(name: str) -> bool:
+    """Return whether the installed torch has a CompositeImplicitAutograd kernel for an overload, in C++.
+
+    ``OpOverload.has_kernel_for_dispatch_key`` counts Python decompositions, too (upsample_nearest3d), which
+    ``_op_dk`` does not reach: it ends the process.
+    """
+    return dispatch.has_schema(name) and dispatch.has_kernel(name, "CompositeImplicitAutograd")
+
+
+def registered_way(
+    name: str,
+    *,
+    implicit: bool,
+    registrations: Mapping[str, str],
+    branches: Container[str],
+) -> str:
+    """Return the way on which the registrations and branches send an overload, which is all that they decide.
+
+    Args:
+        name: the overload.
+        implicit: whether the installed torch has a CompositeImplicitAutograd kernel for it.
+        registrations: the target's value of every overload.
+        branches: the overloads that have one on the target.
+    """
+    if name in branches:
+        return "branch"
+    value = registrations.get(name)
+    end = end_of(value, registrations)
+    if end == "python_kernel" and name in PYTHON_KERNELS:
+        return "python"
+    if implicit and value not in KERNEL_VALUES:
+        return "decompose"
+    return "composite" if end in _COMPOSITE_VALUES else "leaf"
+
+
+def make_route(
+    func: OpOverload,
+    registrations: Mapping[str, str],
+    branches: Mapping[str, Callable[..., Any]],
+) -> Route:
+    """Return the route of ``func``, given the target's value of every overload (op_lists/README.md)."""
+    name: str = func.name()
+    implicit = is_implicit(name)
+    way = registered_way(
+        name,
+        implicit=implicit,
+        registrations=registrations,
+        branches=branches,
+    )
+    operator = OPERATORS.get(name, PLAIN)
+    kind = Kind.PYTHON
+    bodies = {"branch": branches, "python": PYTHON_KERNELS}
+    body: Callable[..., Any] | None = bodies[way][name] if way in bodies else None
+    if body is None and func.namespace == "prims":
+        # What a kernel written in Python with torch._refs runs: the prim's aten form
+        # (torch/_prims/__init__.py).
+        body = getattr(func, "impl_aten", None)
+    # Python alone knows what jagged tensors are asked for: prim::layout, in torch 2.9 aten::dim too.
+    known = dispatch.has_schema(name)
+    if body is None and known and not implicit and func.namespace not in _DESCRIBED:
+        body = _own_body(func)
+    if body is None:
+        kind = Kind.DECOMPOSE if way == "decompose" else Kind.LEAF
+    schema = dispatch.schema_of(func)
+    composite = None
+    if known and kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
+        composite = next(
+            (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name)),
+            None,
+        )
+    bodiless = kind is Kind.LEAF and way == "composite" and composite is None
+    writes = tuple(
+        index
+        for index, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    returns = tuple(_relation(operator, result, schema.arguments) for result in schema.returns)
+    return Route(
+        func=func,
+        name=name,
+        operator=operator,
+        implicit=implicit,
+        kind=kind,
+        body=body,
+        returns=returns,
+        returns_list=len(schema.returns) == 1 and str(schema.returns[0].type).startswith("List"),
+        writes=writes,
+        outs=tuple(index for index in writes if schema.arguments[index].kwarg_only),
+        is_iterated=is_iterated(name, func.tags),
+        reshapes=bool(writes)
+        and (
+            torch.Tag.inplace_view in func.tags
+            or any(schema.arguments[index].kwarg_only for index in writes)
+            or name.partition("::")[2].startswith(("resize", "set_", "_resize"))
+        ),
+        reads_data=torch.Tag.data_dependent_output in func.tags,
+        reads_shape=torch.Tag.dynamic_output_shape in func.tags,
+        draws=torch.Tag.nondeterministic_seeded in func.tags or operator.draws,
+        factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
+        has_device=any(argument.name == "device" for argument in schema.arguments),
+        composite=composite,
+        bodiless=bodiless,
+        has_body=composite is not None or bodiless,
+        arguments=tuple(argument.name for argument in schema.arguments),
+        takes_tensor=()
+        if dispatch.takes_numbers_as_tensors(dispatch.schema_of(func).name.partition("::")[2])
+        else tuple(
+            index
+            for index, argument in enumerate(schema.arguments)
+            if str(argument.type) in ("Tensor", "Optional[Tensor]")
+        ),
+        registrations=() if func.namespace == "aten" or not known else _registrations(name),
+    )
+
+
+def _own_body(func: OpOverload) -> Callable[..., Any] | None:
+    """Return what a Mac runs for an operator of the program's own that has one body for all devices.
+
+    torch.library.custom_op registers its function so, unless told the device (torch/_library/custom_ops.py).
+    """
+    everywhere = DispatchKey.CompositeExplicitAutograd
+    if func.has_kernel_for_dispatch_key(DispatchKey.MPS):
+        return None
+    if not func.has_kernel_for_dispatch_key(everywhere):
+        return None
+    return functools.partial(dispatch.body_of(func), everywhere)
+
+
+def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
+    """Return the value at the end of a chain of ``out:`` and ``wrapper:``."""
+    while value is not None and value.startswith(("out:", "wrapper:")):
+        value = registrations.get(value.partition(":")[2])
+    return value
+
+
+def _registrations(name: str) -> tuple[str, ...]:
+    return tuple(key for key in _TELLING_KEYS if dispatch.has_kernel(name, key))
+
+
+def _relation(operator: Operator, result: Any, arguments: Any) -> Return:
+    info = result.alias_info
+    if info is None:
+        return Return("view", 0) if operator.shares_first else Return("new")
+    for index, argument in enumerate(arguments):
+        alias = argument.alias_info
+        # A list of views (split, unbind) has no set of its own: its base is the argument marked "->
+        # *".
+        if alias is not None and (alias.before_set & info.before_set or "*" in alias.after_set):
+            return Return("argument" if info.is_write else "view", index)
+    return Return("new")
+
+
+def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments, with numbers as tensors where a call from Python would refuse a number."""
+    if not route.takes_tensor or not any(type(value) in _NUMBERS for value in args):
+        return args
+    return tuple(
+        torch.tensor(value) if type(value) in _NUMBERS and index in route.takes_tensor else value
+        for index, value in enumerate(args)
+    )
+
+
+def named(route: Route, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names in the schema, without those that were omitted."""
+    return {**dict(zip(route.arguments, args, strict=False)), **kwargs}
+
+
+# -- higher-order operators ------------------------------------------------------------------------------------------
+
+
+_V2_6, _V2_7, _V2_13 = (Version(2, minor) for minor in (6, 7, 13))
+
+
+def make_higher_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
+    """Return the route of a higher-order operator, which is never a leaf: its eager form runs."""
+    return Route(
+        func=func,
+        name=f"higher_order::{func.name()}",
+        operator=PLAIN,
+        implicit=False,
+        kind=Kind.PYTHON,
+        body=functools.partial(_run_eager_form, func, context),
+    )
+
+
+def _run_eager_form(
+    func: HigherOrderOperator, context: DispatchContext, *args: Any, **kwargs: Any
+) -> Any:
+    """Run the eager form while the simulation is on.
+
+    Raises:
+        NotSimulatedError: it has none.
+    """
+    kernel = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+    if kernel is None:
+        message = (
+            f"the higher-order operator {func.name()} has no form that runs without a compiler"
+        )
+        raise NotSimulatedError(message)
+    if func.name() == "flex_attention" and (devices := context.ask(_devices_of_flex)):
+        text = f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device."
+        context.refuse(func, args[:3], "flex_attention_device", text)
+    with _unseen(kernel.__globals__):
+        return kernel(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _unseen(names: dict[str, Any]) -> Iterator[None]:
+    """Hide the dispatch mode from forms that assert that none is on, as in a compiler (cond.py, scan.py of 2.13)."""
+    asked = names.get("_get_current_dispatch_mode")
+    if asked is None:
+        yield
+        return
+    names["_get_current_dispatch_mode"] = lambda: None
+    try:
+        yield
+    finally:
+        names["_get_current_dispatch_mode"] = asked
+
+
+def _devices_of_flex(target: Target) -> str:
+    """Return the devices that the operator's Python function takes; empty if mps is among them.
+
+    Source: torch/nn/attention/flex_attention.py, ``_validate_device`` (2.5 to 2.15).
+    """
+    if target.torch >= _V2_13:
+        return ""
+    if target.torch < _V2_6:
+        return "CUDA"
+    return "CUDA or CPU" if target.torch < _V2_7 else "CUDA, CPU or HPU"

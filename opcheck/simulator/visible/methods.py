@@ -1,0 +1,671 @@
+"""Replace the methods and attributes of ``torch.Tensor`` whose C++ would take the device for ``cpu``.
+
+They stand on the class itself as long as a simulation runs, and not only in a function mode: torch's own Python calls
+them where modes are off (torch/overrides.py, ``handle_torch_function``).  A class with a hook of its own is asked
+first, as by C++ (``_is_hooked``); the mode then comes here (simulator/visible/device_mode.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.replacing import replaced
+from opcheck.common.versions import Target, Version
+from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch.dispatch_context import current
+from opcheck.simulator.dispatch.tensor import (
+    MPS_DEVICE,
+    MPS_KEYS,
+    exchange,
+    is_on_mps,
+    place,
+    placement,
+    wrap,
+)
+from opcheck.simulator.visible import storage
+from opcheck.simulator.visible.storage import on_mps
+from opcheck.tracing.torch_private import dispatch, tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+_CPU = torch.device("cpu")
+_Tensor: Any = torch.Tensor
+_Base = tensors.tensor_base
+#: the devices that every build for a Mac has
+_BUILT = frozenset({"mps", "cpu", "meta"})
+_EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
+_NO_HOOK = dispatch.no_function_hook
+_NO_DISPATCH = torch.Tensor.__torch_dispatch__
+_MISSING = object()
+
+TO = _Tensor.to
+DATA_SET = _Base.data.__set__
+GRAD_SET = _Base.grad.__set__
+
+
+def is_hooked(kind: type) -> bool:
+    """Return whether a class of tensors has a ``__torch_function__`` that C++ calls first."""
+    return kind not in _EXACT and kind.__torch_function__ is not _NO_HOOK  # type: ignore[attr-defined]
+
+
+def hooks_run(types: Iterable[type]) -> bool:
+    """Return whether C++ calls a hook of these classes now."""
+    return any(map(is_hooked, types)) and dispatch.function_hooks_enabled()
+
+
+def _asks_first(tensor: torch.Tensor) -> bool:
+    return is_hooked(type(tensor)) and dispatch.function_hooks_enabled()
+
+
+# -- where it is ------------------------------------------------------------------------------------------------
+
+
+def is_outer(tensor: Any) -> bool:
+    """Return whether C++ takes the tensor for a CPU tensor although the tensor that it wraps is on MPS.
+
+    So do a wrapper of the program's own (``make_wrapper``) and one of torch.func, which stands for the tensor inside.
+    """
+    if vars(tensor).get("_mps_outer"):
+        return True
+    if dispatch.functorch_level() is None:
+        return False
+    while dispatch.is_functorch_wrapper(tensor):
+        tensor = dispatch.functorch_inner(tensor)
+        if tensor._mps is not None:
+            return True
+    return False
+
+
+def any_inside(values: Any) -> bool:
+    """Return whether any of these values, or any in their nested lists, wraps a tensor on MPS."""
+    return any(
+        any_inside(value)
+        if isinstance(value, (list, tuple))
+        else isinstance(value, torch.Tensor) and is_outer(value)
+        for value in values
+    )
+
+
+def _is_there(tensor: Any) -> bool:
+    return tensor._mps is not None or is_outer(tensor)
+
+
+def _device(self: Any) -> torch.device:
+    if _is_there(self):
+        return MPS_DEVICE
+    device: torch.device = _Base.device.__get__(self)
+    return device
+
+
+def _is_mps(self: Any) -> bool:
+    return _is_there(self)
+
+
+def _is_cpu(self: Any) -> bool:
+    return not _is_there(self) and bool(_Base.is_cpu.__get__(self))
+
+
+def _get_device(self: Any) -> int:
+    return 0 if _is_there(self) else int(_Base.get_device(self))
+
+
+# -- moves ------------------------------------------------------------------------------------------------------
+
+
+def as_device(device: Any) -> Any:
+    """Return ``mps:0`` for any ``mps`` and for the index of an accelerator; return anything else as it is.
+
+    MPS has one device, and its allocator does not look at the index (MPSAllocator.mm; MPSGuardImpl.h, ``setDevice``).
+    """
+    kind = type(device)
+    if kind is torch.device:
+        return MPS_DEVICE if device.type == "mps" else device
+    if kind is str and device.partition(":")[0] == "mps":
+        return MPS_DEVICE
+    if kind is int and device >= 0:
+        counts_mps = target_reads.ask(_index_is_of_mps)
+        return MPS_DEVICE if counts_mps else torch.device("cuda", device)
+    return device
+
+
+def _without_index(device: Any) -> Any:
+    """Return the device that an index alone means; return anything else as it is."""
+    return as_device(device) if type(device) is int else device
+
+
+def _index_is_of_mps(target: Target) -> bool:
+    """Return whether an index alone means the accelerator of the machine, which is MPS, and not CUDA.
+
+    torch/csrc/utils/python_arg_parser.h of the wheels: ``toDevice`` makes CUDA of it up to 2.4, ``deviceFromLong``
+    asks ``at::getAccelerator`` since 2.5, where ATen/DeviceAccelerator.h lists MPS for the first time.
+    """
+    return target.torch >= Version(2, 5)
+
+
+def _names_mps(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return _is_there(value)
+    return as_device(value) is MPS_DEVICE
+
+
+def _is_another(device: Any) -> bool:
+    if type(device) is str and device.startswith("mps:"):
+        device = torch.device(device)
+    return type(device) is torch.device and device.type == "mps" and bool(device.index)
+
+
+def moved(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Move or convert as torch.Tensor.to does; to C++ both devices are the same."""
+    here = _is_there(self)
+    named = [as_device(value) for value in args]
+    options = {name: as_device(value) for name, value in kwargs.items()}
+    if not here and not any(_names_mps(value) for value in (*named, *options.values())):
+        return TO(self, *named, **options)
+    device, dtype, non_blocking, memory_format, copy = parse_to(*named, **options)
+    moves = device is not None and (device.type == "mps") is not here
+    if moves and device is not None and device.type not in _BUILT:
+        torch.empty(0, device=device)  # raises what a Mac raises: no build for one has the device
+    # To C++ mps:1 is not where the tensor is.
+    copy = copy or (here and any(_is_another(value) for value in (*args, *kwargs.values())))
+    same_dtype = dtype is None or dtype == self.dtype
+    same_format = memory_format is None or self.is_contiguous(memory_format=memory_format)
+    if same_dtype and same_format and not moves and not copy:
+        return self
+    options = {"dtype": dtype, "non_blocking": non_blocking}
+    if moves:
+        options["device"] = device
+    if memory_format is not None:
+        options["memory_format"] = memory_format
+    return copied(self, **options)
+
+
+def parse_to(
+    *args: Any, **kwargs: Any
+) -> tuple[torch.device | None, torch.dtype | None, bool, torch.memory_format | None, bool]:
+    """Parse the arguments of Tensor.to by torch's own parser, which does not know ``copy``."""
+    other = kwargs.pop("other", None)
+    if other is None and args and isinstance(args[0], torch.Tensor):
+        other, args = args[0], args[1:]
+    if other is not None:
+        args = (other.device, other.dtype, *args)
+    copy = bool(kwargs.pop("copy", False))
+    flags = [index for index, value in enumerate(args) if isinstance(value, bool)]
+    if len(flags) == 2:  # non_blocking, copy
+        copy = bool(args[flags[1]])
+        args = args[: flags[1]]
+    return (*tensors.parse_to(*args, **kwargs), copy)
+
+
+def module_parse_to(*args: Any, **kwargs: Any) -> Any:
+    """Parse the arguments of Module.to, which calls this (torch/nn/modules/module.py)."""
+    options = {name: _without_index(value) for name, value in kwargs.items()}
+    return tensors.parse_to(*map(_without_index, args), **options)
+
+
+def cpu(self: Any, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
+    """Return the values on the CPU."""
+    if not _is_there(self):
+        return _Base.cpu(self, memory_format=memory_format)
+    return copied(self, device=_CPU, memory_format=memory_format)
+
+
+def cuda(self: Any, device: Any = None, *args: Any, **options: Any) -> torch.Tensor:
+    """Raise as a Mac does: an index is no CUDA device since 2.5 (python_variable_methods.cpp, ``THPVariable_cuda``).
+
+    The installed build has no accelerator, and would say so in place of torch's refusal of the wrong device.
+    """
+    tensor: torch.Tensor = _Base.cuda(self, _without_index(device), *args, **options)
+    return tensor
+
+
+def numpy(self: Any, *, force: bool = False) -> Any:
+    """Raise as a Mac does unless ``force``."""
+    if not _is_there(self):
+        return _Base.numpy(self, force=force)
+    if not force:
+        # torch/csrc/utils/tensor_numpy.cpp
+        message = (
+            "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            "to host memory first."
+        )
+        current().refuse(torch.ops.aten._to_copy.default, (self,), "numpy", message)
+        raise TypeError(message)
+    return self.detach().cpu().resolve_conj().resolve_neg().numpy()
+
+
+def tolist(self: Any) -> Any:
+    """Read the values, which a Mac copies to the host first."""
+    return _Base.tolist(self.detach().cpu() if _is_there(self) else self)
+
+
+def _reader(name: str) -> Callable[[Any], Any]:
+    """Return the method by which Python reads a tensor as one number, such as ``__float__``.
+
+    C++ calls it for each tensor in the data of a new one while it skips the Python key (tensor_new.cpp,
+    ``internal_new_from_data`` and ``recursive_store``); a Mac's ``item`` needs no such key.
+    """
+    base = getattr(_Base, name)
+
+    def read(self: Any) -> Any:
+        if not _is_there(self):
+            return base(self)
+        with dispatch.include_key(dispatch.DispatchKey.Python):
+            return base(self)
+
+    return read
+
+
+def type_as(self: Any, other: torch.Tensor) -> torch.Tensor:
+    """Return the tensor with the other's dtype and device (TensorConversions.cpp: ``self.to(other.options())``)."""
+    return moved(self, other.device, other.dtype)
+
+
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    """Return ``torch.mps.FloatTensor``, or convert; no release accepts that name as an argument (tensor_types.cpp)."""
+    if not _is_there(self):
+        return _Base.type(self, dtype, non_blocking, **options)
+    if dtype is None:
+        kind = _Base.type(torch.empty(0, dtype=self.dtype, device=_CPU))
+        return kind.replace("torch.", "torch.mps.")
+    if isinstance(dtype, torch.dtype):
+        return moved(self, dtype, non_blocking=non_blocking, **options)
+    return _Base.type(cpu(self), dtype, non_blocking, **options)
+
+
+# -- new tensors beside it --------------------------------------------------------------------------------------
+
+
+def new_tensor(self: Any, data: Any, **options: Any) -> torch.Tensor:
+    """Run torch.Tensor.new_tensor, whose C++ would put the result on the CPU."""
+    if not _is_there(self):
+        return _Base.new_tensor(self, data, **options)
+    options = {"dtype": self.dtype, "device": MPS_DEVICE, **options}
+    if isinstance(data, torch.Tensor):
+        made = data.detach().clone().to(options["device"], options["dtype"])
+        return made.requires_grad_(options.get("requires_grad", False))
+    return torch.tensor(data, **options)
+
+
+def new(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Do as torch.Tensor.new: create a tensor with this dtype, on this device."""
+    if not _is_there(self):
+        return _Base.new(self, *args, **kwargs)
+    if len(args) == 1 and isinstance(args[0], torch.Tensor):
+        return args[0].detach()
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and type(args[0]) is not torch.Size:
+        return torch.tensor(args[0], dtype=self.dtype, device=MPS_DEVICE)
+    return torch.empty(*args or (0,), dtype=self.dtype, device=MPS_DEVICE)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
+    """Run torch.as_tensor, whose C++ sees no move between the devices."""
+    if not is_on_mps(data) or device is None:
+        return torch.as_tensor(data, dtype=dtype, device=device)
+    return moved(data, device, data.dtype if dtype is None else dtype)
+
+
+def as_array(obj: Any, **options: Any) -> torch.Tensor:
+    """Run torch.asarray."""
+    if is_on_mps(obj) and options.get("device") is not None:
+        device = torch.device(options["device"])
+        if device.type != "mps" and options.get("copy") is False:
+            # torch/csrc/utils/tensor_new.cpp, asarray
+            message = f"can't alias tensor from device '{obj.device}' to '{device}'."
+            raise ValueError(message)
+        options.pop("device")
+        obj = moved(obj, device)
+    return torch.asarray(obj, **options)
+
+
+# -- its memory -------------------------------------------------------------------------------------------------
+
+
+def _data(self: Any) -> torch.Tensor:
+    known = self._mps
+    if known is None:
+        return _Base.data.__get__(self)
+    alias = known.alias()
+    made = wrap(alias.spec, alias.payload, alias.memory)
+    # An uninitialized parameter lets its own data be asked for, and nothing else.
+    with dispatch.without_function_modes():
+        if self.is_conj():
+            tensors.set_conjugate(made, True)
+        if self.is_neg():
+            tensors.set_negative(made, True)
+    return made
+
+
+def set_data(self: Any, value: torch.Tensor) -> None:
+    """Run ``tensor.data = value``, which C++ takes for an assignment between tensors of one device."""
+    if self._mps is None and not is_on_mps(value):
+        DATA_SET(self, value)
+    else:
+        exchange(self, value)
+
+
+def set_grad(self: Any, value: Any) -> None:
+    """Run ``tensor.grad = value``, which compares the devices (python_variable.cpp, THPVariable_set_grad)."""
+    if isinstance(value, torch.Tensor) and _is_there(self) is not _is_there(value):
+        message = (
+            f"attempting to assign a gradient with device type '{value.device.type}' to a tensor with "
+            f"device type '{self.device.type}'. Please ensure that the gradient and the tensor are on "
+            "the same device"
+        )
+        raise RuntimeError(message)
+    GRAD_SET(self, value)
+
+
+def untyped_storage(self: Any) -> torch.UntypedStorage:
+    """Return the tensor's storage, which reports ``mps`` if the tensor has values."""
+    known = self._mps
+    if known is None:
+        return _Base.untyped_storage(self)
+    if known.payload is None:
+        return on_mps(known.memory.handle(known.spec))
+    return on_mps(known.payload.untyped_storage())
+
+
+def data_ptr(self: Any) -> int:
+    """Return the address of the values; 0 if there are none."""
+    known = self._mps
+    if known is None:
+        return int(_Base.data_ptr(self))
+    return 0 if known.payload is None else int(_Base.data_ptr(known.payload))
+
+
+# -- other classes ----------------------------------------------------------------------------------------------
+
+
+def as_subclass(self: Any, cls: type[torch.Tensor]) -> torch.Tensor:
+    """Return the tensor as a subclass; C++ refuses one that a dispatch mode has given a Python object already."""
+    if type(self).__torch_dispatch__ is not _NO_DISPATCH:
+        return _Base.as_subclass(self, cls)
+    with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
+        made: torch.Tensor = _Base.as_subclass(self, cls)
+    return _placed(made, self)
+
+
+def make_subclass(*args: Any, **kwargs: Any) -> Any:
+    """Run torch.Tensor._make_subclass, which detaches below all modes and which Parameter calls.
+
+    With these parameters, since torch._dynamo compares them with those of a function of its own
+    (torch/_dynamo/polyfills/tensor.py).
+    """
+    return _placed(
+        tensors.base_make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"]
+    )
+
+
+def _placed(made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    known = placement(source)
+    if known is not None:
+        place(made, known.alias())
+    return made
+
+
+def make_wrapper(*args: Any, **kwargs: Any) -> Any:
+    """Run torch.Tensor._make_wrapper_subclass; a wrapper on MPS has its keys, and no device that C++ sees."""
+    if as_device(kwargs.get("device")) is not MPS_DEVICE:
+        return tensors.base_make_wrapper_subclass(*args, **kwargs)
+    keys = kwargs.pop("_extra_dispatch_keys", None)
+    keys = MPS_KEYS if keys is None else MPS_KEYS | keys
+    options = {**kwargs, "device": _CPU, "_extra_dispatch_keys": keys}
+    made = tensors.base_make_wrapper_subclass(*args, **options)
+    made._mps_outer = True
+    return made
+
+
+def make_new(*args: Any, **kwargs: Any) -> Any:
+    """Run ``Tensor(...)``; an instance of a subclass is an alias of its argument (legacy_tensor_ctor)."""
+    cls = args[0]
+    if cls is torch.Tensor or cls.__torch_dispatch__ is not _NO_DISPATCH:
+        return _Base.__new__(*args, **kwargs)
+    return as_subclass(_Base.__new__(torch.Tensor, *args[1:], **kwargs), cls)
+
+
+def shown(self: Any, *, tensor_contents: Any = None) -> str:
+    """Format the tensor as a Mac prints it if the values are known, else by its metadata."""
+    known = self._mps
+    if known is None:
+        return _Tensor.__repr__(self, tensor_contents=tensor_contents)
+    if known.payload is None or not known.memory.known:
+        return f"MPSTensor({known.spec!r})"
+    return printed(self, known.payload, tensor_contents)
+
+
+def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
+    """Compare storages as C++ does for torch.library.custom_op; C++ takes equal metadata here for one storage."""
+    given = {id(t._mps.memory) for t in (*args, *kwargs.values()) if is_on_mps(t)}
+    made = [id(t._mps.memory) for t in outputs if is_on_mps(t)]
+    if len(given.union(made)) != len(given) + len(made):
+        return True
+    others = tuple(t for t in args if not is_on_mps(t))
+    named = {name: t for name, t in kwargs.items() if not is_on_mps(t)}
+    return bool(_IS_ALIAS(others, named, tuple(t for t in outputs if not is_on_mps(t))))
+
+
+def _state(tensor: Any) -> Any:
+    """Return what a tensor pickles beside its values, without opcheck's attributes."""
+    state = _STATE(tensor)
+    if type(state) is tuple:  # with slots
+        return (_without_ours(state[0]), *state[1:])
+    return _without_ours(state)
+
+
+def _without_ours(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {name: value for name, value in state.items() if name not in ("_mps", "_mps_outer")}
+    return state
+
+
+_STATE = tensors.PICKLED_STATE.value()
+_IS_ALIAS: Any = tensors.IS_ALIAS.value() if hasattr(*tensors.IS_ALIAS) else None
+
+
+class _Method:
+    """Replaces a method for tensors on the simulated device.
+
+    On the class it is torch's own, which hooks compare their ``func`` with.
+    """
+
+    def __init__(self, base: Any, ours: Callable[..., Any], *, asks: bool = True) -> None:
+        self._base = base
+        self._ours = ours
+        self._asks = asks
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        """Bind the method to an instance, as a function in a class does."""
+        if tensor is None:
+            return self._base
+        if self._asks and _asks_first(tensor):
+            return self._base.__get__(tensor, owner)
+        return MethodType(self._ours, tensor)
+
+
+class _Attribute:
+    """Replaces an attribute for tensors on the simulated device."""
+
+    def __init__(
+        self, base: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None = None
+    ) -> None:
+        self._base = base
+        self._read = read
+        self._write = write or base.__set__
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        """Read the attribute, as a property does."""
+        return self._base if tensor is None else self._read(tensor)
+
+    def __set__(self, tensor: Any, value: Any) -> None:
+        """Write the attribute, as a property does."""
+        self._write(tensor, value)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "get_device": _get_device,
+    "to": moved,
+    "cpu": cpu,
+    "cuda": cuda,
+    "numpy": numpy,
+    "tolist": tolist,
+    "type": type_,
+    "type_as": type_as,
+    "new_tensor": new_tensor,
+    "new": new,
+    "untyped_storage": untyped_storage,
+    "data_ptr": data_ptr,
+    "__repr__": shown,
+    **{name: _reader(name) for name in ("__complex__", "__float__", "__index__", "__int__")},
+    "__dlpack_device__": storage.device,
+}
+
+#: name on torch.Tensor -> what stands there during a simulation.
+_INSTALLED: dict[str, Any] = {
+    **{name: _Method(getattr(torch.Tensor, name), ours) for name, ours in _METHODS.items()},
+    # C++ asks no hook for this (python_variable.cpp, THPVariable_as_subclass).
+    "as_subclass": _Method(_Base.as_subclass, as_subclass, asks=False),
+    "device": _Attribute(_Base.device, _device),
+    "is_mps": _Attribute(_Base.is_mps, _is_mps),
+    "is_cpu": _Attribute(_Base.is_cpu, _is_cpu),
+    "data": _Attribute(_Base.data, _data, set_data),
+    "_make_subclass": staticmethod(make_subclass),
+    "_make_wrapper_subclass": staticmethod(make_wrapper),
+    "__new__": staticmethod(make_new),
+}
+
+#: C++'s own, as the function mode sees them: those of a class with a hook, and what is called on the class.
+REPLACED: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch.Tensor, name): ours for name, ours in _METHODS.items()},
+    _Base.device.__get__: _device,
+    _Base.is_mps.__get__: _is_mps,
+    _Base.is_cpu.__get__: _is_cpu,
+    _Base.data.__get__: _data,
+    torch.as_tensor: as_tensor,
+    torch.asarray: as_array,
+    DATA_SET: set_data,
+    GRAD_SET: set_grad,
+}
+
+
+@contextlib.contextmanager
+def methods_of_mac() -> Iterator[None]:
+    """Make tensors report that they are on MPS for the length of the block."""
+    kind: Any = torch.Tensor
+    before = {name: vars(kind).get(name, _MISSING) for name in _INSTALLED}
+    changes: list[tuple[Any, str, Any]] = [
+        (*tensors.PICKLED_STATE, _state),
+        (*tensors.PARSE_TO, module_parse_to),
+    ]
+    if _IS_ALIAS is not None:
+        changes.append((*tensors.IS_ALIAS, any_output_is_alias))
+    try:
+        for name, value in _INSTALLED.items():
+            setattr(kind, name, value)
+        with replaced(changes):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is _MISSING:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, value)
+
+
+def printed(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
+    """Return the text that a Mac prints."""
+    if values.is_sparse:
+        with dispatch.without_function_modes(), dispatch.disable_modes():
+            return repr(values.detach()).replace("size=(", "device='mps:0', size=(", 1)
+    with dispatch.without_function_modes(), dispatch.disable_modes():
+        if contents is None:
+            prefix = "tensor("
+            values = values.detach()
+            contents = tensors.text_of_contents(values, len(prefix))
+        return tensors.text_of_tensor(tensor, tensor_contents=contents)
+
+
+class _Crossing(torch.autograd.Function):
+    """A copy to another device, whose gradient is copied back; to C++ both devices are the same."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
+        return torch.ops.aten._to_copy.default(tensor, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        del output
+        ctx.options = inputs[1]
+        ctx.origin = {"device": inputs[0].device, "dtype": inputs[0].dtype}
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return copied(grad, **ctx.origin), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, _options: None) -> torch.Tensor:
+        return copied(tangent, **ctx.options)
+
+
+def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
+    """Run ``_to_copy`` as the user's own call with a given device, so that the result is no temporary of C++."""
+    device = options.get("device")
+    crosses = device is not None and device.type != tensor.device.type
+    on_mps = (device or tensor.device).type == "mps"
+    with current().set(on_mps=on_mps):
+        if crosses and tensor.requires_grad and torch.is_grad_enabled():
+            moved: torch.Tensor = _Crossing.apply(tensor, options)
+            return moved
+        return torch.ops.aten._to_copy.default(tensor, **options)
+
+
+# -- sparse tensors --------------------------------------------------------------------------------------------------
+
+
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+    **rest: Any,
+) -> torch.Tensor:
+    """Run ``torch.sparse_coo_tensor``: the values decide the device, and the indices move there."""
+    del check_invariants, rest
+    place = torch.device(device) if device is not None else getattr(values, "device", None)
+    if (place is None or place.type != "mps") and not is_on_mps(indices):
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        make: Any = torch.sparse_coo_tensor
+        made: torch.Tensor = make(indices, values, *(() if size is None else (size,)), **options)
+        return made
+    place = place or MPS_DEVICE
+    values = torch.as_tensor(values, dtype=dtype).to(place)
+    indices = torch.as_tensor(indices, dtype=torch.int64).to(place)
+    if size is None:
+        # Their maximum is read on the host (SparseTensor.cpp, sparse_coo_tensor).
+        ends = indices.amax(1).cpu() + 1 if indices.numel() else torch.zeros(len(indices))
+        size = (*(int(end) for end in ends), *values.shape[1:])
+    result: torch.Tensor = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors.default(
+        len(indices),
+        values.dim() - 1,
+        tuple(size),
+        indices,
+        values,
+        dtype=values.dtype,
+        layout=torch.sparse_coo,
+        device=place,
+        pin_memory=False,
+        is_coalesced=is_coalesced,
+    )
+    return result.requires_grad_(requires_grad) if requires_grad else result

@@ -1,0 +1,286 @@
+"""Decide which release of torch an installed library sees, and record what it asked.
+
+A library sees the target's release.  If its requirements exclude that release, another version of the library,
+unknown to opcheck, would be installed beside the target's torch: transformers 5 turns its models off
+(utils/import_utils.py, is_torch_available), others fail to import.  It sees the nearest release that it admits.  A
+library that fails on the installed torch with the target's version sees the installed release.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+import torch
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+
+from opcheck.common.versions import Version
+from opcheck.data.registrations import load
+from opcheck.simulator import target_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from types import CodeType, FrameType
+
+    from opcheck.common.versions import Target
+    from opcheck.data.files import Release
+
+    Kind = Literal["program", "library", "own"]
+
+
+Answer = TypeVar("Answer")
+
+#: without what a build appends: +cpu, +cu126
+INSTALLED = str(torch.__version__).partition("+")[0]
+_INSTALLED_LINE = Version.parse(INSTALLED)
+
+
+def version_of(target: Target) -> str:
+    """Return ``torch.__version__`` on the target: the newest patch release in the lists."""
+    if target.torch == _INSTALLED_LINE:
+        return INSTALLED
+    return load().release(str(target.torch)).torch
+
+
+def view_of(target: Target, package: str) -> Target:
+    """Return the target with the release that a library sees; an empty name stands for the program."""
+    line = _nearest_line(_requirement(package), target)
+    return target if line == target.torch else msgspec.structs.replace(target, torch=line)
+
+
+@functools.cache
+def _nearest_line(requirement: SpecifierSet, target: Target) -> Version:
+    if requirement.contains(version_of(target), prereleases=True):
+        return target.torch
+    admitted = [
+        Version.parse(release.line)
+        for release in load().releases
+        if requirement.contains(_text_of_line(release), prereleases=True)
+    ]
+    newer = [line for line in admitted if line > target.torch]
+    return min(newer) if newer else max(admitted, default=_INSTALLED_LINE)
+
+
+def _text_of_line(release: Release) -> str:
+    return INSTALLED if Version.parse(release.line) == _INSTALLED_LINE else release.torch
+
+
+#: libraries that failed with the target's version, and that see the installed one from then on
+outdated: set[str] = set()
+_all_outdated = False
+
+
+def show_installed_to_libraries() -> None:
+    """Show all libraries of this process the installed release, because one failed with the target's."""
+    global _all_outdated  # noqa: PLW0603 - a library keeps what it saw, as the process does
+    _all_outdated = True
+
+
+def is_outdated(package: str) -> bool:
+    """Return whether the library failed with the target's version; an empty name stands for the program."""
+    return package in outdated or (_all_outdated and bool(package))
+
+
+#: libraries that were imported before the simulation: what they asked at import is unknown
+imported_before: set[str] = set()
+
+
+class Asked(NamedTuple):
+    """The first time that a library asked a question, and the answer that it got."""
+
+    place: str
+    answer: Any
+
+
+#: by library, question and its details
+_asked: dict[tuple[str, Callable[..., Any], tuple[Hashable, ...]], Asked] = {}
+
+
+def as_seen(
+    target: Target, package: str, decide: Callable[..., Answer], *details: Hashable
+) -> Answer:
+    """Return the answer of the release that the library sees."""
+    return decide(view_of(target, package), *details)
+
+
+def ask_for(who: Caller, decide: Callable[..., Answer], *details: Hashable) -> Answer:
+    """Return ``decide(target, *details)`` for the release that the code sees, and record the question."""
+    package = who.package
+    if is_outdated(package):
+        # Every target in this process has had the answers that the library failed with.
+        target = target_reads.now(_installed)
+        answer = decide(target, *details)
+    else:
+        answer = target_reads.ask(as_seen, package, decide, *details)
+    record(who, answer, decide, *details)
+    return answer
+
+
+def record(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable) -> None:
+    """Record that a library got this answer; the program always gets the target's."""
+    if who.package and (key := (who.package, decide, details)) not in _asked:
+        _asked[key] = Asked(who.place, answer)
+
+
+def forget_questions() -> None:
+    """Forget what libraries asked, because a new run begins in this process."""
+    _asked.clear()
+
+
+def _installed(target: Target) -> Target:
+    return msgspec.structs.replace(target, torch=_INSTALLED_LINE)
+
+
+def differing_libraries(target: Target) -> dict[str, str]:
+    """Return the libraries that did not get the target's answers, each with its first such question as a sentence."""
+    first: dict[str, str] = {}
+    for (package, decide, details), asked in list(_asked.items()):
+        if package not in first and decide(target, *details) != asked.answer:
+            first[package] = f"first at {asked.place} ({described(decide, details)})"
+    texts = {package: f"{_why(package, target)}, {where}" for package, where in first.items()}
+    if target.torch != _INSTALLED_LINE:
+        for package in sorted(imported_before - texts.keys()):
+            texts[package] = (
+                f"{_identify(package)} was imported before the audit: what it computed then saw torch {INSTALLED}"
+            )
+    return texts
+
+
+def differ_from_installed(target: Target) -> set[str]:
+    """Return the libraries that got an answer that the installed release does not give."""
+    installed = _installed(target)
+    return {
+        package
+        for (package, decide, details), asked in list(_asked.items())
+        if decide(installed, *details) != asked.answer
+    }
+
+
+def described(decide: Callable[..., Any], details: tuple[Hashable, ...]) -> str:
+    """Return a question as Python writes it."""
+    describe = DESCRIPTIONS.get(decide.__name__)
+    return describe(*details) if describe else "torch.__version__"
+
+
+#: how the questions of other modules read, by the name of their function
+DESCRIPTIONS: dict[str, Callable[..., str]] = {}
+
+
+def _why(package: str, target: Target) -> str:
+    line = _INSTALLED_LINE if is_outdated(package) else view_of(target, package).torch
+    why = (
+        "fails here with the target's version"
+        if is_outdated(package)
+        else f"requires torch{_requirement(package)}"
+    )
+    seen = version_of(msgspec.structs.replace(target, torch=line))
+    return f"{_identify(package)} {why}: it ran as with torch {seen}, which answers differently"
+
+
+@functools.cache
+def _requirement(package: str) -> SpecifierSet:
+    """Return the versions of torch that a top-level package's distribution requires, extras included."""
+    distribution = _distribution(package) if package else None
+    specifiers = SpecifierSet()
+    for line in distribution.requires or () if distribution else ():
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.name == "torch":
+            specifiers &= requirement.specifier
+    return specifiers
+
+
+def _identify(package: str) -> str:
+    distribution = _distribution(package)
+    return f"{package} {distribution.version}" if distribution else package
+
+
+@functools.cache
+def _distribution(package: str) -> importlib.metadata.Distribution | None:
+    try:
+        return importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        names = importlib.metadata.packages_distributions().get(package, ())
+        return importlib.metadata.distribution(names[0]) if names else None
+
+
+# -- who asks --------------------------------------------------------------------------------------------------------
+
+
+#: functorch is a part of torch's distribution, torchgen too.
+_OWN = tuple(
+    str(path) + os.sep
+    for path in (
+        Path(__file__).parents[2],
+        *(Path(torch.__file__).parents[1] / name for name in ("torch", "functorch", "torchgen")),
+    )
+)
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+#: where packages are installed: an environment may take them from folders of another one
+_SITE = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+
+
+class Caller(NamedTuple):
+    """The innermost code outside the standard library."""
+
+    kind: Kind
+    file: str
+    line: int
+
+    @property
+    def package(self) -> str:
+        """The top-level package of a library; empty for a program's code."""
+        for folder in _SITE:
+            if folder in self.file:
+                return Path(self.file.rpartition(folder)[2]).parts[0].removesuffix(".py")
+        return ""
+
+    @property
+    def place(self) -> str:
+        """The file and line; for a library, without the folder of the environment."""
+        folder = next((folder for folder in _SITE if folder in self.file), None)
+        file = self.file.rpartition(folder)[2] if folder else Path(self.file).name
+        return f"{Path(file).as_posix()}:{self.line}"
+
+
+#: of each file that asked (code objects of two files may be equal): whose it is; None: the standard library's
+_kinds: dict[str, Kind | None] = {}
+_NOBODY = Caller("own", "", 0)
+
+
+def caller(depth: int = 1) -> Caller:
+    """Return who called the calling function; ``depth`` counts the frames above it that are opcheck's."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    while frame is not None:
+        kind = kind_of(frame.f_code)
+        if kind is not None:
+            return Caller(kind, frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return _NOBODY
+
+
+def kind_of(code: CodeType) -> Kind | None:
+    """Return whose code a code object is; None for the standard library's, and for code without a file."""
+    file = code.co_filename
+    if file not in _kinds:
+        _kinds[file] = _kind(file)
+    return _kinds[file]
+
+
+def _kind(file: str) -> Kind | None:
+    if file.startswith(_OWN):
+        return "own"
+    if any(folder in file for folder in _SITE):
+        return "library"
+    if file.startswith((_STDLIB, "<frozen", "<string>")):
+        return None
+    return "program"

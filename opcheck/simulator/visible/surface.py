@@ -1,0 +1,342 @@
+"""Simulate what Python sees of a Mac's torch beside tensors: ``torch.mps`` by release, streams, events, storages."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.replacing import replaced
+from opcheck.common.versions import Target, Version
+from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch import random_numbers
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.visible import optimizers
+from opcheck.simulator.visible.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
+from opcheck.simulator.visible.storage import to_mps
+from opcheck.tracing.torch_private import backend as places
+from opcheck.tracing.torch_private.tensors import storage_base
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Self
+
+    from opcheck.common.versions import Target
+
+
+#: torch/utils/data/dataloader.py warns since 2.7.
+_PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
+_V2_7 = Version(2, 7)
+
+
+#: whether MPS's allocator answers torch.accelerator, and since when, stands in no source that was
+#: read
+_MEMORY = (
+    *("empty_cache", "empty_host_cache", "get_memory_info", "memory_stats", "memory_allocated"),
+    *("max_memory_allocated", "memory_reserved", "max_memory_reserved"),
+    *("reset_accumulated_memory_stats", "reset_peak_memory_stats", "get_device_capability"),
+)
+
+
+class MacEvent:
+    """An event on the single stream; all work before it has always finished."""
+
+    def __init__(self, *_: Any, enable_timing: bool = False, **__: Any) -> None:
+        self.enable_timing = enable_timing
+        self.device = torch.device("mps", 0)
+        self._at = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        """Record the present time."""
+        del stream
+        self._at = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None:
+        """Return at once, because no work is pending."""
+
+    def synchronize(self) -> None:
+        """Return at once, because no work is pending."""
+
+    def query(self) -> bool:
+        """Return whether all work before the event has finished."""
+        return True
+
+    def elapsed_time(self, end_event: MacEvent) -> float:
+        """Return the milliseconds between two events, by this machine's clock."""
+        return (end_event._at - self._at) * 1000
+
+
+class MacStream:
+    """The stream of ``mps:0``."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device = torch.device("mps", 0)
+        self.stream_id = 0
+        self.device_index = 0
+        self.device_type = 13
+
+    def synchronize(self) -> None:
+        """Do nothing: all work is done."""
+
+    def query(self) -> bool:
+        """Return whether all work is done."""
+        return True
+
+    def is_capturing(self) -> bool:
+        """MPS has no graphs to capture; optimizers of 2.15 ask."""
+        return False
+
+    def wait_event(self, event: Any) -> None:
+        """Do nothing: all work is done."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Do nothing: all work is done."""
+
+    def record_event(self, event: Any = None) -> MacEvent:
+        """An event, recorded."""
+        event = event or MacEvent()
+        event.record()
+        made: MacEvent = event
+        return made
+
+    def __enter__(self) -> Self:
+        """Return the stream itself: there is no other."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
+class _OfDevice(type):
+    """Makes an object of a Mac for its own device; objects of other devices are torch's own."""
+
+    original: Any
+    of_mac: type
+
+    def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if device is None or torch.device(device).type == "mps":
+            return cls.make(*args, **kwargs)
+        return cls.original(device, *args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, (cls.of_mac, cls.original))
+
+    def make(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return an object of the Mac."""
+        return cls.of_mac(*args, **kwargs)
+
+
+class AnyEvent(metaclass=_OfDevice):
+    """Replaces ``torch.Event``."""
+
+    original, of_mac = torch.Event, MacEvent
+
+
+class _StreamOfDevice(_OfDevice):
+    def make(cls, *_args: Any, **_kwargs: Any) -> Any:
+        """Return the stream, or raise as a release that makes none."""
+        if not target_reads.ask(_makes_streams):
+            # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
+            message = "Backend doesn't support create a new Stream."
+            raise RuntimeError(message)
+        return MacStream()
+
+
+class AnyStream(metaclass=_StreamOfDevice):
+    """Replaces ``torch.Stream``."""
+
+    original, of_mac = torch.Stream, MacStream
+
+
+def _makes_streams(target: Target) -> bool:
+    return target.torch >= Version(2, 15)
+
+
+def answering(value: Any) -> Callable[..., Any]:
+    """Make a function that returns the value.
+
+    Each name needs its own: torch._dynamo refuses one object under two names (torch/_dynamo/trace_rules.py).
+    """
+
+    def function(*_: Any, **__: Any) -> Any:
+        return value
+
+    return function
+
+
+def _refusing(message: str) -> Callable[..., Any]:
+    def function(*_: Any, **__: Any) -> Any:
+        raise NotSimulatedError(message)
+
+    return function
+
+
+#: No source documents what these do.
+_UNKNOWN = "what {} answers on a Mac is not known here"
+_NO_METAL = "Metal code does not run here: an emulated Mac has no Metal compiler"
+
+
+@contextlib.contextmanager
+def _index(_device: Any) -> Iterator[None]:
+    yield
+
+
+@contextlib.contextmanager
+def _no_profile(*_: Any, **__: Any) -> Iterator[None]:
+    yield
+
+
+def _set_memory_fraction(fraction: Any) -> None:
+    # torch/mps/__init__.py, ``set_per_process_memory_fraction`` (1.13 to 2.15)
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if fraction < 0 or fraction > 2:
+        message = f"Invalid fraction value: {fraction}. Allowed range: 0~2"
+        raise ValueError(message)
+
+
+@contextlib.contextmanager
+def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
+    """For the length of the block Python sees a Mac's torch.
+
+    Args:
+        target: whose release decides which names there are.
+        allocated: bytes that live tensors take on the device.
+    """
+
+    def bytes_now(*_: Any, **__: Any) -> int:
+        return allocated()
+
+    changes: list[tuple[Any, str, Any]] = [
+        (torch.mps, "current_allocated_memory", bytes_now),
+        (torch.mps, "driver_allocated_memory", bytes_now),
+        (torch.mps, "set_per_process_memory_fraction", _set_memory_fraction),
+        (torch.mps, "compile_shader", _refusing(_NO_METAL)),
+        (torch.mps, "load_metallib", _refusing(_NO_METAL)),
+        (torch.mps, "Event", MacEvent),
+        (torch.mps.profiler, "start", answering(None)),
+        (torch.mps.profiler, "stop", answering(None)),
+        (torch.mps.profiler, "profile", _no_profile),
+        # Metal allows a capture only where MTL_CAPTURE_ENABLED=1 was set.
+        (torch.mps.profiler, "is_metal_capture_enabled", answering(value=False)),
+        (torch.mps.profiler, "is_capturing_metal", answering(value=False)),
+        (
+            torch.mps.profiler,
+            "metal_capture",
+            _refusing(_UNKNOWN.format("torch.mps.profiler.metal_capture")),
+        ),
+        (torch.mps.event, "Event", MacEvent),
+        (torch, "Stream", AnyStream),
+        (torch.accelerator, "device_index", _index),
+        (torch.accelerator, "current_device_index", answering(0)),
+        (torch.accelerator, "current_device_idx", answering(0)),
+        (torch.accelerator, "set_device_index", answering(None)),
+        (torch.accelerator, "set_device_idx", answering(None)),
+        (torch.accelerator, "current_stream", answering(MacStream())),
+        (torch.accelerator, "set_stream", answering(None)),
+        (torch.accelerator, "synchronize", answering(None)),
+        (storage_base, "mps", to_mps),
+    ]
+    changes += [
+        (torch.accelerator, name, _refusing(_UNKNOWN.format(f"torch.accelerator.{name}")))
+        for name in _MEMORY
+    ]
+    # A name that this torch lacks is one that its programs do not use.
+    present = [change for change in changes if change[1] in vars(change[0])]
+    is_silent = target.torch < _V2_7
+    with replaced(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
+        if is_silent:
+            warnings.filterwarnings("ignore", message=_PIN_WARNING)
+        yield
+
+
+# -- the backend -----------------------------------------------------------------------------------------------------
+
+
+_yes, _no = answering(value=True), answering(value=False)
+
+
+def _stream(*_args: Any) -> torch.Stream:
+    # Optimizers of 2.15 ask it whether a graph is being captured (torch/optim/optimizer.py): none is.
+    return torch.Stream(device="cpu")
+
+
+_group_by_cpp_device = places.GROUP_TENSORS.value()
+
+
+def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:
+    """Group by the device that Python sees, because C++ sees the CPU (torch/nn/utils/clip_grad.py)."""
+    return {
+        (next(t.device for t in group[0][0] if t is not None), dtype): group
+        for (_, dtype), group in _group_by_cpp_device(lists, with_indices).items()
+    }
+
+
+# torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
+_yes.__wrapped__ = _yes  # type: ignore[attr-defined]
+
+
+def _no_cuda() -> None:
+    """Raise the error of a build without CUDA; one with CUDA would search for its driver (torch/cuda/__init__.py)."""
+    raise AssertionError("Torch not compiled with CUDA enabled")
+
+
+_ALWAYS: tuple[tuple[Any, str, Any], ...] = (
+    (*places.CUDA_INIT, _no_cuda),
+    (torch.backends.mps, "is_available", _yes),
+    (torch.backends.mps, "is_built", _yes),
+    (*places.MPS_IS_AVAILABLE, _yes),
+    (*places.HAS_MPS, True),
+    *random_numbers.REPLACEMENTS,
+    (torch, "Event", AnyEvent),
+    (*places.GROUP_TENSORS, _group),
+    (torch.version, "cuda", None),
+    (torch.backends.cuda, "is_built", _no),
+    (torch.backends.mps, "get_name", answering(CHIP)),
+    (torch.backends.mps, "get_core_count", answering(GPU_CORES)),
+    (torch.mps, "recommended_max_memory", answering(WORKING_SET)),
+    (*places.FUSED_DEVICES, optimizers.fused_devices),
+    (torch.mps, "is_available", _yes),
+    (torch.mps, "device_count", answering(1)),
+    (torch.mps, "synchronize", answering(None)),
+    (torch.mps, "empty_cache", answering(None)),
+    (torch.mps, "current_allocated_memory", answering(0)),
+    (torch.mps, "driver_allocated_memory", answering(0)),
+    (torch.accelerator, "is_available", _yes),
+    (torch.accelerator, "device_count", answering(1)),
+    (torch.accelerator, "current_accelerator", answering(torch.device("mps"))),
+    (torch.accelerator, "current_stream", _stream),
+)
+
+
+@contextlib.contextmanager
+def mps_backend(target: Target) -> Iterator[None]:
+    """Present that Mac's backend to the process for the length of the block.
+
+    transformers reads ``is_available`` once, at import (integrations/sdpa_attention.py): enter this before.
+    """
+
+    def newer(major: int, minor: int = 0) -> bool:
+        return target_reads.ask(target_reads.is_newer, major, minor)
+
+    def newer_than_13(minor: int = 0) -> bool:
+        return newer(13, minor)
+
+    replacements = (
+        *_ALWAYS,
+        (torch.backends.mps, "is_macos_or_newer", newer),
+        (torch.backends.mps, "is_macos13_or_newer", newer_than_13),
+        (*places.MPS_IS_ON_MACOS, newer),
+    )
+    # A name that this torch lacks is one that its programs do not ask for.
+    present = [each for each in replacements if hasattr(each[0], each[1])]
+    with (
+        replaced(present),
+        target_reads.show_target(target),
+        target_reads.environment_noted(),
+        mac_machine(),
+    ):
+        yield

@@ -1,0 +1,409 @@
+"""Present ``torch.__version__`` and the version of torch's distribution to the program and its libraries.
+
+A version that was read is a text that notes what is asked of it.  A comparison is a question with a
+boolean answer (simulator/target_reads.py), whether it is made by ``torch.__version__ >=
+"2.4"`` or by ``packaging.version``: another target shares the run where all comparisons agree.  Any
+other use is a question whose answer is the whole text.  So is a text that nothing was asked of: a
+regular expression reads it without a trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import linecache
+import operator
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version as PackagingVersion
+from torch.torch_version import TorchVersion
+
+from opcheck.simulator import target_reads
+from opcheck.simulator.visible.requirements import (
+    DESCRIPTIONS,
+    Caller,
+    as_seen,
+    ask_for,
+    caller,
+    is_outdated,
+    record,
+    version_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+    from types import FrameType, ModuleType
+
+    from opcheck.common.versions import Target
+
+_COMPARISONS = {
+    f"__{name}__": getattr(operator, name) for name in ("lt", "le", "eq", "ne", "ge", "gt")
+}
+
+
+def compares(target: Target, kind: type, name: str, operand: Hashable) -> bool:
+    """Compare the version as a text, as a TorchVersion, or as packaging's Version."""
+    return bool(_COMPARISONS[name](kind(version_of(target)), operand))
+
+
+def part_of(target: Target, name: str) -> Any:
+    """Return an attribute of packaging's Version."""
+    return getattr(PackagingVersion(version_of(target)), name)
+
+
+def part_compares(target: Target, part: str, name: str, operand: int) -> bool:
+    """Compare a number of packaging's Version."""
+    return bool(_COMPARISONS[name](part_of(target, part), operand))
+
+
+_SIGNS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}
+
+
+def _sign(name: str) -> str:
+    return _SIGNS[name.strip("_")]
+
+
+DESCRIPTIONS[compares.__name__] = lambda _, name, operand: (
+    f"torch.__version__ {_sign(name)} {operand}"
+)
+DESCRIPTIONS[part_of.__name__] = "torch.__version__, {}".format
+DESCRIPTIONS[part_compares.__name__] = lambda part, name, operand: (
+    f"torch.__version__, {part} {_sign(name)} {operand}"
+)
+
+
+class SeenText(str):  # noqa: SLOT000 - it keeps who read it
+    """The version as a text that records its use."""
+
+    kind: type = str
+    reader: Caller
+    used: bool
+
+    def whole(self) -> str:
+        """Return the text itself, and record the query."""
+        self.used = True
+        if not target_reads.is_target_shown():
+            return str.__str__(self)
+        return ask_for(self.reader, version_of)
+
+    def __reduce__(self) -> Any:
+        return str, (self.whole(),)
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return self.__reduce__()
+
+
+class SeenTorchVersion(SeenText, TorchVersion):
+    """The target's ``torch.__version__``."""
+
+    kind = TorchVersion
+
+
+def _make_comparison(name: str) -> Callable[[Any, Any], Any]:
+    def compare(self: SeenText, operand: Any) -> Any:
+        if isinstance(operand, SeenText):
+            operand = operand.whole()
+        if isinstance(operand, list):
+            operand = tuple(operand)
+        if not target_reads.is_target_shown() or not isinstance(operand, (str, tuple)):
+            return _COMPARISONS[name](self.kind(self.whole()), operand)
+        self.used = True
+        return ask_for(_asks(self.reader), compares, self.kind, name, operand)
+
+    return compare
+
+
+def _asks(reader: Caller) -> Caller:
+    """Return who compares, or who read the version if the comparison is in another library's code."""
+    who = caller(2)
+    return who if who.package == reader.package else reader
+
+
+def _by_the_whole(name: str) -> Callable[..., Any]:
+    def method(self: SeenText, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.whole(), name)(*args, **kwargs)
+
+    return method
+
+
+def _as_message(name: str) -> Callable[..., Any]:
+    """Return a method that records no query where the text goes to a log: no code decides by it."""
+    method = _by_the_whole(name)
+
+    def formatted(self: SeenText, *args: Any) -> Any:
+        if not _is_logged(sys._getframe(1)):
+            return method(self, *args)
+        self.used = True
+        return getattr(_unrecorded(self.reader, self), name)(*args)
+
+    return formatted
+
+
+def _is_logged(frame: FrameType) -> bool:
+    """Return whether the frame belongs to ``logging``, or its line begins with a call of a logger."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return frame.f_globals.get("__name__") == "logging" or bool(_LOG_CALL.match(line))
+
+
+def _unrecorded(reader: Caller, text: str) -> str:
+    """Return the version without a query, for what records its own use."""
+    if not target_reads.is_target_shown():
+        return str.__str__(text)
+    return target_reads.now(lambda target: as_seen(target, reader.package, version_of))
+
+
+_LOG_CALL = re.compile(r"\s*(?:\w+\.)*_?log(?:ger|ging)?\.\w+\(", re.IGNORECASE)
+#: what an object needs to be one
+_KEPT = frozenset(
+    {
+        "__class__",
+        "__new__",
+        "__init__",
+        "__getattribute__",
+        "__setattr__",
+        "__delattr__",
+        "__dir__",
+    }
+    | {"__doc__", "__init_subclass__", "__subclasshook__", "__reduce__", "__reduce_ex__"}
+    | {"__getstate__", "__sizeof__", "__getnewargs__", "__annotations__", "maketrans"}
+)
+for _kind in (SeenText, SeenTorchVersion):
+    for _name in set(dir(str)) - _KEPT:
+        _make = _make_comparison if _name in _COMPARISONS else _by_the_whole
+        _make = _as_message if _name in {"__str__", "__format__"} else _make
+        setattr(_kind, _name, _make(_name))
+
+
+class _SeenNumber(int):
+    """A number of packaging's Version that records its use."""
+
+    reader: Caller
+    part: str
+    used: bool
+
+
+def _number_compared(name: str) -> Callable[[Any, Any], Any]:
+    def compare(self: _SeenNumber, operand: Any) -> Any:
+        if type(operand) is not int or not target_reads.is_target_shown():
+            return getattr(int, name)(_whole_number(self), operand)
+        self.used = True
+        return ask_for(_asks(self.reader), part_compares, self.part, name, operand)
+
+    return compare
+
+
+def _whole_number(self: _SeenNumber) -> int:
+    self.used = True
+    if not target_reads.is_target_shown():
+        return int.__int__(self)
+    number: int = ask_for(self.reader, part_of, self.part)
+    return number
+
+
+def _by_the_number(name: str) -> Callable[..., Any]:
+    def method(self: _SeenNumber, *args: Any) -> Any:
+        return getattr(_whole_number(self), name)(*args)
+
+    return method
+
+
+for _name in {name for name in dir(int) if callable(getattr(int, name))} - _KEPT - {"from_bytes"}:
+    _make = _number_compared if _name in _COMPARISONS else _by_the_number
+    setattr(_SeenNumber, _name, _make(_name))
+
+
+class _SeenVersion(PackagingVersion):
+    """packaging's Version of a recorded text."""
+
+    __slots__ = ()
+    reader: Caller
+    text: str
+
+
+def _version_compared(name: str) -> Callable[[Any, Any], Any]:
+    def compare(self: _SeenVersion, operand: Any) -> Any:
+        if not isinstance(operand, PackagingVersion):
+            return getattr(PackagingVersion, name)(self, operand)
+        plain = PackagingVersion(str(operand))
+        if not target_reads.is_target_shown():
+            return getattr(PackagingVersion(_whole_version(self)), name)(plain)
+        return ask_for(_asks(self.reader), compares, PackagingVersion, name, plain)
+
+    return compare
+
+
+def _part(name: str) -> property:
+    def get(self: _SeenVersion) -> Any:
+        if target_reads.is_target_shown():
+            return ask_for(self.reader, part_of, name)
+        return getattr(PackagingVersion, name).__get__(self)
+
+    return property(get)
+
+
+def _number(name: str) -> property:
+    def get(self: _SeenVersion) -> Any:
+        value = getattr(PackagingVersion, name).__get__(
+            PackagingVersion(_unrecorded(self.reader, self.text))
+        )
+        number = _SeenNumber(value)
+        number.reader, number.part, number.used = self.reader, name, False
+        _numbers.append(number)
+        return number
+
+    return property(get)
+
+
+def _as_text(self: _SeenVersion) -> SeenText:
+    # Releases have neither a local nor a development part: the public and the base version are the whole.
+    return _make_seen(SeenText, _unrecorded(self.reader, self.text), self.reader)
+
+
+def _whole_version(self: _SeenVersion) -> str:
+    if target_reads.is_target_shown():
+        return ask_for(self.reader, version_of)
+    return _unrecorded(self.reader, self.text)
+
+
+for _name in _COMPARISONS:
+    setattr(_SeenVersion, _name, _version_compared(_name))
+for _name in ("release", "epoch", "pre", "post", "dev", "local"):
+    setattr(_SeenVersion, _name, _part(_name))
+for _name in ("major", "minor", "micro"):
+    setattr(_SeenVersion, _name, _number(_name))
+for _name in ("base_version", "public"):
+    setattr(_SeenVersion, _name, property(_as_text))
+for _name, _function in (
+    ("__str__", _whole_version),
+    ("__hash__", lambda version: hash(_whole_version(version))),
+):
+    setattr(_SeenVersion, _name, _function)
+
+
+@functools.cache
+def _version_class(reader: Caller, text: str) -> type[_SeenVersion]:
+    return type("Version", (_SeenVersion,), {"__slots__": (), "reader": reader, "text": text})
+
+
+def _make_seen(kind: type[SeenText], text: str, reader: Caller) -> SeenText:
+    made = kind(text)
+    made.reader, made.used = reader, False
+    return made
+
+
+#: by who read it: one object, however often that line runs
+_read: dict[tuple[type[SeenText], Caller, str], SeenText] = {}
+#: the numbers of versions, each read once
+_numbers: list[_SeenNumber] = []
+
+
+def seen(kind: type[SeenText], who: Caller) -> Any:
+    """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
+    if who.kind == "own" or not target_reads.is_target_shown():
+        return None
+    if is_outdated(who.package):
+        # No question: what it does is the same for every target.
+        return kind.kind(ask_for(who, version_of))
+    text = target_reads.now(lambda target: as_seen(target, who.package, version_of))
+    key = (kind, who, text)
+    if key not in _read:
+        _read[key] = _make_seen(kind, text, who)
+    return _read[key]
+
+
+def readers() -> set[str]:
+    """Return the libraries that have read the version so far."""
+    return {who.package for _, who, _ in _read if who.package}
+
+
+def _settle() -> None:
+    """Record the whole text of versions that were read, and then used in no visible way."""
+    for (_, who, text), made in list(_read.items()):
+        if not made.used:
+            _record_answer(who, text, version_of)
+    for number in _numbers:
+        if not number.used:
+            _record_answer(number.reader, int.__int__(number), part_of, number.part)
+    _numbers.clear()
+
+
+def _record_answer(
+    who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable
+) -> None:
+    target_reads.record_answer(as_seen, who.package, decide, *details, answer=answer)
+    record(who, answer, decide, *details)
+
+
+target_reads.SETTLE.append(_settle)
+
+
+def torch_version_property(kind: type[SeenText]) -> property:
+    """Return the property ``__version__`` of a module of torch."""
+
+    def get(module: ModuleType) -> Any:
+        version = seen(kind, caller())  # not tested for truth, which would record a query
+        return vars(module)["__version__"] if version is None else version
+
+    def put(module: ModuleType, value: Any) -> None:
+        vars(module)["__version__"] = value
+
+    return property(get, put)
+
+
+class Distributions:
+    """The classes whose ``version`` reports the target's torch: importlib.metadata's, and its backport's.
+
+    Once the backport is imported (diffusers does it), importlib.metadata gives distributions of its class, too.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[Any, property] = {}
+
+    def take(self) -> None:
+        """Replace ``version`` of each class that has been imported by now."""
+        for name in ("importlib.metadata", "importlib_metadata"):
+            distribution = getattr(sys.modules.get(name), "Distribution", None)
+            if distribution is not None and distribution not in self._versions:
+                self._versions[distribution] = distribution.version
+                distribution.version = property(_version_seen(distribution.version))
+
+    def restore(self) -> None:
+        """Restore the classes' own ``version``."""
+        for distribution, version in self._versions.items():
+            distribution.version = version
+
+
+def _version_seen(before: property) -> Callable[[Any], str]:
+    def version(self: importlib.metadata.Distribution) -> str:
+        installed: str = before.__get__(self)
+        of_target = seen(SeenText, caller()) if self.metadata["Name"] == "torch" else None
+        return installed if of_target is None else of_target
+
+    return version
+
+
+@contextlib.contextmanager
+def version_of_the_target() -> Iterator[Distributions]:
+    """Report the target's torch through ``importlib.metadata``, and record comparisons, in the block."""
+    parse = PackagingVersion.__init__
+
+    def parsed(self: PackagingVersion, version: Any) -> None:
+        if not isinstance(version, SeenText):
+            parse(self, version)
+            return
+        version.used = True
+        parse(self, str.__str__(version))
+        if type(self) is PackagingVersion:
+            self.__class__ = _version_class(version.reader, str.__str__(version))
+
+    distributions = Distributions()
+    distributions.take()
+    PackagingVersion.__init__ = parsed  # type: ignore[method-assign]
+    try:
+        yield distributions
+    finally:
+        PackagingVersion.__init__ = parse  # type: ignore[method-assign]
+        distributions.restore()
