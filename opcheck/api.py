@@ -103,25 +103,25 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
         CaptureError: the process of the run ended, or took too long.
     """
     lists = load()
-    given = _check_options(options)
-    mac = target(given.torch, given.macos, lists, fallback=given.fallback)
-    if mac.beyond and not given.newest_known:
+    chosen = _check_options(options)
+    mac = target(chosen.torch, chosen.macos, lists, fallback=chosen.fallback)
+    if mac.beyond and not chosen.newest_known:
         raise UnknownTargetError(
             mac.beyond,
             context="opcheck.audit",
             hint="newest_known=True accepts that answer; its report notes it in target.beyond",
         )
     if isinstance(model, str):
-        request = request_of(model, mac, given)
+        request = request_of(model, mac, chosen)
     else:
-        request = request_of(_name(model), mac, given, is_object=True)
+        request = request_of(_name(model), mac, chosen, is_object=True)
     if isinstance(model, str):
-        return audit_request(_with_texts(request, inputs), lists, mac=given.memory)
+        return audit_request(_with_texts(request, inputs), lists, mac=chosen.memory)
     _check(request, model)
     from opcheck.capture.child.live import capture_live
 
     trace = capture_live(request, model, inputs)
-    return report_of_request(request, trace, mac, lists, mac=given.memory)
+    return report_of_request(request, trace, mac, lists, mac=chosen.memory)
 
 
 def _check_options(options: dict[str, Any]) -> AuditOptions:
@@ -131,12 +131,12 @@ def _check_options(options: dict[str, Any]) -> AuditOptions:
         TypeError: there is no such option.
         UsageError: a value that the option does not take.
     """
-    given = AuditOptions(**options)
+    chosen = AuditOptions(**options)
     checked = {
-        source.field: source.checked(getattr(given, source.field), "opcheck.audit")
+        source.field: source.checked(getattr(chosen, source.field), "opcheck.audit")
         for source in options_of(AuditOptions)
     }
-    return msgspec.structs.replace(given, **checked)
+    return msgspec.structs.replace(chosen, **checked)
 
 
 def _check(request: CaptureRequest, model: object) -> None:

@@ -42,12 +42,10 @@ def audit(
     Raises:
         OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
     """
-    from opcheck.capture.parent import capture
-
-    target = request.target
-    trace = capture(request, progress=progress, show_output=show_output)
-    compared = compare_with_float64(request, trace, progress, show_output=show_output)
-    return report_of_request(request, trace, target, lists, mac=mac, precision=compared)
+    (report,) = audit_targets(
+        request, (request.target,), lists, progress=progress, show_output=show_output, mac=mac
+    )
+    return report
 
 
 def report_of_request(
@@ -64,11 +62,11 @@ def report_of_request(
     Raises:
         OpListError: the lists have no such torch release, or are damaged.
     """
-    made = report(trace, target, lists, mac=mac, precision=precision)
+    result = report(trace, target, lists, mac=mac, precision=precision)
     flags = request.flags()
     flags += (["--fallback"] if target.cpu_fallback else []) + ([f"--memory={mac}"] if mac else [])
-    captured = msgspec.structs.replace(made.capture, flags=tuple(flags))
-    return msgspec.structs.replace(made, capture=captured)
+    captured = msgspec.structs.replace(result.capture, flags=tuple(flags))
+    return msgspec.structs.replace(result, capture=captured)
 
 
 def compare_with_float64(

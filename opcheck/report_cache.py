@@ -92,8 +92,8 @@ class Cache:
         except (msgspec.MsgspecError, RecursionError):
             return None
         # What the parent sets for the child is part of opcheck's own source, or of the request.
-        given = variables(cpu_fallback=request.cpu_fallback)
-        if entry is None or not unchanged(entry.dependencies, given):
+        settings = variables(cpu_fallback=request.cpu_fallback)
+        if entry is None or not unchanged(entry.dependencies, settings):
             return None
         with contextlib.suppress(OSError):
             os.utime(path, follow_symlinks=False)
@@ -127,11 +127,11 @@ def _key(request: CaptureRequest, about: str) -> str:
     """Return the digest of all that is known before a capture."""
     # The time limit and the place of the notes do not change the result of a run that ended by itself.
     asked = msgspec.structs.replace(request, notes="", time_limit=0.0, memory_limit=0.0)
-    given = variables(cpu_fallback=request.cpu_fallback)
+    settings = variables(cpu_fallback=request.cpu_fallback)
     native = sorted(
         (name, value)
         for name, value in os.environ.items()
-        if name.startswith(_NATIVE_VARIABLES) and name not in given
+        if name.startswith(_NATIVE_VARIABLES) and name not in settings
     )
     parts = [
         _VERSION,

@@ -84,9 +84,9 @@ def wanted(
 def _extension(name: str, release: Release, lists: OpLists) -> str:
     if name not in _EXTENSIONS:
         return ""
-    known = lists.extensions.releases.get(name, ())
+    releases = lists.extensions.releases.get(name, ())
     line = Version.parse(release.line)
-    own = [each for each in known if Version.parse(each.torch_line) == line]
+    own = [each for each in releases if Version.parse(each.torch_line) == line]
     return f"{name}=={own[0].version}" if own else ""
 
 

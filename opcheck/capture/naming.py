@@ -88,18 +88,20 @@ def modules_in(path: Path) -> tuple[ModuleName, ...]:
         tree = ast.parse(documents.read(path))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return ()
-    made: dict[str, ast.stmt] = {}
+    result: dict[str, ast.stmt] = {}
     for node in tree.body:
-        name = _defines_model(node, made)
+        name = _defines_model(node, result)
         if name and not name.startswith("_"):
-            made[name] = node
+            result[name] = node
     used = {
         word.id
-        for name, node in made.items()
+        for name, node in result.items()
         for word in ast.walk(node)
         if isinstance(word, ast.Name) and word.id != name
     }
-    return tuple(ModuleName(name, _is_complete(node), name in used) for name, node in made.items())
+    return tuple(
+        ModuleName(name, _is_complete(node), name in used) for name, node in result.items()
+    )
 
 
 def _runs(path: Path) -> bool:
@@ -115,44 +117,44 @@ def _runs(path: Path) -> bool:
     )
 
 
-def _defines_model(node: ast.stmt, known: Iterable[str]) -> str:
+def _defines_model(node: ast.stmt, models: Iterable[str]) -> str:
     """Return the name that a statement gives to a module, a class of one or a function that makes one; or nothing."""
     if isinstance(node, ast.ClassDef):
-        return node.name if any(_is_class(base, known) for base in node.bases) else ""
+        return node.name if any(_is_class(base, models) for base in node.bases) else ""
     if isinstance(node, ast.FunctionDef):
         returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
         local = {
             target.id
             for each in ast.walk(node)
-            if isinstance(each, ast.Assign) and _is_made(each.value, known)
+            if isinstance(each, ast.Assign) and _is_made(each.value, models)
             for target in each.targets
             if isinstance(target, ast.Name)
         }
         makes = any(
-            _is_made(value, known) or (isinstance(value, ast.Name) and value.id in local)
+            _is_made(value, models) or (isinstance(value, ast.Name) and value.id in local)
             for value in returned
         )
-        declared = node.returns is not None and _is_class(node.returns, known)
+        declared = node.returns is not None and _is_class(node.returns, models)
         return node.name if makes or declared else ""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target = node.targets[0]
-        return target.id if isinstance(target, ast.Name) and _is_made(node.value, known) else ""
+        return target.id if isinstance(target, ast.Name) and _is_made(node.value, models) else ""
     return ""
 
 
-def _is_class(node: ast.expr, known: Iterable[str]) -> bool:
+def _is_class(node: ast.expr, models: Iterable[str]) -> bool:
     """Return whether an expression names a class of modules: nn.Module, or a class of this file."""
     last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-    return last in known or bool(_BASES.fullmatch(last))
+    return last in models or bool(_BASES.fullmatch(last))
 
 
-def _is_made(node: ast.expr | None, known: Iterable[str]) -> bool:
+def _is_made(node: ast.expr | None, models: Iterable[str]) -> bool:
     """Return whether an expression makes a module: ``Net()``, ``nn.Sequential(...)``, ``Net().eval()``."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
-        return _is_made(node.func.value, known)  # a method of what was made: .eval(), .to(...)
-    return _is_class(node.func, known)
+        return _is_made(node.func.value, models)  # a method of what was made: .eval(), .to(...)
+    return _is_class(node.func, models)
 
 
 def _is_complete(node: ast.stmt) -> bool:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from opcheck.capture.exact import interpreter
-from opcheck.capture.request import Captures, Done, ManyTargets, Shared
-from opcheck.common.errors import CaptureError, LibraryLoadError, OpcheckError, UsageError
+from opcheck.capture.request import Captures, ManyTargets, Shared
+from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Trace
@@ -58,16 +58,16 @@ def variables(*, cpu_fallback: bool = False, device: str = "cpu") -> dict[str, s
         cpu_fallback: what PYTORCH_ENABLE_MPS_FALLBACK says.
         device: a device of this machine that the child computes on.
     """
-    given = {
+    settings = {
         **environment(cpu_fallback=cpu_fallback),
         # TorchScript gets the device from C++, as ``cpu``: it runs as the Python that it was made from.
         "PYTORCH_JIT": "0",
     }
     if device.startswith("cuda"):  # opcheck compile and compare
-        del given["CUDA_VISIBLE_DEVICES"]
+        del settings["CUDA_VISIBLE_DEVICES"]
         # The child forks: asking whether there is a GPU must not start CUDA in it (torch/cuda/__init__.py).
-        given["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    return given
+        settings["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    return settings
 
 
 def capture(
@@ -76,7 +76,7 @@ def capture(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> Trace:
-    """Run the model of ``request`` in a child process on the simulated Mac.
+    """Run the model of ``request`` in a child process on the simulated Mac, and return its trace.
 
     Args:
         request: the model, its inputs and the target.
@@ -88,34 +88,9 @@ def capture(
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written to the requested place.
     """
-
-    def again(first: Trace | OpcheckError) -> Trace | OpcheckError:
-        if request.save_graph:
-            return first
-        return _as_installed(request, [request.target], [first], progress, show_output)[0]
-
-    try:
-        done: Done = ask(
-            "opcheck.capture.child.run:answer",
-            Done,
-            request,
-            request,
-            progress=progress,
-            show_output=show_output,
-        )
-    except LibraryLoadError as error:
-        trace = again(error)
-        if isinstance(trace, OpcheckError):
-            raise trace from None
-        return trace
-    given = environment(cpu_fallback=request.cpu_fallback)
-    trace = msgspec.structs.replace(done.trace, environment=given)
-    if done.doubtful:
-        second = again(trace)
-        assert isinstance(second, Trace)
-        return second
-    if request.save_graph:
-        _save(request.save_graph, trace, done.code)
+    (trace,) = capture_many(request, (request.target,), progress=progress, show_output=show_output)
+    if isinstance(trace, OpcheckError):
+        raise trace
     return trace
 
 
@@ -142,7 +117,7 @@ def capture_many(
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: a graph is requested, and there is more than one target.
     """
-    if request.save_graph:
+    if request.save_graph and len(targets) > 1:
         raise UsageError(
             "the graph of one target at a time can be saved",
             context=f"{len(targets)} targets, {request.save_graph}",
@@ -162,19 +137,21 @@ def capture_many(
             Captures,
             ManyTargets(capture=capture, targets=tuple(asked)),
             capture,
-            runs=len(asked),
+            runs=len(asked) if len(targets) > 1 else 0,
             progress=progress,
             show_output=show_output,
         )
         _require_each_once(captures, len(asked), request.model)
         for shared in captures.shared:
-            made = dict(of_each(shared, asked))
-            if shared.doubtful:
+            result = dict(of_each(shared, asked))
+            if request.save_graph and shared.trace is not None:
+                _save(request.save_graph, result[0], shared.code)
+            elif shared.doubtful:
                 again = _as_installed(
-                    capture, [asked[n] for n in made], [*made.values()], progress, show_output
+                    capture, [asked[n] for n in result], [*result.values()], progress, show_output
                 )
-                made = dict(zip(made, again, strict=True))
-            results.update((left[n], each) for n, each in made.items())
+                result = dict(zip(result, again, strict=True))
+            results.update((left[n], each) for n, each in result.items())
         left = [*(left[n] for n in captures.left), *rest]
     return tuple(results[n] for n in range(len(targets)))
 
@@ -280,13 +257,13 @@ def ask(
     limit = capture.time_limit
     memory = int(capture.memory_limit * 1e9) or platform.default_memory()
     # What the op lists hold is part of the key of a result (report_cache.py).
-    known = (str(data_directory().resolve()),)
-    given = variables(cpu_fallback=capture.cpu_fallback, device=device)
+    unwatched = (str(data_directory().resolve()),)
+    settings = variables(cpu_fallback=capture.cpu_fallback, device=device)
     python = interpreter(capture.model, capture.target, progress) if capture.exact else ""
     with Worker[Any, Answer](
         function,
         answer,
-        environment=given,
+        environment=settings,
         torch=True,
         show_output=show_output,
         interpreter=python,
@@ -298,7 +275,7 @@ def ask(
                 subject=capture.model,
                 limits=Limits(seconds=limit, memory=memory),
                 more=(1 + runs) * (limit + _MORE),
-                notes=Notes(path=capture.notes, known=known) if capture.notes else None,
+                notes=Notes(path=capture.notes, known=unwatched) if capture.notes else None,
                 progress=progress,
             )
         except WorkerError as error:
@@ -327,7 +304,7 @@ def _explain(error: WorkerError, request: CaptureRequest) -> CaptureError:
     )
 
 
-def _save(path: str, trace: Trace, code: str) -> None:
+def _save(path: str, trace: Trace | OpcheckError, code: str) -> None:
     is_json = Path(path).suffix == ".json"
     text = msgspec.json.format(msgspec.json.encode(trace)).decode() + "\n" if is_json else code
     write_text(Path(path), text)

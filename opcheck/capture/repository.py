@@ -242,7 +242,7 @@ def fetch(spec: str, *, trusted: bool = False) -> Repository:
     """
     repository = _read(spec, trusted=trusted)
     base = _base(repository, trusted=trusted) if repository.kind == _ADAPTER else None
-    return _with(repository, base=base, trusted=trusted)
+    return _replace(repository, base=base, trusted=trusted)
 
 
 def _read(spec: str, *, trusted: bool) -> Repository:
@@ -285,7 +285,7 @@ def _base(adapter: Repository, *, trusted: bool) -> Repository:
     return base
 
 
-def _with(repository: Repository, **changes: Any) -> Repository:
+def _replace(repository: Repository, **changes: Any) -> Repository:
     return msgspec.structs.replace(repository, **changes)
 
 
@@ -457,9 +457,9 @@ def _recipe_name(spec: str) -> str:
         return spec.removeprefix(RECIPE)
     prefix, _, name = spec.partition(":")
     task = name.removeprefix(_TASK)
-    known = of_pipeline(name) if prefix == "diffusers" else of_task(task)
-    if known:
-        return known
+    found = of_pipeline(name) if prefix == "diffusers" else of_task(task)
+    if found:
+        return found
     tasks = sorted({each.task for each in recipes().values() if each.config})
     raise ModelLoadError(
         f"opcheck has no recipe of a model for {name}",
@@ -653,7 +653,7 @@ def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:
         if isinstance(path, str):
             folder = Path(path).parent
             repository = _from_folder(folder, name.repository, trusted=trusted)
-            return _with(repository, commit=folder.name)
+            return _replace(repository, commit=folder.name)
     raise ModelLoadError(
         f"{name.repository} cannot be read: {why}, and the hub's cache has nothing of it",
         context=f"model {name.repository}"
@@ -675,14 +675,14 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def contents(self) -> dict[str, Any]:
         """Return the content of each configuration file by its path."""
-        made = dict(self.files)
+        result = dict(self.files)
         if self.config:
-            made["config.json"] = self.config
+            result["config.json"] = self.config
         if self.index:
-            made["model_index.json"] = self.index
+            result["model_index.json"] = self.index
         for name, settings in self.parts.items():
-            made[f"{name}/{_file(name, settings)}"] = settings
-        return made
+            result[f"{name}/{_file(name, settings)}"] = settings
+        return result
 
 
 def _file(component: str, settings: dict[str, Any]) -> str:
@@ -709,10 +709,10 @@ def recipe(name: str) -> Recipe:
     Raises:
         ModelLoadError: there is none.
     """
-    known = recipes()
-    if name in known:
-        return known[name]
-    near = difflib.get_close_matches(name, known)
+    found = recipes()
+    if name in found:
+        return found[name]
+    near = difflib.get_close_matches(name, found)
     raise ModelLoadError(
         f"opcheck has no recipe of {name}",
         context=f"model recipe:{name}",

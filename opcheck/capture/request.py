@@ -79,8 +79,8 @@ def setting(text: str) -> tuple[str, Setting]:
             f"not a setting: {text!r}", context="--config", hint="write it as NAME=VALUE"
         )
     # A date is the one scalar that YAML knows and a request does not: it stays text.
-    known = isinstance(content, (bool, int, float, str, list, dict)) or content is None
-    return name.strip(), content if known else value
+    is_plain = isinstance(content, (bool, int, float, str, list, dict)) or content is None
+    return name.strip(), content if is_plain else value
 
 
 def _precisions(dtypes: Sequence[str]) -> tuple[str, ...]:
@@ -381,15 +381,6 @@ def _values(options: CaptureOptions) -> dict[str, Any]:
     return {each.field: getattr(options, each.field) for each in options_of(CaptureOptions)}
 
 
-class Done(Record, frozen=True, kw_only=True, tag="done"):
-    """The trace and, where the request has it, the graph as code."""
-
-    trace: Trace
-    code: str = ""
-    #: the run raised after a library saw another release than the installed one, which may be why
-    doubtful: bool = False
-
-
 class ManyTargets(Record, frozen=True, kw_only=True):
     """One model on several targets; the target of ``capture`` is not looked at."""
 
@@ -410,7 +401,9 @@ class Shared(Record, frozen=True, kw_only=True):
     differing_libraries: tuple[tuple[str, ...], ...] = ()
     #: why there is no trace
     failure: Failure | None = None
-    #: as in Done; a failure to load, too
+    #: the graph as code, where the request has it
+    code: str = ""
+    #: the run, or the load, raised after a library saw another release than the installed one, which may be why
     doubtful: bool = False
 
 

@@ -61,12 +61,12 @@ def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
     about = finding.op or without_quantities(finding.message)
     parts = [VERSION, finding.rule, about]
     if place is not None:
-        parts += [place.phase, any_layer(place.module), *_written(place)]
+        parts += [place.phase, any_layer(place.module), *_spell_place(place)]
     joined = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(joined).hexdigest()[:32]
 
 
-def _written(place: GroupLocation) -> tuple[str, ...]:
+def _spell_place(place: GroupLocation) -> tuple[str, ...]:
     """Return the bare name of the function (Python 3.10 knows no more), and the statement or line."""
     if not place.line:
         return ()

@@ -77,8 +77,8 @@ class Entry(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """``OC103 op=aten::svd* model=net``."""
-        given = (("op", self.op), ("path", self.path), ("model", self.model))
-        return " ".join([self.rule, *(f"{name}={value}" for name, value in given if value)])
+        arguments = (("op", self.op), ("path", self.path), ("model", self.model))
+        return " ".join([self.rule, *(f"{name}={value}" for name, value in arguments if value)])
 
     def fits(self, rule: str, *, op: str, file: str, model: str) -> bool:
         """Return whether the entry matches such a finding, expired or not."""

@@ -84,8 +84,8 @@ def _is_plain(example: Example) -> bool:
     """Return whether everything that goes verbatim into a program consists of names and dtypes."""
     names = [tensor.argument for tensor in example.inputs if tensor.argument]
     names += [*example.arguments, *(tensor.layout for tensor in example.inputs)]
-    known = all(tensor.dtype in DTYPES and _is_possible(tensor) for tensor in example.inputs)
-    return known and all(name.isidentifier() and not iskeyword(name) for name in names)
+    cached = all(tensor.dtype in DTYPES and _is_possible(tensor) for tensor in example.inputs)
+    return cached and all(name.isidentifier() and not iskeyword(name) for name in names)
 
 
 def _is_possible(tensor: ExampleTensor) -> bool:
@@ -119,11 +119,11 @@ def choose(report: Report, which: str) -> ChosenFinding:
         ops = {choice.finding.op, choice.finding.op.partition(".")[0]}
         if which == str(choice.number) or choice.finding.rule in names or ops & names:
             return choice
-    known = ", ".join(f"{choice.number} {choice.finding.rule}" for choice in choices)
+    cached = ", ".join(f"{choice.number} {choice.finding.rule}" for choice in choices)
     raise UsageError(
         f"no finding {which!r} in the report",
         context=report.model,
-        hint=f"there are: {known or 'it has no findings'}",
+        hint=f"there are: {cached or 'it has no findings'}",
     )
 
 

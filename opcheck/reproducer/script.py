@@ -80,8 +80,8 @@ def nbytes(example: Example) -> int:
     numbers = (
         [length for length in size if isinstance(length, int)] if isinstance(size, tuple) else [0]
     )
-    made = min(math.prod(abs(number) for number in numbers), 1 << 63) * DTYPES["float64"].itemsize
-    return made + sum(
+    result = min(math.prod(abs(number) for number in numbers), 1 << 63) * DTYPES["float64"].itemsize
+    return result + sum(
         math.prod(tensor.shape) * DTYPES[tensor.dtype].itemsize for tensor in example.inputs
     )
 
@@ -125,15 +125,15 @@ def _library(op: str) -> list[str]:
 
 def _call(op: str, example: Example, schema: Sequence[Parameter], fill: str) -> Iterator[str]:
     yield "torch.manual_seed(0)"
-    given: dict[str, list[str]] = {}
+    arguments: dict[str, list[str]] = {}
     for tensor in example.inputs:
-        names = given.setdefault(tensor.argument, [])
+        names = arguments.setdefault(tensor.argument, [])
         name = _variable(tensor.argument, len(names), _is_list(tensor.argument, schema, example))
         names.append(name)
         yield f"{name} = {_tensor(tensor, fill)}"
     texts = {
         name: f"[{', '.join(names)}]" if _is_list(name, schema, example) else names[0]
-        for name, names in given.items()
+        for name, names in arguments.items()
     }
     texts |= {name: _value(name, value) for name, value in example.arguments.items()}
     yield from _invocation(op, texts, schema)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
+from opcheck.common.replacing import replaced
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.autocast import autocast_of
 from opcheck.simulator.dispatch.calls import Sink
@@ -18,7 +21,6 @@ from opcheck.simulator.dispatch.mps_registrations import (
 )
 from opcheck.simulator.dispatch.tensor import retire
 from opcheck.simulator.real_device import cover_device_functions, out_of_reach
-from opcheck.simulator.threads import followed_threads
 from opcheck.simulator.visible.device_mode import DeviceMode, Watcher
 from opcheck.simulator.visible.methods import methods_of_mac
 from opcheck.simulator.visible.storage import dlpack_of_mac
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from opcheck.common.versions import Target
+
+    Modes = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 @contextlib.contextmanager
@@ -50,46 +54,27 @@ def simulated_mac(
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.  Nothing inside it reaches
     a real device, in no thread (simulator/real_device.py).
     """
-    with (
-        out_of_reach(),
-        _simulated(
-            target, registrations, sink, keep, on_cpu, simulator_type, allocated
-        ) as simulator,
-    ):
-        yield simulator
-
-
-@contextlib.contextmanager
-def _simulated(
-    target: Target,
-    registrations: Mapping[str, str],
-    sink: Sink,
-    keep: int,
-    on_cpu: Watcher | None,
-    simulator_type: type[Simulator],
-    allocated: Callable[[], int],
-) -> Iterator[Simulator]:
     simulator = simulator_type(target, registrations, sink, keep=keep)
     context = simulator.context
-    kernels, _ = present_and_absent(registrations)
-    installed = MpsRegistrations(
-        kernels, note_branches(registrations, simulator.branches, simulator.passed)
-    )
-    # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
-    # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
-    lifted = only_cpu_lifted()
-    set_only_cpu_lifted(True)
     lists = load()
     policies = lists.operators(str(target.torch), "AutocastMPS")
-    autocast = autocast_of(context.ask, policies, lists.names("AutocastMPS"))
-    try:
-        device = DeviceMode(context, on_cpu)
-        with (
+    device = DeviceMode(context, on_cpu)
+    with contextlib.ExitStack() as parts:
+        parts.enter_context(out_of_reach())
+        parts.callback(retire)
+        branches = note_branches(registrations, simulator.branches, simulator.passed)
+        installed = MpsRegistrations(present_and_absent(registrations)[0], branches)
+        parts.callback(installed.remove)
+        # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
+        # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
+        parts.callback(set_only_cpu_lifted, only_cpu_lifted())
+        set_only_cpu_lifted(True)
+        for part in (
             entered(context),
             cover_device_functions(),
             mps_backend(target),
             mac_surface(target, allocated),
-            autocast,
+            autocast_of(context.ask, policies, lists.names("AutocastMPS")),
             methods_of_mac(),
             dlpack_of_mac(),
             simulator,
@@ -97,14 +82,59 @@ def _simulated(
             engine_seen_by(device, context),
             followed_threads(lambda: _modes(simulator, on_cpu)),
         ):
-            yield simulator
-    finally:
-        set_only_cpu_lifted(lifted)
-        installed.remove()
-        retire()
+            parts.enter_context(part)
+        yield simulator
 
 
 @contextlib.contextmanager
 def _modes(simulator: Simulator, on_cpu: Watcher | None) -> Iterator[None]:
     with simulator, DeviceMode(simulator.context, on_cpu):
+        yield
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def followed_threads(modes: Modes) -> Iterator[None]:
+    """Run each thread that is started in the block under the modes that ``modes`` makes.
+
+    So runs what is submitted to a ThreadPoolExecutor, whose threads may be older.  The dispatch context of the
+    simulation has values of its own in each thread.
+    """
+    original, submit_to = threading.Thread.start, ThreadPoolExecutor.submit
+    here = threading.local()
+    here.followed = True
+
+    @contextlib.contextmanager
+    def follow_modes() -> Iterator[None]:
+        if getattr(here, "followed", False):
+            yield
+            return
+        here.followed = True
+        try:
+            with modes():
+                yield
+        finally:
+            here.followed = False
+
+    def start(thread: threading.Thread) -> None:
+        # Not Thread.run: subclasses have one of their own.
+        run = thread.run
+
+        def run_simulated() -> Any:
+            with follow_modes():
+                return run()
+
+        thread.run = run_simulated  # type: ignore[method-assign]
+        original(thread)
+
+    def submit(pool: Any, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def run_simulated(*arguments: Any, **named: Any) -> Any:
+            with follow_modes():
+                return work(*arguments, **named)
+
+        return submit_to(pool, run_simulated, *args, **kwargs)
+
+    with replaced([(threading.Thread, "start", start), (ThreadPoolExecutor, "submit", submit)]):
         yield

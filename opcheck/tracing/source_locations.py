@@ -90,14 +90,14 @@ class UserFrames:
 
     def innermost(self, frame: FrameType | None) -> Site:
         """Return the innermost line of the user's, from this frame outwards."""
-        known, caller = self._is_user, self._caller
+        cached, caller = self._is_user, self._caller
         while frame is not None:
             code = frame.f_code
             if code is caller:
                 return None
-            is_user = known.get(code)
+            is_user = cached.get(code)
             if is_user is None:
-                is_user = known[code] = is_user_code(code.co_filename)
+                is_user = cached[code] = is_user_code(code.co_filename)
             if is_user:
                 return code, frame.f_lineno
             frame = frame.f_back
@@ -211,7 +211,7 @@ def statement(filename: str, line: int) -> str:
     """
     around = [entry for entry in _statements(filename) if entry[0] <= line <= entry[1]]
     # The innermost begins last.
-    return _unparsed(max(around, key=lambda entry: entry[0])[2]) if around else ""
+    return _unparse(max(around, key=lambda entry: entry[0])[2]) if around else ""
 
 
 @functools.cache
@@ -232,7 +232,7 @@ def _last_line(node: ast.stmt) -> int:
     return max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
 
 
-def _unparsed(node: ast.stmt) -> str:
+def _unparse(node: ast.stmt) -> str:
     if not hasattr(node, "body"):
         return ast.unparse(node)
     blocks = (ast.stmt, ast.ExceptHandler, ast.match_case)

@@ -116,16 +116,16 @@ class Building(DispatchMode):
     ) -> Any:
         """Run one operator call on meta, for real, or as meta because its inputs are."""
         kwargs = kwargs or {}
-        given = tensors((args, kwargs))
+        arguments = tensors((args, kwargs))
         # A tensor subclass has its own idea of what its parts are; other devices are not ours.
-        if types or _elsewhere(given, kwargs.get("device")):
+        if types or _elsewhere(arguments, kwargs.get("device")):
             return func(*args, **kwargs)
-        if any(tensor.is_meta for tensor in given):
+        if any(tensor.is_meta for tensor in arguments):
             return _on_meta(func, args, kwargs)
         # A view and a write into a real tensor take no memory.
-        if given and _aliases(func):
+        if arguments and _aliases(func):
             return func(*args, **kwargs)
-        return self._new(func, args, kwargs, blank=not given or func.overloadpacket in BLANK)
+        return self._new(func, args, kwargs, blank=not arguments or func.overloadpacket in BLANK)
 
     def _new(self, func: Any, args: Any, kwargs: Any, *, blank: bool) -> Any:
         try:
@@ -134,9 +134,9 @@ class Building(DispatchMode):
             # The size depends on the values (nonzero), or no meta kernel exists: the inputs are
             # real and bounded, so that the result is, too.
             return func(*args, **kwargs)
-        made = tensors(sketch)
-        elements = sum(tensor.numel() for tensor in made)
-        size = sum(tensor.numel() * tensor.itemsize for tensor in made)
+        result = tensors(sketch)
+        elements = sum(tensor.numel() for tensor in result)
+        size = sum(tensor.numel() * tensor.itemsize for tensor in result)
         if elements <= SMALL:
             return func(*args, **kwargs)
         computed = not blank or func.overloadpacket in CONTENT
@@ -164,10 +164,10 @@ class OnMps(TorchFunctionMode):
 
         @functools.wraps(make)
         def parameter(kind: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
-            made = make(kind, data, *args, **kwargs)
+            result = make(kind, data, *args, **kwargs)
             if is_marked(data):
-                self._mark(made)
-            return made
+                self._mark(result)
+            return result
 
         self._undo = contextlib.ExitStack()
         self._undo.enter_context(replaced([(nn.Parameter, "__new__", parameter)]))
@@ -204,7 +204,7 @@ class OnMps(TorchFunctionMode):
             result = torch.Tensor.to(result, result.device, copy=True)
         for tensor in tensors(result) if on_mps else ():
             # What an operator writes into stays where it is.
-            if not any(tensor is given for given in (*args[:1], kwargs.get("out"))):
+            if not any(tensor is arguments for arguments in (*args[:1], kwargs.get("out"))):
                 self._mark(tensor)
         return result
 
@@ -224,8 +224,8 @@ def is_marked(value: Any) -> bool:
 
 
 def _any_marked(func: Any, args: Any, kwargs: Any) -> bool:
-    given = args[:1] if func in _FROM_DATA else tensors((args, kwargs))
-    return any(map(is_marked, given))
+    arguments = args[:1] if func in _FROM_DATA else tensors((args, kwargs))
+    return any(map(is_marked, arguments))
 
 
 def _is_mps(value: Any) -> bool:
@@ -318,9 +318,9 @@ def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.T
     return torch.randint(0, max(high, 1), shape, generator=generator).to(dtype)
 
 
-def _elsewhere(given: list[torch.Tensor], device: Any) -> bool:
+def _elsewhere(arguments: list[torch.Tensor], device: Any) -> bool:
     """Return whether a call involves a device that is neither the CPU nor meta."""
-    names = {tensor.device.type for tensor in given}
+    names = {tensor.device.type for tensor in arguments}
     if device is not None:
         names.add(torch.device(device).type)
     return not names <= {"cpu", "meta"}
@@ -383,7 +383,7 @@ def without_compiler() -> Iterator[None]:
     """
     marked = []
     if "torch._dynamo" not in sys.modules:
-        for function in _wrapped():
+        for function in _list_wrapped():
             if not hasattr(function, _FLAG):
                 setattr(function, _FLAG, function)
                 marked.append(function)
@@ -395,9 +395,9 @@ def without_compiler() -> Iterator[None]:
 
 
 @functools.cache
-def _wrapped() -> tuple[Callable[..., Any], ...]:
+def _list_wrapped() -> tuple[Callable[..., Any], ...]:
     """Return the functions that torch has wrapped in ``_disable_dynamo`` so far."""
-    code = getattr(disable_dynamo(_wrapped), "__code__", None)
+    code = getattr(disable_dynamo(_list_wrapped), "__code__", None)
     if code is None or "fn" not in code.co_freevars:
         return ()
     position = code.co_freevars.index("fn")

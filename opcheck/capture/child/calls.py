@@ -96,37 +96,32 @@ def _forward(model: nn.Module, arguments: Arguments, _before: Any) -> Any:
 FORWARD_CALL = Call(name=FORWARD, run=_forward)
 
 
-def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Read ``generate`` or ``generate:max_new_tokens=4,do_sample=true``: a method and its arguments.
+def parse(text: str, flag: str = "--call") -> tuple[str, dict[str, Any]]:
+    """Read ``generate:max_new_tokens=4,do_sample=true`` or ``adam:betas=[0.9, 0.95]``: a name and its arguments.
 
     Raises:
-        UsageError: no method, or an argument that is no NAME=VALUE.
+        UsageError: no name, or an argument that is no NAME=VALUE.
     """
     name, _, rest = text.partition(":")
+    hint = "write NAME=VALUE, with commas between them, and values as in YAML"
     if not all(part.isidentifier() for part in name.split(".")):
-        raise UsageError(
-            f"not a method: {brief(name)}",
-            context=f"--call {text}",
-            hint="write forward, or generate:max_new_tokens=4,do_sample=true",
-        )
-    # YAML knows which comma stands between two arguments, and which within a list.
-    written = _ARGUMENT.sub(r"\1\2: ", rest)
+        what = "method" if flag == "--call" else "optimizer"
+        hint = "write forward, or generate:max_new_tokens=4,do_sample=true"
+        if what == "optimizer":
+            hint = "write adamw, or sgd:momentum=0.9,nesterov=true"
+        raise UsageError(f"not a {what}: {brief(name)}", context=f"{flag} {text}", hint=hint)
+    # YAML distinguishes a comma between two arguments from one within a list.
+    mapping = _ARGUMENT.sub(r"\1\2: ", rest)
     try:
-        given = from_yaml(f"{{{written}}}")
+        arguments = from_yaml(f"{{{mapping}}}")
     except DocumentError as error:
-        raise UsageError(
-            f"not arguments: {brief(rest)}",
-            context=f"--call {text}",
-            hint="write NAME=VALUE, with commas between them, and values as in YAML",
-        ) from error
-    for argument in given:
+        message = f"not arguments: {brief(rest)}"
+        raise UsageError(message, context=f"{flag} {text}", hint=hint) from error
+    for argument in arguments:
         if not (str(argument).isidentifier() and f"{argument}=" in rest):
-            raise UsageError(
-                f"not an argument: {brief(str(argument))}",
-                context=f"--call {text}",
-                hint="write NAME=VALUE, with commas between them",
-            )
-    return name, given
+            message = f"not an argument: {brief(str(argument))}"
+            raise UsageError(message, context=f"{flag} {text}", hint=hint)
+    return name, arguments
 
 
 def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
@@ -141,33 +136,35 @@ def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
         InputError: the model has no such method.
     """
     if texts:
-        made = [_method(loaded.model, *parse(text)) for text in texts]
+        result = [_method(loaded.model, *parse(text)) for text in texts]
     elif loaded.as_used:
-        made = _usual(loaded)
+        result = _usual(loaded)
     else:
-        made = [FORWARD_CALL]
-    return tuple(made)
+        result = [FORWARD_CALL]
+    return tuple(result)
 
 
 def _usual(loaded: Loaded) -> list[Call]:
     model: Any = loaded.model
     name = type(model).__name__
     # A model of several stages, such as Bark, has generate() alone.
-    made = [FORWARD_CALL] if type(model).forward is not nn.Module.forward else []
+    result = [FORWARD_CALL] if type(model).forward is not nn.Module.forward else []
     for end, (what, score) in _SCORES.items():
         if name.endswith(end):
-            made.append(Call(name=what, run=_scores(score), follows=True))
+            result.append(Call(name=what, run=_scores(score), follows=True))
     method = next((method for end, method in _AFTER.items() if name.endswith(end)), "")
     if method and hasattr(loaded.processor, method):
         name_after = f"{method} of the processor"
-        made.append(Call(name=name_after, run=_after(loaded.processor, method), follows=True))
+        result.append(
+            Call(name=name_after, run=_make_post_process(loaded.processor, method), follows=True)
+        )
     can_generate = getattr(model, "can_generate", None)
     if can_generate is not None and can_generate():
         of_text = getattr(model, "main_input_name", "") == "input_ids"
         encodes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
-        name, given = parse(_GENERATE + (_SAMPLE if of_text and not encodes else ""))
-        made.append(_method(model, name, {**given, **(_start(model) if encodes else {})}))
-    return made or [FORWARD_CALL]
+        name, arguments = parse(_GENERATE + (_SAMPLE if of_text and not encodes else ""))
+        result.append(_method(model, name, {**arguments, **(_start(model) if encodes else {})}))
+    return result or [FORWARD_CALL]
 
 
 def _start(model: Any) -> dict[str, Any]:
@@ -180,29 +177,29 @@ def _start(model: Any) -> dict[str, Any]:
     return {"decoder_start_token_id": padding if isinstance(padding, int) else 0}
 
 
-def _method(model: Any, name: str, given: dict[str, Any]) -> Call:
+def _method(model: Any, name: str, supplied: dict[str, Any]) -> Call:
     """Return a call of a method, with those of the model's inputs that it takes and the given arguments."""
-    if name == FORWARD and not given:
+    if name == FORWARD and not supplied:
         return FORWARD_CALL
     method: Any = model
     for part in name.split("."):
         method = getattr(method, part, None)
     if not callable(method):
-        known = [each for each in dir(type(model)) if not each.startswith("_")]
-        own = [each for each in known if not hasattr(nn.Module, each)]
+        cached = [each for each in dir(type(model)) if not each.startswith("_")]
+        own = [each for each in cached if not hasattr(nn.Module, each)]
         raise InputError(
             f"{type(model).__name__} has no method {name!r}",
             context=f"--call {name}",
             hint=f"it has {', '.join(own[:12])}" if own else "leave --call out",
         )
-    written = ", ".join(f"{key}={value}" for key, value in given.items())
+    written = ", ".join(f"{key}={value}" for key, value in supplied.items())
 
     def run(model: nn.Module, arguments: Arguments, _before: Any) -> Any:
         args, kwargs = arguments
         bound: Any = model
         for part in name.split("."):
             bound = getattr(bound, part)
-        return bound(*args, **{**_taken_inputs(bound, kwargs), **given})
+        return bound(*args, **{**_taken_inputs(bound, kwargs), **supplied})
 
     return Call(name=f"{name}({written})", run=run)
 
@@ -225,7 +222,7 @@ def _scores(score: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]
     return run
 
 
-def _after(processor: Any, method: str) -> Callable[..., Any]:
+def _make_post_process(processor: Any, method: str) -> Callable[..., Any]:
     def run(_model: nn.Module, arguments: Arguments, before: Any) -> Any:
         post_process = getattr(processor, method)
         parameters = inspect.signature(post_process).parameters
@@ -263,7 +260,7 @@ def _each_component(pipeline: PipelineModel) -> Iterator[Call]:
             component=name,
             inputs=partial(_own_latents, pipeline, component)
             if decodes
-            else partial(_derived, component),
+            else partial(_derive_inputs, component),
             proof=getattr(component, "decoder", component) if decodes else component,
         )
 
@@ -277,7 +274,7 @@ def _own_latents(pipeline: PipelineModel, component: nn.Module) -> OwnInputs:
     return OwnInputs((values(shape, own.dtype),), {}, guessed=False)
 
 
-def _derived(component: nn.Module) -> OwnInputs:
+def _derive_inputs(component: nn.Module) -> OwnInputs:
     args, kwargs, _ = derive(component, libraries.family(component))
     return OwnInputs(args, kwargs)
 

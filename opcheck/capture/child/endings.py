@@ -162,8 +162,8 @@ def name_of_a_later_release(error: BaseException) -> str:
     if not absent:
         return ""
     module, name = absent["module"] or absent["package"], absent["name"] or absent["imported"]
-    known = name in python_names().modules.get(module, ())
-    return f"{module}.{name}" if known else ""
+    is_listed = name in python_names().modules.get(module, ())
+    return f"{module}.{name}" if is_listed else ""
 
 
 def is_limit(error: BaseException) -> bool:

@@ -98,8 +98,8 @@ def _backward_of_boxes(name: str, arrange: Callable[..., tuple[Any, ...]]) -> Ca
     def backward(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[Any, ...]:
         rois, *second = ctx.saved_tensors
         operator = getattr(torch.ops.torchvision, f"_{name}_backward")
-        given = arrange(grad, rois, second[0] if second else None, ctx.settings, ctx.shape)
-        return (operator(*given), None, *[None] * len(ctx.settings))
+        arguments = arrange(grad, rois, second[0] if second else None, ctx.settings, ctx.shape)
+        return (operator(*arguments), None, *[None] * len(ctx.settings))
 
     return backward
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
 import torch
 
 from opcheck.capture.child import run
 from opcheck.capture.child.build import take_default_device
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import as_loaded
-from opcheck.capture.parent import environment
-from opcheck.capture.request import Done
-from opcheck.common.errors import CaptureError, InputError
+from opcheck.capture.child.shared import shared_by
+from opcheck.capture.parent import of_each
+from opcheck.capture.request import Shared
+from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.visible import requirements
@@ -25,7 +26,7 @@ from opcheck.simulator.visible.requirements import Caller
 from opcheck.tracing.torch_private.modules import uncompiled
 from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker import installed, platform
-from opcheck.worker.protocol import Failure, error_of, failure_of, silent
+from opcheck.worker.protocol import failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
 
 if TYPE_CHECKING:
@@ -60,32 +61,30 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         model = fixed_programs.as_module(model)
     _on_cpu(request.model, model, arguments)
 
-    def work() -> Done | Failure:
-        return _capture(request, model, arguments)
-
     try:
         if platform.CAN_FORK:
-            answer = forked(work, Done | Failure, request.time_limit + _AFTER)
+            work = functools.partial(_capture, request, model, arguments)
+            answer = forked(work, Shared, request.time_limit + _AFTER)
         else:
             model, arguments = copy.deepcopy((model, arguments))
-            answer = work()
+            answer = _capture(request, model, arguments)
     except WorkerError as error:
         raise CaptureError(
             f"the process that ran the model {error}",
             context=request.model,
             hint="give it longer with time_limit, or smaller inputs",
         ) from None
-    if isinstance(answer, Failure):
-        raise error_of(answer)
-    given = environment(cpu_fallback=request.cpu_fallback)
-    return msgspec.structs.replace(answer.trace, environment=given)
+    ((_, result),) = of_each(answer, (request.target,))
+    if isinstance(result, OpcheckError):
+        raise result
+    return result
 
 
 def _capture(
     request: CaptureRequest,
     model: Callable[..., Any],
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
-) -> Done | Failure:
+) -> Shared:
     target = request.target
     before = os.environ.get(target_reads.FALLBACK_VARIABLE)
     target_reads.set_fallback(target)
@@ -97,12 +96,12 @@ def _capture(
         requirements.imported_before.update(_libraries(model))
         loaded = as_loaded(model, arguments, default_device=device)
         prepared = run.prepare(request, target, silent, loaded)
-        return Done(trace=run.record(request, target, prepared, silent).trace)
+        return shared_by((target,), (0,), run.record(request, target, prepared, silent).trace)
     except Exception as error:  # noqa: BLE001 - user code runs here, and the report has its error
-        return failure_of(error, request.model)
+        return Shared(targets=(0,), failure=failure_of(error, request.model))
     except platform.TimeLimitReached:
         late = CaptureError(f"not done after {request.time_limit:g} s", context=request.model)
-        return failure_of(late, request.model)
+        return Shared(targets=(0,), failure=failure_of(late, request.model))
     finally:
         requirements.imported_before.clear()
         if platform.CAN_FORK:
@@ -137,8 +136,8 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _on_cpu(name: str, model: Any, arguments: Any) -> None:
     held = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
-    given = tensors(arguments)
-    for what, values in (("the model", held), ("an input", given)):
+    supplied = tensors(arguments)
+    for what, values in (("the model", held), ("an input", supplied)):
         for tensor in values:
             if tensor.device.type not in ("cpu", "meta"):
                 _refuse(name, what, tensor.device)

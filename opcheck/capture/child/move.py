@@ -102,9 +102,9 @@ class Mover:
         return value
 
     def _move(self, tensor: torch.Tensor, name: str, kind: MemoryOrigin) -> torch.Tensor:
-        known = self._moved.get(id(tensor))
-        if known is not None:
-            return known[1]
+        cached = self._moved.get(id(tensor))
+        if cached is not None:
+            return cached[1]
         try:
             check_layout(tensor)
         except NotSimulatedError as error:
@@ -112,9 +112,9 @@ class Mover:
                 str(error), context=name, hint="give it in a dense layout, if the model takes that"
             ) from error
         is_parameter = kind == "parameter"
-        made = None
+        result = None
         if tensor.dtype not in PLAIN_DTYPES and self._births is not None:
-            made = self._births.origin(tensor)
+            result = self._births.origin(tensor)
         # A parameter or buffer of a lazy module has no size before the first call makes it.
         lazy = is_lazy(tensor)
         move = parameter_to_mps if is_parameter or lazy else to_mps
@@ -137,7 +137,7 @@ class Mover:
                     name,
                     str(tensor.dtype).removeprefix("torch."),
                     tuple(tensor.shape),
-                    made,
+                    result,
                     str(tensor.layout).removeprefix("torch."),
                 )
             )

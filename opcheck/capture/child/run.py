@@ -43,7 +43,7 @@ from opcheck.capture.child.training import (
     parse_optimizer,
     with_labels,
 )
-from opcheck.capture.request import DEFAULT_TRACER, Done
+from opcheck.capture.request import DEFAULT_TRACER
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text, one_line
@@ -138,12 +138,6 @@ class Prepared(NamedTuple):
     hub_kernels: tuple[Problem, ...] = ()
 
 
-def answer(request: CaptureRequest, say: Say) -> Done:
-    """Return the outcome of ``run`` to the parent of this process."""
-    captured = run(request, say)
-    return Done(trace=captured.trace, code=captured.code, doubtful=captured.doubtful)
-
-
 def run(request: CaptureRequest, say: Say) -> Captured:
     """Load the model, run it once on the simulated Mac, and turn what was recorded into a trace.
 
@@ -206,7 +200,7 @@ def prepare(
     eager: list[Problem] = []
     births = Births()
     with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
-        loaded = live or _loaded(request, target)
+        loaded = live or _load_model(request, target)
         if step is not None and isinstance(loaded.model, torch.nn.Module):
             # Before labels are looked for among its arguments: a traced module has no signature.
             refuse_fixed(loaded.model, request.model)
@@ -239,7 +233,7 @@ def prepare(
     )
 
 
-def _loaded(request: CaptureRequest, target: Target) -> Loaded:
+def _load_model(request: CaptureRequest, target: Target) -> Loaded:
     config = hub_kernels.without(request.config) if _of_transformers(request) else request.config
     try:
         return load(request.model, config, dtype=request.dtype, repository=request.repository)
@@ -292,12 +286,12 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         refusal = mac.context.ask(_refusal, problem, recorder.sites.phase)
         if refusal:
             refusals.append(refusal)
-        broken.append(_named(problem, "refused" if refusal else "", call, ended, model))
+        broken.append(_name_call(problem, "refused" if refusal else "", call, ended, model))
     problems = (
         *recorder.problems(),
         *lost_gradient_problems(lost, recorder),
         *eager,
-        *_quantized(request),
+        *_find_quantized(request),
         *prepared.hub_kernels,
         *broken,
     )
@@ -392,7 +386,7 @@ def _step(request: CaptureRequest) -> TrainStep | None:
     return TrainStep(parse_optimizer(request.optimizer), request.autocast)
 
 
-def _quantized(request: CaptureRequest) -> Iterator[Problem]:
+def _find_quantized(request: CaptureRequest) -> Iterator[Problem]:
     """Yield a problem for each method by which the weights are quantized: the layers were built dense."""
     for method in request.repository.quantized_by() if request.repository else ():
         message = f"the weights are quantized by {method}, and the layers were built dense"
@@ -458,13 +452,13 @@ def _call_all(
 
         def program(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
             nonlocal own
-            given = args, kwargs
+            supplied = args, kwargs
             if call.component:
                 own = call.inputs()
-                given = mover.value(own[:2], call.name)
+                supplied = mover.value(own[:2], call.name)
             with torch.set_grad_enabled(request.grad), autocast(request.autocast):
                 before, returned[0] = returned[0], None
-                returned[0] = call.run(model, given, before)
+                returned[0] = call.run(model, supplied, before)
 
         problem = _call(program, model, *arguments, recorder)
         ended.append(Ended(call, problem, own))
@@ -479,14 +473,14 @@ def _call_all(
     broken = next((each.problem for each in ended if each.problem), None)
     if broken is None:
         return ended
-    for call in _unused(prepared, broken, recorder):
+    for call in _find_unused(prepared, broken, recorder):
         problem = run(call)
         if problem and problem.kind in _ENDS_ALL:
             break
     return ended
 
 
-def _unused(prepared: Prepared, broken: Problem, recorder: Recorder) -> Iterator[Call]:
+def _find_unused(prepared: Prepared, broken: Problem, recorder: Recorder) -> Iterator[Call]:
     """Yield the component in which a pipeline's call broke off, and those that nothing has used so far."""
     for call in prepared.components:
         is_broken = call.component == broken.module.partition(".")[0]
@@ -512,7 +506,7 @@ def _inputs_note(note: str, ended: Sequence[Ended]) -> str:
     return "; ".join(filter(None, (note, own)))
 
 
-def _named(
+def _name_call(
     problem: Problem, kind: str, call: Call, ended: Sequence[Ended], model: torch.nn.Module
 ) -> Problem:
     """Name the call that a problem ended, where there are others, which are judged; an empty kind leaves its own."""
@@ -529,10 +523,13 @@ def _named(
 def _judged_alone(ended: Sequence[Ended]) -> Iterator[str]:
     """Yield which components were judged by themselves, and what with."""
     alone = [each for each in ended if _is_alone(each)]
-    for guessed, given in ((False, "with the pipeline's latents"), (True, "with guessed inputs")):
+    for guessed, arguments in (
+        (False, "with the pipeline's latents"),
+        (True, "with guessed inputs"),
+    ):
         names = [each.name for each in alone if each.inputs.guessed == guessed]
         if names:
-            yield f"; judged by themselves, {given}: {', '.join(names)}"
+            yield f"; judged by themselves, {arguments}: {', '.join(names)}"
 
 
 def _of_pipeline(

@@ -8,8 +8,9 @@ a process cannot be copied, each class of targets needs a process of its own, fo
 from __future__ import annotations
 
 import contextlib
+import functools
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -89,11 +90,11 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         target = targets[order[0]]
         if forks:
             say(f"loading {request.model} as on {target}", seconds=_limit(request, len(order)))
-            made = _in_a_fork(request, targets, order)
+            result = _in_a_fork(request, targets, order)
         else:
-            made = _loaded_and_run(request, targets, order, say)
-        shared += made.shared
-        order = [*made.left]
+            result = _loaded_and_run(request, targets, order, say)
+        shared += result.shared
+        order = [*result.left]
         if not forks:
             break
     rank = {n: place for place, n in enumerate(newest_first)}
@@ -122,24 +123,20 @@ def _in_a_fork(
                 f"the model was not loaded after {request.time_limit:g} s", context=request.model
             )
             return failure_of(late, request.model)
-        except LibraryLoadError as error:
-            here = tuple(n for n in order if target_reads.fits(targets[n]))
-            failed = Shared(targets=here, failure=failure_of(error, request.model), doubtful=True)
-            return Captures(shared=(failed,), left=tuple(n for n in order if n not in here))
         except Exception as error:  # noqa: BLE001 - user code runs here: its error crosses the pipe
             return failure_of(error, request.model)
 
     try:
-        made = forked(work, Captures | Failure, _limit(request, len(order)), group=False)
+        result = forked(work, Captures | Failure, _limit(request, len(order)), group=False)
     except WorkerError as error:
         raise CaptureError(
             f"the process that loaded the model {error}",
             context=f"{request.model}, as on {targets[order[0]]}",
             hint="run again with -v to see all that it printed",
         ) from None
-    if isinstance(made, Failure):
-        raise error_of(made)
-    return made
+    if isinstance(result, Failure):
+        raise error_of(result)
+    return result
 
 
 def _loaded_and_run(
@@ -160,21 +157,27 @@ def _loaded_and_run(
     try:
         prepared = run.prepare(request, targets[order[0]], say)
     except ModelLoadError as error:
-        trace = run.trace_of_constructor(request, targets[order[0]], error)
-        if trace is None:
-            raise
         served = [n for n in order if target_reads.fits(targets[n])]
-        left = tuple(n for n in order if n not in served)
-        return Captures(shared=(_shared_by(targets, served, trace, doubtful=False),), left=left)
+        trace = run.trace_of_constructor(request, targets[order[0]], error)
+        if trace is not None:
+            failed = shared_by(targets, served, trace)
+        elif isinstance(error, LibraryLoadError):
+            failure = failure_of(error, request.model)
+            failed = Shared(targets=tuple(served), failure=failure, doubtful=True)
+        else:
+            raise
+        return Captures(shared=(failed,), left=tuple(n for n in order if n not in served))
     finally:
-        platform.stop_time_limit()
+        if len(targets) > 1:
+            platform.stop_time_limit()
     here = [n for n in order if target_reads.fits(targets[n])]
     shared = []
     waiting = here
     while waiting:
         target = targets[waiting[0]]
-        say(f"running as {target}", seconds=request.time_limit + _AFTER)
-        captured = _capture_first(request, prepared, targets, waiting)
+        if len(targets) > 1:
+            say(f"running as {target}", seconds=request.time_limit + _AFTER)
+        captured = _capture_first(request, prepared, targets, waiting, say)
         shared.append(captured)
         waiting = [n for n in waiting if n not in captured.targets]
         if not platform.CAN_FORK:
@@ -183,8 +186,8 @@ def _loaded_and_run(
     return Captures(shared=tuple(shared), left=left)
 
 
-def _shared_by(
-    targets: Sequence[Target], served: Sequence[int], trace: Trace, *, doubtful: bool
+def shared_by(
+    targets: Sequence[Target], served: Sequence[int], trace: Trace, **facts: Any
 ) -> Shared:
     """Return the capture with what each target that it serves differs in."""
     differences = [run.differences(targets[n]) for n in served]
@@ -193,20 +196,21 @@ def _shared_by(
         trace=trace,
         differences=tuple(each["differences"] for each in differences),
         differing_libraries=tuple(each["differing_libraries"] for each in differences),
-        doubtful=doubtful,
+        **facts,
     )
 
 
 def _capture_first(
-    request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
+    request: CaptureRequest,
+    prepared: run.Prepared,
+    targets: Sequence[Target],
+    waiting: list[int],
+    say: Say,
 ) -> Shared:
     """Return the capture for the first waiting target, and for all waiting targets that it serves."""
-
-    def work() -> Shared:
-        return _run(request, prepared, targets, waiting)
-
     if len(targets) == 1 or not platform.CAN_FORK:
-        return work()
+        return _run(request, prepared, targets, waiting, say)
+    work = functools.partial(_run, request, prepared, targets, waiting, silent)
     try:
         return forked(work, Shared, request.time_limit + _AFTER, group=False)
     except WorkerError as error:
@@ -219,15 +223,20 @@ def _capture_first(
 
 
 def _run(
-    request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
+    request: CaptureRequest,
+    prepared: run.Prepared,
+    targets: Sequence[Target],
+    waiting: list[int],
+    say: Say,
 ) -> Shared:
     target = targets[waiting[0]]
     target_reads.set_fallback(target)
-    # A pool of threads does not live on in a fork.
-    torch.set_num_threads(1)
-    platform.limit_time(request.time_limit)
+    if len(targets) > 1:
+        # A pool of threads does not live on in a fork.
+        torch.set_num_threads(1)
+        platform.limit_time(request.time_limit)
     try:
-        captured = run.record(request, target, prepared, silent)
+        captured = run.record(request, target, prepared, say)
     except Exception as error:  # noqa: BLE001 - of one class of targets: the others have their own
         with contextlib.suppress(Exception):  # the program may have closed stderr
             traceback.print_exc()
@@ -238,4 +247,6 @@ def _run(
     served = [
         n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
     ]
-    return _shared_by(targets, served, captured.trace, doubtful=captured.doubtful)
+    return shared_by(
+        targets, served, captured.trace, code=captured.code, doubtful=captured.doubtful
+    )

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.build import values
+from opcheck.capture.child.calls import parse
 from opcheck.capture.child.inputs.specs import Inputs, describe
-from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import UsageError
 from opcheck.model.records import Problem, SourceLocation
 
@@ -46,15 +46,15 @@ def with_labels(loaded: Loaded, inputs: Inputs) -> Inputs:
     model = loaded.model
     if not isinstance(model, nn.Module):
         return inputs
-    known = inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
     try:
-        given = inspect.signature(model.forward).bind_partial(*inputs.args, **inputs.kwargs)
+        arguments = inspect.signature(model.forward).bind_partial(*inputs.args, **inputs.kwargs)
     except TypeError:
         return inputs  # the model says so itself, once it is called
     make = _maker(model, loaded.family)
-    made = make(model, given.arguments) if make else {}
-    added = {name: value for name, value in made.items() if name in known}
-    if not added or any(given.arguments.get(name) is not None for name in added):
+    result = make(model, arguments.arguments) if make else {}
+    added = {name: value for name, value in result.items() if name in parameters}
+    if not added or any(arguments.arguments.get(name) is not None for name in added):
         return inputs
     return dataclasses.replace(
         inputs,
@@ -76,47 +76,49 @@ def _maker(model: nn.Module, family: str) -> Callable[[Any, Given], Given] | Non
 # -- transformers: one a task, as its models are named (modeling_utils.py, ``loss_type``) -----------------------
 
 
-def _tokens(_model: Any, given: Given) -> Given:
-    ids = given.get("decoder_input_ids", given.get("input_ids"))
+def _tokens(_model: Any, arguments: Given) -> Given:
+    ids = arguments.get("decoder_input_ids", arguments.get("input_ids"))
     return {} if ids is None else {"labels": ids.clone()}
 
 
-def _pretraining(model: Any, given: Given) -> Given:
-    made = _tokens(model, given)
-    batch = len(made.get("labels", ()))
-    return {**made, "next_sentence_label": torch.zeros(batch, dtype=torch.int64)} if made else {}
+def _pretraining(model: Any, arguments: Given) -> Given:
+    result = _tokens(model, arguments)
+    batch = len(result.get("labels", ()))
+    return (
+        {**result, "next_sentence_label": torch.zeros(batch, dtype=torch.int64)} if result else {}
+    )
 
 
-def _one_class(_model: Any, given: Given) -> Given:
-    return {"labels": torch.zeros(_batch(given), dtype=torch.int64)}
+def _one_class(_model: Any, arguments: Given) -> Given:
+    return {"labels": torch.zeros(_batch(arguments), dtype=torch.int64)}
 
 
-def _class_of_tokens(model: Any, given: Given) -> Given:
-    ids = given.get("input_ids")
+def _class_of_tokens(model: Any, arguments: Given) -> Given:
+    ids = arguments.get("input_ids")
     if ids is None:
         return {}
     return {"labels": values(tuple(ids.shape), torch.int64, model.config.num_labels)}
 
 
-def _span(_model: Any, given: Given) -> Given:
-    start = torch.ones(_batch(given), dtype=torch.int64)
+def _span(_model: Any, arguments: Given) -> Given:
+    start = torch.ones(_batch(arguments), dtype=torch.int64)
     return {"start_positions": start, "end_positions": start + 1}
 
 
-def _letters(model: Any, given: Given) -> Given:
-    size = (_batch(given), _LETTERS)
+def _letters(model: Any, arguments: Given) -> Given:
+    size = (_batch(arguments), _LETTERS)
     # Blank and padding are at the front.
     return {"labels": values(size, torch.int64, model.config.vocab_size // 2) + 5}
 
 
-def _objects(model: Any, given: Given) -> Given:
+def _objects(model: Any, arguments: Given) -> Given:
     boxes = torch.tensor([[0.25, 0.25, 0.2, 0.2], [0.5, 0.5, 0.3, 0.4], [0.7, 0.6, 0.2, 0.5]])
     classes = torch.arange(_OBJECTS).remainder(model.config.num_labels)
-    return {"labels": [{"class_labels": classes, "boxes": boxes} for _ in range(_batch(given))]}
+    return {"labels": [{"class_labels": classes, "boxes": boxes} for _ in range(_batch(arguments))]}
 
 
-def _classes_of_pixels(model: Any, given: Given) -> Given:
-    image = given.get("pixel_values")
+def _classes_of_pixels(model: Any, arguments: Given) -> Given:
+    image = arguments.get("pixel_values")
     if image is None:
         return {}
     size = (image.shape[0], *image.shape[-2:])
@@ -144,16 +146,16 @@ TASKS: dict[str, Callable[[Any, Given], Given]] = {
 }
 
 
-def _batch(given: Given) -> int:
-    first = next((value for value in given.values() if isinstance(value, torch.Tensor)), None)
+def _batch(arguments: Given) -> int:
+    first = next((value for value in arguments.values() if isinstance(value, torch.Tensor)), None)
     return 1 if first is None else first.shape[0]
 
 
 # -- torchvision's detection ------------------------------------------------------------------------------------
 
 
-def _targets(_model: Any, given: Given) -> Given:
-    (images, *_) = given.values()
+def _targets(_model: Any, arguments: Given) -> Given:
+    (images, *_) = arguments.values()
     return {"targets": [_target(image) for image in images]}
 
 
@@ -248,10 +250,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 # -- the optimizer ---------------------------------------------------------------------------------
 
 
-#: Between arguments: a comma that no bracket closes behind.
-_COMMA = re.compile(r",(?![^\[(]*[\])])")
-
-
 class Chosen(NamedTuple):
     """A class of torch.optim and what it is constructed with."""
 
@@ -260,8 +258,8 @@ class Chosen(NamedTuple):
 
     def __str__(self) -> str:
         """Return ``SGD(momentum=0.9)``."""
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{self.kind.__name__}({given})" if given else self.kind.__name__
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.kind.__name__}({arguments})" if arguments else self.kind.__name__
 
     @property
     def needs_closure(self) -> bool:
@@ -280,9 +278,9 @@ def parse_optimizer(text: str) -> Chosen:
     Raises:
         UsageError: torch.optim has no such class, or the class no such argument.
     """
-    name, _, rest = text.partition(":")
+    name, arguments = parse(text, "--optimizer")
     kinds = _kinds()
-    kind = kinds.get(name.strip().lower())
+    kind = kinds.get(name.lower())
     context = f"--optimizer {text}, torch {torch.__version__}"
     if kind is None:
         near = difflib.get_close_matches(name.lower(), kinds) or sorted(kinds)
@@ -292,14 +290,13 @@ def parse_optimizer(text: str) -> Chosen:
             hint=("did you mean " if len(near) < len(kinds) else "it has ")
             + ", ".join(kinds[match].__name__ for match in near),
         )
-    known = [*inspect.signature(kind).parameters][1:]
-    arguments = dict(_argument(part, context) for part in _COMMA.split(rest) if part.strip())
+    parameters = [*inspect.signature(kind).parameters][1:]
     for argument in arguments:
-        if argument not in known:
+        if argument not in parameters:
             raise UsageError(
                 f"{kind.__name__} takes no {argument!r}",
                 context=context,
-                hint=f"it takes {', '.join(known)}",
+                hint=f"it takes {', '.join(parameters)}",
             )
     return Chosen(kind, arguments)
 
@@ -311,20 +308,6 @@ def _kinds() -> dict[str, type[torch.optim.Optimizer]]:
         for name, kind in vars(torch.optim).items()
         if isinstance(kind, type) and issubclass(kind, base) and kind is not base
     }
-
-
-def _argument(text: str, context: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(
-            f"not an argument: {text.strip()!r}", context=context, hint="write it as NAME=VALUE"
-        )
-    try:
-        return name.strip(), from_yaml(value)
-    except DocumentError as error:
-        raise UsageError(
-            f"not a YAML value: {brief(value)}", context=context, hint="write it as NAME=VALUE"
-        ) from error
 
 
 # -- lost gradients --------------------------------------------------------------------------------

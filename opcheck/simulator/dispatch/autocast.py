@@ -127,10 +127,10 @@ def _cached_cast(tensor: MPSTensor, dtype: torch.dtype, casts: Casts) -> torch.T
     )
     if not cacheable:
         return tensor.to(dtype)
-    known = casts.get(id(tensor))
-    if known is None:
-        known = casts[id(tensor)] = (tensor, tensor.to(dtype))
-    return known[1]
+    cached = casts.get(id(tensor))
+    if cached is None:
+        cached = casts[id(tensor)] = (tensor, tensor.to(dtype))
+    return cached[1]
 
 
 def _lower() -> torch.dtype:
@@ -216,7 +216,7 @@ def _has_policies(target: Target) -> bool:
 
 @contextlib.contextmanager
 def autocast_of(
-    ask: TargetQueries, policies: Mapping[str, str], known: Iterable[str]
+    ask: TargetQueries, policies: Mapping[str, str], cached: Iterable[str]
 ) -> Iterator[None]:
     """Simulate the target's autocast: ``policies`` by overload; ``known`` are the overloads of all releases.
 
@@ -228,7 +228,7 @@ def autocast_of(
     init, clear = module.autocast.__init__, torch.clear_autocast_cache
     available = module.is_autocast_available
 
-    def made(
+    def result(
         self: Any,
         device_type: str,
         dtype: torch.dtype | None = None,
@@ -256,7 +256,7 @@ def autocast_of(
         clear()
 
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
-        (module.autocast, "__init__", made),
+        (module.autocast, "__init__", result),
         (module, "is_autocast_available", is_available),
         (torch.amp, "is_autocast_available", is_available),
         (torch, "clear_autocast_cache", forget),
@@ -265,7 +265,7 @@ def autocast_of(
         with warnings.catch_warnings():
             # The dispatcher says once a process that a kernel was overridden: that is the point.
             warnings.simplefilter("ignore")
-            for name in known:
+            for name in cached:
                 if not dispatch.has_schema(name):
                     continue
                 if name in policies:

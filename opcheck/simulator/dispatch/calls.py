@@ -105,8 +105,8 @@ class BodySink:
         if call.route.has_body and call.inner is not None:
             names, calls = call.inner, call.body.calls
         else:
-            made = InnerCall(call.route, call.key, metas(call.inputs), metas(call.outputs))
-            names, calls = (call.route.name,), (made,)
+            result = InnerCall(call.route, call.key, metas(call.inputs), metas(call.outputs))
+            names, calls = (call.route.name,), (result,)
         self.names.update(dict.fromkeys(names))
         self.calls.update({call.key: call for call in calls})
 

@@ -241,11 +241,11 @@ class Simulator(dispatch.DispatchMode):
         self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor]
     ) -> tuple[str, str] | None:
         outs, written = (
-            [t for index in indices for t in _written(route, index, args, kwargs)]
+            [t for index in indices for t in _collect_written(route, index, args, kwargs)]
             for indices in (route.outs, route.writes)
         )
-        given = named(route, args, kwargs)
-        general = mismatch(route.name, given, inputs, outs, written, iterated=route.is_iterated)
+        arguments = named(route, args, kwargs)
+        general = mismatch(route.name, arguments, inputs, outs, written, iterated=route.is_iterated)
         if general is None:
             return None
         texts = route.operator.device_texts
@@ -310,8 +310,8 @@ class Simulator(dispatch.DispatchMode):
     def _body(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any) -> Body:
         body = route.operator.body
         if body is not None:
-            given = named(route, args, kwargs)
-            return Body(body(given, self.context.ask) if callable(body) else body)
+            arguments = named(route, args, kwargs)
+            return Body(body(arguments, self.context.ask) if callable(body) else body)
         if route.operator.legacy_bodies:
             calls = self.context.ask(legacy_body, route.name)
             if calls is not None:
@@ -333,9 +333,9 @@ class Simulator(dispatch.DispatchMode):
         outputs: tuple[torch.Tensor, ...],
     ) -> Body:
         """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
-        given = named(route, args, kwargs)
+        arguments = named(route, args, kwargs)
         results = metas(outputs)
-        made: list[InnerCall] = []
+        result: list[InnerCall] = []
         for name in names:
             renamed = route.operator.passes.get(name)
             if renamed is None:
@@ -346,17 +346,17 @@ class Simulator(dispatch.DispatchMode):
             values = {
                 argument: getattr(results[0], source.removeprefix("result."))
                 if source.startswith("result.")
-                else given[source]
+                else arguments[source]
                 for argument in inner.arguments
                 for source in (renamed.get(argument, argument),)
-                if source in given or (source.startswith("result.") and results)
+                if source in arguments or (source.startswith("result.") and results)
             }
             inputs: list[torch.Tensor] = []
             key = [
                 part for item, value in values.items() for part in (item, _encode(value, inputs))
             ]
-            made.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
-        return Body(names, tuple(made))
+            result.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
+        return Body(names, tuple(result))
 
     def _follow_body(self, route: Route, args: Any, kwargs: Any) -> Body:
         """Return what the composite's body dispatches to.
@@ -396,9 +396,9 @@ class Simulator(dispatch.DispatchMode):
         on_mps: list[MPSTensor],
         device: torch.device,
     ) -> Any:
-        known = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
-        known = known and route.func not in self._unrunnable
-        if not known:
+        state = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
+        state = state and route.func not in self._unrunnable
+        if not state:
             return self._compute_unknown(route, key, args, kwargs, device)
         if not (route.reads_data or route.reads_shape or route.operator.needs_values):
             result = self._result_of(route, key, args, kwargs)
@@ -475,13 +475,13 @@ class Simulator(dispatch.DispatchMode):
     def _wrap_guess(
         self, results: tuple[TensorMeta | torch.Tensor, ...], device: torch.device
     ) -> Any:
-        made = [
+        created = [
             self._wrap_shape("new", result, None, device)
             if isinstance(result, TensorMeta)
             else self._wrap_real("new", result, None, device)
             for result in results
         ]
-        return made[0] if len(made) == 1 else tuple(made)
+        return created[0] if len(created) == 1 else tuple(created)
 
     def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
         with drawn_on_mps(kwargs.get("generator")) if route.draws else contextlib.nullcontext():
@@ -493,7 +493,7 @@ class Simulator(dispatch.DispatchMode):
             # (ATen/ZeroTensorFallback.cpp).
             outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
         for index in route.writes:
-            for written in _written(route, index, args, kwargs):
+            for written in _collect_written(route, index, args, kwargs):
                 if is_on_mps(written) and written._mps.payload is not None:
                     refresh(written, spec_of(written._mps.payload))
         if not route.returns:
@@ -541,7 +541,9 @@ class Simulator(dispatch.DispatchMode):
         self, route: Route, result: shapes.Result, args: Any, kwargs: Any, device: torch.device
     ) -> Any:
         for index, specs in zip(route.writes, result.written, strict=True):
-            for written, spec in zip(_written(route, index, args, kwargs), specs, strict=True):
+            for written, spec in zip(
+                _collect_written(route, index, args, kwargs), specs, strict=True
+            ):
                 if is_on_mps(written):
                     if index not in route.operator.keeps_values_of:
                         written._mps.memory.known = False
@@ -617,8 +619,8 @@ def _encode(value: Any, inputs: list[torch.Tensor]) -> Any:
         return (LIST, *(_encode(item, inputs) for item in value))
     if isinstance(value, torch.Tensor):
         inputs.append(value)
-        known = value._mps  # type: ignore[attr-defined]
-        return spec_of(value, "cpu") if known is None else known.spec
+        state = value._mps  # type: ignore[attr-defined]
+        return spec_of(value, "cpu") if state is None else state.spec
     if kind is dict:
         return (DICT, *((name, _encode(item, inputs)) for name, item in value.items()))
     return encode(value)
@@ -643,10 +645,10 @@ def _is_decided(absorbing: bool, result: TensorMeta, args: Any) -> bool:
     """Return whether one argument alone decides a result: True that of ``or`` of bools, 0 that of ``and``."""
     if absorbing and result.dtype != torch.bool:
         return False
-    known = [t._mps.payload for t in args if is_on_mps(t) and t._mps.memory.known]
+    state = [t._mps.payload for t in args if is_on_mps(t) and t._mps.memory.known]
     return any(
         bool(payload.all()) if absorbing else not payload.any()
-        for payload in known
+        for payload in state
         if payload is not None
     )
 
@@ -654,8 +656,8 @@ def _is_decided(absorbing: bool, result: TensorMeta, args: Any) -> bool:
 def _payloads(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, torch.Tensor):
-        known = placement(value)
-        return value if known is None else known.payload
+        state = placement(value)
+        return value if state is None else state.payload
     if kind is list or kind is tuple:
         return kind(_payloads(item) for item in value)
     if kind is dict:
@@ -664,22 +666,22 @@ def _payloads(value: Any) -> Any:
     return _CPU if kind is torch.device and value == MPS_DEVICE else value
 
 
-def _written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
+def _collect_written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
     return flat_tensors(argument_at(route, index, args, kwargs))
 
 
 def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
     """Give a tensor that was changed in place (``t_``, ``resize_``) its new metadata; its identity stays."""
-    known = tensor._mps
-    if spec is known.spec:
+    state = tensor._mps
+    if spec is state.spec:
         return
     fresh = wrap(spec)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         tensors.set_data(tensor, fresh)
-    known.spec = spec
+    state.spec = spec
 
 
 def _alias(tensor: MPSTensor) -> MPSTensor:
     """Return the same values as a new tensor, because autograd writes into what a call returns."""
-    known = tensor._mps
-    return wrap(known.spec, detached(known.payload), known.memory)
+    state = tensor._mps
+    return wrap(state.spec, detached(state.payload), state.memory)

@@ -86,7 +86,7 @@ def register_hook(tensor: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
     """Run ``Tensor.register_hook`` for a hook whose result autograd compares with the gradient."""
 
     @functools.wraps(hook, updated=())
-    def checked(gradient: torch.Tensor) -> Any:
+    def check_hook(gradient: torch.Tensor) -> Any:
         result = hook(gradient)
         if isinstance(result, torch.Tensor) and result.device != gradient.device:
             name = getattr(hook, "__name__", "<unknown>")
@@ -97,7 +97,7 @@ def register_hook(tensor: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             raise RuntimeError(message)
         return result
 
-    return torch.Tensor.register_hook(tensor, checked)
+    return torch.Tensor.register_hook(tensor, check_hook)
 
 
 def keep_on_cpu(args: Any) -> list[Any]:
@@ -142,13 +142,13 @@ def _backward(self: Any, *gradients: Any) -> Any:
     listed = results if isinstance(results, tuple) else (results,)
     # PyNode::apply drops the results for arguments that are no tensors.
     counted = [index for index, place in enumerate(places[: len(listed)]) if place is not None]
-    checked = validated(
+    check_hook = validated(
         [listed[index] for index in counted],
         [places[index] for index in counted],
         f"Function {self.name()} returned an ",
     )
-    made = dict(enumerate(listed)) | dict(zip(counted, checked, strict=True))
-    return tuple(made.values())
+    result = dict(enumerate(listed)) | dict(zip(counted, check_hook, strict=True))
+    return tuple(result.values())
 
 
 BACKWARD_APPLIED = BACKWARD_APPLY.value()

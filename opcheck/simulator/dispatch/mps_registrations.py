@@ -99,11 +99,11 @@ def note_branches(
 
 
 def _noting(name: str, function: Callable[..., Any], passed: set[str]) -> Callable[..., Any]:
-    def noted(*args: Any, **kwargs: Any) -> Any:
+    def note_and_call(*args: Any, **kwargs: Any) -> Any:
         passed.add(name)
         return function(*args, **kwargs)
 
-    return noted
+    return note_and_call
 
 
 @functools.cache

@@ -51,10 +51,10 @@ class Generator(torch.Generator):
         place = torch.device(device)
         # Of a device that no Mac has C++ refuses to make one.
         base = "cpu" if place.type == "mps" else place
-        made = super().__new__(cls, base)  # type: ignore[call-arg]  # the stub has __init__
-        made._place = place
-        made.begun_at, made.calls = generator_class.initial_seed(made), 0
-        return made
+        result = super().__new__(cls, base)  # type: ignore[call-arg]  # the stub has __init__
+        result._place = place
+        result.begun_at, result.calls = generator_class.initial_seed(result), 0
+        return result
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
@@ -187,7 +187,7 @@ def _manual_seed(seed: int) -> None:
     DEFAULT.manual_seed(seed)
 
 
-def _seed() -> None:
+def _draw_seed() -> None:
     DEFAULT.seed()
 
 
@@ -207,7 +207,7 @@ def _set_cpu_rng_state(new_state: torch.Tensor) -> None:
 REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (torch, "Generator", Generator),
     (torch.mps, "manual_seed", _manual_seed),
-    (torch.mps, "seed", _seed),
+    (torch.mps, "seed", _draw_seed),
     (torch.mps, "get_rng_state", _rng_state),
     (torch.mps, "set_rng_state", _set_rng_state),
     (torch, "set_rng_state", _set_cpu_rng_state),

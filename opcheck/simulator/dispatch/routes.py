@@ -174,14 +174,14 @@ def make_route(
         # (torch/_prims/__init__.py).
         body = getattr(func, "impl_aten", None)
     # Python alone knows what jagged tensors are asked for: prim::layout, in torch 2.9 aten::dim too.
-    known = dispatch.has_schema(name)
-    if body is None and known and not implicit and func.namespace not in _DESCRIBED:
+    has_schema = dispatch.has_schema(name)
+    if body is None and has_schema and not implicit and func.namespace not in _DESCRIBED:
         body = _own_body(func)
     if body is None:
         kind = Kind.DECOMPOSE if way == "decompose" else Kind.LEAF
     schema = dispatch.schema_of(func)
     composite = None
-    if known and kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
+    if has_schema and kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
         composite = next(
             (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name)),
             None,
@@ -227,7 +227,7 @@ def make_route(
             for index, argument in enumerate(schema.arguments)
             if str(argument.type) in ("Tensor", "Optional[Tensor]")
         ),
-        registrations=() if func.namespace == "aten" or not known else _registrations(name),
+        registrations=() if func.namespace == "aten" or not has_schema else _registrations(name),
     )
 
 

@@ -44,13 +44,13 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
     """
     rule = route.operator.metadata
     if rule is not None:
-        given = _convert(named(route, args, kwargs), _kept_spec, spec_of)
-        specs = rule(given, ask)
+        arguments = _convert(named(route, args, kwargs), _kept_spec, spec_of)
+        specs = rule(arguments, ask)
         return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
     if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
         # torch has meta kernels for hardly any operator on sparse tensors.
         return _run_without_meta(route, args, kwargs)
-    convert = _fresh if route.reshapes else _shared
+    convert = _fresh if route.reshapes else _share_meta
     try:
         return _run(route, convert, args, kwargs)
     except NotImplementedError:
@@ -135,7 +135,7 @@ def _kept_spec(tensor: MPSTensor) -> TensorMeta:
     return tensor._mps.spec
 
 
-def _shared(tensor: MPSTensor) -> torch.Tensor:
+def _share_meta(tensor: MPSTensor) -> torch.Tensor:
     return tensor._mps.spec.meta()
 
 

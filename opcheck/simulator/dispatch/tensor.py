@@ -140,14 +140,14 @@ def is_on_mps(value: Any) -> TypeGuard[MPSTensor]:
 
 def placement(tensor: torch.Tensor) -> Placement | None:
     """Return what the simulation knows of a tensor; None for a tensor on another device."""
-    known: Placement | None = tensor._mps  # type: ignore[attr-defined]
-    return known
+    state: Placement | None = tensor._mps  # type: ignore[attr-defined]
+    return state
 
 
-def place(tensor: torch.Tensor, known: Placement | None) -> None:
+def place(tensor: torch.Tensor, state: Placement | None) -> None:
     """Set what is known of a tensor whose keys C++ has set already."""
-    if known is not None:
-        tensor._mps = known  # type: ignore[attr-defined]
+    if state is not None:
+        tensor._mps = state  # type: ignore[attr-defined]
         if _living is not None:
             _living[id(tensor)] = tensor
     else:
@@ -220,10 +220,10 @@ def retire() -> None:
         return
     _refuse_retired()
     for tensor in list(_living.values()):
-        known = placement(tensor)
-        if known is not None:  # else it has moved to the CPU
+        state = placement(tensor)
+        if state is not None:  # else it has moved to the CPU
             with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
-                _set_data(tensor, _made_with_keys(known.spec, _RETIRED_KEYS))
+                _set_data(tensor, _made_with_keys(state.spec, _RETIRED_KEYS))
     _living.clear()
 
 
@@ -244,16 +244,16 @@ def _refuse_retired() -> torch.library.Library:
 
 def exchange(tensor: torch.Tensor, source: torch.Tensor) -> None:
     """Run ``tensor.data = source`` as C++ does, on any devices: the object and its history stay."""
-    known = placement(source)
+    state = placement(source)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         _set_data(tensor, source)
-    place(tensor, None if known is None else known.alias())
+    place(tensor, None if state is None else state.alias())
 
 
 def to_mps(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
     """Return a CPU or meta tensor as it is after a move; up to ``keep`` elements its values stay known."""
-    known = tensor.device.type != "meta" and tensor.numel() <= keep
-    return wrap(spec_of(tensor), detached(tensor) if known else None)
+    state = tensor.device.type != "meta" and tensor.numel() <= keep
+    return wrap(spec_of(tensor), detached(tensor) if state else None)
 
 
 def to_mps_in_place(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
@@ -261,9 +261,9 @@ def to_mps_in_place(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
     values = to_mps(tensor.detach(), keep=keep)
     if tensor.device.type == "meta":
         # C++ gives no memory of another device to one of meta.
-        made = wrap(values._mps.spec, requires_grad=tensor.requires_grad)
-        tensors.swap_implementations(tensor, made)
-        place(tensor, made._mps)
+        result = wrap(values._mps.spec, requires_grad=tensor.requires_grad)
+        tensors.swap_implementations(tensor, result)
+        place(tensor, result._mps)
     else:
         exchange(tensor, values)
     moved: Any = tensor

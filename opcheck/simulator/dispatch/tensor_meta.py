@@ -7,6 +7,7 @@ its other arguments, so the key of a call is also the key of the cache of output
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,40 +15,24 @@ import torch
 META = torch.device("meta")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TensorMeta:
     """Metadata of one strided tensor.  Interned: equal metadata is the same object, hashed by identity."""
 
-    __slots__ = (
-        "device",
-        "dtype",
-        "dtype_name",
-        "layout",
-        "meta_tensor",
-        "offset",
-        "shape",
-        "stride",
-        "template",
-    )
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    offset: int
+    device: str
+    layout: torch.layout
+    dtype_name: str = field(init=False)
+    meta_tensor: torch.Tensor | None = None
+    #: for simulator/dispatch/tensor.py, ``wrap``
+    template: torch.Tensor | None = None
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        stride: tuple[int, ...],
-        dtype: torch.dtype,
-        offset: int,
-        device: str,
-        layout: torch.layout,
-    ) -> None:
-        self.shape = shape
-        self.stride = stride
-        self.dtype = dtype
-        self.dtype_name = str(dtype).removeprefix("torch.")
-        self.offset = offset
-        self.device = device
-        self.layout = layout
-        self.meta_tensor: torch.Tensor | None = None
-        #: for simulator/dispatch/tensor.py, ``wrap``
-        self.template: torch.Tensor | None = None
+    def __post_init__(self) -> None:
+        """Set the name of the dtype."""
+        self.dtype_name = str(self.dtype).removeprefix("torch.")
 
     def meta(self) -> torch.Tensor:
         """Return the shared meta tensor of this metadata, for operators that do not change metadata."""

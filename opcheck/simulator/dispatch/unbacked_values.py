@@ -105,9 +105,9 @@ def known_values(tensor: Any) -> torch.Tensor | None:
 
 def selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:
     """Return how many of ``elements`` a mask selects, and what was assumed."""
-    known = known_values(mask)
-    if known is not None:
-        chosen = int(torch.count_nonzero(known))
+    values = known_values(mask)
+    if values is not None:
+        chosen = int(torch.count_nonzero(values))
         return chosen * elements // max(mask.numel(), 1), ""
     return all_selected(elements)
 

@@ -151,8 +151,8 @@ def printed(command: Sequence[str]) -> str | None:
     if name == "sysctl":
         return _sysctl(arguments)
     if name == "sw_vers":
-        known = {"-productVersion": target_reads.ask(macos_text), "-productName": "macOS"}
-        return known.get(" ".join(arguments).replace("--", "-"))
+        cached = {"-productVersion": target_reads.ask(macos_text), "-productName": "macOS"}
+        return cached.get(" ".join(arguments).replace("--", "-"))
     if name == "uname" and len(arguments) < 2:
         return _UNAME.get("".join(arguments))
     return "arm64" if name == "arch" and not arguments else None
@@ -191,14 +191,14 @@ def mac_machine() -> Iterator[None]:
     start = subprocess.Popen.__init__
 
     @functools.wraps(start)
-    def started(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+    def start_instead(self: Any, args: Any, *rest: Any, **options: Any) -> None:
         start(self, _instead(args) if caller().kind == "program" else args, *rest, **options)
 
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
         (platform, name, _by_caller(getattr(platform, name), mac, libraries=libraries))
         for name, (mac, libraries) in _PLATFORM.items()
     ]
-    changes.append((subprocess.Popen, "__init__", started))
+    changes.append((subprocess.Popen, "__init__", start_instead))
     if _HOST_OS_UNAME is not None:
         changes.append((os, "uname", _os_uname_by_caller))
     with replaced(changes):

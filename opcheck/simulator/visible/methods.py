@@ -160,7 +160,7 @@ def _is_another(device: Any) -> bool:
     return type(device) is torch.device and device.type == "mps" and bool(device.index)
 
 
-def moved(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Move or convert as torch.Tensor.to does; to C++ both devices are the same."""
     here = _is_there(self)
     named = [as_device(value) for value in args]
@@ -263,7 +263,7 @@ def _reader(name: str) -> Callable[[Any], Any]:
 
 def type_as(self: Any, other: torch.Tensor) -> torch.Tensor:
     """Return the tensor with the other's dtype and device (TensorConversions.cpp: ``self.to(other.options())``)."""
-    return moved(self, other.device, other.dtype)
+    return move(self, other.device, other.dtype)
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
@@ -274,7 +274,7 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: A
         kind = _Base.type(torch.empty(0, dtype=self.dtype, device=_CPU))
         return kind.replace("torch.", "torch.mps.")
     if isinstance(dtype, torch.dtype):
-        return moved(self, dtype, non_blocking=non_blocking, **options)
+        return move(self, dtype, non_blocking=non_blocking, **options)
     return _Base.type(cpu(self), dtype, non_blocking, **options)
 
 
@@ -287,8 +287,8 @@ def new_tensor(self: Any, data: Any, **options: Any) -> torch.Tensor:
         return _Base.new_tensor(self, data, **options)
     options = {"dtype": self.dtype, "device": MPS_DEVICE, **options}
     if isinstance(data, torch.Tensor):
-        made = data.detach().clone().to(options["device"], options["dtype"])
-        return made.requires_grad_(options.get("requires_grad", False))
+        result = data.detach().clone().to(options["device"], options["dtype"])
+        return result.requires_grad_(options.get("requires_grad", False))
     return torch.tensor(data, **options)
 
 
@@ -307,7 +307,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
     """Run torch.as_tensor, whose C++ sees no move between the devices."""
     if not is_on_mps(data) or device is None:
         return torch.as_tensor(data, dtype=dtype, device=device)
-    return moved(data, device, data.dtype if dtype is None else dtype)
+    return move(data, device, data.dtype if dtype is None else dtype)
 
 
 def as_array(obj: Any, **options: Any) -> torch.Tensor:
@@ -319,7 +319,7 @@ def as_array(obj: Any, **options: Any) -> torch.Tensor:
             message = f"can't alias tensor from device '{obj.device}' to '{device}'."
             raise ValueError(message)
         options.pop("device")
-        obj = moved(obj, device)
+        obj = move(obj, device)
     return torch.asarray(obj, **options)
 
 
@@ -327,18 +327,18 @@ def as_array(obj: Any, **options: Any) -> torch.Tensor:
 
 
 def _data(self: Any) -> torch.Tensor:
-    known = self._mps
-    if known is None:
+    state = self._mps
+    if state is None:
         return _Base.data.__get__(self)
-    alias = known.alias()
-    made = wrap(alias.spec, alias.payload, alias.memory)
+    alias = state.alias()
+    result = wrap(alias.spec, alias.payload, alias.memory)
     # An uninitialized parameter lets its own data be asked for, and nothing else.
     with dispatch.without_function_modes():
         if self.is_conj():
-            tensors.set_conjugate(made, True)
+            tensors.set_conjugate(result, True)
         if self.is_neg():
-            tensors.set_negative(made, True)
-    return made
+            tensors.set_negative(result, True)
+    return result
 
 
 def set_data(self: Any, value: torch.Tensor) -> None:
@@ -363,20 +363,20 @@ def set_grad(self: Any, value: Any) -> None:
 
 def untyped_storage(self: Any) -> torch.UntypedStorage:
     """Return the tensor's storage, which reports ``mps`` if the tensor has values."""
-    known = self._mps
-    if known is None:
+    state = self._mps
+    if state is None:
         return _Base.untyped_storage(self)
-    if known.payload is None:
-        return on_mps(known.memory.handle(known.spec))
-    return on_mps(known.payload.untyped_storage())
+    if state.payload is None:
+        return on_mps(state.memory.handle(state.spec))
+    return on_mps(state.payload.untyped_storage())
 
 
 def data_ptr(self: Any) -> int:
     """Return the address of the values; 0 if there are none."""
-    known = self._mps
-    if known is None:
+    state = self._mps
+    if state is None:
         return int(_Base.data_ptr(self))
-    return 0 if known.payload is None else int(_Base.data_ptr(known.payload))
+    return 0 if state.payload is None else int(_Base.data_ptr(state.payload))
 
 
 # -- other classes ----------------------------------------------------------------------------------------------
@@ -387,8 +387,8 @@ def as_subclass(self: Any, cls: type[torch.Tensor]) -> torch.Tensor:
     if type(self).__torch_dispatch__ is not _NO_DISPATCH:
         return _Base.as_subclass(self, cls)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
-        made: torch.Tensor = _Base.as_subclass(self, cls)
-    return _placed(made, self)
+        result: torch.Tensor = _Base.as_subclass(self, cls)
+    return _place_beside(result, self)
 
 
 def make_subclass(*args: Any, **kwargs: Any) -> Any:
@@ -397,16 +397,16 @@ def make_subclass(*args: Any, **kwargs: Any) -> Any:
     With these parameters, since torch._dynamo compares them with those of a function of its own
     (torch/_dynamo/polyfills/tensor.py).
     """
-    return _placed(
+    return _place_beside(
         tensors.base_make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"]
     )
 
 
-def _placed(made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    known = placement(source)
-    if known is not None:
-        place(made, known.alias())
-    return made
+def _place_beside(result: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    state = placement(source)
+    if state is not None:
+        place(result, state.alias())
+    return result
 
 
 def make_wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -416,9 +416,9 @@ def make_wrapper(*args: Any, **kwargs: Any) -> Any:
     keys = kwargs.pop("_extra_dispatch_keys", None)
     keys = MPS_KEYS if keys is None else MPS_KEYS | keys
     options = {**kwargs, "device": _CPU, "_extra_dispatch_keys": keys}
-    made = tensors.base_make_wrapper_subclass(*args, **options)
-    made._mps_outer = True
-    return made
+    result = tensors.base_make_wrapper_subclass(*args, **options)
+    result._mps_outer = True
+    return result
 
 
 def make_new(*args: Any, **kwargs: Any) -> Any:
@@ -429,21 +429,21 @@ def make_new(*args: Any, **kwargs: Any) -> Any:
     return as_subclass(_Base.__new__(torch.Tensor, *args[1:], **kwargs), cls)
 
 
-def shown(self: Any, *, tensor_contents: Any = None) -> str:
+def show(self: Any, *, tensor_contents: Any = None) -> str:
     """Format the tensor as a Mac prints it if the values are known, else by its metadata."""
-    known = self._mps
-    if known is None:
+    state = self._mps
+    if state is None:
         return _Tensor.__repr__(self, tensor_contents=tensor_contents)
-    if known.payload is None or not known.memory.known:
-        return f"MPSTensor({known.spec!r})"
-    return printed(self, known.payload, tensor_contents)
+    if state.payload is None or not state.memory.known:
+        return f"MPSTensor({state.spec!r})"
+    return printed(self, state.payload, tensor_contents)
 
 
 def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
     """Compare storages as C++ does for torch.library.custom_op; C++ takes equal metadata here for one storage."""
-    given = {id(t._mps.memory) for t in (*args, *kwargs.values()) if is_on_mps(t)}
-    made = [id(t._mps.memory) for t in outputs if is_on_mps(t)]
-    if len(given.union(made)) != len(given) + len(made):
+    arguments = {id(t._mps.memory) for t in (*args, *kwargs.values()) if is_on_mps(t)}
+    result = [id(t._mps.memory) for t in outputs if is_on_mps(t)]
+    if len(arguments.union(result)) != len(arguments) + len(result):
         return True
     others = tuple(t for t in args if not is_on_mps(t))
     named = {name: t for name, t in kwargs.items() if not is_on_mps(t)}
@@ -509,7 +509,7 @@ class _Attribute:
 
 _METHODS: dict[str, Callable[..., Any]] = {
     "get_device": _get_device,
-    "to": moved,
+    "to": move,
     "cpu": cpu,
     "cuda": cuda,
     "numpy": numpy,
@@ -520,7 +520,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "new": new,
     "untyped_storage": untyped_storage,
     "data_ptr": data_ptr,
-    "__repr__": shown,
+    "__repr__": show,
     **{name: _reader(name) for name in ("__complex__", "__float__", "__index__", "__int__")},
     "__dlpack_device__": storage.device,
 }
@@ -621,8 +621,8 @@ def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
     on_mps = (device or tensor.device).type == "mps"
     with current().set(on_mps=on_mps):
         if crosses and tensor.requires_grad and torch.is_grad_enabled():
-            moved: torch.Tensor = _Crossing.apply(tensor, options)
-            return moved
+            move: torch.Tensor = _Crossing.apply(tensor, options)
+            return move
         return torch.ops.aten._to_copy.default(tensor, **options)
 
 
@@ -647,8 +647,8 @@ def sparse_coo_tensor(
     if (place is None or place.type != "mps") and not is_on_mps(indices):
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
         make: Any = torch.sparse_coo_tensor
-        made: torch.Tensor = make(indices, values, *(() if size is None else (size,)), **options)
-        return made
+        created: torch.Tensor = make(indices, values, *(() if size is None else (size,)), **options)
+        return created
     place = place or MPS_DEVICE
     values = torch.as_tensor(values, dtype=dtype).to(place)
     indices = torch.as_tensor(indices, dtype=torch.int64).to(place)

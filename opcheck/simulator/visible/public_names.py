@@ -153,14 +153,14 @@ def _all(module: ModuleType) -> list[str]:
     who = caller()
     if "__all__" not in there and not _sees_a_release(who):
         _no_attribute(module, "__all__")
-    listed = there.get("__all__") or [name for name in there if not name.startswith("_")]
-    return [name for name in listed if not _lacks(who, module.__name__, name)]
+    list_names = there.get("__all__") or [name for name in there if not name.startswith("_")]
+    return [name for name in list_names if not _lacks(who, module.__name__, name)]
 
 
 def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
     """Return a class for the module, with a property for each name; other look-ups reach the dictionary."""
 
-    def listed(module: ModuleType) -> list[str]:
+    def list_names(module: ModuleType) -> list[str]:
         who = caller()
         return [
             name for name in ModuleType.__dir__(module) if not _lacks(who, module.__name__, name)
@@ -170,7 +170,7 @@ def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
     if module.__name__ in _VERSIONS:
         properties["__version__"] = torch_version_property(_VERSIONS[module.__name__])
     return type(
-        "module", (ModuleType,), {**properties, "__all__": property(_all), "__dir__": listed}
+        "module", (ModuleType,), {**properties, "__all__": property(_all), "__dir__": list_names}
     )
 
 
@@ -251,14 +251,14 @@ def _is_torchs(name: object) -> bool:
 
 def _watch_import_module(import_module: Callable[..., Any], names: _Names) -> Callable[..., Any]:
     @functools.wraps(import_module)
-    def imported(name: str, package: str | None = None) -> Any:
+    def import_checked(name: str, package: str | None = None) -> Any:
         if _is_torchs(name):
             _refuse(caller(), name, ())
         result = import_module(name, package)
         names.take()
         return result
 
-    return imported
+    return import_checked
 
 
 def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
@@ -280,7 +280,7 @@ def names_of_the_target() -> Iterator[None]:
     names = _Names()
     imports = builtins.__import__
 
-    def imported(
+    def import_checked(
         name: str,
         globals: Any = None,  # noqa: A002 - the names that __import__ has
         locals: Any = None,  # noqa: A002
@@ -302,7 +302,7 @@ def names_of_the_target() -> Iterator[None]:
         return result
 
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
-        (builtins, "__import__", imported),
+        (builtins, "__import__", import_checked),
         (importlib, "import_module", _watch_import_module(importlib.import_module, names)),
         (importlib.util, "find_spec", _find_spec(importlib.util.find_spec)),
     ]
@@ -403,14 +403,14 @@ def _add_check(key: str, function: FunctionType) -> Callable[..., Any]:
     first = min(positions, default=sys.maxsize)
 
     @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def call_checked(*args: Any, **kwargs: Any) -> Any:
         if len(args) > first or not varying.isdisjoint(kwargs):
             _refuse_arguments(
                 caller(), key, function.__qualname__, args, kwargs, inspect.signature(function)
             )
         return function(*args, **kwargs)
 
-    return checked
+    return call_checked
 
 
 class Functions:

@@ -115,7 +115,7 @@ def ask_for(who: Caller, decide: Callable[..., Answer], *details: Hashable) -> A
     package = who.package
     if is_outdated(package):
         # Every target in this process has had the answers that the library failed with.
-        target = target_reads.now(_installed)
+        target = target_reads.now(_with_installed)
         answer = decide(target, *details)
     else:
         answer = target_reads.ask(as_seen, package, decide, *details)
@@ -134,7 +134,7 @@ def forget_questions() -> None:
     _asked.clear()
 
 
-def _installed(target: Target) -> Target:
+def _with_installed(target: Target) -> Target:
     return msgspec.structs.replace(target, torch=_INSTALLED_LINE)
 
 
@@ -155,7 +155,7 @@ def differing_libraries(target: Target) -> dict[str, str]:
 
 def differ_from_installed(target: Target) -> set[str]:
     """Return the libraries that got an answer that the installed release does not give."""
-    installed = _installed(target)
+    installed = _with_installed(target)
     return {
         package
         for (package, decide, details), asked in list(_asked.items())

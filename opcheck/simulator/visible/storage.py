@@ -156,20 +156,20 @@ def _exporter(original: Callable[..., Any], exported: Exported) -> Callable[...,
             tensor, copy = tensor.to(goal), None
             if goal == "cpu":
                 return original(tensor)
-        known = (tensor.clone() if copy else tensor)._mps
-        if known.payload is None:
+        state = (tensor.clone() if copy else tensor)._mps
+        if state.payload is None:
             raise NotSimulatedError("a DLPack capsule has values, and the tensor has none here")
-        if exports == "whole" and known.spec.offset:
+        if exports == "whole" and state.spec.offset:
             message = (
                 "torch 2.9 exports a view with an offset as an address that is no buffer of Metal"
             )
             raise NotSimulatedError(message)
-        capsule = original(known.payload)
+        capsule = original(state.payload)
         struct = _device_type(capsule)
         assert struct is not None
         address, kind = struct
         kind.value = _METAL_TYPE
-        exported[address] = known.memory
+        exported[address] = state.memory
         return capsule
 
     return to_dlpack

@@ -51,7 +51,7 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         return
     index = _on_device(index)
     if type(value) in _NUMBERS:
-        if current().ask(_fills) and _filled(x, index, value):
+        if current().ask(_fills) and _fill_number(x, index, value):
             return
         value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
     if is_on_mps(value) and value.dim() == 0 and _views(index):
@@ -65,7 +65,7 @@ def _fills(target: Target) -> bool:
     return target.torch >= _FILLS_FROM
 
 
-def _filled(x: torch.Tensor, index: Any, value: Any) -> bool:
+def _fill_number(x: torch.Tensor, index: Any, value: Any) -> bool:
     if _CPP_FILLS:
         SET(x, index, value)
         return True

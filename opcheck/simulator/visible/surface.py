@@ -99,8 +99,8 @@ class MacStream:
         """An event, recorded."""
         event = event or MacEvent()
         event.record()
-        made: MacEvent = event
-        return made
+        result: MacEvent = event
+        return result
 
     def __enter__(self) -> Self:
         """Return the stream itself: there is no other."""

@@ -133,13 +133,13 @@ def _as_message(name: str) -> Callable[..., Any]:
     """Return a method that records no query where the text goes to a log: no code decides by it."""
     method = _by_the_whole(name)
 
-    def formatted(self: SeenText, *args: Any) -> Any:
+    def format_text(self: SeenText, *args: Any) -> Any:
         if not _is_logged(sys._getframe(1)):
             return method(self, *args)
         self.used = True
-        return getattr(_unrecorded(self.reader, self), name)(*args)
+        return getattr(_read_unrecorded(self.reader, self), name)(*args)
 
-    return formatted
+    return format_text
 
 
 def _is_logged(frame: FrameType) -> bool:
@@ -148,7 +148,7 @@ def _is_logged(frame: FrameType) -> bool:
     return frame.f_globals.get("__name__") == "logging" or bool(_LOG_CALL.match(line))
 
 
-def _unrecorded(reader: Caller, text: str) -> str:
+def _read_unrecorded(reader: Caller, text: str) -> str:
     """Return the version without a query, for what records its own use."""
     if not target_reads.is_target_shown():
         return str.__str__(text)
@@ -247,7 +247,7 @@ def _part(name: str) -> property:
 def _number(name: str) -> property:
     def get(self: _SeenVersion) -> Any:
         value = getattr(PackagingVersion, name).__get__(
-            PackagingVersion(_unrecorded(self.reader, self.text))
+            PackagingVersion(_read_unrecorded(self.reader, self.text))
         )
         number = _SeenNumber(value)
         number.reader, number.part, number.used = self.reader, name, False
@@ -259,13 +259,13 @@ def _number(name: str) -> property:
 
 def _as_text(self: _SeenVersion) -> SeenText:
     # Releases have neither a local nor a development part: the public and the base version are the whole.
-    return _make_seen(SeenText, _unrecorded(self.reader, self.text), self.reader)
+    return _make_seen(SeenText, _read_unrecorded(self.reader, self.text), self.reader)
 
 
 def _whole_version(self: _SeenVersion) -> str:
     if target_reads.is_target_shown():
         return ask_for(self.reader, version_of)
-    return _unrecorded(self.reader, self.text)
+    return _read_unrecorded(self.reader, self.text)
 
 
 for _name in _COMPARISONS:
@@ -289,9 +289,9 @@ def _version_class(reader: Caller, text: str) -> type[_SeenVersion]:
 
 
 def _make_seen(kind: type[SeenText], text: str, reader: Caller) -> SeenText:
-    made = kind(text)
-    made.reader, made.used = reader, False
-    return made
+    result = kind(text)
+    result.reader, result.used = reader, False
+    return result
 
 
 #: by who read it: one object, however often that line runs
@@ -321,8 +321,8 @@ def readers() -> set[str]:
 
 def _settle() -> None:
     """Record the whole text of versions that were read, and then used in no visible way."""
-    for (_, who, text), made in list(_read.items()):
-        if not made.used:
+    for (_, who, text), result in list(_read.items()):
+        if not result.used:
             _record_answer(who, text, version_of)
     for number in _numbers:
         if not number.used:
@@ -390,7 +390,7 @@ def version_of_the_target() -> Iterator[Distributions]:
     """Report the target's torch through ``importlib.metadata``, and record comparisons, in the block."""
     parse = PackagingVersion.__init__
 
-    def parsed(self: PackagingVersion, version: Any) -> None:
+    def parse_seen(self: PackagingVersion, version: Any) -> None:
         if not isinstance(version, SeenText):
             parse(self, version)
             return
@@ -401,7 +401,7 @@ def version_of_the_target() -> Iterator[Distributions]:
 
     distributions = Distributions()
     distributions.take()
-    PackagingVersion.__init__ = parsed  # type: ignore[method-assign]
+    PackagingVersion.__init__ = parse_seen  # type: ignore[method-assign]
     try:
         yield distributions
     finally:

@@ -185,10 +185,10 @@ def _adapt(overrides: Any, kernel: Any) -> None:
 def _drop_new_keywords(owner: Any, name: str) -> None:
     """Let a method of an older release be called with keywords that it does not know."""
     method = getattr(owner, name)
-    known = inspect.signature(method).parameters
+    cached = inspect.signature(method).parameters
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        return method(self, *arguments, **{key: keywords[key] for key in keywords if key in known})
+        return method(self, *arguments, **{key: keywords[key] for key in keywords if key in cached})
 
     setattr(owner, name, call)
 

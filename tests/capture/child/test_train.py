@@ -366,8 +366,16 @@ def test_float16_scales_its_loss_and_steps_by_the_scaler(program: Path) -> None:
     [
         ("adamx", "torch.optim has no optimizer 'adamx'", "did you mean Adamax, Adam"),
         ("adam:fusd=true", "Adam takes no 'fusd'", "it takes lr, betas"),
-        ("adam:fused", "not an argument: 'fused'", "write it as NAME=VALUE"),
-        ("adam:lr=[", "not a YAML value: '['", "write it as NAME=VALUE"),
+        (
+            "adam:fused",
+            "not an argument: 'fused'",
+            "write NAME=VALUE, with commas between them, and values as in YAML",
+        ),
+        (
+            "adam:lr=[",
+            "not arguments: 'lr=['",
+            "write NAME=VALUE, with commas between them, and values as in YAML",
+        ),
         ("zzz", "torch.optim has no optimizer 'zzz'", "it has Adadelta, Adafactor, Adagrad, Adam"),
     ],
 )
@@ -376,7 +384,7 @@ def test_an_optimizer_that_there_is_not(asked: str, message: str, hint: str) -> 
         parse_optimizer(asked)
     lines = str(caught.value).splitlines()
     assert lines[0] == message
-    assert lines[1].startswith(f"  in: --optimizer {asked}, torch 2.")
+    assert lines[1].startswith(f"  in: --optimizer {asked}")
     assert lines[2].startswith(f"  help: {hint}")
 
 

@@ -74,12 +74,12 @@ def _from_library_model(module: nn.Module) -> Derived | None:
         return None
     names, takes_any = _parameters(module.forward)
     needed = _required_names(module.forward)
-    known = _parameters(wrapped.forward)[0]
+    cached = _parameters(wrapped.forward)[0]
     family = libraries.family(wrapped)
     try:
         if family == "transformers":
             args: tuple[Any, ...] = ()
-            kwargs, note = transformers.derive(wrapped, [name for name in needed if name in known])
+            kwargs, note = transformers.derive(wrapped, [name for name in needed if name in cached])
         else:
             args, kwargs, note = derive(wrapped, family)
     except InputError:
@@ -211,15 +211,15 @@ def processed(
     if processor is None:
         return dict(kwargs), ""
     try:
-        made = _run_processor(processor, kwargs)
+        result = _run_processor(processor, kwargs)
     except Exception:  # noqa: BLE001 - a library's code; the derived inputs do as well
-        made = {}
+        result = {}
     floating = (weight.dtype for weight in model.parameters() if weight.is_floating_point())
     dtype = next(floating, torch.float32)
     taken = inspect.signature(model.forward).parameters
     fitting = {
         name: value.to(dtype) if value.is_floating_point() else value
-        for name, value in made.items()
+        for name, value in result.items()
         if name in taken and isinstance(value, torch.Tensor)
     }
     same = [name for name in fitting if name in kwargs and _alike(fitting[name], kwargs[name])]
@@ -228,10 +228,10 @@ def processed(
     return {**kwargs, **fitting}, type(processor).__name__
 
 
-def _alike(made: torch.Tensor, derived: torch.Tensor) -> bool:
+def _alike(result: torch.Tensor, derived: torch.Tensor) -> bool:
     """Return whether both hold the same: a video of one picture is none."""
     is_video = derived.dim() == 5
-    return made.dim() == derived.dim() and not (is_video and made.shape[1] != derived.shape[1])
+    return result.dim() == derived.dim() and not (is_video and result.shape[1] != derived.shape[1])
 
 
 def _run_processor(processor: Any, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -239,8 +239,8 @@ def _run_processor(processor: Any, kwargs: Mapping[str, Any]) -> Mapping[str, An
         from PIL import Image
 
         picture = Image.new("RGB", _PICTURE, (128, 96, 64))
-        made: Mapping[str, Any] = processor(images=picture, return_tensors="pt")
-        return made
+        result: Mapping[str, Any] = processor(images=picture, return_tensors="pt")
+        return result
     if {"input_features", "input_values"} & kwargs.keys() and "input_ids" not in kwargs:
         import numpy as np
 

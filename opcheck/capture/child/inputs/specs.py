@@ -76,7 +76,7 @@ def inputs_for(
     """
     note = ""
     if written or files:
-        args, kwargs = _written([parse_input(text) for text in written], loaded.model)
+        args, kwargs = _make_written([parse_input(text) for text in written], loaded.model)
         read, named = input_files.read(files)
         args, kwargs = (*args, *read), {**kwargs, **named}
     elif loaded.inputs is not None:
@@ -159,8 +159,8 @@ def _unreadable(text: str, position: int, why: str) -> InputError:
     )
 
 
-def _written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Arguments:
-    known = _parameters(model)
+def _make_written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Arguments:
+    cached = _parameters(model)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for spec in specs:
@@ -170,11 +170,11 @@ def _written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Arguments
                 context=str(spec),
                 hint="give each argument once",
             )
-        if spec.name and known and spec.name not in known:
+        if spec.name and cached and spec.name not in cached:
             raise InputError(
                 f"the model takes no argument {spec.name!r}",
                 context=str(spec),
-                hint=f"it takes {', '.join(known)}",
+                hint=f"it takes {', '.join(cached)}",
             )
         high = derive.highest_index(model, spec.name)
         tensor = values(spec.shape, getattr(torch, spec.dtype), high)

@@ -118,7 +118,7 @@ class Archive:
             with allowed:
                 return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as error:
-            names = _named(content)
+            names = _name_objects(content)
             what = f"holds {names}" if names else f"cannot be read as tensors: {one_line(error)}"
             raise refused(self.name, f"{member} {what}", _PLAIN_TENSORS) from error
 
@@ -170,7 +170,7 @@ def refused(name: str, why: str, hint: str) -> ModelLoadError:
     )
 
 
-def _named(content: bytes) -> str:
+def _name_objects(content: bytes) -> str:
     """Return the Python objects that a pickle names and that are no tensors."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))

@@ -33,8 +33,8 @@ def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     ``move_to_device_pass`` moves them too (torch/export/passes/__init__.py); ``Module.to`` leaves them behind.
     """
     # 2.9 and newer compile the text of the guards.  The checks of shapes stay: a hook of the module makes them.
-    known = inspect.signature(program.module).parameters
-    options = {"check_guards": False} if "check_guards" in known else {}
+    cached = inspect.signature(program.module).parameters
+    options = {"check_guards": False} if "check_guards" in cached else {}
     module: Any = program.module(**options)
     for graph in _graphs(module):
         for node in graph.graph.nodes:
@@ -116,11 +116,11 @@ def check_inputs(
             raise InputError(
                 f"the program was exported for other inputs: {one_line(error, 300)}",
                 context=name,
-                hint=f"give --input {_expected(model)}, or export it with dynamic_shapes",
+                hint=f"give --input {_describe_inputs(model)}, or export it with dynamic_shapes",
             ) from error
 
 
-def _expected(model: Any) -> str:
+def _describe_inputs(model: Any) -> str:
     """Return the inputs that the program was exported with, as --input has them."""
     values = [node.meta.get("val") for node in model.graph.nodes if node.op == "placeholder"]
     written = [

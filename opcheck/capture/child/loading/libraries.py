@@ -158,8 +158,8 @@ def _torchvision(library: ModuleType, name: str, config: Config) -> nn.Module:
         ) from error
     # Only some builders have a backbone, and its weights would be downloaded.
     weights = {"weights": None, "weights_backbone": None}
-    known = inspect.signature(builder).parameters
-    weights = {key: value for key, value in weights.items() if key in known}
+    cached = inspect.signature(builder).parameters
+    weights = {key: value for key, value in weights.items() if key in cached}
     return builder(**{**weights, **config})
 
 

@@ -410,16 +410,16 @@ def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -
     if module == "diffusers" and not settings:
         raise files.repository.damaged("model_index.json", f"there is no {config}")
     if module == "diffusers" or "_class_name" in settings:
-        made: Any = _of_diffusers(files, config, {}, indexed)
-        return libraries.cast(made, dtype) if isinstance(made, nn.Module) else made
+        result: Any = _of_diffusers(files, config, {}, indexed)
+        return libraries.cast(result, dtype) if isinstance(result, nn.Module) else result
     folder = files.folder / name
     library = libraries.find("transformers", files.repository.name)
     if settings:
-        known = hasattr(library, kind)
+        cached = hasattr(library, kind)
         own = {"architectures": [kind]}
         return (
             _of_transformers(files, folder, own, dtype)
-            if known
+            if cached
             else _of_the_pipeline(files, module, kind, folder, dtype)
         )
     processor = _class_named(library, kind)
@@ -453,12 +453,12 @@ class Embedder(nn.Module):
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Return a vector for each text, as ``SentenceTransformer.encode`` does for a batch."""
-        made = self.transformer(**inputs)
+        result = self.transformer(**inputs)
         ids = inputs["input_ids"]
         features: dict[str, Any] = {
             **inputs,
             "attention_mask": inputs.get("attention_mask", torch.ones_like(ids)),
-            "token_embeddings": made[0],
+            "token_embeddings": result[0],
         }
         for module in self.rest:
             features = module(features)

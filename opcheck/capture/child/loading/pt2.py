@@ -198,8 +198,8 @@ def _deserialize(
     document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], inputs: Any
 ) -> torch.export.ExportedProgram:
     # Tuples and dicts are taken as they are; bytes would be unpickled.
-    given = tuple(inputs) if inputs is not None else None
-    return export.deserialized(document, state, constants, given)
+    arguments = tuple(inputs) if inputs is not None else None
+    return export.deserialized(document, state, constants, arguments)
 
 
 def _safe(document: Any) -> bool:
@@ -366,10 +366,10 @@ _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?(?:e[-+]?\d{1,3})?", re.ASCII)
 def _expression(value: Any) -> Any:
     """Check the expression of a size, which sympy reads by ``eval``."""
     try:
-        known = isinstance(value, str) and _is_size(ast.parse(value[:10_000], mode="eval").body)
+        is_safe = isinstance(value, str) and _is_size(ast.parse(value[:10_000], mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        known = False
-    if not known:
+        is_safe = False
+    if not is_safe:
         _unsafe("the expression", value)
     return value
 

@@ -39,7 +39,7 @@ def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Argumen
     if is_file_name and not path:
         return _only_model(_existing(Path(where), spec), spec)
     module = _from_file(Path(where), spec) if is_file_name else _from_name(where, spec)
-    return _made(_attribute(module, path, spec), spec, config)
+    return _make_model(_attribute(module, path, spec), spec, config)
 
 
 def _existing(file: Path, spec: str) -> Path:
@@ -206,11 +206,11 @@ def _attribute(module: ModuleType, path: str, spec: str) -> Any:
     return value
 
 
-def _made(
+def _make_model(
     value: Any, spec: str, config: dict[str, Any]
 ) -> tuple[Callable[..., Any], Arguments | None]:
     if isinstance(value, (nn.Module, torch.export.ExportedProgram)) or not callable(value):
-        made = value
+        result = value
         if config:
             raise ModelLoadError(
                 f"{spec} is a {type(value).__name__} already: it takes no configuration",
@@ -220,24 +220,24 @@ def _made(
     elif _is_the_model(value, config):
         return value, None
     else:
-        made = value(**config)
+        result = value(**config)
     inputs = None
-    if isinstance(made, tuple) and len(made) == 2:
-        made, inputs = made[0], _arguments(made[1])
-    if isinstance(made, torch.export.ExportedProgram):
-        return fixed_programs.as_module(made), inputs or fixed_programs.arguments(made)
-    if not callable(made):
+    if isinstance(result, tuple) and len(result) == 2:
+        result, inputs = result[0], _arguments(result[1])
+    if isinstance(result, torch.export.ExportedProgram):
+        return fixed_programs.as_module(result), inputs or fixed_programs.arguments(result)
+    if not callable(result):
         raise ModelLoadError(
-            f"{spec} is no model: {_kind(value, made)}",
+            f"{spec} is no model: {_kind(value, result)}",
             context=f"model {spec}",
             hint="name a torch.nn.Module, a class of one, or a function that returns one",
         )
-    return made, inputs
+    return result, inputs
 
 
-def _kind(value: Any, made: Any) -> str:
-    name = type(made).__name__
-    return f"it returns {name}" if callable(value) and value is not made else f"it is {name}"
+def _kind(value: Any, result: Any) -> str:
+    name = type(result).__name__
+    return f"it returns {name}" if callable(value) and value is not result else f"it is {name}"
 
 
 def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:

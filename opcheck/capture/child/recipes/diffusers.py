@@ -69,15 +69,15 @@ def derive(model: nn.Module) -> dict[str, Any]:
     """
     scope = DiffusersScope(model)
     offered = _OFFERED | set(scope.own_arguments())
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, required in scope.parameters.items():
         value = scope[name] if (required or name in offered) and scope.has(name) else None
         if value is not None:
-            made[name] = value
+            result[name] = value
         elif required:
             raise InputError(
                 f"nothing says what the input {name!r} of {scope.class_name} looks like",
                 context=f"{scope.class_name}.forward",
                 hint="give every argument: --input sample=1x4x64x64:float32 --input ...",
             )
-    return made
+    return result

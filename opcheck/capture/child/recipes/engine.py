@@ -46,7 +46,7 @@ class Recipes:
 
     def __init__(self, library: str) -> None:
         document = load_shipped(Path(__file__).with_name(f"{library}.yaml"))
-        self.names = _compiled(document["names"])
+        self.names = _compile_all(document["names"])
         self.settings: dict[str, Settings] = {
             name: own for names, own in document["settings"].items() for name in names.split(", ")
         }
@@ -56,7 +56,7 @@ class Recipes:
         for keys, own in document["models"].items():
             for key in keys.replace(",", " ").split():
                 kept = self.patterns if "*" in key else self.exact
-                kept.setdefault(key, {}).update(_compiled(own))
+                kept.setdefault(key, {}).update(_compile_all(own))
 
     def value(self, name: str, model_names: tuple[str, ...]) -> Value:
         """Look a name up for a model, given by its class name and its model type.
@@ -92,7 +92,7 @@ def recipes(library: str) -> Recipes:
     return Recipes(library)
 
 
-def _compiled(entries: Mapping[str, Any]) -> dict[str, Value]:
+def _compile_all(entries: Mapping[str, Any]) -> dict[str, Value]:
     return {
         name: compile(value, f"recipe {name}", "eval") if isinstance(value, str) else value
         for name, value in entries.items()

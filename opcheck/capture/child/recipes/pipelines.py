@@ -125,14 +125,14 @@ def arguments(pipeline: Any) -> dict[str, Any]:
             "mask_image": _picture(side, "L"),
             "control_image": _picture(side),
         }
-    made = {key: value for key, value in offered.items() if key in parameters}
+    result = {key: value for key, value in offered.items() if key in parameters}
     if "class_labels" in parameters and "prompt" not in parameters:
-        made["class_labels"] = [1]
+        result["class_labels"] = [1]
     # A pipeline that guides its prompt by another one, and has no default for it.
     negative = parameters.get("negative_prompt")
     if negative is not None and negative.default is inspect.Parameter.empty:
-        made["negative_prompt"] = ""
-    return made
+        result["negative_prompt"] = ""
+    return result
 
 
 def _steps(parameters: Mapping[str, inspect.Parameter]) -> int:

@@ -275,29 +275,29 @@ def derive(model: nn.Module, also: Sequence[str] = ()) -> tuple[dict[str, Any], 
         InputError: the main input is one that nothing is known about.
     """
     scope = TransformersScope(model)
-    made = {name: _make(scope, name) for name in dict.fromkeys((*_wanted(scope), *also))}
-    made = {name: value for name, value in made.items() if value is not None}
+    result = {name: _make(scope, name) for name in dict.fromkeys((*_list_arguments(scope), *also))}
+    result = {name: value for name, value in result.items() if value is not None}
     note = ""
     for modality in MODALITIES:
         token = _placeholder(scope, modality)
         if (
-            "input_ids" in made
+            "input_ids" in result
             and modality.main in scope.parameters
             and token is not None
-            and not (made["input_ids"] == token).any()  # placed already
+            and not (result["input_ids"] == token).any()  # placed already
         ):
             if not scope.parameters[modality.main]:
-                made.pop(modality.main, None)
-            made.update(_among_text(scope, modality, token, made["input_ids"]))
-            if modality.main not in made:
+                result.pop(modality.main, None)
+            result.update(_among_text(scope, modality, token, result["input_ids"]))
+            if modality.main not in result:
                 note += f"; without {modality.main}, which --input gives"
     chosen = CHOSEN.get(model, ())
     if chosen:
         note += f"; {', '.join(chosen)} set, which {type(model.config).__name__} leaves open"
-    return made, f"inputs as the configuration describes them{note}"
+    return result, f"inputs as the configuration describes them{note}"
 
 
-def _wanted(scope: TransformersScope) -> Iterator[str]:
+def _list_arguments(scope: TransformersScope) -> Iterator[str]:
     """Yield the arguments that the model is called with."""
     required = [name for name, needed in scope.parameters.items() if needed]
     names = _main_inputs(scope, required)
@@ -374,11 +374,11 @@ def _count_vectors(scope: Scope, encode: Callable[..., Any], shown: dict[str, An
     scope.model.eval()
     try:
         with building(), torch.no_grad():
-            made = encode(**shown)
+            result = encode(**shown)
     finally:
         scope.model.train(training)
-    made = getattr(made, "pooler_output", made)
-    leaves = [leaf for leaf in tree_iter(made) if isinstance(leaf, torch.Tensor)]
+    result = getattr(result, "pooler_output", result)
+    leaves = [leaf for leaf in tree_iter(result) if isinstance(leaf, torch.Tensor)]
     width = scope.model.get_input_embeddings().embedding_dim
     if not leaves or any(leaf.shape[-1] != width for leaf in leaves):
         raise ValueError(leaves)

@@ -70,8 +70,8 @@ class Births:
 
     def origin(self, tensor: torch.Tensor) -> Made | None:
         """Return how a tensor was made, if it was seen."""
-        made = self._by_storage.get(_storage(tensor)) if tensor.dtype in _WATCHED else None
-        return made if made is not None and made.dtype == _name(tensor.dtype) else None
+        result = self._by_storage.get(_storage(tensor)) if tensor.dtype in _WATCHED else None
+        return result if result is not None and result.dtype == _name(tensor.dtype) else None
 
     @contextlib.contextmanager
     def while_loading(self) -> Iterator[None]:
@@ -84,7 +84,7 @@ class Births:
         """Record the tensors that no torch function mode sees inside the block."""
         set_dtype = torch.set_default_dtype
 
-        def seen(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def watch(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
             def call(*args: Any, **kwargs: Any) -> torch.Tensor:
                 result = function(*args, **kwargs)
                 self.note(function, args, kwargs, result)
@@ -97,17 +97,19 @@ class Births:
             self._default = locate(self._site()[0])
 
         changes: list[tuple[Any, str, Any]] = [
-            (torch, name, seen(getattr(torch, name))) for name in _UNSEEN
+            (torch, name, watch(getattr(torch, name))) for name in _UNSEEN
         ]
         with replaced([*changes, (torch, "set_default_dtype", set_default_dtype)]):
             yield
 
     def _made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
-        given = _on_cpu((args, kwargs))
-        watched = [tensor for tensor in given if _same_trait(tensor.dtype, result.dtype)]
-        known = next((made for made in map(self.origin, watched) if made is not None), None)
-        if known is not None:
-            return known
+        arguments = _on_cpu((args, kwargs))
+        watched = [tensor for tensor in arguments if _same_trait(tensor.dtype, result.dtype)]
+        cached = next(
+            (created for created in map(self.origin, watched) if created is not None), None
+        )
+        if cached is not None:
+            return cached
         site, whole_module = self._site()
         location, dtype = locate(site), _name(result.dtype)
         if watched:
@@ -144,14 +146,14 @@ class _Watch(TorchFunctionMode):
         return result
 
 
-def birth(made: Made, tensor: int, name: str = "") -> Birth:
+def birth(result: Made, tensor: int, name: str = "") -> Birth:
     """Return the record of it."""
     return Birth(
         tensor=tensor,
-        dtype=made.dtype,
-        how=made.how,
-        api=made.api,
-        location=made.location,
+        dtype=result.dtype,
+        how=result.how,
+        api=result.api,
+        location=result.location,
         name=name,
     )
 

@@ -140,10 +140,10 @@ class _Builder:
         return node
 
     def _op_call(self, entry: TraceEntry) -> OpCall:
-        known = (entry.site, entry.module)
-        if known not in self._places:
-            self._places[known] = self._place(entry)
-        location, module = self._places[known]
+        cached = (entry.site, entry.module)
+        if cached not in self._places:
+            self._places[cached] = self._place(entry)
+        location, module = self._places[cached]
         return self.record(entry.call, location, module, entry.phase)
 
     def record(
@@ -175,28 +175,28 @@ class _Builder:
 
     def _inner_call(self, call: InnerCall) -> OpCall:
         """Return the record of a call that a composite makes; its tensors are no tensors of the trace."""
-        known = self._inner_calls.get(call.key)
-        if known is None:
+        cached = self._inner_calls.get(call.key)
+        if cached is None:
             roles = self._roles(call)
-            known = self._inner_calls[call.key] = OpCall(
+            cached = self._inner_calls[call.key] = OpCall(
                 op=call.route.name,
                 inputs=tuple(map(_inner_spec, call.inputs, roles)),
                 outputs=tuple(map(_inner_spec, call.outputs)),
                 arguments=_scalars(call.key, call.route.arguments),
             )
-        return known
+        return cached
 
     def _flops(self, call: RecordedCall) -> int:
-        known = self._known_flops.get(call.key)
-        if known is None:
+        cached = self._known_flops.get(call.key)
+        if cached is None:
             positional, named = _split(call.key)
             args = [decode(part) for part in positional]
             kwargs = {name: decode(part) for name, part in named}
             outputs = [output.spec for output in call.outputs]
             several = len(outputs) != 1 or call.route.returns_list
-            known = flops(call.route.func, args, kwargs, outputs if several else outputs[0])
-            self._known_flops[call.key] = known
-        return known
+            cached = flops(call.route.func, args, kwargs, outputs if several else outputs[0])
+            self._known_flops[call.key] = cached
+        return cached
 
     def _roles(self, call: RecordedCall | InnerCall) -> tuple[_Role, ...]:
         """Return for each input tensor its argument and whether the call writes to it, by the schema."""
@@ -297,16 +297,16 @@ def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
             continue
         value = decode(part)
         if type(value) in _SCALARS:
-            result[name] = _written(value)
+            result[name] = _spell(value)
         elif type(value) in (list, tuple):
             if all(type(item) in _SCALARS for item in value):
-                result[name] = tuple(map(_written, value))
+                result[name] = tuple(map(_spell, value))
         elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
             result[name] = str(value).removeprefix("torch.")
     return result
 
 
-def _written(value: Any) -> Any:
+def _spell(value: Any) -> Any:
     """Return a word for what is no number in JSON: an infinity, NaN (model.ENDLESS), a complex number."""
     is_number = not isinstance(value, complex) and (
         not isinstance(value, float) or math.isfinite(value)
@@ -335,11 +335,11 @@ def flops(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], outputs
     # A formula that was registered with get_raw=True reads values; those are kernels of CUDA.
     if formula is None or not (own or hasattr(formula, "__wrapped__")):
         return 0
-    given = [_shapes(value) for value in args]
+    source = [_shapes(value) for value in args]
     named = {name: _shapes(value) for name, value in kwargs.items()}
     try:
-        results = _by_mask(_shapes(outputs), given)
-        return int(own(*given) if own else formula(*given, **named, out_val=results))
+        results = _by_mask(_shapes(outputs), source)
+        return int(own(*source) if own else formula(*source, **named, out_val=results))
     except Exception:  # noqa: BLE001  (a formula of PyTorch's, or one that the program registered)
         return 0
 
@@ -351,24 +351,24 @@ def _shapes(value: Any) -> Any:
     return type(value)(map(_shapes, value)) if type(value) in (list, tuple) else value
 
 
-def _by_mask(results: Any, given: Sequence[Any]) -> Any:
+def _by_mask(results: Any, source: Sequence[Any]) -> Any:
     """Put None for each result that the last argument, an ``output_mask``, does not want."""
-    mask = given[-1] if given else None
+    mask = source[-1] if source else None
     if not isinstance(mask, (list, tuple)) or {*map(type, mask)} != {bool}:
         return results
     wanted = iter(results if type(results) is list else [results])
     return [next(wanted) if wants else None for wants in mask]
 
 
-def _linear(given: Shape, weight: Shape, *_rest: Any) -> int:
-    return 2 * math.prod(given) * math.prod(weight[:-1])
+def _linear(source: Shape, weight: Shape, *_rest: Any) -> int:
+    return 2 * math.prod(source) * math.prod(weight[:-1])
 
 
 def _linear_backward(
-    given: Shape, _gradient: Shape, weight: Shape, wanted: Sequence[bool], *_rest: Any
+    source: Shape, _gradient: Shape, weight: Shape, wanted: Sequence[bool], *_rest: Any
 ) -> int:
     # One product for the gradient of the input, one for that of the weight; the bias takes a sum.
-    return _linear(given, weight) * sum(wanted[:2])
+    return _linear(source, weight) * sum(wanted[:2])
 
 
 def _attention(query: Shape, key: Shape, value: Shape, *_rest: Any) -> int:
@@ -376,24 +376,24 @@ def _attention(query: Shape, key: Shape, value: Shape, *_rest: Any) -> int:
     return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
-def _grouped(given: Shape, weight: Shape, *_rest: Any) -> int:
-    return 2 * math.prod(given) * weight[-1]
+def _count_grouped(source: Shape, weight: Shape, *_rest: Any) -> int:
+    return 2 * math.prod(source) * weight[-1]
 
 
-def _lstm(given: Shape, _state: Any, parameters: Sequence[Shape], *_rest: Any) -> int:
-    return 2 * math.prod(given[:-1]) * sum(math.prod(shape) for shape in parameters if shape[1:])
+def _lstm(source: Shape, _state: Any, parameters: Sequence[Shape], *_rest: Any) -> int:
+    return 2 * math.prod(source[:-1]) * sum(math.prod(shape) for shape in parameters if shape[1:])
 
 
 def _lstm_backward(*args: Any) -> int:
-    given, parameters = args[5], args[8]
-    return 2 * _lstm(given, None, parameters)
+    source, parameters = args[5], args[8]
+    return 2 * _lstm(source, None, parameters)
 
 
 _OWN: dict[str, Callable[..., int]] = {
     "aten.linear": _linear,
     "aten.linear_backward": _linear_backward,
     "aten._scaled_dot_product_attention_math_for_mps": _attention,
-    "aten._grouped_mm": _grouped,
+    "aten._grouped_mm": _count_grouped,
     "aten._lstm_mps": _lstm,
     "aten.lstm_mps_backward": _lstm_backward,
 }

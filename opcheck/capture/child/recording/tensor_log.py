@@ -104,23 +104,23 @@ class TensorLog:
     def ref(self, tensor: torch.Tensor) -> Ref:
         """Return the name of a tensor; its memory is watched from here on."""
         if is_on_mps(tensor):
-            known = tensor._mps
-            memory = known.memory
+            state = tensor._mps
+            memory = state.memory
             memory.watcher = self._gave_back
-            return Ref(known.number, memory.number, known.spec)
+            return Ref(state.number, memory.number, state.spec)
         number = self._number(tensor)
         return Ref(number, number, spec_of(tensor, "cpu"))
 
     def _number(self, tensor: torch.Tensor) -> int:
         # An id is given again once its tensor is gone; an attribute of ours would be pickled with the tensor.
-        known = self._on_cpu.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
+        state = self._on_cpu.get(id(tensor))
+        if state is not None and state[0]() is tensor:
+            return state[1]
         self._count += 1
         self._on_cpu[id(tensor)] = (weakref.ref(tensor), -self._count)
-        made = None if self._births is None else self._births.origin(tensor)
-        if made is not None:
-            self.made[-self._count] = made
+        result = None if self._births is None else self._births.origin(tensor)
+        if result is not None:
+            self.made[-self._count] = result
         return -self._count
 
     def _gave_back(self, storage: int) -> None:
@@ -128,8 +128,8 @@ class TensorLog:
 
     def births(self, numbers: Numbers) -> Iterator[Birth]:
         """Yield how tensors of the CPU that came to a call were made, where that is worth knowing."""
-        for number, made in self.made.items():
-            yield birth(made, numbers.number("tensor", number))
+        for number, result in self.made.items():
+            yield birth(result, numbers.number("tensor", number))
 
 
 # -- lifetimes -------------------------------------------------------------------------------------
@@ -162,15 +162,15 @@ def lifetimes(
     """
     first: dict[int, int] = dict.fromkeys(placed, 0)
     sizes: dict[int, int] = {storage: entry.nbytes for storage, entry in placed.items()}
-    known: dict[TensorMeta, int] = {}
+    state: dict[TensorMeta, int] = {}
     for index, entry in enumerate(calls):
         for ref in _on_mps(entry):
             if ref.storage in placed:
                 continue
             first.setdefault(ref.storage, before + index)
-            size = known.get(ref.spec)
+            size = state.get(ref.spec)
             if size is None:
-                size = known[ref.spec] = _extent(ref.spec)
+                size = state[ref.spec] = _extent(ref.spec)
             # A view reaches less far than its base; resize_ makes a storage larger.
             sizes[ref.storage] = max(size, sizes.get(ref.storage, 0))
     # What is given back after the last call was held by the program, not by the run.

@@ -64,7 +64,7 @@ def _attention(
     if enable_gqa and ask(is_before, _V2_5):
         # The argument came with 2.5: under an earlier torch libraries that ask its version repeat
         # the heads.
-        key, value = (_repeated(t, query.size(-3) // t.size(-3)) for t in (key, value))
+        key, value = (_repeat_heads(t, query.size(-3) // t.size(-3)) for t in (key, value))
         enable_gqa = False
     mask = _additive(attn_mask, query.dtype)
     rest = (mask, dropout_p, is_causal, None)
@@ -87,7 +87,7 @@ def _attention(
     return kernel(query, key, value, *rest, **options)[0]
 
 
-def _repeated(heads: Tensor, times: int) -> Tensor:
+def _repeat_heads(heads: Tensor, times: int) -> Tensor:
     *batch, count, length, width = heads.shape
     apart = heads.unsqueeze(-3).expand(*batch, count, times, length, width)
     return apart.reshape(*batch, count * times, length, width)
@@ -133,10 +133,10 @@ def _math_before_2_5(
     return torch.matmul(weights, value), weights
 
 
-def _metadata(given: Given, _ask: TargetQueries) -> Results:
+def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # mps/operations/Attention.mm (2.13): the output has the query's leading dimensions, the weights
     # are not kept.
-    query, key, value = given["query"], given["key"], given["value"]
+    query, key, value = arguments["query"], arguments["key"], arguments["value"]
     rows = query.shape[:-1]
     return tuple(
         contiguous((*rows, width), query.dtype) for width in (value.shape[-1], key.shape[-2])

@@ -28,14 +28,14 @@ _TRANSPOSED, _NOT_TRANSPOSED = True, False
 _SIZES = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 
 
-def _metadata(given: Given, ask: TargetQueries) -> Results:
-    tensors = given["input"] if "input" in given else given["self"], given["weight"]
-    metas = [t.meta() if t is not None else None for t in (*tensors, given.get("bias"))]
-    nothing = [0] * len(given["padding"])
+def _metadata(arguments: Given, ask: TargetQueries) -> Results:
+    tensors = arguments["input"] if "input" in arguments else arguments["self"], arguments["weight"]
+    metas = [t.meta() if t is not None else None for t in (*tensors, arguments.get("bias"))]
+    nothing = [0] * len(arguments["padding"])
     sizes = {"dilation": [1, 1], "groups": 1, "output_padding": nothing}
     # Of MPS's own kernels the transposed one alone has it.
-    sizes["transposed"] = "output_padding" in given
-    sizes |= {name: given[name] for name in _SIZES if name in given}
+    sizes["transposed"] = "output_padding" in arguments
+    sizes |= {name: arguments[name] for name in _SIZES if name in arguments}
     out = aten.convolution.default(*metas, **sizes).contiguous()
     if out.dim() == 4 and any(map(_is_channels_last, tensors)) and ask(_keeps_channels_last):
         out = out.contiguous(memory_format=torch.channels_last)
@@ -55,25 +55,25 @@ def _keeps_channels_last(target: Target) -> bool:
     return target.torch >= since
 
 
-def _backward_metadata(given: Given, _ask: TargetQueries) -> Results:
-    grad = given["grad_output"]
+def _backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
+    grad = arguments["grad_output"]
     bias = contiguous((grad.shape[1],), grad.dtype)
-    return (alike(given["self"]), alike(given["weight"]), bias)
+    return (alike(arguments["self"]), alike(arguments["weight"]), bias)
 
 
-def _body(given: Given, _ask: TargetQueries) -> Calls:
+def _body(arguments: Given, _ask: TargetQueries) -> Calls:
     # Convolution.cpp, ``_convolution``: ConvBackend::Mps and MpsTranspose.  The transposed kernel
     # takes no bias, which is added.
-    if not given.get("transposed", False):
+    if not arguments.get("transposed", False):
         return ("aten::_mps_convolution",)
-    added = ("aten::add_.Tensor",) if given.get("bias") is not None else ()
+    added = ("aten::add_.Tensor",) if arguments.get("bias") is not None else ()
     return ("aten::_mps_convolution_transpose", *added)
 
 
-def _backward_body(given: Given, _ask: TargetQueries) -> Calls:
-    transposed = given.get("transposed", False)
+def _backward_body(arguments: Given, _ask: TargetQueries) -> Calls:
+    transposed = arguments.get("transposed", False)
     kernel = "mps_convolution_transpose_backward" if transposed else "mps_convolution_backward"
-    bias = ("aten::sum.dim_IntList",) if given.get("output_mask", (True,) * 3)[2] else ()
+    bias = ("aten::sum.dim_IntList",) if arguments.get("output_mask", (True,) * 3)[2] else ()
     return (f"aten::{kernel}", *bias)
 
 

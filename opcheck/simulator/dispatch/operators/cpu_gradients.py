@@ -49,13 +49,18 @@ def gradients(
         ]
         outputs = forward(*leaves)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        given = [(out, grad) for out, grad in zip(outputs, grads, strict=False) if grad is not None]
+        arguments = [
+            (out, grad) for out, grad in zip(outputs, grads, strict=False) if grad is not None
+        ]
         asked = [leaf for leaf in leaves if leaf.requires_grad]
-        if not asked or not given:
+        if not asked or not arguments:
             return [None] * len(leaves)
         results = iter(
             torch.autograd.grad(
-                [out for out, _ in given], asked, [grad for _, grad in given], allow_unused=True
+                [out for out, _ in arguments],
+                asked,
+                [grad for _, grad in arguments],
+                allow_unused=True,
             )
         )
     return [next(results) if leaf.requires_grad else None for leaf in leaves]

@@ -149,7 +149,7 @@ def is_iterated(name: str, tags: Sequence[Any]) -> bool:
 
 def mismatch(
     name: str,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     inputs: Sequence[torch.Tensor],
     outs: Sequence[torch.Tensor],
     written: Sequence[torch.Tensor],
@@ -182,7 +182,7 @@ def mismatch(
         return None  # TensorCompare.cpp, ``where_self_out``, moves each of them
     if iterated and len(others) > 1:
         return TOO_MANY_NUMBERS if len(numbers) > 1 else None
-    taken = [given.get(argument) for argument in _NUMBERS.get(name, ())]
+    taken = [arguments.get(argument) for argument in _NUMBERS.get(name, ())]
     if all(any(number is value for value in taken) for number in numbers):
         return None
     return TWO_DEVICES

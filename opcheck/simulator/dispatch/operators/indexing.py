@@ -62,14 +62,14 @@ def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
     return None
 
 
-def _fill_metadata(given: Given, _ask: TargetQueries) -> Results:
+def _fill_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not beside a tensor
     # on meta.
-    return (spec_of(torch.masked_fill(given["self"].meta(), given["mask"].meta(), 0)),)
+    return (spec_of(torch.masked_fill(arguments["self"].meta(), arguments["mask"].meta(), 0)),)
 
 
-def _fill_in_place_metadata(given: Given, _ask: TargetQueries) -> Results:
-    return (given["self"],)
+def _fill_in_place_metadata(arguments: Given, _ask: TargetQueries) -> Results:
+    return (arguments["self"],)
 
 
 def _fill_text(tensors: Any) -> str:
@@ -85,8 +85,8 @@ def _nonzero_text(tensors: Any) -> str:
     )
 
 
-def _guess_nonzero(given: Given, keep: int) -> Guess:
-    x = given["self"]
+def _guess_nonzero(arguments: Given, keep: int) -> Guess:
+    x = arguments["self"]
     count, assumed = all_selected(x.numel())
     if x.numel() * x.dim() <= keep:
         return Guess((torch.ones(x.shape, dtype=torch.bool).nonzero(),), assumed)
@@ -99,32 +99,36 @@ def _refuse_count(_given: Given, _ask: TargetQueries) -> Results:
     )
 
 
-def _guess_masked_select(given: Given, _keep: int) -> Guess:
-    x, mask = given["self"], given["mask"]
+def _guess_masked_select(arguments: Given, _keep: int) -> Guess:
+    x, mask = arguments["self"], arguments["mask"]
     elements = math.prod(torch.broadcast_shapes(x.shape, mask.shape))
     count, assumed = selected(mask, elements)
     return Guess((contiguous((count,), x.dtype),), assumed)
 
 
-def _guess_repeats(given: Given, keep: int) -> Guess:
-    size = given.get("output_size")
+def _guess_repeats(arguments: Given, keep: int) -> Guess:
+    size = arguments.get("output_size")
     if size is not None:
         return Guess((contiguous((size,), torch.int64),), "")
-    count = given["repeats"].numel()
+    count = arguments["repeats"].numel()
     result = torch.arange(count) if count <= keep else contiguous((count,), torch.int64)
     return Guess((result,), "as if each were repeated once")
 
 
-def _guess_repeated(given: Given, _keep: int) -> Guess:
-    shape, dim, size = list(given["self"].shape), given.get("dim"), given.get("output_size")
+def _guess_repeated(arguments: Given, _keep: int) -> Guess:
+    shape, dim, size = (
+        list(arguments["self"].shape),
+        arguments.get("dim"),
+        arguments.get("output_size"),
+    )
     if dim is None:
-        shape, dim = [given["self"].numel()], 0
-    repeats = known_values(given["repeats"])
+        shape, dim = [arguments["self"].numel()], 0
+    repeats = known_values(arguments["repeats"])
     if repeats is not None:
         size = int(repeats.expand(shape[dim]).sum())
     assumed = "" if size is not None else "as if each were repeated once"
     shape[dim] = shape[dim] if size is None else size
-    return Guess((contiguous(tuple(shape), given["self"].dtype),), assumed)
+    return Guess((contiguous(tuple(shape), arguments["self"].dtype),), assumed)
 
 
 # -- branches -----------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from opcheck.simulator.target_reads import TargetQueries
 
 
-def _guess_kept_boxes(given: Given, _keep: int) -> Guess:
-    count = given["dets"].shape[0]
+def _guess_kept_boxes(arguments: Given, _keep: int) -> Guess:
+    count = arguments["dets"].shape[0]
     kept = min(count, MOST_BOXES)
     assumed = "as if no box were suppressed" if kept == count else f"as if {kept:,} boxes were kept"
     return Guess((torch.arange(kept),), assumed)

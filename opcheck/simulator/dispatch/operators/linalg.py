@@ -48,9 +48,9 @@ _V2_3, _V2_4 = Version(2, 3), Version(2, 4)
 # -- products -----------------------------------------------------------------------------------------------
 
 
-def _linear_metadata(given: Given, _ask: TargetQueries) -> Results:
+def _linear_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # mps/operations/Linear.mm (2.13): the last dimension becomes out_features.
-    x, weight, bias = given["input"], given["weight"], given.get("bias")
+    x, weight, bias = arguments["input"], arguments["weight"], arguments.get("bias")
     if x.shape[-1:] == weight.shape[-1:]:
         return (contiguous((*x.shape[:-1], *weight.shape[:-1]), x.dtype),)
     # Raises as the CPU does, by way of the composite.
@@ -78,21 +78,21 @@ def _dot_text(tensors: Any) -> str:
     return f"Expected all tensors to be on the same device. Found: {devices}"
 
 
-def _grouped_mm_metadata(given: Given, _ask: TargetQueries) -> Results:
+def _grouped_mm_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did;
     # the composite and MPS's kernel take float32 and float16 too.
-    first, a, b = given["self"], given["self"].shape, given["mat2"].shape
-    dtype = given.get("out_dtype") or first.dtype
+    first, a, b = arguments["self"], arguments["self"].shape, arguments["mat2"].shape
+    dtype = arguments.get("out_dtype") or first.dtype
     if len(a) == len(b) == 2:
-        return (contiguous((given["offs"].shape[0], a[0], b[1]), dtype),)
+        return (contiguous((arguments["offs"].shape[0], a[0], b[1]), dtype),)
     lead = a[:2] if len(a) == len(b) else (a[-2],)
     return (contiguous((*lead, b[-1]), dtype),)
 
 
-def _grouped_mm_body(given: Given, _ask: TargetQueries) -> Calls:
+def _grouped_mm_body(arguments: Given, _ask: TargetQueries) -> Calls:
     # GroupedMMUtils.h, ``_grouped_mm_fallback`` (2.9 to 2.13): one product for each group, or one
     # batched product.
-    batched = given["self"].dim() == 3 and given["mat2"].dim() == 3
+    batched = arguments["self"].dim() == 3 and arguments["mat2"].dim() == 3
     return ("aten::empty_strided", "aten::bmm.out" if batched else "aten::mm.out")
 
 
@@ -140,23 +140,23 @@ def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, **options: Any) -> Any:
     return out
 
 
-def _geqrf_metadata(given: Given, _ask: TargetQueries) -> Results:
+def _geqrf_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # BatchLinearAlgebra.cpp, geqrf: the factors, column-major, and tau
-    *batch, rows, columns = given["self"].shape
-    flipped = contiguous((*batch, columns, rows), given["self"].dtype).meta()
-    tau = contiguous((*batch, min(rows, columns)), given["self"].dtype)
+    *batch, rows, columns = arguments["self"].shape
+    flipped = contiguous((*batch, columns, rows), arguments["self"].dtype).meta()
+    tau = contiguous((*batch, min(rows, columns)), arguments["self"].dtype)
     return (spec_of(flipped.transpose(-2, -1)), tau)
 
 
-def _linear_combination_metadata(given: Given, _ask: TargetQueries) -> Results:
+def _linear_combination_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # LinearAlgebra.cpp, _compute_linear_combination
-    x = given["input"]
-    return (contiguous((given["coefficients"].shape[0], *x.shape[1:]), x.dtype),)
+    x = arguments["input"]
+    return (contiguous((arguments["coefficients"].shape[0], *x.shape[1:]), x.dtype),)
 
 
-def _guess_least_squares(given: Given, _keep: int) -> Guess:
+def _guess_least_squares(arguments: Given, _keep: int) -> Guess:
     # BatchLinearAlgebra.cpp, linalg_lstsq_out: residuals are there if the rank is full and m > n.
-    a, b = given["self"], given["b"]
+    a, b = arguments["self"], arguments["b"]
     lead, (rows, columns) = a.shape[:-2], a.shape[-2:]
     is_vector = b.dim() == 1 or tuple(b.shape) == tuple(a.shape[:-1])
     tail = () if is_vector else (b.shape[-1],)

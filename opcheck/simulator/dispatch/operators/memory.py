@@ -52,10 +52,10 @@ def _cat_text(tensors: Any) -> str:
     )
 
 
-def _equal_parts(given: Given) -> tuple[Given, str] | None:
+def _equal_parts(arguments: Given) -> tuple[Given, str] | None:
     """Split into counted parts, as a router counts the tokens of each expert."""
-    x, sizes = given["self"], given["split_sizes"]
-    size = x.shape[given.get("dim", 0)] if x.dim() else None
+    x, sizes = arguments["self"], arguments["split_sizes"]
+    size = x.shape[arguments.get("dim", 0)] if x.dim() else None
     if size is None or not sizes or not all(type(part) is int for part in sizes):
         return None
     if sum(sizes) == size and min(sizes) >= 0:

@@ -153,8 +153,8 @@ class Operator:
 def like(*names: str) -> MetadataRule:
     """Return a metadata rule: each result is contiguous, with the shape and dtype of the argument named."""
 
-    def rule(given: Given, _ask: TargetQueries) -> Results:
-        return tuple(alike(given[name]) for name in names)
+    def rule(arguments: Given, _ask: TargetQueries) -> Results:
+        return tuple(alike(arguments[name]) for name in names)
 
     return rule
 

@@ -27,20 +27,20 @@ Tensor = torch.Tensor
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def _ldexp(given: Given, product: str) -> Calls:
+def _ldexp(arguments: Given, product: str) -> Calls:
     # BinaryOps.cpp, ``ldexp`` (2.13 to 2.15): integral exponents have a kernel of their own on the
     # CPU only.
-    if given["self"].dtype not in (torch.float16, torch.bfloat16):
+    if arguments["self"].dtype not in (torch.float16, torch.bfloat16):
         return ("aten::pow.Scalar", product)
     return ("aten::empty.memory_format", "aten::fill_.Scalar", "aten::pow.Tensor_Tensor", product)
 
 
-def _ldexp_to_new(given: Given, _ask: TargetQueries) -> Calls:
-    return _ldexp(given, "aten::mul.Tensor")
+def _ldexp_to_new(arguments: Given, _ask: TargetQueries) -> Calls:
+    return _ldexp(arguments, "aten::mul.Tensor")
 
 
-def _ldexp_into(given: Given, _ask: TargetQueries) -> Calls:
-    return _ldexp(given, "aten::mul.out")
+def _ldexp_into(arguments: Given, _ask: TargetQueries) -> Calls:
+    return _ldexp(arguments, "aten::mul.out")
 
 
 def _is_dense(x: Tensor) -> bool:

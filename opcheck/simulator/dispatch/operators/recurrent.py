@@ -100,7 +100,7 @@ def _layer(
     return torch.stack(outputs[::-1] if reverse else outputs, 0), hidden
 
 
-def _packed(cell: Any, sizes: list[int]) -> Any:
+def _pack(cell: Any, sizes: list[int]) -> Any:
     def layer(
         _cell: Any, data: Tensor, hidden: Hidden, w: Weights, *, reverse: bool
     ) -> tuple[Tensor, Hidden]:
@@ -193,7 +193,7 @@ def _stack(
 # -- branches -----------------------------------------------------------------------------------------------
 
 
-def _unrolled(
+def _unroll(
     cell: Any,
     _context: Any,
     x: Tensor,
@@ -230,8 +230,8 @@ def _unrolled(
 def _unrolled_packed(
     cell: Any, context: Any, data: Tensor, batch_sizes: Tensor, *rest: Any
 ) -> tuple[Tensor, ...]:
-    layer = _packed(cell, [int(size) for size in batch_sizes.tolist()])
-    return _unrolled(cell, context, data, *rest, layer=layer)
+    layer = _pack(cell, [int(size) for size in batch_sizes.tolist()])
+    return _unroll(cell, context, data, *rest, layer=layer)
 
 
 _LSTM_ON_MACOS_12 = (
@@ -250,7 +250,7 @@ def _lstm(
 ) -> Any:
     if rest[1] > 1 and context.ask(_iterates_cells):
         warnings.warn(_LSTM_ON_MACOS_12, stacklevel=2)
-        return _unrolled(_lstm_cell, context, x, hx, params, *rest)
+        return _unroll(_lstm_cell, context, x, hx, params, *rest)
     return aten._lstm_mps.default(x, hx, params, *rest)[:3]
 
 
@@ -302,14 +302,14 @@ def _refuses_lengths(_args: Any, tensors: Any) -> Refusal | None:
 # -- the kernel of MPS --------------------------------------------------------------------------------------
 
 
-def _metadata(given: Given, _ask: TargetQueries) -> Results:
+def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states, outputs of
     # the layers; the last three are the backward's.
-    x, layers = given["input"], given["num_layers"]
-    batch, steps = x.shape[:2] if given["batch_first"] else x.shape[1::-1]
-    ways = 2 if given["bidirectional"] else 1
-    hidden, cell = (state.shape[-1] for state in given["hx"])
-    lead = (batch, steps) if given["batch_first"] else (steps, batch)
+    x, layers = arguments["input"], arguments["num_layers"]
+    batch, steps = x.shape[:2] if arguments["batch_first"] else x.shape[1::-1]
+    ways = 2 if arguments["bidirectional"] else 1
+    hidden, cell = (state.shape[-1] for state in arguments["hx"])
+    lead = (batch, steps) if arguments["batch_first"] else (steps, batch)
     shapes = (
         (*lead, hidden * ways),
         (layers * ways, batch, hidden),
@@ -321,10 +321,14 @@ def _metadata(given: Given, _ask: TargetQueries) -> Results:
     return tuple(contiguous(shape, x.dtype) for shape in shapes)
 
 
-def _backward_metadata(given: Given, _ask: TargetQueries) -> Results:
+def _backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes
     # of these.
-    return (alike(given["input"]), [*map(alike, given["hx"])], [*map(alike, given["params"])])
+    return (
+        alike(arguments["input"]),
+        [*map(alike, arguments["hx"])],
+        [*map(alike, arguments["params"])],
+    )
 
 
 #: of a forward LSTM with dropout: the state of the generator before it, by the address of its
@@ -364,12 +368,12 @@ def _emulate_backward(*args: Any) -> Any:
     if state is not None:
         torch.set_rng_state(state)
     try:
-        made = gradients(forward, inputs, [True] * len(inputs), *grads)
+        result = gradients(forward, inputs, [True] * len(inputs), *grads)
     finally:
         torch.set_rng_state(before)
     filled = [
         torch.zeros_like(tensor) if grad is None else grad
-        for grad, tensor in zip(made, inputs, strict=True)
+        for grad, tensor in zip(result, inputs, strict=True)
     ]
     return filled[0], filled[1:3], filled[3:]
 
@@ -377,7 +381,7 @@ def _emulate_backward(*args: Any) -> Any:
 def _cells(name: str, cell: Any) -> tuple[Operator, ...]:
     """The forms ``input`` and ``data`` of an operator that is unrolled."""
     reason = "native/RNN.cpp: the input gates are computed ahead only on the CPU"
-    forms: dict[str, Callable[..., Any]] = {"input": _unrolled, "data": _unrolled_packed}
+    forms: dict[str, Callable[..., Any]] = {"input": _unroll, "data": _unrolled_packed}
     return tuple(
         Operator((f"{name}.{form}",), branch=Branch(functools.partial(function, cell), reason))
         for form, function in forms.items()

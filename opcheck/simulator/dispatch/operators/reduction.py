@@ -56,56 +56,56 @@ def _quantile_text(x: Tensor, q: Any, *_: Any, out: Any = None, **__: Any) -> st
     return None
 
 
-def _guess_unique(given: Given, _keep: int) -> Guess:
-    x, dim = given["self"], given.get("dim")
+def _guess_unique(arguments: Given, _keep: int) -> Guess:
+    x, dim = arguments["self"], arguments.get("dim")
     size = x.numel() if dim is None else x.shape[dim]
     kept = size if dim is not None else min(size, MOST_DIFFERENT)
     shape = (kept,) if dim is None else tuple(x.shape)
     inverse = tuple(x.shape) if dim is None else (size,)
     results = (
         contiguous(shape, x.dtype),
-        contiguous(inverse if given.get("return_inverse") else (0,), torch.int64),
-        contiguous((kept,) if given.get("return_counts") else (0,), torch.int64),
+        contiguous(inverse if arguments.get("return_inverse") else (0,), torch.int64),
+        contiguous((kept,) if arguments.get("return_counts") else (0,), torch.int64),
     )
     how_many = "all" if kept == size else f"{kept:,}"
     return Guess(results, f"as if {how_many} values were different")
 
 
-def _guess_unique_and_inverse(given: Given, keep: int) -> Guess:
-    results, assumed = _guess_unique(given, keep)
+def _guess_unique_and_inverse(arguments: Given, keep: int) -> Guess:
+    results, assumed = _guess_unique(arguments, keep)
     return Guess(results[:2], assumed)
 
 
-def _guess_unique_along(given: Given, keep: int) -> Guess:
+def _guess_unique_along(arguments: Given, keep: int) -> Guess:
     # Its kernels make the inverse and the counts whether asked or not (native/Unique.cpp,
     # _unique_dim_cpu_template).
-    return _guess_unique({**given, "return_inverse": True, "return_counts": True}, keep)
+    return _guess_unique({**arguments, "return_inverse": True, "return_counts": True}, keep)
 
 
-def _guess_bincount(given: Given, _keep: int) -> Guess:
-    length = max(given.get("minlength", 0), 2)
+def _guess_bincount(arguments: Given, _keep: int) -> Guess:
+    length = max(arguments.get("minlength", 0), 2)
     # native/SummaryOps.cpp: sums of weights that are not float32 are float64, which MPS has not.
-    dtype = torch.int64 if given.get("weights") is None else torch.float32
+    dtype = torch.int64 if arguments.get("weights") is None else torch.float32
     return Guess((contiguous((length,), dtype),), f"as if no value were above {length - 1}")
 
 
-def _histogram(given: Given, _ask: TargetQueries) -> Results:
+def _histogram(arguments: Given, _ask: TargetQueries) -> Results:
     # native/Histogram.cpp: a number of boxes, or their edges
-    x, bins = given["self"], given.get("bins", 100)
+    x, bins = arguments["self"], arguments.get("bins", 100)
     edges = bins + 1 if isinstance(bins, int) else bins.shape[0]
     return (contiguous((edges - 1,), x.dtype), contiguous((edges,), x.dtype))
 
 
-def _bin_edges(given: Given, _ask: TargetQueries) -> Results:
-    return ([contiguous((count + 1,), given["self"].dtype) for count in given["bins"]],)
+def _bin_edges(arguments: Given, _ask: TargetQueries) -> Results:
+    return ([contiguous((count + 1,), arguments["self"].dtype) for count in arguments["bins"]],)
 
 
-def _histogram_of_counts(given: Given, _ask: TargetQueries) -> Results:
-    return (contiguous(tuple(given["bins"]), given["self"].dtype),)
+def _histogram_of_counts(arguments: Given, _ask: TargetQueries) -> Results:
+    return (contiguous(tuple(arguments["bins"]), arguments["self"].dtype),)
 
 
-def _histogram_of_edges(given: Given, _ask: TargetQueries) -> Results:
-    return (contiguous(tuple(t.shape[0] - 1 for t in given["bins"]), given["self"].dtype),)
+def _histogram_of_edges(arguments: Given, _ask: TargetQueries) -> Results:
+    return (contiguous(tuple(t.shape[0] - 1 for t in arguments["bins"]), arguments["self"].dtype),)
 
 
 def _emulate_histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
