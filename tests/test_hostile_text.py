@@ -26,7 +26,7 @@ from opcheck.common.errors import OpcheckError
 from opcheck.device.verify import Pair, ReportedCalls, Verification
 from opcheck.features.gate.records import Cell, Failed, GateReport, Known
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Judgement
-from opcheck.model.fingerprint import fingerprinted, fingerprints
+from opcheck.model.fingerprint import add_fingerprints, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.render import (
     ANSWERS,
@@ -280,7 +280,7 @@ def scan_of(text: str) -> ScanReport:
         read={"python": 1, "lines": 1},
         totals={"error": 1, "warning": 0, "note": 0},
         by_rule={"OC201": 1},
-        findings=tuple(fingerprinted([ScanFinding(**msgspec.structs.asdict(finding_of(text)))])),
+        findings=tuple(add_fingerprints([ScanFinding(**msgspec.structs.asdict(finding_of(text)))])),
         notes=(text,),
         problems=problems,
         skipped={text: 1},

@@ -41,13 +41,13 @@ def kernels(settings: Mapping[str, Any]) -> Iterator[str]:
             yield from kernels(value)
 
 
-def without(settings: Mapping[str, Any]) -> dict[str, Any]:
+def remove_kernels(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without those that name kernels: the model is built with its usual functions."""
     kept: dict[str, Any] = {}
     for key, value in settings.items():
         if key in _ATTENTION | {USE_KERNELS} and [*kernels({key: value})]:
             continue
-        kept[key] = without(value) if isinstance(value, dict) else value
+        kept[key] = remove_kernels(value) if isinstance(value, dict) else value
     return kept
 
 

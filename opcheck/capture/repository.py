@@ -167,7 +167,7 @@ class Repository(Record, frozen=True, kw_only=True):
         """Return the text of a file for the library that reads it: without kernels of the hub."""
         if PurePosixPath(path).name != _CONFIG or not self.hub_kernels():
             return self.files[path]
-        return json.dumps(hub_kernels.without(self.settings(path)))
+        return json.dumps(hub_kernels.remove_kernels(self.settings(path)))
 
     def damaged(self, path: str, why: str) -> DamagedError:
         """Return the error for a file that cannot be used."""

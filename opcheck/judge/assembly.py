@@ -33,7 +33,7 @@ from opcheck.judge.rules import RULES
 from opcheck.judge.rules.oc127_quantized_weights import headline_of as quantized_headline
 from opcheck.judge.rules.rule import Audited
 from opcheck.judge.work import synchronizations, work
-from opcheck.model.fingerprint import fingerprinted
+from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import (
     RAISED_ON_A_MAC,
     CallGroup,
@@ -249,7 +249,7 @@ def _findings(audited: Audited) -> tuple[Finding, ...]:
     """Return the findings of all rules: by severity, what a Mac does before what opcheck could not do, by rule."""
     findings = [finding for rule in RULES for finding in rule.find(audited)]
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), _is_own_limit(finding)))
-    return tuple(fingerprinted(findings))
+    return tuple(add_fingerprints(findings))
 
 
 def _is_own_limit(finding: Finding) -> bool:

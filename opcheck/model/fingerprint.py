@@ -47,7 +47,7 @@ def fingerprints(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
 _Kind = TypeVar("_Kind", bound=Finding)
 
 
-def fingerprinted(findings: Iterable[_Kind]) -> Iterator[_Kind]:
+def add_fingerprints(findings: Iterable[_Kind]) -> Iterator[_Kind]:
     """Return the findings of a report, each with its fingerprints."""
     together = tuple(findings)
     for finding, own in zip(together, fingerprints(together), strict=True):

@@ -35,7 +35,7 @@ import msgspec
 
 from opcheck.common import documents, globs
 from opcheck.common.python_source import decode, split_lines
-from opcheck.model.fingerprint import fingerprinted
+from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import Finding, GroupLocation, Record
 
 _COMMENT = re.compile(r"#\s*opcheck:\s*ignore\[([^\]#]*)\](.*)")
@@ -193,7 +193,7 @@ class Ignores:
     def marked(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
         """Return the findings with ignored ones marked by reason: one for each reason, the unmarked rest first."""
         return tuple(
-            fingerprinted(part for finding in findings for part in self._split(finding, model))
+            add_fingerprints(part for finding in findings for part in self._split(finding, model))
         )
 
     def read(self, files: Iterable[str]) -> None:

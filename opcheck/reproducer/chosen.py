@@ -52,7 +52,7 @@ class ChosenFinding(Record, frozen=True, kw_only=True):
         )
 
     @property
-    def about(self) -> tuple[str, ...]:
+    def describe_calls(self) -> tuple[str, ...]:
         """Return the ids of the statements that match the calls and that the finding names."""
         if self.calls is None:
             return ()

@@ -11,7 +11,7 @@ from opcheck.common.replacing import replaced
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.autocast import autocast_of
 from opcheck.simulator.dispatch.calls import Sink
-from opcheck.simulator.dispatch.dispatch_context import entered
+from opcheck.simulator.dispatch.dispatch_context import make_current
 from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dispatch.gradient_devices import engine_seen_by
 from opcheck.simulator.dispatch.mps_registrations import (
@@ -70,7 +70,7 @@ def simulated_mac(
         parts.callback(set_only_cpu_lifted, only_cpu_lifted())
         set_only_cpu_lifted(True)
         for part in (
-            entered(context),
+            make_current(context),
             cover_device_functions(),
             mps_backend(target),
             mac_surface(target, allocated),

@@ -61,7 +61,7 @@ def cover_device_functions() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hidden() -> Iterator[None]:
+def hide_device() -> Iterator[None]:
     """Present a machine without an MPS device to a program that runs on the CPU, and keep a real one out of reach."""
     if not backend.BUILT_FOR_MPS:
         yield

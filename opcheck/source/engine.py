@@ -24,7 +24,7 @@ from opcheck.common.python_source import decode, split_lines
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import SEVERITIES
-from opcheck.model.fingerprint import fingerprinted
+from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, signs, source
@@ -129,7 +129,7 @@ def scan(
     if silenced:
         reader.findings += silenced
         reader.findings.sort(key=lambda finding: _place(finding, order))
-    findings = tuple(fingerprinted(reader.findings))
+    findings = tuple(add_fingerprints(reader.findings))
     by_severity = Counter(finding.severity for finding in findings)
     by_rule = Counter(finding.rule for finding in findings)
     return ScanReport(

@@ -10,7 +10,7 @@ from torch import nn
 
 from opcheck.capture.child import run
 from opcheck.capture.child.loading.load import load
-from opcheck.capture.hub_kernels import USE_KERNELS, kernels, replaces, without
+from opcheck.capture.hub_kernels import USE_KERNELS, kernels, remove_kernels, replaces
 from opcheck.capture.repository import Repository
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import Mode
@@ -36,10 +36,10 @@ from tests.capture.child.loading.test_pretrained import LLAMA
 )
 def test_kernels_are_read_and_left_out(settings: dict[str, Any], names: list[str]) -> None:
     assert [*kernels(settings)] == names
-    assert [*kernels(without({**settings, "kept": 1}))] == []
-    assert without({**settings, "kept": 1})["kept"] == 1
+    assert [*kernels(remove_kernels({**settings, "kept": 1}))] == []
+    assert remove_kernels({**settings, "kept": 1})["kept"] == 1
     if not names:
-        assert without(settings) == settings
+        assert remove_kernels(settings) == settings
 
 
 def test_a_kernel_in_the_configuration_is_named_and_the_model_built_without_it() -> None:

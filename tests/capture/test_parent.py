@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from opcheck.capture import parent
-from opcheck.capture.child.run import uncompiled
+from opcheck.capture.child.run import leave_uncompiled
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, OpcheckError
@@ -299,7 +299,7 @@ def test_torchscript_and_what_is_compiled_run_as_the_python_that_they_were(varie
 
 def test_a_saved_script_is_refused_in_three_lines() -> None:
     with (
-        uncompiled([]),
+        leave_uncompiled([]),
         pytest.raises(OpcheckError, match=r"torch\.jit\.load is not supported") as caught,
     ):
         torch.jit.load("saved.pt")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.model.fingerprint import fingerprinted
+from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.ignores import NO_REASON, Entry, Ignores, of_lines, of_python
 from opcheck.model.records import Finding, GroupLocation, SourceLocation
 
@@ -95,7 +95,7 @@ def test_a_finding_ignored_at_some_of_its_places_becomes_two(ignores: Ignores) -
 
 
 def test_what_is_not_ignored_stays_the_same_object(ignores: Ignores) -> None:
-    (whole,) = fingerprinted([finding(place(9), place(10))])
+    (whole,) = add_fingerprints([finding(place(9), place(10))])
     assert ignores.marked([whole, whole])[0] is whole
 
 

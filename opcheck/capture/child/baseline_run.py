@@ -14,7 +14,7 @@ from opcheck.capture.child.run import called_with
 from opcheck.capture.child.training import loss_of
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.text import one_line
-from opcheck.simulator.real_device import hidden
+from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.source_locations import display_path
 from opcheck.tracing.torch_private.trees import tree_map_only
 
@@ -23,7 +23,7 @@ REAL = 150_000_000
 RUNS = "runs"
 
 
-@hidden()
+@hide_device()
 def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
     """Return ``runs``, or the error that building or running the model raises, and its line.
 

@@ -70,9 +70,10 @@ _PASSAGES = frozenset(
         "_dispatch",
         "_execute",
         "_run",
+        "_run_eager_form",
         "_run_body",
         "_run_on_zeros",
-        "copied",
+        "copy_across",
         "forward",
         "refuse",
     }

@@ -23,7 +23,7 @@ from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.visible import requirements
 from opcheck.simulator.visible.requirements import Caller
-from opcheck.tracing.torch_private.modules import uncompiled
+from opcheck.tracing.torch_private.modules import strip_compiled
 from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker import installed, platform
 from opcheck.worker.protocol import failure_of, silent
@@ -54,7 +54,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         CaptureError: the process of the run ended, or took too long.
     """
     installed.require()
-    model = uncompiled(model)
+    model = strip_compiled(model)
     arguments = None if inputs is None else _arguments(inputs)
     if isinstance(model, torch.export.ExportedProgram):
         arguments = arguments or fixed_programs.arguments(model)

@@ -26,7 +26,7 @@ from opcheck.capture.child.calls import (
 from opcheck.capture.child.calls import calls as calls_of
 from opcheck.capture.child.inputs.specs import describe, inputs_for
 from opcheck.capture.child.loading import checkpoint, fixed_programs
-from opcheck.capture.child.loading.fixed_programs import fixed, refuse_fixed, set_training
+from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
 from opcheck.capture.child.loading.load import Loaded, hint_for, load
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recipes.pipelines import PipelineModel
@@ -199,7 +199,12 @@ def prepare(
     # transformers checks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
     births = Births()
-    with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
+    with (
+        mps_backend(target),
+        leave_uncompiled(eager),
+        births.while_loading(),
+        names_of_the_target(),
+    ):
         loaded = live or _load_model(request, target)
         if step is not None and isinstance(loaded.model, torch.nn.Module):
             # Before labels are looked for among its arguments: a traced module has no signature.
@@ -210,7 +215,7 @@ def prepare(
     fixed_programs.read_on_mps(model, accelerated=loaded.accelerated)
     set_training(model, request.model, training=step is not None)
     model = fixed_programs.on_mps(model, request.model)
-    tracer = (fixed(model) if request.tracer == DEFAULT_TRACER else "") or request.tracer
+    tracer = (find_fixed(model) if request.tracer == DEFAULT_TRACER else "") or request.tracer
     followed = tracer == DEFAULT_TRACER and step is None
     calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)
     say(f"tracing with {request.tracer}")
@@ -234,7 +239,9 @@ def prepare(
 
 
 def _load_model(request: CaptureRequest, target: Target) -> Loaded:
-    config = hub_kernels.without(request.config) if _of_transformers(request) else request.config
+    config = (
+        hub_kernels.remove_kernels(request.config) if _of_transformers(request) else request.config
+    )
     try:
         return load(request.model, config, dtype=request.dtype, repository=request.repository)
     except ModelLoadError as error:
@@ -262,7 +269,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     with (
         simulated_mac(target, registrations, recorder, on_cpu=births.note) as mac,
         births.while_running(),
-        uncompiled(eager),
+        leave_uncompiled(eager),
         lost_gradients_noted() as lost,
         names_of_the_target(),
         by_default(prepared.default_device),
@@ -328,7 +335,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
 
 
 @contextlib.contextmanager
-def uncompiled(problems: list[Problem]) -> Iterator[None]:
+def leave_uncompiled(problems: list[Problem]) -> Iterator[None]:
     """Make ``torch.compile`` compile nothing inside the block, so that each operator call is seen.
 
     Args:

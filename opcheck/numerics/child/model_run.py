@@ -13,7 +13,7 @@ from torch import nn
 from opcheck.capture.child.build import OnMps, without_compiler
 from opcheck.capture.child.loading.fixed_programs import set_training
 from opcheck.capture.child.loading.load import load
-from opcheck.capture.child.run import AsModule, called_with, uncompiled
+from opcheck.capture.child.run import AsModule, called_with, leave_uncompiled
 from opcheck.capture.child.training import NothingToTrainError, loss_of
 from opcheck.common.errors import CaptureError
 from opcheck.common.text import error_text, type_and_text
@@ -36,7 +36,7 @@ def build_model(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
         InputError: the inputs do not parse, or none could be derived.
     """
     say("building the model with its weights")
-    with OnMps(), uncompiled([]):
+    with OnMps(), leave_uncompiled([]):
         loaded = load(
             request.model,
             request.config,

@@ -83,7 +83,7 @@ _entered = [
 
 
 @contextlib.contextmanager
-def entered(context: DispatchContext) -> Iterator[None]:
+def make_current(context: DispatchContext) -> Iterator[None]:
     """Make ``current`` return this context for the length of the block."""
     _entered.append(context)
     try:

@@ -26,20 +26,20 @@ from opcheck.simulator.dispatch.gradient_devices import Nodes
 from opcheck.simulator.dispatch.operators import branches_of, legacy_body
 from opcheck.simulator.dispatch.operators.device_texts import mismatch, row_of
 from opcheck.simulator.dispatch.operators.operator import Role, overload_named
-from opcheck.simulator.dispatch.random_numbers import drawn_on_mps, is_recomputed, kept
+from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, kept
 from opcheck.simulator.dispatch.routes import (
     Kind,
     Route,
     make_higher_route,
     make_route,
-    named,
-    unwrapped,
+    name_arguments,
+    wrap_numbers,
 )
 from opcheck.simulator.dispatch.shapes import argument_at, flat_tensors
 from opcheck.simulator.dispatch.tensor import (
     MPS_DEVICE,
     MPSTensor,
-    detached,
+    detach_values,
     is_on_mps,
     placement,
     wrap,
@@ -244,7 +244,7 @@ class Simulator(dispatch.DispatchMode):
             [t for index in indices for t in _collect_written(route, index, args, kwargs)]
             for indices in (route.outs, route.writes)
         )
-        arguments = named(route, args, kwargs)
+        arguments = name_arguments(route, args, kwargs)
         general = mismatch(route.name, arguments, inputs, outs, written, iterated=route.is_iterated)
         if general is None:
             return None
@@ -304,13 +304,13 @@ class Simulator(dispatch.DispatchMode):
                 return route.body(*args, **kwargs)
             # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
             return dispatch.body_of(route.func)(
-                DispatchKey.CompositeImplicitAutograd, *unwrapped(route, args), **kwargs
+                DispatchKey.CompositeImplicitAutograd, *wrap_numbers(route, args), **kwargs
             )
 
     def _body(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any) -> Body:
         body = route.operator.body
         if body is not None:
-            arguments = named(route, args, kwargs)
+            arguments = name_arguments(route, args, kwargs)
             return Body(body(arguments, self.context.ask) if callable(body) else body)
         if route.operator.legacy_bodies:
             calls = self.context.ask(legacy_body, route.name)
@@ -333,7 +333,7 @@ class Simulator(dispatch.DispatchMode):
         outputs: tuple[torch.Tensor, ...],
     ) -> Body:
         """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
-        arguments = named(route, args, kwargs)
+        arguments = name_arguments(route, args, kwargs)
         results = metas(outputs)
         result: list[InnerCall] = []
         for name in names:
@@ -377,7 +377,7 @@ class Simulator(dispatch.DispatchMode):
                 self.context.set(on_mps=True),
             ):
                 dispatch.body_of(route.func)(
-                    route.composite, *unwrapped(route, _valueless(args)), **_valueless(kwargs)
+                    route.composite, *wrap_numbers(route, _valueless(args)), **_valueless(kwargs)
                 )
         except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
             return NOT_FOLLOWED
@@ -428,7 +428,7 @@ class Simulator(dispatch.DispatchMode):
                 decided = torch.full(spec.shape, route.operator.absorbing, dtype=spec.dtype)
                 return self._wrap_guess((decided,), device)
         if route.operator.unbacked is not None:
-            guess = route.operator.unbacked(named(route, args, kwargs), self.keep)
+            guess = route.operator.unbacked(name_arguments(route, args, kwargs), self.keep)
             if guess.assumed:
                 self._report_guess(route.name, guess.assumed)
             return self._wrap_guess(guess.results, device)
@@ -461,7 +461,9 @@ class Simulator(dispatch.DispatchMode):
     def _repair(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the arguments, made consistent if an assumed value led to some that do not fit together."""
         repair = route.operator.repair
-        changes = repair(named(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
+        changes = (
+            repair(name_arguments(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
+        )
         if changes is None:
             return args, kwargs
         changed, assumed = changes
@@ -484,8 +486,8 @@ class Simulator(dispatch.DispatchMode):
         return created[0] if len(created) == 1 else tuple(created)
 
     def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
-        with drawn_on_mps(kwargs.get("generator")) if route.draws else contextlib.nullcontext():
-            outputs = self._execute(route, unwrapped(route, _payloads(args)), _payloads(kwargs))
+        with draw_on_mps(kwargs.get("generator")) if route.draws else contextlib.nullcontext():
+            outputs = self._execute(route, wrap_numbers(route, _payloads(args)), _payloads(kwargs))
         if route.operator.uninitialized:
             outputs.zero_()
         elif route.operator.role is Role.ZERO_TENSOR:
@@ -577,7 +579,7 @@ class Simulator(dispatch.DispatchMode):
 
     def _copied_to_host(self, spec: TensorMeta) -> torch.Tensor:
         """Substitute values for unknown ones, and record the assumption."""
-        values, answer = unbacked_values.copied(spec, self.sink.asked("Tensor.cpu"))
+        values, answer = unbacked_values.make_copy(spec, self.sink.asked("Tensor.cpu"))
         self._report_guess("Tensor.cpu", answer)
         return values
 
@@ -684,4 +686,4 @@ def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
 def _alias(tensor: MPSTensor) -> MPSTensor:
     """Return the same values as a new tensor, because autograd writes into what a call returns."""
     state = tensor._mps
-    return wrap(state.spec, detached(state.payload), state.memory)
+    return wrap(state.spec, detach_values(state.payload), state.memory)

@@ -50,7 +50,9 @@ class _Place(NamedTuple):
         return cls(None if is_batched(value) else value.device)
 
 
-def validated(gradients: Sequence[Any], tensors: Sequence[Any], text: str) -> tuple[Any, ...]:
+def validate_devices(
+    gradients: Sequence[Any], tensors: Sequence[Any], text: str
+) -> tuple[Any, ...]:
     """Return the gradients on the devices of their tensors.
 
     Args:
@@ -142,7 +144,7 @@ def _backward(self: Any, *gradients: Any) -> Any:
     listed = results if isinstance(results, tuple) else (results,)
     # PyNode::apply drops the results for arguments that are no tensors.
     counted = [index for index, place in enumerate(places[: len(listed)]) if place is not None]
-    check_hook = validated(
+    check_hook = validate_devices(
         [listed[index] for index in counted],
         [places[index] for index in counted],
         f"Function {self.name()} returned an ",
@@ -210,7 +212,7 @@ def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterato
 
     def running(tensors: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
         on = any(each is mode for each in function_mode_stack())
-        gradients = validated(gradients, tensors, "")
+        gradients = validate_devices(gradients, tensors, "")
         with context.engine(), contextlib.nullcontext() if on else mode:
             return run(tensors, gradients, *args, **kwargs)
 

@@ -138,7 +138,7 @@ def kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def drawn_on_mps(generator: Any) -> Iterator[None]:
+def draw_on_mps(generator: Any) -> Iterator[None]:
     """Draw from the default generator of ``mps`` for the length of one call; the CPU's stays as it is.
 
     Args:

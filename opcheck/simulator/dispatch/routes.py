@@ -268,7 +268,7 @@ def _relation(operator: Operator, result: Any, arguments: Any) -> Return:
     return Return("new")
 
 
-def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def wrap_numbers(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments, with numbers as tensors where a call from Python would refuse a number."""
     if not route.takes_tensor or not any(type(value) in _NUMBERS for value in args):
         return args
@@ -278,7 +278,7 @@ def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def named(route: Route, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def name_arguments(route: Route, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by their names in the schema, without those that were omitted."""
     return {**dict(zip(route.arguments, args, strict=False)), **kwargs}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.simulator.dispatch.routes import named, unwrapped
+from opcheck.simulator.dispatch.routes import name_arguments, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import META, TensorMeta, spec_of
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError
@@ -44,7 +44,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
     """
     rule = route.operator.metadata
     if rule is not None:
-        arguments = _convert(named(route, args, kwargs), _kept_spec, spec_of)
+        arguments = _convert(name_arguments(route, args, kwargs), _kept_spec, spec_of)
         specs = rule(arguments, ask)
         return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
     if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
@@ -68,7 +68,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
 def _run(
     route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any
 ) -> Result:
-    meta_args = unwrapped(route, _convert(args, convert, _as_meta))
+    meta_args = wrap_numbers(route, _convert(args, convert, _as_meta))
     meta_kwargs = _convert(kwargs, convert, _as_meta)
     if route.has_device and (route.factory or "device" in kwargs):
         meta_kwargs["device"] = META
@@ -115,7 +115,7 @@ def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
     real_kwargs = _convert(kwargs, zeros, _as_it_is)
     if "device" in real_kwargs:
         real_kwargs["device"] = torch.device("cpu")
-    outputs = route.func(*unwrapped(route, _convert(args, zeros, _as_it_is)), **real_kwargs)
+    outputs = route.func(*wrap_numbers(route, _convert(args, zeros, _as_it_is)), **real_kwargs)
     outputs = outputs if len(route.returns) > 1 else (outputs,)
     specs = tuple(_spec(output) for output in outputs) if route.returns else ()
     return Result(specs, _unchanged(route, args, kwargs), _largest(specs))

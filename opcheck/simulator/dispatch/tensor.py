@@ -106,11 +106,11 @@ class Placement:
 
     def alias(self) -> Placement:
         """Return a placement of the same memory, for another tensor."""
-        return Placement(self.spec, detached(self.payload), self.memory)
+        return Placement(self.spec, detach_values(self.payload), self.memory)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Placement:
         """Serve Tensor.__deepcopy__, which gives its clone a copy of the ``__dict__``."""
-        payload = None if self.payload is None else detached(self.payload.clone())
+        payload = None if self.payload is None else detach_values(self.payload.clone())
         copied = Placement(self.spec if payload is None else spec_of(payload), payload, None)
         copied.memory.known = self.memory.known
         return copied
@@ -154,7 +154,7 @@ def place(tensor: torch.Tensor, state: Placement | None) -> None:
         vars(tensor).pop("_mps", None)
 
 
-def detached(tensor: Any) -> Any:
+def detach_values(tensor: Any) -> Any:
     """Return a plain CPU tensor with the same memory, hidden from modes; None if there is none."""
     return None if tensor is None else _make_subclass(torch.Tensor, tensor)
 
@@ -253,7 +253,7 @@ def exchange(tensor: torch.Tensor, source: torch.Tensor) -> None:
 def to_mps(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
     """Return a CPU or meta tensor as it is after a move; up to ``keep`` elements its values stay known."""
     state = tensor.device.type != "meta" and tensor.numel() <= keep
-    return wrap(spec_of(tensor), detached(tensor) if state else None)
+    return wrap(spec_of(tensor), detach_values(tensor) if state else None)
 
 
 def to_mps_in_place(tensor: torch.Tensor, *, keep: int) -> MPSTensor:

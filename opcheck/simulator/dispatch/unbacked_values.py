@@ -60,7 +60,7 @@ def _number(times: int) -> int:
     return min(2 << turn, _LARGEST) if odd else 0
 
 
-def copied(spec: TensorMeta, times: int) -> tuple[torch.Tensor, str]:
+def make_copy(spec: TensorMeta, times: int) -> tuple[torch.Tensor, str]:
     """Return the content of a copy to the host, and its name."""
     if _turns(times):
         return torch.ones(spec.shape, dtype=spec.dtype), "ones"
@@ -86,7 +86,7 @@ def without_masks(args: Any) -> tuple[Any, str] | None:
         if index is None or not _is_mask(index):
             replaced.append(index)
             continue
-        count, text = selected(index, index.numel())
+        count, text = count_selected(index, index.numel())
         assumed = assumed or text
         replaced += [torch.empty(count, dtype=torch.int64, device=META)] * max(index.dim(), 1)
     return (self, replaced, *rest), assumed
@@ -103,7 +103,7 @@ def known_values(tensor: Any) -> torch.Tensor | None:
     return tensor._mps.payload if tensor._mps.memory.known else None
 
 
-def selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:
+def count_selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:
     """Return how many of ``elements`` a mask selects, and what was assumed."""
     values = known_values(mask)
     if values is not None:

@@ -145,7 +145,7 @@ def _os_uname_by_caller() -> Any:
 # -- programs that tell of the machine ----------------------------------------------------------------------
 
 
-def printed(command: Sequence[str]) -> str | None:
+def find_output(command: Sequence[str]) -> str | None:
     """Return what a Mac's program prints; None for a program that opcheck does not know."""
     name, arguments = os.path.basename(command[0]), list(command[1:])  # noqa: PTH119  (any text)
     if name == "sysctl":
@@ -173,7 +173,7 @@ def _instead(args: Any) -> Any:
     whole = isinstance(args, str)
     try:
         words = shlex.split(args) if whole else [os.fsdecode(word) for word in args]
-        text = printed(words) if words else None
+        text = find_output(words) if words else None
     except (TypeError, ValueError):
         return args
     if text is None:

@@ -182,7 +182,7 @@ def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         options["device"] = device
     if memory_format is not None:
         options["memory_format"] = memory_format
-    return copied(self, **options)
+    return copy_across(self, **options)
 
 
 def parse_to(
@@ -212,7 +212,7 @@ def cpu(self: Any, memory_format: torch.memory_format = torch.preserve_format) -
     """Return the values on the CPU."""
     if not _is_there(self):
         return _Base.cpu(self, memory_format=memory_format)
-    return copied(self, device=_CPU, memory_format=memory_format)
+    return copy_across(self, device=_CPU, memory_format=memory_format)
 
 
 def cuda(self: Any, device: Any = None, *args: Any, **options: Any) -> torch.Tensor:
@@ -436,7 +436,7 @@ def show(self: Any, *, tensor_contents: Any = None) -> str:
         return _Tensor.__repr__(self, tensor_contents=tensor_contents)
     if state.payload is None or not state.memory.known:
         return f"MPSTensor({state.spec!r})"
-    return printed(self, state.payload, tensor_contents)
+    return format_tensor(self, state.payload, tensor_contents)
 
 
 def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
@@ -577,7 +577,7 @@ def methods_of_mac() -> Iterator[None]:
                 setattr(kind, name, value)
 
 
-def printed(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
+def format_tensor(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
     """Return the text that a Mac prints."""
     if values.is_sparse:
         with dispatch.without_function_modes(), dispatch.disable_modes():
@@ -607,14 +607,14 @@ class _Crossing(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return copied(grad, **ctx.origin), None
+        return copy_across(grad, **ctx.origin), None
 
     @staticmethod
     def jvp(ctx: Any, tangent: torch.Tensor, _options: None) -> torch.Tensor:
-        return copied(tangent, **ctx.options)
+        return copy_across(tangent, **ctx.options)
 
 
-def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
+def copy_across(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
     """Run ``_to_copy`` as the user's own call with a given device, so that the result is no temporary of C++."""
     device = options.get("device")
     crosses = device is not None and device.type != tensor.device.type

@@ -143,7 +143,7 @@ def differing_libraries(target: Target) -> dict[str, str]:
     first: dict[str, str] = {}
     for (package, decide, details), asked in list(_asked.items()):
         if package not in first and decide(target, *details) != asked.answer:
-            first[package] = f"first at {asked.place} ({described(decide, details)})"
+            first[package] = f"first at {asked.place} ({describe_question(decide, details)})"
     texts = {package: f"{_why(package, target)}, {where}" for package, where in first.items()}
     if target.torch != _INSTALLED_LINE:
         for package in sorted(imported_before - texts.keys()):
@@ -163,7 +163,7 @@ def differ_from_installed(target: Target) -> set[str]:
     }
 
 
-def described(decide: Callable[..., Any], details: tuple[Hashable, ...]) -> str:
+def describe_question(decide: Callable[..., Any], details: tuple[Hashable, ...]) -> str:
     """Return a question as Python writes it."""
     describe = DESCRIPTIONS.get(decide.__name__)
     return describe(*details) if describe else "torch.__version__"

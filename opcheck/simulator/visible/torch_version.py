@@ -300,7 +300,7 @@ _read: dict[tuple[type[SeenText], Caller, str], SeenText] = {}
 _numbers: list[_SeenNumber] = []
 
 
-def seen(kind: type[SeenText], who: Caller) -> Any:
+def show_version(kind: type[SeenText], who: Caller) -> Any:
     """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
     if who.kind == "own" or not target_reads.is_target_shown():
         return None
@@ -344,7 +344,7 @@ def torch_version_property(kind: type[SeenText]) -> property:
     """Return the property ``__version__`` of a module of torch."""
 
     def get(module: ModuleType) -> Any:
-        version = seen(kind, caller())  # not tested for truth, which would record a query
+        version = show_version(kind, caller())  # not tested for truth, which would record a query
         return vars(module)["__version__"] if version is None else version
 
     def put(module: ModuleType, value: Any) -> None:
@@ -379,7 +379,7 @@ class Distributions:
 def _version_seen(before: property) -> Callable[[Any], str]:
     def version(self: importlib.metadata.Distribution) -> str:
         installed: str = before.__get__(self)
-        of_target = seen(SeenText, caller()) if self.metadata["Name"] == "torch" else None
+        of_target = show_version(SeenText, caller()) if self.metadata["Name"] == "torch" else None
         return installed if of_target is None else of_target
 
     return version

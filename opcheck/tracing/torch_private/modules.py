@@ -68,7 +68,7 @@ def lines_of(graph: torch.fx.GraphModule) -> dict[int, int] | None:
     return (graph._lineno_map or {}) if hasattr(graph, "_lineno_map") else None
 
 
-def uncompiled(model: Any) -> Any:
+def strip_compiled(model: Any) -> Any:
     """Return what ``torch.compile`` wrapped, or the model itself where nothing wrapped it.
 
     Optional: a wrapper that does not tell what it holds is followed as it is.

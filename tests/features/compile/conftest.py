@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from opcheck.simulator.real_device import hidden
+from opcheck.simulator.real_device import hide_device
 
 
 @pytest.fixture(autouse=True)
 def _without_a_device() -> Iterator[None]:
     """The child compiles as on a machine without MPS (compiler/run.py), which matters on a Mac."""
-    with hidden():
+    with hide_device():
         yield

@@ -195,7 +195,7 @@ _SECONDS = 4
 _RATE = 16000
 
 
-def processed(
+def process_inputs(
     processor: Any, model: nn.Module, kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """Replace the derived picture or sound by what the processor makes of one.

@@ -13,7 +13,7 @@ from torch import nn
 from opcheck.capture.child.build import values
 from opcheck.capture.child.inputs import derive
 from opcheck.capture.child.inputs import files as input_files
-from opcheck.capture.child.inputs.derive import processed
+from opcheck.capture.child.inputs.derive import process_inputs
 from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
@@ -89,7 +89,7 @@ def inputs_for(
         takes_inputs = loaded.takes_inputs or loaded.model
         args, kwargs, note = derive.derive(takes_inputs, loaded.family)
         if loaded.processor is not None and isinstance(takes_inputs, nn.Module):
-            kwargs, name = processed(loaded.processor, takes_inputs, kwargs)
+            kwargs, name = process_inputs(loaded.processor, takes_inputs, kwargs)
             note = f"inputs as {name} makes them" if name else note
         if train and derive.normalizes_batches(loaded.model):
             args, kwargs = derive.twice(args, kwargs)

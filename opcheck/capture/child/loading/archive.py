@@ -48,13 +48,13 @@ class Archive:
             self._zip = zipfile.ZipFile(stream)
             members = [info for info in self._zip.infolist() if not info.is_dir()]
         except Exception as error:
-            raise damaged(name, f"it is no whole zip file: {one_line(error)}") from error
+            raise make_damaged_error(name, f"it is no whole zip file: {one_line(error)}") from error
         self._check(members, size)
         root = {info.filename.partition("/")[0] for info in members}
         prefix = f"{root.pop()}/" if len(root) == 1 else ""
         self._members = {info.filename.removeprefix(prefix): info for info in members}
         if len(self._members) < len(members):
-            raise damaged(name, "two of its members have one name")
+            raise make_damaged_error(name, "two of its members have one name")
 
     def __contains__(self, member: str) -> bool:
         """Return whether there is such a member."""
@@ -82,7 +82,9 @@ class Archive:
         try:
             return self._zip.read(info)
         except Exception as error:
-            raise damaged(self.name, f"{member} cannot be read: {one_line(error)}") from error
+            raise make_damaged_error(
+                self.name, f"{member} cannot be read: {one_line(error)}"
+            ) from error
 
     def text(self, member: str) -> str:
         """Return a member that is text.
@@ -91,7 +93,7 @@ class Archive:
             ModelLoadError: there is none of that name, it is damaged, or it is larger than any of its kind.
         """
         if self.size(member) > TEXT_LIMIT:
-            raise damaged(self.name, f"{member} has {self.size(member):,} bytes")
+            raise make_damaged_error(self.name, f"{member} has {self.size(member):,} bytes")
         return self.read(member).decode(errors="replace")
 
     def json(self, member: str) -> Any:
@@ -103,7 +105,9 @@ class Archive:
         try:
             return json.loads(self.text(member))
         except (ValueError, RecursionError) as error:
-            raise damaged(self.name, f"{member} is no JSON: {one_line(error)}") from error
+            raise make_damaged_error(
+                self.name, f"{member} is no JSON: {one_line(error)}"
+            ) from error
 
     def tensors(self, member: str) -> Any:
         """Return what ``torch.save`` wrote into a member: tensors, numbers, texts and containers of them.
@@ -120,24 +124,24 @@ class Archive:
         except Exception as error:
             names = _name_objects(content)
             what = f"holds {names}" if names else f"cannot be read as tensors: {one_line(error)}"
-            raise refused(self.name, f"{member} {what}", _PLAIN_TENSORS) from error
+            raise make_refused_error(self.name, f"{member} {what}", _PLAIN_TENSORS) from error
 
     def _info(self, member: str) -> zipfile.ZipInfo:
         info = self._members.get(member)
         if info is None:
-            raise damaged(self.name, f"it has no member {member}")
+            raise make_damaged_error(self.name, f"it has no member {member}")
         return info
 
     def _check(self, members: list[zipfile.ZipInfo], size: int) -> None:
         if not members or is_inner(members):
-            raise damaged(self.name, "it is no whole zip file: its directory is missing")
+            raise make_damaged_error(self.name, "it is no whole zip file: its directory is missing")
         for info in members:
             if info.filename.startswith("/") or ".." in info.filename.replace("\\", "/").split("/"):
-                raise damaged(
+                raise make_damaged_error(
                     self.name, f"the name of its member {info.filename!r} leaves the archive"
                 )
             if info.flag_bits & 1:
-                raise damaged(self.name, f"its member {info.filename!r} is encrypted")
+                raise make_damaged_error(self.name, f"its member {info.filename!r} is encrypted")
         compressed = [info for info in members if info.compress_type != zipfile.ZIP_STORED]
         unpacked = sum(info.file_size for info in compressed)
         if (
@@ -146,13 +150,13 @@ class Archive:
             or len(members) > _MEMBERS_LIMIT
         ):
             total = sum(info.file_size for info in members)
-            raise damaged(
+            raise make_damaged_error(
                 self.name,
                 f"its {len(members):,} members would unpack to {total:,} bytes from {size:,}",
             )
 
 
-def damaged(name: str, why: str) -> ModelLoadError:
+def make_damaged_error(name: str, why: str) -> ModelLoadError:
     """Return the error of a file that is not what PyTorch writes."""
     return ModelLoadError(
         f"{name} cannot be read: {why}",
@@ -161,7 +165,7 @@ def damaged(name: str, why: str) -> ModelLoadError:
     )
 
 
-def refused(name: str, why: str, hint: str) -> ModelLoadError:
+def make_refused_error(name: str, why: str, hint: str) -> ModelLoadError:
     """Return the error of a file that holds what would have to be run."""
     return ModelLoadError(
         f"{name} is not read: {why}",

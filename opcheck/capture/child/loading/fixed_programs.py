@@ -190,7 +190,7 @@ def refuse_fixed(model: torch.nn.Module, name: str) -> None:
             )
 
 
-def fixed(model: torch.nn.Module) -> str:
+def find_fixed(model: torch.nn.Module) -> str:
     """Return the first kind of program in the model that was fixed before: one of request.FIXED, or empty."""
     return next(filter(None, map(_kind, model.modules())), "")
 

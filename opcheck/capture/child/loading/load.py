@@ -235,7 +235,7 @@ def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool
     try:
         return fixed_programs.as_module(program), fixed_programs.arguments(program), accelerated
     except Exception as error:
-        raise archive.damaged(spec, type_and_text(error)) from error
+        raise archive.make_damaged_error(spec, type_and_text(error)) from error
 
 
 def _place(spec: str) -> str:

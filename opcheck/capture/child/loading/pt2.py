@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.capture.child.build import SMALL
-from opcheck.capture.child.loading.archive import Archive, damaged, refused
+from opcheck.capture.child.loading.archive import Archive, make_damaged_error, make_refused_error
 from opcheck.capture.naming import kind_of
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.text import type_and_text
@@ -64,9 +64,11 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
     except OpcheckError:
         raise
     except UnsafeError as error:
-        raise refused(file, str(error), "save it again by torch.export.save()") from error
+        raise make_refused_error(
+            file, str(error), "save it again by torch.export.save()"
+        ) from error
     except Exception as error:
-        raise damaged(file, type_and_text(error)) from error
+        raise make_damaged_error(file, type_and_text(error)) from error
 
 
 def _refuse_others(path: Path) -> None:
@@ -85,16 +87,18 @@ Content = tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]
 def _new(archive: Archive, *, real: bool) -> Content:
     """Read the format of 2.8 and newer."""
     if archive.below(_COMPILED):
-        raise refused(
+        raise make_refused_error(
             archive.name,
             "it holds compiled code of AOTInductor, which runs on the machine that it was compiled for",
             "save the program itself by torch.export.save()",
         )
     if _FORMAT not in archive or archive.text(_FORMAT) != "pt2":
-        raise damaged(archive.name, "it is no archive of torch.export")
+        raise make_damaged_error(archive.name, "it is no archive of torch.export")
     version = archive.text(_VERSION)
     if version not in _VERSIONS:
-        raise damaged(archive.name, f"its format has the version {version!r}, known is 0")
+        raise make_damaged_error(
+            archive.name, f"its format has the version {version!r}, known is 0"
+        )
     name = _only_model(archive)
     state = _tensors(archive, _WEIGHTS, name, real=real)
     constants = _tensors(archive, _CONSTANTS, name, real=real)
@@ -120,7 +124,7 @@ def _only_model(archive: Archive) -> str:
     if "model" in names or len(names) == 1:
         return "model" if "model" in names else names[0]
     held = ", ".join(names[:5]) or "no program"
-    raise damaged(archive.name, f"it holds {held}, and one named model is needed")
+    raise make_damaged_error(archive.name, f"it holds {held}, and one named model is needed")
 
 
 def _tensors(archive: Archive, folder: str, name: str, *, real: bool) -> dict[str, Any]:
@@ -148,7 +152,7 @@ def _tensor(
     member = f"{folder}{entry['path_name']}"
     if entry["use_pickle"]:
         if entry["tensor_meta"] is None:
-            raise refused(
+            raise make_refused_error(
                 archive.name, f"{member} holds an object that is no tensor", "save it without it"
             )
         loaded: torch.Tensor = archive.tensors(member)

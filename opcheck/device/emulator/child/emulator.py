@@ -10,7 +10,7 @@ from opcheck.device.emulator.child import argument_checks
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
-from opcheck.simulator.dispatch.routes import named
+from opcheck.simulator.dispatch.routes import name_arguments
 from opcheck.simulator.dispatch.tensor import MPSTensor
 from opcheck.simulator.errors import NotSimulatedError, RefusedError
 from opcheck.tracing.torch_private.dispatch import without_function_modes
@@ -52,7 +52,9 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             release = target_reads.now(_release)
-            inside = self._arguments_unchecked(error, route, named(route, args, kwargs), release)
+            inside = self._arguments_unchecked(
+                error, route, name_arguments(route, args, kwargs), release
+            )
             if inside is not None:
                 return function(
                     *(inside[name] for name in route.arguments[: len(args)]),

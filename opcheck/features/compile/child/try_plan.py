@@ -10,7 +10,7 @@ import msgspec
 import torch
 
 from opcheck.capture.child.inputs.specs import inputs_for
-from opcheck.capture.child.loading.fixed_programs import fixed, refuse_fixed
+from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed
 from opcheck.capture.child.loading.load import load
 from opcheck.capture.child.run import AsModule
 from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchError
@@ -30,7 +30,7 @@ from opcheck.features.compile.compile_records import (
 from opcheck.features.compile.metal_runner import NOT_PROVEN
 from opcheck.features.compile.plan import AOTINDUCTOR, PORTABLE, TRIED, CompilePlan, CompileRequest
 from opcheck.features.compile.target_inductor import includes
-from opcheck.simulator.real_device import hidden
+from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker import platform
 from opcheck.worker.worker import WorkerError, forked
@@ -47,7 +47,7 @@ LIMIT = 4 << 30
 
 def answer(request: CompileRequest, say: Say) -> CompiledVariants:
     """Return the outcome of ``run`` to the parent of this process; the program runs on the CPU, on a Mac too."""
-    with hidden():
+    with hide_device():
         return run(request.capture, request.plan, say)
 
 
@@ -126,7 +126,7 @@ def _without_training(
     Raises:
         ModelLoadError: only training is requested.
     """
-    kind = fixed(model)
+    kind = find_fixed(model)
     trainable = any(parameter.requires_grad for parameter in model.parameters())
     left = tuple(variant for variant in plan.variants if not variant.training)
     if (trainable and not kind) or len(left) == len(plan.variants):

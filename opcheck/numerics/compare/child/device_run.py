@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from opcheck.capture.child.run import uncompiled
+from opcheck.capture.child.run import leave_uncompiled
 from opcheck.common.errors import UsageError
 from opcheck.numerics.child import installed_devices
 from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
@@ -56,7 +56,7 @@ def compare(request: CaptureRequest, plan: ComparePlan, say: Say) -> DeviceCompa
     model, inputs = build_model(request, say)
     say(f"running on {device} beside float64 on the CPU")
     on_device = _DeviceRun(device, Clock(device, plan.times) if plan.times else None)
-    with uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
+    with leave_uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         on_device(model, inputs.args, inputs.kwargs, request)
     stop_time_limit()

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from opcheck.capture.child.build import OnMps
-from opcheck.capture.child.run import uncompiled
+from opcheck.capture.child.run import leave_uncompiled
 from opcheck.model.records import Precision, PrecisionModule, RelativeError
 from opcheck.numerics.child.closeness import distance
 from opcheck.numerics.child.line_tally import digits
@@ -24,7 +24,7 @@ from opcheck.numerics.precision.child.shadow_mode import (
     Shadows,
     is_followed,
 )
-from opcheck.simulator.real_device import hidden
+from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.trees import keystr, tensors, tree_flatten_with_path, tree_map
 from opcheck.worker.platform import stop_time_limit
@@ -43,7 +43,7 @@ _SAME_WAY = (
 _CPU = "computed by this machine's CPU: a Mac's kernels sum in another order, and may lose more or less"
 
 
-@hidden()
+@hide_device()
 def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
     """Return the model in each dtype of ``request.precision``, call by call beside float64.
 
@@ -56,7 +56,7 @@ def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
     runs = []
     for name in request.precision:
         say(f"running in {name} beside float64")
-        with OnMps(), uncompiled([]), torch.random.fork_rng(devices=()):
+        with OnMps(), leave_uncompiled([]), torch.random.fork_rng(devices=()):
             torch.manual_seed(0)
             run = _PrecisionRun(model, name, train=request.mode == "train")
             runs.append(run(inputs.args, inputs.kwargs, request.model))

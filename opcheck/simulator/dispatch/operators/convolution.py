@@ -15,7 +15,7 @@ from opcheck.simulator.dispatch.operators.operator import (
     Operator,
     Results,
     alike,
-    like,
+    make_like,
 )
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous, spec_of
 
@@ -149,7 +149,7 @@ OPERATORS = (
     ),
     Operator(
         ("aten::mps_convolution_transpose_backward",),
-        metadata=like("self", "weight"),
+        metadata=make_like("self", "weight"),
         emulate=_emulate_transposed_backward,
     ),
 )

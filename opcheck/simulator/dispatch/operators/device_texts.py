@@ -160,7 +160,7 @@ def mismatch(
 
     Args:
         name: the overload.
-        given: its arguments by their names.
+        arguments: its arguments by their names.
         inputs: all tensors among them.
         outs: those of ``out=``.
         written: those that it writes, ``out=`` included.

@@ -26,7 +26,12 @@ from opcheck.simulator.dispatch.operators.operator import (
     Results,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
-from opcheck.simulator.dispatch.unbacked_values import Guess, all_selected, known_values, selected
+from opcheck.simulator.dispatch.unbacked_values import (
+    Guess,
+    all_selected,
+    count_selected,
+    known_values,
+)
 from opcheck.simulator.errors import DataDependentError
 
 if TYPE_CHECKING:
@@ -102,7 +107,7 @@ def _refuse_count(_given: Given, _ask: TargetQueries) -> Results:
 def _guess_masked_select(arguments: Given, _keep: int) -> Guess:
     x, mask = arguments["self"], arguments["mask"]
     elements = math.prod(torch.broadcast_shapes(x.shape, mask.shape))
-    count, assumed = selected(mask, elements)
+    count, assumed = count_selected(mask, elements)
     return Guess((contiguous((count,), x.dtype),), assumed)
 
 

@@ -25,7 +25,7 @@ from opcheck.simulator.dispatch.operators.operator import (
     Operator,
     Results,
     composite,
-    followed,
+    follow_calls,
     needs_grad,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
@@ -225,7 +225,7 @@ OPERATORS = (
         Operator(
             (op.name(),),
             branch=Branch(
-                followed(op),
+                follow_calls(op),
                 "native/LinearAlgebra.cpp, get_atol_rtol: float32 tolerances on MPS",
                 Span(since=_V2_3),
             ),

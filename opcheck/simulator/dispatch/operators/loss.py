@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Span, Version
-from opcheck.simulator.dispatch.operators.operator import Branch, LegacyBody, Operator, like
+from opcheck.simulator.dispatch.operators.operator import Branch, LegacyBody, Operator, make_like
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -83,7 +83,8 @@ OPERATORS = (
     ),
     # native/LossCTC.cpp: the gradient of log_probs
     Operator(
-        ("aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"), metadata=like("log_probs")
+        ("aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"),
+        metadata=make_like("log_probs"),
     ),
     Operator(
         ("aten::kl_div",),

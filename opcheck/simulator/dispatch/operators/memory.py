@@ -14,7 +14,7 @@ from opcheck.simulator.dispatch.operators.operator import (
     Given,
     Operator,
     Role,
-    like,
+    make_like,
 )
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ OPERATORS = (
         role=Role.CAST,
     ),
     Operator(
-        ("aten::_copy_from",), mixes_devices=True, metadata=like("dst"), emulate=_emulate_copy
+        ("aten::_copy_from",), mixes_devices=True, metadata=make_like("dst"), emulate=_emulate_copy
     ),
     Operator(
-        ("aten::_copy_from_and_resize",), metadata=like("self"), emulate=_emulate_resizing_copy
+        ("aten::_copy_from_and_resize",), metadata=make_like("self"), emulate=_emulate_resizing_copy
     ),
     Operator(
         (

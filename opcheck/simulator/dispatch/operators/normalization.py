@@ -11,8 +11,8 @@ from opcheck.simulator.dispatch.operators.operator import (
     Branch,
     LegacyBody,
     Operator,
-    followed,
-    like,
+    follow_calls,
+    make_like,
     needs_grad,
 )
 from opcheck.tracing.torch_private import dispatch
@@ -91,7 +91,7 @@ OPERATORS = (
     Operator(
         ("aten::_batch_norm_impl_index",),
         branch=Branch(
-            followed(aten._batch_norm_impl_index.default),
+            follow_calls(aten._batch_norm_impl_index.default),
             "native/Normalization.cpp: statistics of an empty batch, in the device's accumulate type",
         ),
     ),
@@ -109,5 +109,5 @@ OPERATORS = (
     ),
     Operator(("aten::var_mean.correction",), python_kernel=dispatch.var_mean_in_python),
     # native/WeightNorm.cpp: the gradients of v and g; torch 2.9 has no meta kernel of it.
-    Operator(("aten::_weight_norm_interface_backward",), metadata=like("saved_v", "saved_g")),
+    Operator(("aten::_weight_norm_interface_backward",), metadata=make_like("saved_v", "saved_g")),
 )

@@ -150,7 +150,7 @@ class Operator:
     not_emulated: bool = False
 
 
-def like(*names: str) -> MetadataRule:
+def make_like(*names: str) -> MetadataRule:
     """Return a metadata rule: each result is contiguous, with the shape and dtype of the argument named."""
 
     def rule(arguments: Given, _ask: TargetQueries) -> Results:
@@ -180,7 +180,7 @@ def needs_grad(*tensors: torch.Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def followed(
+def follow_calls(
     op: Any, *, narrows: bool = True, hidden: frozenset[str] = frozenset()
 ) -> Callable[..., Any]:
     """Return a branch that runs the C++ body with the given differences on MPS.

@@ -15,7 +15,7 @@ from opcheck.simulator.dispatch.operators.operator import (
     Operator,
     composite,
     is_before,
-    like,
+    make_like,
 )
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ OPERATORS = (
     ),
     # mps/operations/Distributions.mm and native/Distributions.cpp; torch 2.9 has no meta kernel of
     # _standard_gamma.
-    Operator(("aten::_dirichlet_grad",), metadata=like("x")),
+    Operator(("aten::_dirichlet_grad",), metadata=make_like("x")),
     Operator(
         ("aten::_sample_dirichlet", "aten::_standard_gamma", "aten::_standard_gamma_grad"),
-        metadata=like("self"),
+        metadata=make_like("self"),
     ),
-    Operator(("aten::binomial",), metadata=like("count")),
+    Operator(("aten::binomial",), metadata=make_like("count")),
 )

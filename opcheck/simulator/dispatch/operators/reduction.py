@@ -14,8 +14,8 @@ from opcheck.simulator.dispatch.operators.operator import (
     Operator,
     Results,
     WiderEmulation,
-    followed,
-    like,
+    follow_calls,
+    make_like,
 )
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import contiguous
@@ -136,16 +136,18 @@ OPERATORS = (
         Operator(
             (op.name(),),
             branch=Branch(
-                one_device(op, _quantile_text, followed(op, hidden=_CHECKS_OF_QUANTILES)),
+                one_device(op, _quantile_text, follow_calls(op, hidden=_CHECKS_OF_QUANTILES)),
                 "native/Sorting.cpp: no check of q, and the ranks in the input's dtype (installed 2.15)",
             ),
         )
         for op in _QUANTILES
     ),
-    Operator(("aten::_logcumsumexp",), metadata=like("self")),
+    Operator(("aten::_logcumsumexp",), metadata=make_like("self")),
     # mps/operations/Pooling.mm: the gradient has the shape of the input.
     Operator(
-        ("aten::max_pool2d_backward",), metadata=like("self"), emulate=_emulate_pooling_backward
+        ("aten::max_pool2d_backward",),
+        metadata=make_like("self"),
+        emulate=_emulate_pooling_backward,
     ),
     # -- sets of values
     Operator(
