@@ -86,7 +86,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
     A model's name is loaded in a process of its own, as ``opcheck audit`` does.  A module or a function is run as it
     is here, in eval mode for inference and in train mode for a training step, in a fork: neither it nor its tensors
     change, and no random number is drawn here.  What it decided when it was built (whether there is an MPS device) is
-    as this machine said.
+    as this machine answered.
 
     Args:
         model: a name as on the command line (``transformers:BertModel``, ``file.py:attribute``), or a module or a

@@ -36,7 +36,7 @@ def audit(
         request: the model, its inputs and the target.
         lists: the op lists to judge by.
         progress: called with the stages of the capture.
-        show_output: pass on what the model prints, to stderr.
+        show_output: pass on the model's output, to stderr.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
 
     Raises:
@@ -108,7 +108,7 @@ def audit_targets(
         targets: the targets to report on.
         lists: the op lists to judge by.
         progress: called with the stages of the captures.
-        show_output: pass on what the model prints, to stderr.
+        show_output: pass on the model's output, to stderr.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
 
     Raises:
@@ -179,7 +179,7 @@ def audit_or_reuse(
         cache: where reports are kept; None: nowhere.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
         progress: called with the stages of the capture.
-        show_output: pass on what the model prints, to stderr.
+        show_output: pass on the model's output, to stderr.
         failed: called with the files read by an audit that raises.
 
     Raises:

@@ -2,7 +2,7 @@
 
 The key of an entry covers what is known beforehand: the request and its target, opcheck's own source
 and op lists, Python, the installed distributions, the variables that native code reads.  In the
-entry stands what the capture was observed to read (worker/dependency_tracking.py).  An entry is used
+entry is what the capture was observed to read (worker/dependency_tracking.py).  An entry is used
 only if all that is as it was, and if this user wrote it here (common/caches.py): a checkout may come with
 entries of its own.  A report is not kept if its run did not
 come to its end, or if it depends on something that cannot be observed (another program, the
@@ -47,7 +47,7 @@ _OWN = Path(__file__).parent
 _OWN_NAME = re.compile(
     r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp"
 )
-#: Days after which an unused entry is deleted.
+#: Days until an unused entry is deleted.
 _KEPT = 30.0
 
 #: Variables that native code reads, which Python cannot observe: torch's C++, Python's start, the loader.
@@ -84,7 +84,7 @@ class Cache:
         return None if entry is None else entry.report
 
     def entry(self, request: CaptureRequest, about: str = "") -> Entry | None:
-        """Return the entry of a request and of what else its report depends on, if its dependencies are unchanged."""
+        """Return the entry of a request and of the other inputs of its report, if its dependencies are unchanged."""
         path = self._path(request, about)
         try:
             body = caches.load(path)

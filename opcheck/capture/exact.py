@@ -26,11 +26,11 @@ from opcheck.worker.installed import OLDEST, distribution_version
 
 #: Libraries are released with a torch if they are at most this many days younger than its wheel.
 _DAYS = 30
-#: Bytes of a file, requirements that are read in it, characters of one of them.
+#: Bytes of a file, requirements that are read in it, characters of each.
 _LARGEST, _MOST_PINS, _LONGEST = 8 << 20, 10_000, 1_000
-#: Libraries that name one release of torch; op_lists/extensions.yaml says which goes with which.
+#: Libraries that name one release of torch; op_lists/extensions.yaml pairs them.
 _EXTENSIONS = ("torchaudio", "torchvision")
-#: What a loader's prefix is the name of, beside the library itself.
+#: What a loader's prefix is the name of, in addition to the library itself.
 _LIBRARIES = {
     "diffusers": ("diffusers", "transformers"),
     "timm": ("timm", "torchvision"),
@@ -66,7 +66,7 @@ def wanted(
     project: Path,
     say: Callable[[str], None] | None = None,
 ) -> Wanted:
-    """Return what the environment of a model holds.
+    """Return what the environment of a model contains.
 
     A library has the version that the project pins, else that which was released with this torch: torchvision and
     torchaudio by the op lists, the others by their date.  ``say`` takes what was left out of the project's files.

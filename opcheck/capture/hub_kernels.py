@@ -32,7 +32,7 @@ def kernels(settings: Mapping[str, Any]) -> Iterator[str]:
         yield USE_KERNELS
     for key, value in settings.items():
         if key in _ATTENTION:
-            # A mapping names one for each part of the model.
+            # A mapping names a kernel for each part of the model.
             for each in value.values() if isinstance(value, dict) else [value]:
                 kernel = _KERNEL.fullmatch(each) if isinstance(each, str) else None
                 if kernel:

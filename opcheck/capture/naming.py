@@ -73,7 +73,7 @@ def full_name(spec: str) -> str:
 
 
 class ModuleName(NamedTuple):
-    """A name of a file that is a module, a class of one, or a function that makes one."""
+    """A name of a file that is a module, a class of modules, or a function that makes a module."""
 
     name: str
     #: it needs no argument
@@ -118,7 +118,7 @@ def _runs(path: Path) -> bool:
 
 
 def _defines_model(node: ast.stmt, models: Iterable[str]) -> str:
-    """Return the name that a statement gives to a module, a class of one or a function that makes one; or nothing."""
+    """Return the name that a statement gives to a module, its class or a function that makes it; or nothing."""
     if isinstance(node, ast.ClassDef):
         return node.name if any(_is_class(base, models) for base in node.bases) else ""
     if isinstance(node, ast.FunctionDef):
@@ -153,7 +153,7 @@ def _is_made(node: ast.expr | None, models: Iterable[str]) -> bool:
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
-        return _is_made(node.func.value, models)  # a method of what was made: .eval(), .to(...)
+        return _is_made(node.func.value, models)  # a method of the result: .eval(), .to(...)
     return _is_class(node.func, models)
 
 
@@ -177,7 +177,7 @@ def _needs(function: ast.FunctionDef) -> int:
 
 
 def _syntax_error(file: str) -> Exception | None:
-    """Return why a file cannot be parsed; None for a file that can be, and for what is no file."""
+    """Return why a file cannot be parsed; None for a file that can be, and for no file."""
     try:
         ast.parse(documents.read(file), Path(file).name)
     except (SyntaxError, ValueError, RecursionError) as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-#: Seconds that a child may ask for beside its limit, for each target and to finish.
+#: Seconds that a child may ask for in addition to its limit, for each target and to finish.
 _MORE = 180.0
 
 #: What to do about the signal that a child died of.
@@ -33,15 +33,15 @@ _SIGNAL_HINTS = {
     9: "the system may have run out of memory: give smaller inputs, or --memory-limit a lower one",
 }
 
-#: Set for the child, whatever it has of its own.  PYTORCH_MPS_LOG_LEVEL is what guides tell people to set; no torch
-#: release reads it (it is in none of the macOS wheels of 1.13 to 2.15).  The next is the one that is read.
+#: Set for the child, whatever it has of its own.  PYTORCH_MPS_LOG_LEVEL is what guides advise people to set; no torch
+#: release reads it (it is in none of the macOS wheels of 1.13 to 2.15).  The next is read.
 _ENVIRONMENT = {
     "PYTORCH_MPS_LOG_LEVEL": "1",
     "PYTORCH_MPS_LOG_PROFILE_INFO": "4",
     # Nothing is downloaded: models are built from their configuration.
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
-    # A GPU of this machine has no part in what a Mac does.
+    # A GPU of this machine has no part in a Mac's behaviour.
     "CUDA_VISIBLE_DEVICES": "",
 }
 
@@ -52,10 +52,10 @@ def environment(*, cpu_fallback: bool = False) -> dict[str, str]:
 
 
 def variables(*, cpu_fallback: bool = False, device: str = "cpu") -> dict[str, str]:
-    """Return the variables that a child is given beside those of this process.
+    """Return the variables that a child is given in addition to those of this process.
 
     Args:
-        cpu_fallback: what PYTORCH_ENABLE_MPS_FALLBACK says.
+        cpu_fallback: what PYTORCH_ENABLE_MPS_FALLBACK states.
         device: a device of this machine that the child computes on.
     """
     settings = {
@@ -81,10 +81,10 @@ def capture(
     Args:
         request: the model, its inputs and the target.
         progress: called with each stage.
-        show_output: pass on what the child prints, to stderr.
+        show_output: pass on the child's output, to stderr.
 
     Raises:
-        ModelLoadError, InputError: as the child says.
+        ModelLoadError, InputError: as the child reports.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written to the requested place.
     """
@@ -101,19 +101,19 @@ def capture_many(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> tuple[Trace | OpcheckError, ...]:
-    """Return what ``capture`` gives for each target in turn, with one run for all on which it is the same.
+    """Return what ``capture`` gives for each target in turn, with one run for all targets that share it.
 
     Args:
         request: the model and its inputs; its own target is not looked at.
         targets: the requested targets.
         progress: called with each stage.
-        show_output: pass on what the child prints, to stderr.
+        show_output: pass on the child's output, to stderr.
 
     Returns:
-        For each target its trace, or why the run for it ended without one.
+        For each target its trace, or the reason why its run ended without a trace.
 
     Raises:
-        ModelLoadError, InputError: as the child says.
+        ModelLoadError, InputError: as the child reports.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: a graph is requested, and there is more than one target.
     """
@@ -242,21 +242,21 @@ def ask(
 
     Args:
         function: ``MODULE:FUNCTION``, called with the request and a ``Say``.
-        answer: the type of what it returns.
+        answer: the type of the result.
         request: the argument of the function.
         capture: the model of it, and its limits.
         device: the device of this machine that it computes on.
-        runs: how many runs may each take the time limit anew.
+        runs: how many runs may each take the time limit again.
         progress: called with each stage.
-        show_output: pass on what the child prints, to stderr.
+        show_output: pass on the child's output, to stderr.
 
     Raises:
-        OpcheckError: as the child says.
+        OpcheckError: as the child reports.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
     """
     limit = capture.time_limit
     memory = int(capture.memory_limit * 1e9) or platform.default_memory()
-    # What the op lists hold is part of the key of a result (report_cache.py).
+    # The content of the op lists is part of the key of a result (report_cache.py).
     unwatched = (str(data_directory().resolve()),)
     settings = variables(cpu_fallback=capture.cpu_fallback, device=device)
     python = interpreter(capture.model, capture.target, progress) if capture.exact else ""

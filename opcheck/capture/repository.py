@@ -1,6 +1,6 @@
-"""Reads what a hub or a folder says of a model: configuration files and the headers of its weights, never weights.
+"""Reads what a hub or a folder states of a model: configuration files and the headers of its weights, never weights.
 
-It imports no torch.  The process that asks for a capture calls ``fetch``; the child that builds the model gets the
+It imports no torch.  The process that requests a capture calls ``fetch``; the child that builds the model gets the
 contents with its request, and needs neither the network nor the folder.
 """
 
@@ -50,13 +50,13 @@ _CONFIGURATIONS = frozenset(
         "video_preprocessor_config.json",
     }
 )
-#: The file that says what kind of model a repository holds; the first that is there.
+#: The file that states what kind of model a repository contains; the first that is there.
 MARKERS = ("model_index.json", "modules.json", "adapter_config.json", "config.json")
 _ADAPTER = "adapter_config.json"
 _CONFIG = "config.json"
 #: Folders of the same model in the formats of other runtimes.
 _OTHER_RUNTIMES = frozenset({"coreml", "flax", "onnx", "openvino", "original", "metal"})
-#: ``unet/diffusion_pytorch_model.fp16.safetensors`` beside the same file without ``.fp16``.
+#: ``unet/diffusion_pytorch_model.fp16.safetensors`` next to the same file without ``.fp16``.
 _VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)(?=[.-])")
 #: ``model-00002-of-00030.safetensors``
 _SHARD = re.compile(r"-(\d{5})-of-\d{5}")
@@ -119,7 +119,7 @@ class Repository(Record, frozen=True, kw_only=True):
     #: path in the repository -> the text of a configuration file
     files: dict[str, str] = {}
     weights: tuple[Weights, ...] = ()
-    #: what is there beside; no more than some, for a message
+    #: other files; only the first few, for a message
     others: tuple[str, ...] = ()
     #: the model that an adapter changes
     base: Repository | None = None
@@ -143,7 +143,7 @@ class Repository(Record, frozen=True, kw_only=True):
         return content
 
     def quantized_by(self) -> tuple[str, ...]:
-        """Return the methods by which the weights of the model or of its parts are quantized."""
+        """Return the quantization methods of the weights of the model or of its parts."""
         methods = [
             self.settings(path).get("quantization_config")
             for path in self.files
@@ -181,7 +181,7 @@ class Repository(Record, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """The file that says what kind of model it is."""
+        """The file that states what kind of model it is."""
         return next(name for name in MARKERS if name in self.files)
 
     def source(self) -> str:
@@ -219,7 +219,7 @@ class _Name(NamedTuple):
 
 
 def is_repository(spec: str) -> bool:
-    """Return whether a model's name means a repository of a hub, a recipe of one, or a folder."""
+    """Return whether a model's name means a repository of a hub, a recipe, or a folder."""
     if spec.startswith((HUB, RECIPE, f"transformers:{_TASK}")) or _is_folder(spec):
         return True
     if spec.startswith("diffusers:"):
@@ -238,7 +238,7 @@ def fetch(spec: str, *, trusted: bool = False) -> Repository:
         trusted: whether Python code of the repository may run.
 
     Raises:
-        ModelLoadError: there is none, it cannot be reached, or it holds no configuration.
+        ModelLoadError: there is none, it cannot be reached, or it has no configuration.
     """
     repository = _read(spec, trusted=trusted)
     base = _base(repository, trusted=trusted) if repository.kind == _ADAPTER else None
@@ -384,7 +384,7 @@ def safetensors_header(path: Path) -> bytes:
 
 
 def _configurations(names: Iterable[str], *, code: bool) -> Iterator[str]:
-    """Yield the configuration files, and the Python code beside them if ``code`` is wanted."""
+    """Yield the configuration files, and the Python code next to them if ``code`` is wanted."""
     for name in names:
         path = PurePosixPath(name)
         if not _is_inside(path) or path.parts[0] in _OTHER_RUNTIMES:
@@ -394,7 +394,7 @@ def _configurations(names: Iterable[str], *, code: bool) -> Iterator[str]:
 
 
 def _is_inside(path: PurePosixPath) -> bool:
-    """Return whether a file lies in a repository or in one of its folders; its list may name any path."""
+    """Return whether a file lies in a repository or in a folder of it; its list may name any path."""
     in_place = 0 < len(path.parts) <= 2 and not path.is_absolute() and ".." not in path.parts
     return in_place and not any(letter in str(path) for letter in "\\:\0")
 
@@ -414,7 +414,7 @@ def _weights(names: Iterable[str], header: Any) -> Iterator[Weights]:
         plain = [name for name in files if not _VARIANT.search(name)] or files
         sharded = [name for name in plain if _SHARD.search(name)]
         whole = [name for name in plain if not _SHARD.search(name)]
-        # Of several whole files the one that libraries load by default; else the first.
+        # Of several whole files the default of the libraries; else the first.
         usual = [name for name in whole if PurePosixPath(name).stem in _USUAL] or whole[:1]
         chosen = usual or sharded
         read = chosen[:_MOST_HEADERS]
@@ -448,7 +448,7 @@ def _from_recipe(spec: str) -> Repository:
 
 
 def _recipe_name(spec: str) -> str:
-    """Return the repository that stands for a class of diffusers or a task of transformers, or that is named.
+    """Return the repository that represents a class of diffusers or a task of transformers, or that is named.
 
     Raises:
         ModelLoadError: there is none.
@@ -476,7 +476,7 @@ def _recipe_name(spec: str) -> str:
 def _from_hub(name: _Name, *, trusted: bool) -> Repository:
     """Read a repository of the hub, and wait no longer for it than _WHOLE: a server may send a byte now and then.
 
-    In a thread of its own, which ends with the process: no library stops a transfer that goes on.
+    In a thread of its own, which ends with the process: no library stops a transfer that continues.
     """
     outcome: Future[Repository] = Future()
 
@@ -572,7 +572,7 @@ def _no_answer(error: BaseException) -> str:
 
 
 def _refusal(error: BaseException, name: _Name) -> ModelLoadError:
-    """Return the error for what the hub answered."""
+    """Return the error for the hub's answer."""
     from huggingface_hub import constants, errors
 
     at = f"{constants.ENDPOINT}/{name.repository}"

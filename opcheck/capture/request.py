@@ -78,7 +78,7 @@ def setting(text: str) -> tuple[str, Setting]:
         raise UsageError(
             f"not a setting: {text!r}", context="--config", hint="write it as NAME=VALUE"
         )
-    # A date is the one scalar that YAML knows and a request does not: it stays text.
+    # A date is the one scalar of YAML that a request cannot have: it stays text.
     is_plain = isinstance(content, (bool, int, float, str, list, dict)) or content is None
     return name.strip(), content if is_plain else value
 
@@ -269,7 +269,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     ] = False
     #: until the child process is ended.
     time_limit: Annotated[float, seconds("Time limit.", 300.0)] = 300.0
-    #: 0: three quarters of what the machine has.
+    #: 0: three quarters of the machine's memory.
     memory_limit: Annotated[
         float,
         CaptureOption(
@@ -318,9 +318,9 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
     cpu_fallback: bool = False
     #: the release that the user named, if it is newer than every list (``Target.newer_torch``).
     newer_torch: str = ""
-    #: what a hub or a folder says of the model; None: its name is of another form.
+    #: what a hub or a folder states of the model; None: its name is of another form.
     repository: Repository | None = None
-    #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: nobody asks.
+    #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: none.
     notes: str = ""
 
     @property
@@ -403,12 +403,12 @@ class Shared(Record, frozen=True, kw_only=True):
     failure: Failure | None = None
     #: the graph as code, where the request has it
     code: str = ""
-    #: the run, or the load, raised after a library saw another release than the installed one, which may be why
+    #: the run, or the load, raised after a library saw another release than the installed release, which may be why
     doubtful: bool = False
 
 
 class Captures(Record, frozen=True, kw_only=True, tag="captures"):
-    """One capture for each class of targets; ``left`` are those for which the model must be loaded anew."""
+    """One capture for each class of targets; ``left`` are those that need another load of the model."""
 
     shared: tuple[Shared, ...]
     left: tuple[int, ...] = ()

@@ -56,7 +56,7 @@ def add_fingerprints(findings: Iterable[_Kind]) -> Iterator[_Kind]:
 
 
 def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
-    """Return 32 hexadecimal digits for a finding at one of its locations."""
+    """Return 32 hexadecimal digits for a finding at a location."""
     # Without an operator, only the message distinguishes the finding from others of its rule.
     about = finding.op or without_quantities(finding.message)
     parts = [VERSION, finding.rule, about]
@@ -67,7 +67,7 @@ def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
 
 
 def _spell_place(place: GroupLocation) -> tuple[str, ...]:
-    """Return the bare name of the function (Python 3.10 knows no more), and the statement or line."""
+    """Return the bare name of the function (Python 3.10 has only that), and the statement or line."""
     if not place.line:
         return ()
     return (place.function.rpartition(".")[2], normalised_code(place.statement or place.text))

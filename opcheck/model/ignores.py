@@ -1,11 +1,11 @@
 """Ignored findings: comments on lines, and entries of the configuration, that silence findings.
 
-A comment stands on a line of the statement that the finding points at, with codes in brackets and then the reason::
+A comment is on a line of the statement that the finding points at, with codes in brackets and then the reason::
 
     y = torch.linalg.eigvals(x)  # opcheck: ignore[OC103] runs once, before training
 
 ``of_python(text, file)`` reads the comments of a program, ``of_lines(lines, file)`` those of a file
-in which ``#`` always begins one.  An ``Entry`` is what ``[[tool.opcheck.ignore]]`` holds.
+where ``#`` always begins a comment.  An ``Entry`` is what ``[[tool.opcheck.ignore]]`` contains.
 
 ``Ignores(entries, today=..., root=...)`` decides what is ignored, and records which entries were used:
 
@@ -54,7 +54,7 @@ class Comment(Record, frozen=True, kw_only=True):
     line: int
     codes: tuple[str, ...]
     reason: str
-    #: the statement that it stands in, from its first line to its last; of a block only the head.
+    #: the statement that it is in, from its first line to its last; of a block only the head.
     first: int
     last: int
 
@@ -96,7 +96,7 @@ def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
 
 
 def of_lines(lines: Iterable[str], file: str = "") -> tuple[Comment, ...]:
-    """Return the comments of a file where ``#`` always begins one; each applies to its own line."""
+    """Return the comments of a file where ``#`` always begins a comment; each applies to its own line."""
     return tuple(_parse_comments(enumerate(lines, 1), file, []))
 
 
@@ -191,7 +191,7 @@ class Ignores:
         return None
 
     def marked(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
-        """Return the findings with ignored ones marked by reason: one for each reason, the unmarked rest first."""
+        """Return the findings with ignored ones marked by reason: a copy for each reason, the unmarked rest first."""
         return tuple(
             add_fingerprints(part for finding in findings for part in self._split(finding, model))
         )

@@ -46,7 +46,7 @@ class Option(msgspec.Struct, frozen=True):
     least: int | None = None
     above: float | None = None
     most: int | None = None
-    #: what a shell completes, where neither the metavar nor the choices tell
+    #: what a shell completes, where neither the metavar nor the choices give it
     values: tuple[str, ...] = ()
     #: between the values of one text; empty: the flag is given once for each value
     separator: str = ""
@@ -54,9 +54,9 @@ class Option(msgspec.Struct, frozen=True):
     bare: str = ""
     #: what the help shows in place of the default
     default_text: str = ""
-    #: reads one text of the command line; a table and the Python API hold values
+    #: reads one text of the command line; a table and the Python API have values
     read: Callable[[str], Any] | None = None
-    #: returns a value, wherever it comes from, as it is used; raises OpcheckError, whose place the caller knows
+    #: returns a value, wherever it comes from, as it is used; raises OpcheckError, whose place the caller adds
     check: Callable[[Any], Any] | None = None
     #: the type in a table of the configuration, where it differs from the field's
     table: Any = None
@@ -117,7 +117,7 @@ class Declared(NamedTuple):
         """Check a value and return it as it is used.
 
         Raises:
-            OpcheckError: the option does not take it; an error that knows no place gets this one.
+            OpcheckError: the option does not take it; an error that has no place gets this place.
         """
         option = self.option
         if value in (self.default, None):

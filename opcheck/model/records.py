@@ -2,7 +2,7 @@
 
 The saved report is the encoding of ``Report`` (model/saved.py), and its JSON schema is generated
 from the types here: the docstrings and the descriptions are its texts. A key of the report that
-differs from the field's name stands beside it.
+differs from the field's name is next to it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from opcheck.common.vocabulary import (
 
 Scalar = bool | int | float | str | None
 
-#: What JSON, as which calls travel, has no numbers for: these words stand for them in a call's arguments.
+#: Values that JSON has no numbers for: these words represent them in a call's arguments.
 ENDLESS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 #: So does the text of a complex number, as Python writes it.
 COMPLEX = re.compile(r"\(?[-+.\w]*\dj\)?")
@@ -50,7 +50,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Base of all records: frozen and picklable (keyword-only is not inherited: each says so)."""
+    """Base of all records: frozen and picklable (keyword-only is not inherited: each states so)."""
 
 
 class TensorSpec(Record, frozen=True, kw_only=True):
@@ -62,13 +62,13 @@ class TensorSpec(Record, frozen=True, kw_only=True):
     dtype: str
     shape: tuple[int, ...]
     stride: tuple[int, ...] = ()
-    #: elements of its memory before its first one.
+    #: elements of its memory before its first element.
     offset: int = 0
     layout: str = "strided"
     device: str = "mps"
-    #: of an input: its name in the operator's schema; the tensors of a list share one.
+    #: of an input: its name in the operator's schema; the tensors of a list share it.
     argument: str = ""
-    #: of an input: the operator's schema says that the call writes to it.
+    #: of an input: the operator's schema states that the call writes to it.
     written: bool = False
 
     @property
@@ -89,7 +89,7 @@ class SourceLocation(Record, frozen=True, kw_only=True):
     line: int
     function: str = ""
     text: str = ""
-    #: the whole statement, written in one way, of which fingerprints are made; empty: unknown.
+    #: the whole statement, in a normal form, for fingerprints; empty: unknown.
     statement: str = ""
 
     def __str__(self) -> str:
@@ -140,12 +140,12 @@ class Birth(Record, frozen=True, kw_only=True):
 
 
 class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
-    """The memory behind tensors on MPS, from the call that took it to the one after which it was given back."""
+    """The memory behind tensors on MPS, from the call that took it to the call that gave it back."""
 
     #: as in TensorSpec
     storage: int
     nbytes: int
-    #: index of the first call of the trace that has it; 0 for what was there before.
+    #: index of the first call of the trace that has it; 0 for earlier memory.
     first: int
     #: how many calls of the trace had been made when it was given back; None: not while the run lasted.
     freed: int | None
@@ -154,7 +154,7 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
     name: str = ""
 
 
-#: Kinds of problems that end the program on a Mac, too: it asks for CUDA, for a package that no Mac
+#: Kinds of problems that end the program on a Mac, too: it requests CUDA, for a package that no Mac
 #: has, for a name of a later torch, or for what PyTorch refuses on mps before it calls an operator; or Python code
 #: that it runs on mps alone raises; or a process of the program cannot be spawned; or a call has arguments that no
 #: device takes.
@@ -177,12 +177,13 @@ class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
     #: model_raised, component_raised, call_raised, module_missing, timeout, process_died, guess, value_check,
-    #: gradient_lost, module_not_called, one of RAISED_ON_A_MAC, OWN_LIMITS ...
+    #: gradient_lost, module_not_called, a member of RAISED_ON_A_MAC, OWN_LIMITS ...
     kind: str
     message: str
     location: SourceLocation | None = None
     module: str = ""
-    #: the operator that raised or lost a gradient; of a guess: the one that asked, what it was answered, and how often.
+    #: the operator that raised or lost a gradient; of a guess: the operator that needed a value, the answer, and how
+    #: often.
     op: str = ""
     answered: str = ""
     count: int = 1
@@ -213,9 +214,9 @@ class Trace(Record, frozen=True, kw_only=True):
     #: release line whose registrations the dispatcher followed.
     target_torch: str = ""
     target_macos: str = ""
-    #: what differs between the two: operators that one of them lacks, branches on the version.
+    #: what differs between the two: operators that either lacks, branches on the version.
     differences: tuple[str, ...] = ()
-    #: libraries to which the run did not give the target's answers about torch.
+    #: libraries that did not get the target's answers about torch.
     differing_libraries: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     #: of tensors that were made on the CPU in a dtype that MPS may refuse.
@@ -319,7 +320,7 @@ class GroupLocation(Record, frozen=True, kw_only=True):
 
 @functools.lru_cache(maxsize=4096)
 def _longer_statement(location: SourceLocation) -> str:
-    """The statement, where it says more than its line."""
+    """The statement, where it states more than its line."""
     if not location.statement:
         return ""
     same = normalised_code(location.statement) == normalised_code(location.text)
@@ -340,7 +341,7 @@ class ExampleTensor(Record, frozen=True, kw_only=True):
 
 
 class Example(Record, frozen=True, kw_only=True):
-    """The smallest call of a group of which more is said than that it is native."""
+    """The smallest call of a group of which more is stated than that it is native."""
 
     inputs: tuple[ExampleTensor, ...]
     arguments: Annotated[
@@ -358,7 +359,7 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
     phases: tuple[Phase, ...] = ()
     #: one entry a distinct line, in order of first use: the line, its module, how often.
     locations: tuple[GroupLocation, ...] = ()
-    #: None: all that is said of it is that it is native.
+    #: None: all that is stated of it is that it is native.
     example: Example | None = None
 
     @classmethod
@@ -405,7 +406,7 @@ class Partition(Record, frozen=True, kw_only=True):
     """Native and CPU regions, and the copies between them."""
 
     regions: tuple[Region, ...] = ()
-    #: copies that the fallback makes, one for each tensor that crosses.
+    #: copies that the fallback makes for each tensor that crosses.
     transfers_to_cpu: Count = 0
     transfers_to_mps: Count = 0
     bytes_to_cpu: Count = 0
@@ -429,7 +430,7 @@ class SideWork(Record, frozen=True, kw_only=True):
 
 
 class Synchronization(Record, frozen=True, kw_only=True):
-    """Calls of one operator at one line at which the CPU waits until the GPU has finished."""
+    """Calls of one operator at one line where the CPU waits until the GPU has finished."""
 
     op: str
     why: Annotated[str, Meta(description="what the CPU waits for")]
@@ -459,7 +460,7 @@ class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
 
 
 class MemoryPeak(Record, frozen=True, kw_only=True):
-    """Most memory on MPS at once during a phase: estimated, in bytes, by what it holds."""
+    """Most memory on MPS at once during a phase: estimated, in bytes, by its content."""
 
     phase: Phase
     total: Count
@@ -473,7 +474,7 @@ class MemoryPeak(Record, frozen=True, kw_only=True):
 
 
 class MemoryHolder(Record, frozen=True, kw_only=True):
-    """What a line holds at the highest peak."""
+    """What a line contains at the highest peak."""
 
     kind: MemoryUse
     nbytes: Count = msgspec.field(name="bytes")
@@ -519,7 +520,7 @@ RelativeError = float | NonFinite
 
 
 class PrecisionLine(Record, frozen=True, kw_only=True):
-    """All calls of one operator at one line, beside the same calls in float64; errors are relative, of norms."""
+    """All calls of one operator at one line, next to the same calls in float64; errors are relative, of norms."""
 
     op: str
     first: Annotated[Count, Meta(description="number of the first of them among the calls")] = 0
@@ -562,7 +563,7 @@ class PrecisionModule(Record, frozen=True, kw_only=True):
 
 
 class Precision(Record, frozen=True, kw_only=True):
-    """A run on this machine's CPU in one dtype, call by call beside float64."""
+    """A run on this machine's CPU in one dtype, call by call next to float64."""
 
     dtype: str
     limit: Annotated[float, Meta(description="relative error from which on a call is named")]
@@ -682,7 +683,7 @@ class OpListFacts(Record, frozen=True, kw_only=True):
 
 
 class StatementFacts(Record, frozen=True, kw_only=True):
-    """What a limitation or an advisory says."""
+    """What a limitation or an advisory states."""
 
     sort: StatementSort
     effect: Effect

@@ -19,10 +19,10 @@ from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import flat
 from opcheck.model.records import Report
 
-#: The one schema that is written and read: the same keys may mean something else in a later one.
+#: The one schema that is written and read: the same keys may mean something else in a later version.
 (SCHEMA,) = get_args(get_type_hints(Report)["schema"])
 
-#: What a hint says that a damaged report needs.
+#: What a hint states that a damaged report needs.
 WRITE_AGAIN = "write it again: opcheck audit MODEL -o report.json"
 
 _SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d{1,9})")
@@ -40,7 +40,7 @@ def as_content(report: Report) -> dict[str, Any]:
 
 
 def to_plain(record: msgspec.Struct) -> Any:
-    """Convert a record to dicts, lists and scalars, as JSON and YAML hold them."""
+    """Convert a record to dicts, lists and scalars, as in JSON and YAML."""
     return _with_lists(msgspec.to_builtins(record))
 
 

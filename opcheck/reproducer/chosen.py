@@ -46,13 +46,13 @@ class ChosenFinding(Record, frozen=True, kw_only=True):
         """Return whether the result is wrong and nothing is printed."""
         if self.calls is None or self.calls.status == "unsupported":
             return False
-        statements = [self.report.statements.get(name) for name in self.about]
+        statements = [self.report.statements.get(name) for name in self.statement_names]
         return any(
             statement is not None and statement.effect == "wrong_result" for statement in statements
         )
 
     @property
-    def describe_calls(self) -> tuple[str, ...]:
+    def statement_names(self) -> tuple[str, ...]:
         """Return the ids of the statements that match the calls and that the finding names."""
         if self.calls is None:
             return ()

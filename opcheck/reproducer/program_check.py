@@ -149,7 +149,7 @@ def expectation(chosen: ChosenFinding, raised: str = "") -> tuple[str, ...]:
     if chosen.uncertain:
         return (f"perhaps, the op lists do not tell for certain: {chosen.finding.prints}",)
     if chosen.silent:
-        texts = [chosen.report.statements[name].summary for name in chosen.about]
+        texts = [chosen.report.statements[name].summary for name in chosen.statement_names]
         return ("no error, and a result that is not the CPU's:", *texts)
     if calls is not None and calls.status == "fallback":
         runs = calls.kind != "env" or chosen.report.target.cpu_fallback

@@ -49,7 +49,7 @@ def write(
     Args:
         chosen: the finding and its calls, which have an example.
         schema: the parameters of the operator, in their order.
-        fill: one of FILLS.
+        fill: a key of FILLS.
         expected: what happens on the target, a line each.
         checked: what was and was not tried, a line each.
     """

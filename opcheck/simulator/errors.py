@@ -8,7 +8,7 @@ class NotSimulatedError(RuntimeError):
 
 
 class RefusedError(RuntimeError):
-    """The text with which a Mac refuses the values of a call."""
+    """The error text of a Mac that refuses the values of a call."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)

@@ -48,8 +48,8 @@ def simulated_mac(
 ) -> Iterator[Simulator]:
     """Dispatch as the target does; ``registrations`` maps each overload to its value on MPS.
 
-    ``on_cpu`` is told each API call whose result is a tensor of the CPU; ``allocated`` returns the bytes that live
-    tensors take on the device, 0 where nobody counts them.
+    ``on_cpu`` receives each API call whose result is a tensor of the CPU; ``allocated`` returns the bytes that live
+    tensors take on the device, 0 where they are not counted.
 
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.  Nothing inside it reaches
     a real device, in no thread (simulator/real_device.py).
@@ -119,7 +119,7 @@ def followed_threads(modes: Modes) -> Iterator[None]:
             here.followed = False
 
     def start(thread: threading.Thread) -> None:
-        # Not Thread.run: subclasses have one of their own.
+        # Not Thread.run: subclasses override it.
         run = thread.run
 
         def run_simulated() -> Any:

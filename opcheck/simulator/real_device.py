@@ -1,7 +1,7 @@
 """Keep the GPU of this machine out of reach while a program is followed: on a Mac the installed torch computes on it.
 
 A simulation's modes belong to one thread, and C++ and libraries take ways that no mode sees.  So each kernel that is
-registered for a key of MPS is covered for the whole process by one that raises, and so is each function of
+registered for a key of MPS is covered for the whole process by a kernel that raises, and so is each function of
 ``torch._C`` that lets the device work.  What only describes the machine stays: whether there is a device, the
 generator, which is an object of the host.
 

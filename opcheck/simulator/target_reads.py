@@ -24,7 +24,7 @@ _targets: list[Target] = []
 _answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
 #: called before ``fits`` decides, to record queries that show only then
 SETTLE: list[Callable[[], None]] = []
-#: in which ways the program did not see what it would see on the target
+#: how what the program saw differs from the target
 _notes: dict[str, str] = {}
 #: what the variable was read as
 _fallback: set[str | None] = set()
@@ -54,7 +54,7 @@ def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
 
 
 def now(decide: Callable[[Target], Answer]) -> Answer:
-    """Return what holds for the target without recording it; the code that uses the value queries for itself."""
+    """Return what applies to the target without recording it; the code that uses the value queries for itself."""
     return decide(_targets[-1])
 
 

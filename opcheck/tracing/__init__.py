@@ -1,1 +1,1 @@
-"""Follows a program through PyTorch, and holds the private parts of PyTorch that this needs."""
+"""Follows a program through PyTorch, and has the private parts of PyTorch that this needs."""

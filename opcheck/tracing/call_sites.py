@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class CallSites:
-    """Follows a program whose phases opcheck drives; a call of backward stands where its forward call was made."""
+    """Follows a program whose phases opcheck drives; a call of backward has the place of its forward call."""
 
     def __init__(self, caller: CodeType | None = None) -> None:
         """Follow nothing yet.
@@ -50,7 +50,7 @@ class CallSites:
         site = self._frames.innermost(sys._getframe(1))
         in_engine = site is not None and site[0] is ENGINE
         if site is None and running_node() is not None:
-            # A device's backward runs in a thread of its own, in which no line of the program runs.
+            # A device's backward runs in a thread of its own, without a line of the program.
             return (*self._trail.of_running_node(), "backward")
         place = self._trail.of_running_node() if in_engine else (site, self.modules.name())
         # In the engine, too: the backward of a backward belongs to the same forward call.
@@ -61,7 +61,7 @@ class CallSites:
     def at(self, phase: Phase, name: str) -> Iterator[None]:
         """Give the calls inside the block this phase and, where no module runs, this name.
 
-        An exception leaves the phase in which it was raised.
+        An exception leaves the phase of its raise.
         """
         before, self.phase = self.phase, phase
         with self.modules.inside(name):
@@ -100,7 +100,7 @@ class CallSites:
 
 Place = TypeVar("Place")
 
-#: A call below this frame, with no line of the program in between, is one of autograd's own.
+#: A call below this frame, with no line of the program in between, is autograd's own.
 ENGINE: CodeType = engine_code
 
 
@@ -124,8 +124,8 @@ class Trail(Generic[Place]):
         """Return where the forward call of the node that runs now was made."""
         node = running_node()
         if node is not None:
-            # A call that makes two nodes (an in-place operator saves a clone) was noted for the later one.
-            # Nodes that gather gradients have the largest number there is: they stand with what came last.
+            # A call that makes two nodes (an in-place operator saves a clone) was noted for the later node.
+            # Nodes that gather gradients have the largest number there is: they count as the last node.
             index = bisect_left(self._numbers, sequence_number_of(node) + 1)
             if index < len(self._places):
                 self._last = self._places[index]

@@ -30,7 +30,7 @@ def eager_compile(
 
 
 def add_left_out(problems: list[Problem], name: str) -> None:
-    """Add the problem that says that a compiler of this name was left out; each name once."""
+    """Add the problem that states that a compiler of this name was left out; each name once."""
     message = f"{name} was left out: what it would compile ran operator by operator"
     problem = Problem(kind="eager", message=message)
     if problem not in problems:

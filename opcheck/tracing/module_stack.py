@@ -1,4 +1,4 @@
-"""Tracks which module of a program is being called, and in which phase."""
+"""Tracks which module of a program is being called, and the phase."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Thread(threading.local):
     """The state of one thread."""
 
     def __init__(self) -> None:
-        #: modules, and names that stand in for one, outermost first
+        #: modules, and names in their place, outermost first
         self.stack: list[Any] = []
         self.in_optimizer = False
 
@@ -74,7 +74,7 @@ class ModuleStack:
         """Record which module is being called inside the block.
 
         Args:
-            root: modules go by their paths below it; None: by those below the outermost one that is called.
+            root: modules go by their paths below it; None: by those below the outermost called module.
         """
         self._names = None if root is None else _names(root)
         thread, called = self._thread, self.called
@@ -97,7 +97,7 @@ class ModuleStack:
 
 
 class ProgramStack(ModuleStack):
-    """The modules of a program that calls backward and its optimizers itself: knows the phase, too."""
+    """The modules of a program that calls backward and its optimizers itself, with the phase."""
 
     def where(self) -> tuple[str, Phase]:
         """Return the innermost module, and the phase."""

@@ -1,4 +1,4 @@
-"""Tells user code from libraries, finds the user's line that runs, and names it for reports."""
+"""Separates user code from libraries, finds the user's line that runs, and names it for reports."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class UserFrames:
         return None
 
     def inside(self, frame: FrameType | None) -> Iterator[CodeType]:
-        """Yield the code of the frames that stand between this one and the user's line, this one included."""
+        """Yield the code of the frames between this frame and the user's line, this one included."""
         site = self.innermost(frame)
         while frame is not None and (site is None or frame.f_code is not site[0]):
             yield frame.f_code
@@ -159,7 +159,7 @@ def locate_in_text(stack_trace: str | None) -> SourceLocation | None:
     """Return the record of the innermost line of user code in a stack trace as torch.fx keeps it.
 
     A program that was exported on another machine has that machine's paths, and the text of the line as it was.  A
-    file may name any path, so the record holds nothing of such a file that the stack trace does not hold.
+    file may name any path, so the record contains nothing of such a file that the stack trace does not have.
     """
     for match in reversed([*_TRACE_ENTRY.finditer(stack_trace or "")]):
         file, line = match["file"], int(match["line"])
@@ -206,7 +206,7 @@ def _statement(filename: str, line: int) -> str:
 def statement(filename: str, line: int) -> str:
     """Return the innermost statement around a line, on one line, without comments; of a block only its head.
 
-    It reads the same however the code is formatted, so a fingerprint can hold it.  Empty: the file cannot be parsed,
+    It reads the same however the code is formatted, so a fingerprint can include it.  Empty: the file cannot be parsed,
     or no statement is there.
     """
     around = [entry for entry in _statements(filename) if entry[0] <= line <= entry[1]]

@@ -1,1 +1,1 @@
-"""What runs in the child process, beside the model: the only part of the room that imports torch."""
+"""What runs in the child process, next to the model: the only part of the room that imports torch."""

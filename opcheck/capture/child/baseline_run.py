@@ -18,7 +18,7 @@ from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.source_locations import display_path
 from opcheck.tracing.torch_private.trees import tree_map_only
 
-#: Parameters up to which the model gets real weights.
+#: Most parameters of a model that gets real weights.
 REAL = 150_000_000
 RUNS = "runs"
 

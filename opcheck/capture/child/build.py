@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-#: Elements up to which a tensor that only reserves memory is real.
+#: Most elements of a real tensor that only reserves memory.
 SMALL = 1 << 16
-#: Elements up to which a tensor that holds computed values is real: tables of positions and the like.
+#: Most elements of a real tensor with computed values: tables of positions and the like.
 TABLE = 1 << 22
 #: Bytes that all computed tables together may take.
 BUDGET = 1 << 29
@@ -44,7 +44,7 @@ MPS = "mps"
 _Tensor: Any = torch.Tensor
 #: The attribute of a tensor that the program has put on ``mps``.
 _MARK = "_made_on_mps"
-#: Attributes by which Python reads a tensor's device, and their values for a tensor on ``mps``.
+#: Attributes that give a tensor's device, and their values for a tensor on ``mps``.
 _PLACES: dict[Any, Any] = {
     _Tensor.device.__get__: torch.device(MPS, 0),
     _Tensor.is_mps.__get__: True,
@@ -59,7 +59,7 @@ _SET_DATA = _Tensor.data.__set__
 #: Elements of an input: 16 GiB of float32.
 LARGEST = 1 << 32
 
-#: Factories whose result says something: the indices and tables that constructors compute with.
+#: Factories whose result states something: the indices and tables that constructors compute with.
 CONTENT = {
     aten.arange,
     aten.blackman_window,
@@ -117,7 +117,7 @@ class Building(DispatchMode):
         """Run one operator call on meta, for real, or as meta because its inputs are."""
         kwargs = kwargs or {}
         arguments = tensors((args, kwargs))
-        # A tensor subclass has its own idea of what its parts are; other devices are not ours.
+        # A tensor subclass decides about its own parts; other devices are not ours.
         if types or _elsewhere(arguments, kwargs.get("device")):
             return func(*args, **kwargs)
         if any(tensor.is_meta for tensor in arguments):
@@ -150,7 +150,7 @@ class Building(DispatchMode):
 class OnMps(TorchFunctionMode):
     """Lets a program name the device ``mps`` while it is loaded: its tensors stay on the CPU, and are marked.
 
-    The run moves them (move.py), wherever the program holds them; a tensor that was made without a device stays on
+    The run moves them (move.py), wherever the program keeps them; a tensor that was made without a device stays on
     the CPU, as on a Mac.
     """
 
@@ -251,7 +251,7 @@ def take_default_device() -> torch.device | None:
 
 @contextlib.contextmanager
 def by_default(device: torch.device | None) -> Iterator[None]:
-    """Set the default device for the length of the block, if there is one."""
+    """Set the default device for the length of the block, if it is not None."""
     if device is None:
         yield
         return
@@ -269,7 +269,7 @@ def building(on_mps: OnMps | None = None) -> Iterator[Building]:
     Random values of the small ones are the same in each run; the generator is put back at the end.
 
     Args:
-        on_mps: knows afterwards what was put on ``mps``.
+        on_mps: has afterwards what was put on ``mps``.
 
     Yields:
         The mode, which counts the bytes that were not allocated.
@@ -335,7 +335,7 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
     """Run the call on meta.  What it writes into stays what it is, values apart."""
     written = _written_tensors(func, args, kwargs)
     if written and not any(tensor.is_meta for tensor in written):
-        # A real tensor takes values that nobody knows: it keeps the ones that it has.
+        # A real tensor takes values that are unknown: it keeps the ones that it has.
         return written[0] if len(written) == 1 else tuple(written)
     args, kwargs = tree_map_only(torch.Tensor, _to_meta, (args, kwargs))
     if _takes_device(func):

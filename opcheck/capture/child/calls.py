@@ -66,13 +66,13 @@ class OwnInputs(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    #: whether nothing but its configuration says what they are; else the pipeline had prepared them
+    #: whether nothing but its configuration states what they are; else the pipeline had prepared them
     guessed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One thing that a model is called for, in the order in which a run does them."""
+    """One thing that a model is called for, in the order of the run."""
 
     #: as a report names it: ``forward``, ``generate(max_new_tokens=3)``
     name: str
@@ -80,7 +80,7 @@ class Call:
     run: Callable[[nn.Module, Arguments, Any], Any]
     #: whether it takes what the call before returned
     follows: bool = False
-    #: where the pipeline's call is the first one: the component that is called by itself if that breaks off
+    #: where the pipeline's call comes first: the component that is called by itself if that breaks off
     component: str = ""
     #: makes the component's own inputs; raises where nothing is known of them
     inputs: Callable[[], OwnInputs] = lambda: OwnInputs((), {})
@@ -129,7 +129,7 @@ def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
 
     Args:
         loaded: the model.
-        texts: ``--call``, in their order; empty: what its users do, where its library says that, else the forward pass.
+        texts: ``--call``, in their order; empty: what its users do, where its library states that, else forward.
 
     Raises:
         UsageError: a text that does not parse.
@@ -168,7 +168,7 @@ def _usual(loaded: Loaded) -> list[Call]:
 
 
 def _start(model: Any) -> dict[str, Any]:
-    """Return the token that a decoder begins with, where neither the class nor the repository says it."""
+    """Return the token that a decoder begins with, where neither the class nor the repository states it."""
     settings = getattr(model, "generation_config", None)
     stated = (getattr(settings, f"{name}_token_id", None) for name in ("decoder_start", "bos"))
     if any(each is not None for each in stated):
@@ -243,7 +243,7 @@ BY_ITSELF = " by itself"
 
 
 def component_calls(model: nn.Module) -> tuple[Call, ...]:
-    """Return a call of each component: the decode of one that has latents to decode, else its forward.
+    """Return a call of each component: its decode if it has latents to decode, else its forward.
 
     Args:
         model: a pipeline; any other model has no components.

@@ -1,4 +1,4 @@
-"""Classifies what ended a program: its own error, one of a Mac too, a limit of opcheck, or a refused call."""
+"""Classifies what ended a program: its own error, an error of a Mac too, a limit of opcheck, or a refused call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from opcheck.data.statement_model import Statement
 
 
-# -- what an exception says ------------------------------------------------------------------------
+# -- what an exception means ------------------------------------------------------------------------
 
 
 _OPCHECK = str(Path(__file__).parents[2]) + "/"
@@ -42,8 +42,8 @@ _TORCH = str(Path(torch.__file__).parent) + "/"
 #: Python raises these for a mistake in code, and PyTorch's C++ for none of a program's.
 _MISTAKES = (AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
 
-#: What C++ says where it takes the simulated tensor for one with data, or for one that the dispatcher of the
-#: installed torch has a kernel for: c10/core/{TensorImpl,StorageImpl}, OperatorEntry.cpp, torch/csrc/autograd.
+#: The errors of C++ where it expects data behind the simulated tensor, or a kernel for it in the dispatcher of the
+#: installed torch: c10/core/{TensorImpl,StorageImpl}, OperatorEntry.cpp, torch/csrc/autograd.
 _SIMULATION_TEXTS = re.compile(
     r"on a tensor of a simulated Mac"
     r"|with arguments from the 'MPS' backend"
@@ -56,7 +56,7 @@ _SIMULATION_TEXTS = re.compile(
     r"|Could not run '(?:torchvision|torchaudio)::\w+' with arguments from the 'CPU' backend"
 )
 
-#: What Python says of a name that a module of torch does not have.
+#: Python's message for a name that a module of torch does not have.
 _ABSENT_NAME = re.compile(
     r"module '(?P<module>torch[\w.]*)' has no attribute '(?P<name>\w+)'"
     r"|cannot import name '(?P<imported>\w+)' from '(?P<package>torch[\w.]*)'"
@@ -100,7 +100,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
-    """Return the problem that an exception of one of these kinds is."""
+    """Return the problem for an exception of these kinds."""
     text = type_and_text(error)
     if kind == "needs_cuda":
         message = f"the program asks for a device that no Mac has: {text}"
@@ -154,7 +154,7 @@ def missing_package(error: ImportError) -> str:
 
 
 def name_of_a_later_release(error: BaseException) -> str:
-    """Return the name or argument that the target's torch lacks and the installed one has; empty: neither."""
+    """Return the name or argument that the target's torch lacks and the installed torch has; empty: neither."""
     if isinstance(error, TypeError) and hasattr(error, "lacking"):
         return str(error.lacking)
     absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(
@@ -168,7 +168,7 @@ def name_of_a_later_release(error: BaseException) -> str:
 
 
 def is_limit(error: BaseException) -> bool:
-    """Return whether opcheck ended the program where a Mac would have gone on, or where nobody knows."""
+    """Return whether opcheck ended the program where a Mac would have gone on, or where that is unknown."""
     if isinstance(error, (NotSimulatedError, OutsideError, DataDependentError)):
         return True
     if _SIMULATION_TEXTS.search(error_text(error)):
@@ -194,7 +194,7 @@ def _frames(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def _is_deliberate(trace: TracebackType) -> bool:
-    """Return whether a ``raise`` stands there: of ours, those in the simulation say what a Mac says."""
+    """Return whether the frame raised deliberately: the simulator's own exceptions reproduce a Mac's."""
     code = trace.tb_frame.f_code.co_code
     return dis.opname[code[trace.tb_lasti]] in {"RAISE_VARARGS", "RERAISE"}
 
@@ -221,8 +221,8 @@ def _is_asked_by_opcheck(frames: list[TracebackType]) -> bool:
 
 # -- refused calls ---------------------------------------------------------------------------------
 #
-# A call that raises before any kernel, by the very text of a limitation that holds for the target.
-# Some checks stand in a composite's C++, in front of every kernel, and ask whether the device is
+# A call that raises before any kernel, by the very text of a limitation that applies to the target.
+# Some checks are in a composite's C++, in front of every kernel, and check whether the device is
 # CUDA: the CPU under the simulation answers as a Mac does (promote_type_fft in
 # aten/src/ATen/native/SpectralOps.cpp, say).
 
@@ -265,7 +265,7 @@ def is_refused_by_torch(error: BaseException) -> bool:
 def refused_call(
     problem: Problem, phase: Phase, target: Target, statements: Iterable[Statement]
 ) -> OpCall | None:
-    """Return the call that raised, if a Mac is known to raise the same; None where nothing says so."""
+    """Return the call that raised, if a Mac is known to raise the same; None where no statement has its text."""
     if not problem.op or problem.kind not in ("model_raised", "training_raised"):
         return None
     raised = problem.message.partition(" raised ")[2]
@@ -308,7 +308,7 @@ _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def condition_before(error: BaseException) -> str:
-    """Return the condition, as its source has it, under which MPS alone comes to the line that raised.
+    """Return the condition, as its source has it, that lets only MPS reach the line that raised.
 
     Empty: there is none, or the exception does not come from the program's or a library's own Python.
     """

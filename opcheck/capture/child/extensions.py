@@ -30,12 +30,12 @@ _declared: dict[str, list[torch.library.Library]] = {}
 def prepare_torchvision() -> bool:
     """Let ``import torchvision`` work although its compiled part cannot load; call it first.
 
-    A torchvision built for CUDA beside a torch built for the CPU, say, dies at import with
+    A torchvision built for CUDA next to a torch built for the CPU, say, dies at import with
     ``operator torchvision::nms does not exist``.  The schemas are declared here instead, and its
     Python then registers its own meta kernels.  Where the compiled part loads, nothing is done.
 
     Returns:
-        Whether the declarations stand in for the compiled part.
+        Whether the declarations replace the compiled part.
     """
     if "torchvision" in _declared:
         return True
@@ -122,12 +122,12 @@ def _deform_backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
 def prepare_torchaudio() -> bool:
     """Let ``import torchaudio`` work although its compiled part cannot load; call it first.
 
-    The wheels for Linux are built for CUDA, and beside a torch built for the CPU they die at import.
+    The wheels for Linux are built for CUDA, and next to a torch built for the CPU they die at import.
     The schemas are declared here instead, with meta kernels.  Where the compiled part loads, nothing
     is done.
 
     Returns:
-        Whether the declarations stand in for the compiled part.
+        Whether the declarations replace the compiled part.
     """
     if "torchaudio" in _declared:
         return True
@@ -139,10 +139,10 @@ def prepare_torchaudio() -> bool:
     library.impl("forced_align", _forced_align, "Meta")
     library.impl("rnnt_loss_forward", _rnnt_loss_forward, "Meta")
     library.impl("_overdrive_core_loop", lambda *tensors: tensors[2:], "Meta")
-    # Registered as on a Mac, so that the simulator's registry says what it calls; it never runs.
+    # Registered as on a Mac, so that the simulator's registry states what it calls; it never runs.
     for key in ("Meta", "CompositeExplicitAutograd"):
         library.impl("_lfilter_core_loop", lambda *tensors: tensors[2], key)
-    # torchaudio/_extension/__init__.py asks these as soon as its files are there.
+    # torchaudio/_extension/__init__.py queries these as soon as its files are there.
     own = torch.library.Library("_torchaudio", "FRAGMENT")
     own.define("cuda_version() -> int?")
     own.define("is_align_available() -> bool")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from opcheck.capture.request import CaptureRequest
 
-#: seconds that the fork gets beside the time limit of the run, to make a trace of it
+#: seconds that the fork gets in addition to the time limit of the run, to make a trace of it
 _AFTER = 150.0
 
 

@@ -85,7 +85,7 @@ class Mover:
                     self._move(value, f"{prefix}.{name}" if prefix else name, "buffer")
 
     def others(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Move what the program has put on ``mps`` while it was loaded, wherever it holds it: a global, a list."""
+        """Move what the program has put on ``mps`` while it was loaded, wherever it keeps it: a global, a list."""
         names = _global_names(tensors)
         for tensor in tensors:
             self._move(tensor, names.get(id(tensor), ""), "buffer")

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     Program = Callable[[torch.nn.Module, Any, Any, CallSites], None]
 
 
-#: seconds in which what was recorded becomes a trace; the most that a recorder keeps take 20.
+#: seconds to turn the recorded calls into a trace; the most that a recorder keeps take 20.
 _FINISH = 120.0
 
 #: exception -> kind of problem; the first that fits.
@@ -94,10 +94,10 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-#: Kinds of problems after which nothing further is run.
+#: Kinds of problems that end all further calls.
 _ENDS_ALL = frozenset({"memory", "timeout", "too_many_calls"})
 
-#: Kinds of problems that a library may cause that sees another release than the installed one.
+#: Kinds of problems that a library may cause that sees another release than the installed release.
 _RAISED = frozenset({"model_raised", "training_raised"})
 
 #: Of the phases that are not the model's own: who raised.
@@ -109,7 +109,7 @@ class Captured(NamedTuple):
 
     trace: Trace
     code: str
-    #: what saw the run, and knows what it asked of its target; None: the model could not be built
+    #: what saw the run, with what it read of its target; None: the model could not be built
     mac: Simulator | None
     #: the program raised after a library saw another release than the installed one
     doubtful: bool = False
@@ -126,7 +126,7 @@ class Prepared(NamedTuple):
     saved: list[Birth]
     eager: list[Problem]
     packages: dict[str, str]
-    #: how it was followed: one of TRACERS, or of FIXED
+    #: how it was followed: a key of TRACERS, or of FIXED
     tracer: str
     calls: tuple[Call, ...]
     #: of a pipeline: its components, each by itself
@@ -134,7 +134,7 @@ class Prepared(NamedTuple):
     #: what the program has put on ``mps`` while it was loaded
     on_mps: tuple[torch.Tensor, ...] = ()
     default_device: torch.device | None = None
-    #: a problem for each kernel of the hub that the model asks for, and was built without
+    #: a problem for each kernel of the hub that the model requests, and was built without
     hub_kernels: tuple[Problem, ...] = ()
 
 
@@ -186,7 +186,7 @@ def prepare(
     Args:
         request: names the model, if it is not there yet.
         target: the Mac.
-        say: told the stages.
+        say: called with the stages.
         live: the model, where it is there already.
 
     Raises:
@@ -394,7 +394,7 @@ def _step(request: CaptureRequest) -> TrainStep | None:
 
 
 def _find_quantized(request: CaptureRequest) -> Iterator[Problem]:
-    """Yield a problem for each method by which the weights are quantized: the layers were built dense."""
+    """Yield a problem for each quantization method of the weights: the layers were built dense."""
     for method in request.repository.quantized_by() if request.repository else ():
         message = f"the weights are quantized by {method}, and the layers were built dense"
         yield Problem(kind="quantized", message=message, answered=method)
@@ -446,9 +446,9 @@ def _call_all(
     recorder: Recorder,
     mover: Mover,
 ) -> list[Ended]:
-    """Run the calls in turn, each with what the one before returned; return those that were run.
+    """Run the calls in turn, each with the result of the call before; return those that were run.
 
-    One that takes all time or memory is the last.  Where one breaks off, what would take its result is left out, and
+    A call that takes all time or memory is the last.  Where one breaks off, what would take its result is left out, and
     the components of a pipeline that it did not come to are called by themselves.
     """
     model, ended = prepared.model, list[Ended]()
@@ -488,7 +488,7 @@ def _call_all(
 
 
 def _find_unused(prepared: Prepared, broken: Problem, recorder: Recorder) -> Iterator[Call]:
-    """Yield the component in which a pipeline's call broke off, and those that nothing has used so far."""
+    """Yield the component where a pipeline's call broke off, and those that nothing has used so far."""
     for call in prepared.components:
         is_broken = call.component == broken.module.partition(".")[0]
         if is_broken or id(call.proof) not in recorder.sites.modules.called:
@@ -542,7 +542,7 @@ def _judged_alone(ended: Sequence[Ended]) -> Iterator[str]:
 def _of_pipeline(
     problem: Problem, kind: str, ended: Sequence[Ended], model: PipelineModel
 ) -> Problem:
-    """Name the stage in which a pipeline's call broke off, and what was judged in its place."""
+    """Name the stage where a pipeline's call broke off, and what was judged in its place."""
     judged = "".join(_judged_alone(ended))
     own = problem.kind == "model_raised"
     if own and model.failures:
@@ -616,7 +616,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
 
 
 class Differences(TypedDict):
-    """How a run differed from one with the target's torch: fields of a Trace."""
+    """How a run differed from a run with the target's torch: fields of a Trace."""
 
     differences: tuple[str, ...]
     differing_libraries: tuple[str, ...]

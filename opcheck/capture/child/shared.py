@@ -1,8 +1,8 @@
-"""One capture for all targets on which the run would be the same; the model is built once.
+"""One capture for all targets that share a run; the model is built once.
 
-Each run has a fork of its own, which begins with the model as it was built: a run changes a model, and one that raises,
-hangs or ends its process ends no other.  Runs in the process that it is called in: the model is loaded there.  Where
-a process cannot be copied, each class of targets needs a process of its own, for which the model is loaded again.
+Each run has a fork of its own, which begins with the model as it was built: a run changes a model, and a run that
+raises, hangs or ends its process ends no other.  Runs in the process that it is called in: the model is loaded there.
+Where a process cannot be copied, each class of targets needs a process of its own, which loads the model again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opcheck.model.records import Trace
     from opcheck.worker.protocol import Say
 
-#: seconds that a fork gets beside the time limit of the run, to make a trace of it
+#: seconds that a fork gets in addition to the time limit of the run, to make a trace of it
 _AFTER = 150.0
 
 
@@ -45,7 +45,7 @@ def answer(request: ManyTargets, say: Say) -> Captures:
 
 
 def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Captures:
-    """Capture the model of ``request`` once for each class of targets on which the run is the same.
+    """Capture the model of ``request`` once for each class of targets that share a run.
 
     Call it in a process that nothing else is to happen in: user code may run here, and PYTORCH_ENABLE_MPS_FALLBACK is
     set.
@@ -53,7 +53,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
     Args:
         request: the model and its inputs; its own target is not looked at.
         targets: those to be served.
-        say: told the stages.
+        say: called with the stages.
 
     Returns:
         The captures, those of newer releases first.  ``left`` are targets that give other answers than this process
@@ -61,10 +61,10 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
 
     Raises:
         ModelLoadError, InputError: as ``capture.run`` does, for any release.
-        OpListError: the lists hold no such torch release.
-        CaptureError: what this process has loaded already was told of another Mac.
+        OpListError: the lists have no such torch release.
+        CaptureError: this process has loaded code that saw another Mac.
     """
-    # The newest first: it has most kernels, and so tells most of what it would have asked.
+    # The newest first: it has most kernels, and so its run shows most queries.
     order = sorted(
         range(len(targets)),
         key=lambda n: (targets[n].torch, targets[n].macos, targets[n].cpu_fallback),
@@ -189,7 +189,7 @@ def _loaded_and_run(
 def shared_by(
     targets: Sequence[Target], served: Sequence[int], trace: Trace, **facts: Any
 ) -> Shared:
-    """Return the capture with what each target that it serves differs in."""
+    """Return the capture with the differences of each target that it serves."""
     differences = [run.differences(targets[n]) for n in served]
     return Shared(
         targets=tuple(served),

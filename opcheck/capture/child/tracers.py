@@ -54,7 +54,7 @@ def _run_export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Modu
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
-    """Export with fake CPU tensors, since the weights may be on meta; the result holds the model's own again."""
+    """Export with fake CPU tensors, since the weights may be on meta; the result contains the model's own again."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
-#: what each way misses is said in capture/request.py
+#: what each way misses is stated in capture/request.py
 TRACERS: dict[str, Callable[[torch.nn.Module, Any, Any], torch.nn.Module]] = {
     "dispatch": _as_it_is,
     "fx": _symbolic,

@@ -41,7 +41,7 @@ Given = dict[str, Any]
 def with_labels(loaded: Loaded, inputs: Inputs) -> Inputs:
     """Return the inputs and, where the model computes a loss of its own from labels, these.
 
-    A model whose kind is not known here gets none: its loss is made from what it returns (``loss_of``).
+    A model whose kind is not known here gets none: its loss is made from its output (``loss_of``).
     """
     model = loaded.model
     if not isinstance(model, nn.Module):
@@ -50,7 +50,7 @@ def with_labels(loaded: Loaded, inputs: Inputs) -> Inputs:
     try:
         arguments = inspect.signature(model.forward).bind_partial(*inputs.args, **inputs.kwargs)
     except TypeError:
-        return inputs  # the model says so itself, once it is called
+        return inputs  # the model states so itself, once it is called
     make = _maker(model, loaded.family)
     result = make(model, arguments.arguments) if make else {}
     added = {name: value for name, value in result.items() if name in parameters}
@@ -312,7 +312,7 @@ def _kinds() -> dict[str, type[torch.optim.Optimizer]]:
 
 # -- lost gradients --------------------------------------------------------------------------------
 #
-# torch only warns of operators through which no gradient passes; the parameters before them learn nothing.
+# torch only warns of operators that pass no gradient; the parameters before them learn nothing.
 # An operator with a kernel on MPS and no derivative of its own goes through the fallback of the autograd key:
 # CompositeImplicitAutograd does not serve it (aten/src/ATen/core/dispatch/OperatorEntry.cpp,
 # computeDispatchTableEntryWithDebug), VariableFallbackKernel.cpp does, and that warns in backward
@@ -369,7 +369,7 @@ def lost_gradient_problems(messages: dict[str, str], recorder: Recorder) -> tupl
 
 
 class TrainStep:
-    """Runs the step; ``loss`` says afterwards which number was minimized."""
+    """Runs the step; ``loss`` states afterwards which number was minimized."""
 
     def __init__(self, optimizer: Chosen, autocast: str) -> None:
         self.optimizer = optimizer

@@ -42,7 +42,7 @@ def _where(chosen: ChosenFinding) -> tuple[str, str]:
             return match[
                 0
             ], "a comment there: this is where PyTorch collects operators that MPS lacks"
-    for name in chosen.about:
+    for name in chosen.statement_names:
         for link in report.statements[name].links if name in report.statements else ():
             if _ISSUE.fullmatch(link):
                 return link, "it is known there: add what is new, or nothing"
@@ -52,7 +52,11 @@ def _where(chosen: ChosenFinding) -> tuple[str, str]:
 def _is_missing(chosen: ChosenFinding) -> bool:
     """Return whether the operator has no kernel, rather than a kernel that refuses this call."""
     calls = chosen.calls
-    return calls is not None and not chosen.about and calls.status in {"fallback", "unsupported"}
+    return (
+        calls is not None
+        and not chosen.statement_names
+        and calls.status in {"fallback", "unsupported"}
+    )
 
 
 def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:

@@ -34,7 +34,7 @@ Casts = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
 class Refused(NamedTuple):
-    """The releases and dtypes for which ``torch.autocast("mps", dtype)`` warns and is disabled."""
+    """Releases and dtypes: ``torch.autocast("mps", dtype)`` warns and is disabled."""
 
     torch: Span
     dtypes: tuple[torch.dtype, ...]
@@ -86,7 +86,7 @@ REFUSED = (
 
 
 def warning_for(target: Target, dtype: torch.dtype) -> str | None:
-    """Return the warning with which autocast is disabled on the target; None if it works."""
+    """Return the warning of an autocast that is disabled on the target; None if it works."""
     for refused in REFUSED:
         if (
             target.torch in refused.torch
@@ -239,7 +239,7 @@ def autocast_of(
             init(self, device_type, dtype, enabled, cache_enabled)
             return
         _require(ask)
-        # The installed torch may refuse what the target takes: it is asked for a disabled one of its own dtype.
+        # The installed torch may refuse what the target takes: it constructs a disabled one of its own dtype.
         init(self, device_type, None, enabled=False, cache_enabled=cache_enabled)
         self.fast_dtype = self.fast_dtype if dtype is None else dtype
         text = _refusal(ask, self.fast_dtype) if enabled else None
@@ -248,7 +248,7 @@ def autocast_of(
         self._enabled = enabled and text is None
 
     def is_available(device_type: str) -> bool:
-        # torch/amp/autocast_mode.py raises RuntimeError where this says no.
+        # torch/amp/autocast_mode.py raises RuntimeError where this is False.
         return available(device_type) and (device_type != "mps" or ask(_has_policies))
 
     def forget() -> None:
@@ -263,7 +263,7 @@ def autocast_of(
     ]
     try:
         with warnings.catch_warnings():
-            # The dispatcher says once a process that a kernel was overridden: that is the point.
+            # The dispatcher warns once a process that a kernel was overridden, which is intended here.
             warnings.simplefilter("ignore")
             for name in cached:
                 if not dispatch.has_schema(name):

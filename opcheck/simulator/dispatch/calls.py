@@ -88,7 +88,7 @@ def metas(tensors: Sequence[torch.Tensor]) -> tuple[TensorMeta, ...]:
     )
 
 
-#: a body that requests more values than this is taken for one that never ends.
+#: a body that requests more values than this is assumed never to end.
 _MOST_GUESSES = 1_000
 
 
@@ -121,7 +121,7 @@ class BodySink:
         return self._asked
 
     def guess(self, operator: str, answer: Any) -> None:
-        """Count the request; the values are unknown by design, and the body goes on with the assumption.
+        """Count the request; the values are unknown by design, and the body continues with the assumption.
 
         Raises:
             RuntimeError: the body requests values without end.

@@ -1,4 +1,4 @@
-"""Hold the state of the running API call, for the operators that C++ calls inside it."""
+"""Keep the state of the running API call, for the operators that C++ calls inside it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class DispatchContext(threading.local):
-    """Records where C++'s temporaries belong, and in which precision; each thread has its own values.
+    """Records where C++'s temporaries belong, and their precision; each thread has its own values.
 
-    C++ makes its temporaries with ``x.options()``, which says ``cpu`` for a simulated tensor: inside an API call
-    with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.  While autograd's
-    engine runs and calls nothing of the program's, the node decides (simulator/dispatch/gradient_devices.py).
+    C++ makes its temporaries with ``x.options()``, which states ``cpu`` for a simulated tensor: inside an API call
+    with an argument on MPS and no ``device=`` of the user's, a factory for the CPU makes an MPS tensor.  While
+    autograd's engine runs and calls nothing of the program's, the node decides
+    (simulator/dispatch/gradient_devices.py).
     """
 
     def __init__(self, queries: TargetQueries, refuse: Refuse) -> None:

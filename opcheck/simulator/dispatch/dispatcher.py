@@ -70,10 +70,10 @@ _CPU_GENERATOR = (
 
 _CPU = torch.device("cpu")
 
-#: what C++ makes of a Python number has one of these dtypes, and no float64 is on MPS.
+#: what C++ makes of a Python number has any of these dtypes, and no float64 is on MPS.
 _OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.bool})
 
-#: the mode in which make_fx, and so torch.func.linearize, writes a graph
+#: the mode of make_fx, and so of torch.func.linearize
 _PROXY = dispatch.PROXY_MODE
 _mode_of = dispatch.mode_in_slot
 
@@ -285,7 +285,7 @@ class Simulator(dispatch.DispatchMode):
         device = kwargs.get("device")
         if device is None or device.type != "cpu":
             return False
-        # In the engine only C++ gives one: AccumulateGrad copies a gradient with
+        # In the engine only C++ names a device: AccumulateGrad copies a gradient with
         # ``variable.options()``.
         return not (self.context.in_engine or self._in_flight())
 
@@ -446,7 +446,7 @@ class Simulator(dispatch.DispatchMode):
     def _result_of(
         self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
     ) -> shapes.Result:
-        # Factories without a dtype and divisions of integers take the default one.
+        # Factories without a dtype and divisions of integers take the default dtype.
         kept = (torch.get_default_dtype(), key)
         result = self._results.get(kept)
         if result is None:
@@ -684,6 +684,6 @@ def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
 
 
 def _alias(tensor: MPSTensor) -> MPSTensor:
-    """Return the same values as a new tensor, because autograd writes into what a call returns."""
+    """Return the same values as a new tensor, because autograd writes into results."""
     state = tensor._mps
     return wrap(state.spec, detach_values(state.payload), state.memory)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 
 
-#: the attribute of a custom Function's node that says where its arguments are
+#: the attribute of a custom Function's node that states where its arguments are
 _PLACES = "_opcheck_places"
 
 
@@ -57,7 +57,7 @@ def validate_devices(
 
     Args:
         gradients: of any type; only tensors are compared.
-        tensors: the tensor of each gradient, or what stands for it and has its device.
+        tensors: the tensor of each gradient, or what represents it and has its device.
         text: the message before ``invalid gradient``.
 
     Raises:
@@ -103,7 +103,7 @@ def register_hook(tensor: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
 
 
 def keep_on_cpu(args: Any) -> list[Any]:
-    """Let the gradients of CPU tensors without dimensions, beside tensors on MPS, be on the CPU.
+    """Let the gradients of CPU tensors without dimensions, next to tensors on MPS, be on the CPU.
 
     Returns:
         the nodes that gather these gradients, to be kept until the call has made its graph.
@@ -175,7 +175,7 @@ class Nodes:
     """Records the nodes that calls on MPS made, by their sequence numbers.
 
     A node takes the next number before its call reaches the dispatcher's Python key (VariableType.cpp), so that all
-    numbers since the call before are of this one: an operator in place makes two nodes, it saves a clone first.
+    numbers since the call before belong to this call: an operator in place makes two nodes, it saves a clone first.
     """
 
     def __init__(self) -> None:
@@ -203,9 +203,9 @@ class Nodes:
 
 @contextlib.contextmanager
 def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterator[None]:
-    """Keep ``mode`` on while autograd's engine runs, for what the program itself calls there.
+    """Keep ``mode`` on while autograd's engine runs, for the program's own calls there.
 
-    Tensor.backward and torch.autograd.grad are API calls, for which the mode is off; hooks, custom functions and what
+    Tensor.backward and torch.autograd.grad are API calls, and the mode is off in them; hooks, custom functions and what
     a checkpoint runs again are the program's.
     """
     run = RUN_BACKWARD.value()

@@ -66,10 +66,10 @@ class MpsRegistrations:
 def same_dispatch(simulator: Simulator, target: Target, counterpart: Target) -> bool:
     """Return whether the run that ``simulator`` recorded on ``target`` would be the same on ``counterpart``.
 
-    Beside this the trace names its target, and what of it the installed torch lacks (``absent``).
+    In addition the trace names its target, and what of it the installed torch lacks (``absent``).
 
     Raises:
-        OpListError: the lists hold no such torch release.
+        OpListError: the lists have no such torch release.
     """
     if not simulator.context.ask.answered_alike(counterpart) or not target_reads.fits(counterpart):
         return False
@@ -81,14 +81,14 @@ def same_dispatch(simulator: Simulator, target: Target, counterpart: Target) -> 
 def note_branches(
     registrations: Mapping[str, str], branches: Mapping[str, Callable[..., Any]], passed: set[str]
 ) -> dict[str, Callable[..., Any]]:
-    """Return the target's branches, and the composites for which another release has a kernel or a branch.
+    """Return the target's branches, and the composites that have a kernel or a branch in another release.
 
     Each of them notes its calls.
 
     Args:
         registrations: the target's value of every overload.
         branches: the branches of the target.
-        passed: takes the names of what is called.
+        passed: takes the names of the overloads called.
     """
     functions = {name: _noting(name, branch, passed) for name, branch in branches.items()}
     for name in _contested_composites():

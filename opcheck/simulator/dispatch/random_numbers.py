@@ -1,7 +1,7 @@
-"""Simulate the generators of random numbers of ``mps``: a stream of its own, beside the CPU's.
+"""Simulate the generators of random numbers of ``mps``: a stream of its own, separate from the CPU's.
 
 ATen/mps/MPSGeneratorImpl.mm: a Philox generator, whose state is a seed and how far it has come. Its numbers are not
-computed here; the CPU's generator draws in its place, seeded anew for each call by both, so that equal seeds and
+computed here; the CPU's generator draws in its place, seeded again for each call by both, so that equal seeds and
 equal calls draw equal numbers, other ones than the CPU's of that seed.
 """
 
@@ -34,12 +34,12 @@ _STEP = 0x9E3779B97F4A7C15
 
 
 def _keeps_offset(target: Target) -> bool:
-    # The state of earlier releases ends with the seed, at which the stream begins again.
+    # The state of earlier releases ends with the seed: the stream begins again there.
     return target.torch >= Version(2, 5)
 
 
 class Generator(torch.Generator):
-    """``torch.Generator``: one of ``mps``, or torch's own."""
+    """``torch.Generator``: a generator of ``mps``, or torch's own."""
 
     _place: torch.device
     #: the seed of the stream, and how many calls have drawn from it
@@ -49,7 +49,7 @@ class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Self:
         """Return a new generator."""
         place = torch.device(device)
-        # Of a device that no Mac has C++ refuses to make one.
+        # C++ refuses a generator for a device that no Mac has.
         base = "cpu" if place.type == "mps" else place
         result = super().__new__(cls, base)  # type: ignore[call-arg]  # the stub has __init__
         result._place = place
@@ -58,7 +58,7 @@ class Generator(torch.Generator):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
-        """The device that the program asked for."""
+        """The requested device."""
         return self._place
 
     def _is_on_mps(self) -> bool:
@@ -142,7 +142,7 @@ def draw_on_mps(generator: Any) -> Iterator[None]:
     """Draw from the default generator of ``mps`` for the length of one call; the CPU's stays as it is.
 
     Args:
-        generator: the program's own, which DeviceMode has prepared; None: the default one.
+        generator: the program's own, which DeviceMode has prepared; None: the default generator.
     """
     if generator is not None:
         yield

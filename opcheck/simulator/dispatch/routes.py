@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opcheck.tracing.torch_private.dispatch import HigherOrderOperator, OpOverload
 
 
-#: registrations with which the dispatcher stops at the MPS key (op_lists/README.md).
+#: registrations that stop the dispatcher at the MPS key (op_lists/README.md).
 KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
 
 _COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
@@ -61,7 +61,7 @@ class Kind(enum.Enum):
     LEAF = "leaf"
     #: CompositeImplicit without a kernel on the target: its C++ body runs on the simulated tensors.
     DECOMPOSE = "decompose"
-    #: a Python function runs, such as one for a branch that C++ takes only on a Mac.
+    #: a Python function runs, such as for a branch that C++ takes only on a Mac.
     PYTHON = "python"
 
 
@@ -132,7 +132,7 @@ def registered_way(
     registrations: Mapping[str, str],
     branches: Container[str],
 ) -> str:
-    """Return the way on which the registrations and branches send an overload, which is all that they decide.
+    """Return the way of an overload by the registrations and branches, which is all that they decide.
 
     Args:
         name: the overload.
@@ -173,7 +173,7 @@ def make_route(
         # What a kernel written in Python with torch._refs runs: the prim's aten form
         # (torch/_prims/__init__.py).
         body = getattr(func, "impl_aten", None)
-    # Python alone knows what jagged tensors are asked for: prim::layout, in torch 2.9 aten::dim too.
+    # Only Python has what jagged tensors are queried by: prim::layout, in torch 2.9 aten::dim too.
     has_schema = dispatch.has_schema(name)
     if body is None and has_schema and not implicit and func.namespace not in _DESCRIBED:
         body = _own_body(func)
@@ -234,7 +234,7 @@ def make_route(
 def _own_body(func: OpOverload) -> Callable[..., Any] | None:
     """Return what a Mac runs for an operator of the program's own that has one body for all devices.
 
-    torch.library.custom_op registers its function so, unless told the device (torch/_library/custom_ops.py).
+    torch.library.custom_op registers its function so, unless it gets the device (torch/_library/custom_ops.py).
     """
     everywhere = DispatchKey.CompositeExplicitAutograd
     if func.has_kernel_for_dispatch_key(DispatchKey.MPS):

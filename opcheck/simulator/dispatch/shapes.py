@@ -58,7 +58,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
             raise _depends_on_values(route) from None
         return _run_without_meta(route, args, kwargs)
     except RuntimeError as error:
-        # What torch.library.custom_op registers for Meta until it is told a rule
+        # What torch.library.custom_op registers for Meta until it has a rule
         # (torch/_library/custom_ops.py).
         if "There was no fake impl registered" not in str(error):
             raise
@@ -91,7 +91,7 @@ def _run(
 
 def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
     if route.writes and all(relation.relation == "argument" for relation in route.returns):
-        # In place, and not one that reshapes: the results are the arguments.
+        # In place, without a reshape: the results are the arguments.
         specs = tuple(
             _spec_of_argument(argument_at(route, r.argument, args, kwargs)) for r in route.returns
         )
@@ -144,7 +144,7 @@ def _fresh(tensor: MPSTensor) -> torch.Tensor:
 
 
 def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a CPU tensor beside tensors on MPS as a meta tensor; without dimensions it is a number to C++."""
+    """Return a CPU tensor next to tensors on MPS as a meta tensor; without dimensions it is a number to C++."""
     plain = type(tensor) is torch.Tensor and tensor.dim() > 0 and tensor.device is not META
     return tensor.to(META) if plain else tensor
 

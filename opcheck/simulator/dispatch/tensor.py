@@ -2,9 +2,9 @@
 
 It is an ordinary ``torch.Tensor`` (or Parameter, or a subclass of the program's): its C++ device stays ``cpu``, and
 it carries the MPS dispatch keys besides, so that the dispatcher picks the MPS column while autograd's device guard
-stays the CPU's.  Its attribute ``_mps`` is what the simulation knows of it.  The class is torch's own because
+stays the CPU's.  Its attribute ``_mps`` is what the simulation records about it.  The class is torch's own because
 libraries ask for it (``type(x) is torch.Tensor``) and because Module.to, ``.data =`` and Parameter treat a class of
-another name differently from what a Mac has (torch/nn/parameter.py, torch/nn/modules/module.py ``_apply``).
+another name differently from a Mac's (torch/nn/parameter.py, torch/nn/modules/module.py ``_apply``).
 
 There are three payloads: none (shapes only, for audits), a small real CPU tensor (for control flow on data), a real
 CPU tensor of any size (for emulation).
@@ -65,7 +65,7 @@ torch.Tensor._mps = None  # type: ignore[attr-defined]
 class Storage:
     """The memory that aliases share: whether its values are known, and the watcher to notify when it is freed.
 
-    It lives as long as a tensor that shares it: where autograd alone holds one, C++ keeps the Python object too
+    It lives as long as a tensor that shares it: where autograd alone keeps one, C++ keeps the Python object too
     (torch/csrc/autograd/python_variable.cpp).
     """
 
@@ -91,7 +91,7 @@ class Storage:
 
 
 class Placement:
-    """What the simulation knows of one tensor on ``mps:0``."""
+    """What the simulation records about one tensor on ``mps:0``."""
 
     __slots__ = ("memory", "number", "payload", "spec")
 
@@ -139,7 +139,7 @@ def is_on_mps(value: Any) -> TypeGuard[MPSTensor]:
 
 
 def placement(tensor: torch.Tensor) -> Placement | None:
-    """Return what the simulation knows of a tensor; None for a tensor on another device."""
+    """Return what the simulation records about a tensor; None for a tensor on another device."""
     state: Placement | None = tensor._mps  # type: ignore[attr-defined]
     return state
 
@@ -199,7 +199,7 @@ def wrap(
     *,
     requires_grad: bool = False,
 ) -> MPSTensor:
-    """Return a tensor of this metadata; ``payload`` holds its values if they are known.
+    """Return a tensor of this metadata; ``payload`` contains its values if they are known.
 
     ``memory`` is given for views, which share that of their base.  What is made in inference mode is a normal tensor,
     as a view of one is there (VariableTypeUtils.h, as_view).
@@ -257,10 +257,10 @@ def to_mps(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
 
 
 def to_mps_in_place(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
-    """Move a tensor wherever the program holds it: the same object, with other data."""
+    """Move a tensor wherever the program keeps it: the same object, with other data."""
     values = to_mps(tensor.detach(), keep=keep)
     if tensor.device.type == "meta":
-        # C++ gives no memory of another device to one of meta.
+        # C++ gives a meta tensor no memory of another device.
         result = wrap(values._mps.spec, requires_grad=tensor.requires_grad)
         tensors.swap_implementations(tensor, result)
         place(tensor, result._mps)

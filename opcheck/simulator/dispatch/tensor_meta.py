@@ -97,7 +97,7 @@ def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> TensorMeta:
 
 
 def ambient() -> tuple[Any, ...]:
-    """Return the hashable state of the process on which a composite's body may branch.
+    """Return the hashable state of the process that a composite's body may branch on.
 
     The default dtype alone decides the metadata of a leaf call's results: what is kept of those goes by it (as in
     torch/_subclasses/fake_tensor.py, ``_cache_key``).
@@ -150,7 +150,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(key: Any) -> Any:
-    """Return the argument from which ``encode`` made the key; a TensorMeta stays a TensorMeta."""
+    """Return the argument that ``encode`` made the key of; a TensorMeta stays a TensorMeta."""
     if key is TRUE:
         return True
     if key is FALSE:

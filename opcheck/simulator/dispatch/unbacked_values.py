@@ -37,11 +37,11 @@ class Guess(NamedTuple):
 
 
 def scalar(dtype: torch.dtype, times: int, *, checks: bool = False) -> Any:
-    """Return the number or bool that is substituted for an unknown one.
+    """Return the number or bool that is substituted for an unknown value.
 
     Args:
         dtype: bool, or that of the tensor which the number is read from.
-        times: how often the same place asked before.
+        times: how many queries the same place made before.
         checks: the bool is the result of a check, which the program most likely asserts.
     """
     if dtype is torch.bool:

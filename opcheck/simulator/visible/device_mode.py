@@ -46,7 +46,7 @@ class DeviceMode(TorchFunctionMode):
     def __init__(self, context: DispatchContext, on_cpu: Watcher | None = None) -> None:
         super().__init__()
         self._context = context
-        #: told each API call whose result stays on the CPU, with that result
+        #: called with each API call whose result stays on the CPU, with that result
         self._on_cpu = on_cpu
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -66,7 +66,7 @@ class DeviceMode(TorchFunctionMode):
             kwargs = {**kwargs, "device": as_device(device)}
             device = _device_beside_out(kwargs)
         if func is _PIN:
-            # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
+            # Queries the accelerator of the build for its allocator; pages that are pinned change no operator call.
             return args[0]
         context = self._context
         before = (context.on_mps, context.detaches, context.in_engine)
@@ -136,7 +136,7 @@ def _makes(func: Any) -> bool:
 
 
 def any_on_mps(args: Any, kwargs: Any) -> bool:
-    """Return whether one of the values, or of the lists among them, is a tensor on MPS."""
+    """Return whether any of the values, or of the lists among them, is a tensor on MPS."""
     for value in args:
         kind = type(value)
         if kind is list or kind is tuple:

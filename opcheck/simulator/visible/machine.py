@@ -1,9 +1,9 @@
 """Simulate the machine that a Mac's Python reports: ``platform``, ``os.uname``, ``sysctl`` and ``sw_vers``.
 
-Who asks decides what is answered.
+The reader decides what is answered.
 
 * The program's own code gets a Mac's answers.
-* An installed library gets ``platform.processor()`` and ``platform.mac_ver()``, which are asked to find Apple silicon
+* An installed library gets ``platform.processor()`` and ``platform.mac_ver()``, which find Apple silicon
   (Lightning's MPSAccelerator, fabric/accelerators/mps.py).  Of ``system()``, ``machine()`` and ``uname()`` libraries
   choose what they load: soundfile, bitsandbytes and llama_cpp would look for a Mac's shared libraries, which cannot be
   loaded here.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CHIP = "Apple M1"
 GPU_CORES = 8
 MEMORY = 16 << 30
-#: the bytes of which Metal recommends a working set on it (op_lists/macs.yaml)
+#: Metal's recommended working set on it, in bytes (op_lists/macs.yaml)
 WORKING_SET = 10922 << 20
 
 #: ``sysctl KEY`` on it
@@ -142,7 +142,7 @@ def _os_uname_by_caller() -> Any:
     return _os_uname() if _HOST_OS_UNAME is None or direct == "program" else _HOST_OS_UNAME()
 
 
-# -- programs that tell of the machine ----------------------------------------------------------------------
+# -- programs that describe the machine ----------------------------------------------------------------------
 
 
 def find_output(command: Sequence[str]) -> str | None:

@@ -1,7 +1,7 @@
 """Replace the methods and attributes of ``torch.Tensor`` whose C++ would take the device for ``cpu``.
 
-They stand on the class itself as long as a simulation runs, and not only in a function mode: torch's own Python calls
-them where modes are off (torch/overrides.py, ``handle_torch_function``).  A class with a hook of its own is asked
+They are on the class itself as long as a simulation runs, and not only in a function mode: torch's own Python calls
+them where modes are off (torch/overrides.py, ``handle_torch_function``).  A class with a hook of its own is called
 first, as by C++ (``_is_hooked``); the mode then comes here (simulator/visible/device_mode.py).
 """
 
@@ -69,7 +69,8 @@ def _asks_first(tensor: torch.Tensor) -> bool:
 def is_outer(tensor: Any) -> bool:
     """Return whether C++ takes the tensor for a CPU tensor although the tensor that it wraps is on MPS.
 
-    So do a wrapper of the program's own (``make_wrapper``) and one of torch.func, which stands for the tensor inside.
+    So do a wrapper of the program's own (``make_wrapper``) and a wrapper of torch.func, which represents the tensor
+    inside.
     """
     if vars(tensor).get("_mps_outer"):
         return True
@@ -143,7 +144,7 @@ def _index_is_of_mps(target: Target) -> bool:
     """Return whether an index alone means the accelerator of the machine, which is MPS, and not CUDA.
 
     torch/csrc/utils/python_arg_parser.h of the wheels: ``toDevice`` makes CUDA of it up to 2.4, ``deviceFromLong``
-    asks ``at::getAccelerator`` since 2.5, where ATen/DeviceAccelerator.h lists MPS for the first time.
+    queries ``at::getAccelerator`` since 2.5, where ATen/DeviceAccelerator.h lists MPS for the first time.
     """
     return target.torch >= Version(2, 5)
 
@@ -170,7 +171,7 @@ def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     device, dtype, non_blocking, memory_format, copy = parse_to(*named, **options)
     moves = device is not None and (device.type == "mps") is not here
     if moves and device is not None and device.type not in _BUILT:
-        torch.empty(0, device=device)  # raises what a Mac raises: no build for one has the device
+        torch.empty(0, device=device)  # raises as on a Mac: no macOS build has the device
     # To C++ mps:1 is not where the tensor is.
     copy = copy or (here and any(_is_another(value) for value in (*args, *kwargs.values())))
     same_dtype = dtype is None or dtype == self.dtype
@@ -245,7 +246,7 @@ def tolist(self: Any) -> Any:
 
 
 def _reader(name: str) -> Callable[[Any], Any]:
-    """Return the method by which Python reads a tensor as one number, such as ``__float__``.
+    """Return the method that reads a tensor as one number, such as ``__float__``.
 
     C++ calls it for each tensor in the data of a new one while it skips the Python key (tensor_new.cpp,
     ``internal_new_from_data`` and ``recursive_store``); a Mac's ``item`` needs no such key.
@@ -278,7 +279,7 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: A
     return _Base.type(cpu(self), dtype, non_blocking, **options)
 
 
-# -- new tensors beside it --------------------------------------------------------------------------------------
+# -- new tensors next to it --------------------------------------------------------------------------------------
 
 
 def new_tensor(self: Any, data: Any, **options: Any) -> torch.Tensor:
@@ -332,7 +333,7 @@ def _data(self: Any) -> torch.Tensor:
         return _Base.data.__get__(self)
     alias = state.alias()
     result = wrap(alias.spec, alias.payload, alias.memory)
-    # An uninitialized parameter lets its own data be asked for, and nothing else.
+    # An uninitialized parameter allows reading its own data, and nothing else.
     with dispatch.without_function_modes():
         if self.is_conj():
             tensors.set_conjugate(result, True)
@@ -383,7 +384,7 @@ def data_ptr(self: Any) -> int:
 
 
 def as_subclass(self: Any, cls: type[torch.Tensor]) -> torch.Tensor:
-    """Return the tensor as a subclass; C++ refuses one that a dispatch mode has given a Python object already."""
+    """Return the tensor as a subclass; C++ refuses a tensor that has a Python object from a dispatch mode."""
     if type(self).__torch_dispatch__ is not _NO_DISPATCH:
         return _Base.as_subclass(self, cls)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
@@ -451,7 +452,7 @@ def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
 
 
 def _state(tensor: Any) -> Any:
-    """Return what a tensor pickles beside its values, without opcheck's attributes."""
+    """Return what a tensor pickles in addition to its values, without opcheck's attributes."""
     state = _STATE(tensor)
     if type(state) is tuple:  # with slots
         return (_without_ours(state[0]), *state[1:])
@@ -525,10 +526,10 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__dlpack_device__": storage.device,
 }
 
-#: name on torch.Tensor -> what stands there during a simulation.
+#: name on torch.Tensor -> what is there during a simulation.
 _INSTALLED: dict[str, Any] = {
     **{name: _Method(getattr(torch.Tensor, name), ours) for name, ours in _METHODS.items()},
-    # C++ asks no hook for this (python_variable.cpp, THPVariable_as_subclass).
+    # C++ calls no hook for this (python_variable.cpp, THPVariable_as_subclass).
     "as_subclass": _Method(_Base.as_subclass, as_subclass, asks=False),
     "device": _Attribute(_Base.device, _device),
     "is_mps": _Attribute(_Base.is_mps, _is_mps),

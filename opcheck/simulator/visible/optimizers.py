@@ -1,7 +1,7 @@
 """Simulate the steps of torch.optim, and the clipping before them, as earlier releases wrote them.
 
 That is, where the installed ones call other operators: ``torch/optim/*.py`` of the macOS wheels of
-1.13 to 2.15, each run beside the installed one (scripts/compare_optimizers.py),
+1.13 to 2.15, each run next to the installed one (scripts/compare_optimizers.py),
 ``torch/nn/utils/clip_grad.py`` and ``torch/amp/grad_scaler.py``.
 """
 
@@ -21,7 +21,7 @@ from opcheck.tracing.torch_private import backend
 
 Tensor = torch.Tensor
 
-#: Modules that hand a call on, and so stand between who calls and the replacement: this device,
+#: Modules that pass a call on, between the caller and the replacement: this device,
 #: torch.set_default_device's.
 _HAND_ON = frozenset(
     {"opcheck.simulator.visible.device_mode", "torch.overrides", "torch.utils._device"}

@@ -2,7 +2,7 @@
 
 torch's own Python is that of the installed release and keeps all of its names: it would break without them
 (``torch.manual_seed`` calls ``torch.mps.manual_seed``, which 1.13 has not).  So each module that has names which are
-not in every release gets a class with a property for each of them, which decides by who asks.  The dictionary of the
+not in every release gets a class with a property for each of them, which decides by its reader.  The dictionary of the
 module stays: its own functions find their globals there.  Every such look-up of the program is a question
 (simulator/target_reads.py): a target with another answer needs a run of its own.
 
@@ -89,7 +89,7 @@ def _varying(module: str) -> frozenset[str]:
 def _private_functions() -> frozenset[str]:
     """Return functions such as ``torch._grouped_mm``, which torch makes of operators that some releases lack.
 
-    The lists of Python names hold public names alone.
+    The lists of Python names have only public names.
     """
     lines = [release.line for release in load().releases]
     operators = [_operator_names(line) for line in lines]
@@ -240,7 +240,7 @@ def _again_as_installed(perform: Callable[[], Any]) -> Any:
                 del sys.modules[name]
         try:
             return perform()
-        except Exception:  # noqa: BLE001 - of any library: what it raised first is told
+        except Exception:  # noqa: BLE001 - of any library: its first error is raised
             outdated.difference_update(suspects)
         raise
 
@@ -370,7 +370,7 @@ def _refuse_arguments(
         return
     passed = {*kwargs}
     histories = _arguments()[key]
-    # Places of arguments differ between releases where one was renamed or removed.
+    # Places of arguments differ between releases where an argument was renamed or removed.
     if signature and args and all(history[-1][1] is not None for history in histories.values()):
         with contextlib.suppress(TypeError):  # which the function itself raises
             passed |= signature.bind_partial(*args, **kwargs).arguments.keys()

@@ -1,7 +1,7 @@
-"""Decide which release of torch an installed library sees, and record what it asked.
+"""Decide which release of torch an installed library sees, and record what it read.
 
 A library sees the target's release.  If its requirements exclude that release, another version of the library,
-unknown to opcheck, would be installed beside the target's torch: transformers 5 turns its models off
+unknown to opcheck, would be installed in addition to the target's torch: transformers 5 turns its models off
 (utils/import_utils.py, is_torch_available), others fail to import.  It sees the nearest release that it admits.  A
 library that fails on the installed torch with the target's version sees the installed release.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-#: without what a build appends: +cpu, +cu126
+#: without the suffix of a build: +cpu, +cu126
 INSTALLED = str(torch.__version__).partition("+")[0]
 _INSTALLED_LINE = Version.parse(INSTALLED)
 
@@ -50,7 +50,7 @@ def version_of(target: Target) -> str:
 
 
 def view_of(target: Target, package: str) -> Target:
-    """Return the target with the release that a library sees; an empty name stands for the program."""
+    """Return the target with the release that a library sees; an empty name represents the program."""
     line = _nearest_line(_requirement(package), target)
     return target if line == target.torch else msgspec.structs.replace(target, torch=line)
 
@@ -84,16 +84,16 @@ def show_installed_to_libraries() -> None:
 
 
 def is_outdated(package: str) -> bool:
-    """Return whether the library failed with the target's version; an empty name stands for the program."""
+    """Return whether the library failed with the target's version; an empty name represents the program."""
     return package in outdated or (_all_outdated and bool(package))
 
 
-#: libraries that were imported before the simulation: what they asked at import is unknown
+#: libraries that were imported before the simulation: what they read at import is unknown
 imported_before: set[str] = set()
 
 
 class Asked(NamedTuple):
-    """The first time that a library asked a question, and the answer that it got."""
+    """The first time that a library made a query, and the answer that it got."""
 
     place: str
     answer: Any
@@ -130,7 +130,7 @@ def record(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hasha
 
 
 def forget_questions() -> None:
-    """Forget what libraries asked, because a new run begins in this process."""
+    """Forget what libraries read, because a new run begins in this process."""
     _asked.clear()
 
 
@@ -213,7 +213,7 @@ def _distribution(package: str) -> importlib.metadata.Distribution | None:
         return importlib.metadata.distribution(names[0]) if names else None
 
 
-# -- who asks --------------------------------------------------------------------------------------------------------
+# -- the readers -------------------------------------------------------------------------------------------------------
 
 
 #: functorch is a part of torch's distribution, torchgen too.
@@ -252,7 +252,7 @@ class Caller(NamedTuple):
         return f"{Path(file).as_posix()}:{self.line}"
 
 
-#: of each file that asked (code objects of two files may be equal): whose it is; None: the standard library's
+#: of each file with a reader (code objects of two files may be equal): whose it is; None: the standard library's
 _kinds: dict[str, Kind | None] = {}
 _NOBODY = Caller("own", "", 0)
 

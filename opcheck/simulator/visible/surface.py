@@ -1,4 +1,4 @@
-"""Simulate what Python sees of a Mac's torch beside tensors: ``torch.mps`` by release, streams, events, storages."""
+"""Simulate what Python sees of a Mac's torch next to tensors: ``torch.mps`` by release, streams, events, storages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS no
 _V2_7 = Version(2, 7)
 
 
-#: whether MPS's allocator answers torch.accelerator, and since when, stands in no source that was
+#: whether MPS's allocator answers torch.accelerator, and since when, is in no source that was
 #: read
 _MEMORY = (
     *("empty_cache", "empty_host_cache", "get_memory_info", "memory_stats", "memory_allocated"),
@@ -244,7 +244,7 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.accelerator, name, _refusing(_UNKNOWN.format(f"torch.accelerator.{name}")))
         for name in _MEMORY
     ]
-    # A name that this torch lacks is one that its programs do not use.
+    # Programs do not use a name that this torch lacks.
     present = [change for change in changes if change[1] in vars(change[0])]
     is_silent = target.torch < _V2_7
     with replaced(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
@@ -280,7 +280,7 @@ _yes.__wrapped__ = _yes  # type: ignore[attr-defined]
 
 
 def _no_cuda() -> None:
-    """Raise the error of a build without CUDA; one with CUDA would search for its driver (torch/cuda/__init__.py)."""
+    """Raise the error of a build without CUDA; a CUDA build would search for its driver (torch/cuda/__init__.py)."""
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
@@ -331,7 +331,7 @@ def mps_backend(target: Target) -> Iterator[None]:
         (torch.backends.mps, "is_macos13_or_newer", newer_than_13),
         (*places.MPS_IS_ON_MACOS, newer),
     )
-    # A name that this torch lacks is one that its programs do not ask for.
+    # Programs do not use a name that this torch lacks.
     present = [each for each in replacements if hasattr(each[0], each[1])]
     with (
         replaced(present),

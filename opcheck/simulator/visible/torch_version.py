@@ -1,9 +1,9 @@
 """Present ``torch.__version__`` and the version of torch's distribution to the program and its libraries.
 
-A version that was read is a text that notes what is asked of it.  A comparison is a question with a
+A version that was read is a text that notes what is read of it.  A comparison is a question with a
 boolean answer (simulator/target_reads.py), whether it is made by ``torch.__version__ >=
 "2.4"`` or by ``packaging.version``: another target shares the run where all comparisons agree.  Any
-other use is a question whose answer is the whole text.  So is a text that nothing was asked of: a
+other use is a question whose answer is the whole text.  So is a text without a visible use: a
 regular expression reads it without a trace.
 """
 
@@ -149,7 +149,7 @@ def _is_logged(frame: FrameType) -> bool:
 
 
 def _read_unrecorded(reader: Caller, text: str) -> str:
-    """Return the version without a query, for what records its own use."""
+    """Return the version without a query, for objects that record their own use."""
     if not target_reads.is_target_shown():
         return str.__str__(text)
     return target_reads.now(lambda target: as_seen(target, reader.package, version_of))

@@ -2,22 +2,22 @@
 
 PyTorch has no public way to be a device that the machine does not have, to follow autograd, or to
 see what Inductor generates. Each module here binds the private names of one concern, and the
-docstring below a name says what the name is for and what happens in a release that lacks it:
+docstring below a name states what the name is for and what happens in a release that lacks it:
 
 - ``Required``: importing the module (or calling the function, where the import is lazy) raises
   ``UnsupportedTorchError``, which names the release and the missing name.
-- ``Optional``: the name is ``None``, or the function does nothing; the docstring says what
+- ``Optional``: the name is ``None``, or the function does nothing; the docstring states what
 degrades.
 
 All names were tried on 2.13.0 by ``tests/tracing/test_torch_private.py``, and on 2.9.1 and 2.15.0
-by ``scripts/test_installed_torch.py`` (2026-11-22); a docstring that names other releases says
-where the source was read. The names are bound once, at import: nothing here stands between the
+by ``scripts/test_installed_torch.py`` (2026-11-22); a docstring that names other releases states
+where the source was read. The names are bound once, at import: nothing here is between the
 dispatcher and the simulator.
 
 - ``dispatch``: overloads, keys, kernels, dispatch modes, guards.
 - ``tensors``: wrapper tensors, their metadata, views, printing, pickling.
 - ``autograd``: the engine, its nodes and their numbers.
-- ``backend``: the attributes by which Python asks which devices there are; they are replaced for a
+- ``backend``: the attributes that give Python the devices; they are replaced for a
 while. - ``modules``: tables of ``torch.nn.Module``, graphs, TorchScript. - ``trees``: nested
 arguments. - ``export``: programs of ``torch.export``, fake tensors. Its imports are lazy. -
 ``compilation``: Dynamo and Inductor. Its imports are lazy, so that a capture imports no compiler. -

@@ -1,4 +1,4 @@
-"""The attributes by which Python asks which devices there are, and what they can do."""
+"""The attributes that give Python the devices, and what they can do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MPS_IS_ON_MACOS = Place(torch._C, "_mps_is_on_macos_or_newer")
 """Whether macOS is at least this one. Optional: a release that lacks it does not ask it. Replaced.
 """
 
-#: What describes a machine, and touches no GPU.  Dynamo asks for the current stream, which is a number to a Mac
+#: What describes a machine, and touches no GPU.  Dynamo requests the current stream, which is a number to a Mac
 #: (torch/_dynamo/variables/streams.py, 2.13; aten/src/ATen/mps/MPSGuardImpl.h, getDevice and getStream).
 _QUESTIONS = frozenset(
     {
@@ -52,7 +52,7 @@ def device_functions() -> tuple[Place, ...]:
 
 
 def without_device() -> list[tuple[Place, Any]]:
-    """Return what a build without MPS answers where Python asks for it. Optional; replaced."""
+    """Return what a build without MPS answers where Python requests it. Optional; replaced."""
 
     def no(*_args: Any, **_kwargs: Any) -> bool:
         return False

@@ -75,7 +75,7 @@ def backend(name: str) -> Any:
 
 # -- Inductor --------------------------------------------------------------------------------------
 
-#: The names with which a graph is compiled for Metal, by what they are here. All are required for
+#: The names for compiling a graph for Metal, by their names here. All are required for
 #: that.
 _METAL = {
     "scheduling": "torch._inductor.codegen.mps:MetalScheduling",
@@ -87,7 +87,7 @@ _METAL = {
 }
 
 
-#: The names with which AOTInductor's C++ is written.
+#: The names for writing AOTInductor's C++.
 _AHEAD = {
     "wrapper": "torch._inductor.codegen.cpp_wrapper_mps:CppWrapperMps",
     "device": "torch._inductor.codegen.cpp_wrapper_gpu",
@@ -118,16 +118,16 @@ def _exists(path: str) -> bool:
 
 
 def use_metal_backend(file: Path) -> None:
-    """Let Inductor write Metal as another release does: its ``codegen/mps.py`` takes the place of the installed one.
+    """Let Inductor write Metal as another release does: its ``codegen/mps.py`` takes the place of the installed file.
 
-    So does ``cpp_wrapper_mps.py`` beside it, where that release has one.  The rest of Inductor (its decompositions,
+    So does ``cpp_wrapper_mps.py`` next to it, where that release has it.  The rest of Inductor (its decompositions,
     lowerings and scheduler) stays that of the installed torch.  To be called before Inductor is imported, once in a
     process.  Required for a target of another release.
 
     Where an interface moved between the releases:
 
-    - ``value_expr``, an operation that Inductor asks of every backend since 2.13; what older files write for
-      ``index_expr`` is what it stands for (torch/_inductor/codegen/mps.py, 2.13).
+    - ``value_expr``, an operation that Inductor requires of every backend since 2.13; what older files write for
+      ``index_expr`` is what it represents (torch/_inductor/codegen/mps.py, 2.13).
     - ``call_kernel`` takes ``deallocate_ws`` since 2.10 (torch/_inductor/codegen/simd.py), and
       ``_generate_kernel_call_helper`` ``inductor_meta`` and ``current_stream_idx`` since 2.11 and 2.12.
     - ``TritonMeta`` annotates an argument in 2.15 (runtime/hints.py).
@@ -162,7 +162,7 @@ def _replace_module(name: str, file: Path) -> Any:
 
 
 def _adapt(overrides: Any, kernel: Any) -> None:
-    """Give a released backend what the installed Inductor asks of it beside what its own release did."""
+    """Give a released backend what the installed Inductor requires of it and its own release did not."""
     if "value_expr" not in vars(overrides):
         overrides.value_expr = staticmethod(overrides.index_expr)
     _drop_new_keywords(kernel, "call_kernel")
@@ -194,7 +194,7 @@ def _drop_new_keywords(owner: Any, name: str) -> None:
 
 
 def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
-    """Return a context in which Inductor has other settings. Required."""
+    """Return a context where Inductor has other settings. Required."""
     context: AbstractContextManager[Any] = lazily("torch._inductor.config:patch", _GENERATING)(
         changes
     )
@@ -202,7 +202,7 @@ def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
 
 
 def numpy_draws() -> AbstractContextManager[Any]:
-    """Return a context in which Dynamo leaves ``numpy.random`` to NumPy, not to torch's generator. Required."""
+    """Return a context where Dynamo leaves ``numpy.random`` to NumPy, not to torch's generator. Required."""
     context: AbstractContextManager[Any] = lazily("torch._dynamo.config:patch", _GENERATING)(
         use_numpy_random_stream=True
     )
@@ -220,7 +220,7 @@ def compile_inner(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> A
 
 
 def mode_settings(mode: str) -> Mapping[str, Any]:
-    """Return the settings of Inductor that a mode of torch.compile stands for. Required."""
+    """Return the settings of Inductor that a mode of torch.compile represents. Required."""
     settings: Mapping[str, Any] = lazily("torch._inductor:list_mode_options", _GENERATING)(
         mode or "default"
     )
@@ -228,7 +228,7 @@ def mode_settings(mode: str) -> Mapping[str, Any]:
 
 
 def skipped_cuda_graphs(compiled: Any) -> str:
-    """Return why Inductor takes no CUDA graphs for what it compiled. Optional: empty where it does not say."""
+    """Return why Inductor takes no CUDA graphs for its output. Optional: empty where it does not say."""
     return str(getattr(compiled, "disabled_cudagraphs_reason", None) or "")
 
 
@@ -261,7 +261,7 @@ def compile_ahead(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> s
 
 
 def boxed(function: Callable[..., Any]) -> Any:
-    """Return the function as one that takes its arguments as a list. Required."""
+    """Return the function with its arguments as a list. Required."""
     return lazily(_METAL["boxed"], _GENERATING)(function)
 
 
@@ -290,7 +290,7 @@ def loop_ranges(kernel: Any) -> dict[Any, Any]:
 
 def current_kernel() -> Any:
     """Return the kernel that is being written. Required."""
-    # V.kernel stands for it, and is one object.
+    # V.kernel represents it, and is one object.
     with required(_GENERATING):
         return lazily("torch._inductor.virtualized:V", _GENERATING).kernel
 

@@ -66,9 +66,9 @@ with required("dispatching operators as a Mac does"):
     def register_over(
         library: torch.library.Library, name: str, key: str, kernel: Callable[..., Any]
     ) -> None:
-        """Register a kernel over the one that there is, which returns with ``unregister``. Required.
+        """Register a kernel over the present kernel, which returns with ``unregister``. Required.
 
-        ``Library.impl`` refuses it where that one was registered from Python (torch/library.py, 2.8).
+        ``Library.impl`` refuses it where that was registered from Python (torch/library.py, 2.8).
         """
         inner: Any = library.m
         inner.impl(name, key, kernel, False)  # noqa: FBT003 - torch takes it by position
@@ -107,7 +107,7 @@ with required("dispatching operators as a Mac does"):
     # -- modes -------------------------------------------------------------------------------------
 
     class DispatchMode(TorchDispatchMode):
-        """A ``TorchDispatchMode`` under which nothing is compiled. Required.
+        """A ``TorchDispatchMode`` that compiles nothing. Required.
 
         The base class wraps ``__torch_dispatch__`` in ``torch._disable_dynamo``, whose first call
         imports torch._dynamo and takes 1.5 s (torch/utils/_python_dispatch.py, 2.8 to 2.15), unless
@@ -153,7 +153,7 @@ with required("dispatching operators as a Mac does"):
     _set_key_excluded = torch._C._SetExcludeDispatchKeyGuard
 
     def include_key(key: DispatchKey) -> AbstractContextManager[None]:
-        """Return a context in which a key that a guard excluded is not skipped. Required."""
+        """Return a context where a key that a guard excluded is not skipped. Required."""
         return _set_key_excluded(key, False)  # noqa: FBT003 - torch takes it by position
 
     function_hooks_enabled = torch._C._is_torch_function_enabled

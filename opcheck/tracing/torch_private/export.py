@@ -34,7 +34,7 @@ with required("exporting a program"):
 
 
 def dtypes_by_number() -> Mapping[int, torch.dtype]:
-    """Return the dtypes by the numbers that a ``.pt2`` file has for them. Required to read one."""
+    """Return the dtypes by the numbers that a ``.pt2`` file has for them. Required to read it."""
     path = f"{_SERIALIZER}:_SERIALIZE_TO_TORCH_DTYPE"
     numbers: Mapping[int, torch.dtype] = lazily(path, _READING)
     return numbers

@@ -71,7 +71,7 @@ def lines_of(graph: torch.fx.GraphModule) -> dict[int, int] | None:
 def strip_compiled(model: Any) -> Any:
     """Return what ``torch.compile`` wrapped, or the model itself where nothing wrapped it.
 
-    Optional: a wrapper that does not tell what it holds is followed as it is.
+    Optional: a wrapper that hides its module is followed as it is.
     """
     return getattr(model, "_orig_mod", model)
 

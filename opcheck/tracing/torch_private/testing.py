@@ -13,7 +13,7 @@ def operator_database() -> Iterable[Any]:
     The import takes seconds and needs expecttest and scipy.
 
     Raises:
-        ImportError: what the database needs beside torch is not installed.
+        ImportError: what the database needs in addition to torch is not installed.
     """
     module = importlib.import_module("torch.testing._internal.common_methods_invocations")
     database: Iterable[Any] = module.op_db

@@ -17,7 +17,7 @@ from opcheck.tracing.torch_private.modules import BatchNorm
 
 Derived = tuple[tuple[Any, ...], dict[str, Any], str]
 
-#: First layer -> the shape of what it reads.  Batch 1; sizes that common nets of that kind take.
+#: First layer -> the shape of its input.  Batch 1; sizes that common nets of that kind take.
 _SHAPES: dict[type[nn.Module], Callable[[Any], tuple[int, ...]]] = {
     nn.Linear: lambda layer: (1, layer.in_features),
     nn.Bilinear: lambda layer: (1, layer.in1_features),
@@ -44,7 +44,7 @@ def derive(model: Callable[..., Any], family: str) -> Derived:
 
     Args:
         model: the model.
-        family: whose conventions its forward follows, as ``Loaded.family`` says.
+        family: whose conventions its forward follows, as ``Loaded.family`` states.
 
     Raises:
         InputError: nothing is known that it could be called with.
@@ -103,7 +103,7 @@ def normalizes_batches(model: Callable[..., Any]) -> bool:
 
 
 def twice(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a batch of two, if each argument is a batch of one; else the arguments as they are."""
+    """Return a batch of two, if the batch size of each argument is 1; else the arguments as they are."""
     if not all(map(_is_batch_of_one, (*args, *kwargs.values()))):
         return args, kwargs
     return tuple(map(_double, args)), {name: _double(value) for name, value in kwargs.items()}
@@ -120,7 +120,7 @@ def _double(value: Any) -> Any:
 
 
 def highest_index(model: Callable[..., Any], name: str = "") -> int:
-    """Return one more than the largest integer that every model input of that name may hold."""
+    """Return one more than the largest integer that every model input of that name may contain."""
     if not isinstance(model, nn.Module):
         return 1
     if "type_ids" in name or "mask" in name:
@@ -188,7 +188,7 @@ def _sequence(layer: Any, width: int) -> tuple[int, ...]:
 # -- pictures and sound ----------------------------------------------------------------------------------------------
 
 
-#: A photograph of a camera, as data sets of detectors hold them: width, height.
+#: A photograph of a camera, as in data sets of detectors: width, height.
 _PICTURE = (640, 480)
 #: Seconds of sound.
 _SECONDS = 4
@@ -198,7 +198,7 @@ _RATE = 16000
 def process_inputs(
     processor: Any, model: nn.Module, kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """Replace the derived picture or sound by what the processor makes of one.
+    """Replace the derived picture or sound by the processor's output.
 
     Args:
         processor: an image processor or a feature extractor of transformers; None leaves the inputs.
@@ -229,7 +229,7 @@ def process_inputs(
 
 
 def _alike(result: torch.Tensor, derived: torch.Tensor) -> bool:
-    """Return whether both hold the same: a video of one picture is none."""
+    """Return whether both have the same form: a video of a single picture is none."""
     is_video = derived.dim() == 5
     return result.dim() == derived.dim() and not (is_video and result.shape[1] != derived.shape[1])
 

@@ -20,11 +20,11 @@ GRAMMAR = "write FILE or NAME=FILE, with a suffix of "
 def read(texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments in these files: ``FILE``, or ``NAME=FILE`` for the argument of that name.
 
-    A file of one tensor is one argument, one of named tensors gives each to the argument of its name, a list of
+    A file of one tensor is one argument, a file of named tensors gives each to the argument of its name, a list of
     tensors goes by position.
 
     Raises:
-        InputError: no such file, no such format, or it holds something else.
+        InputError: no such file, no such format, or it contains something else.
     """
     args: list[Any] = []
     kwargs: dict[str, Any] = {}

@@ -29,7 +29,7 @@ _DIGITS = 19
 class InputSpec:
     """One tensor as it is written on the command line."""
 
-    #: the argument's name; empty for a positional one.
+    #: the argument's name; empty for a positional argument.
     name: str
     shape: tuple[int, ...]
     #: as in opcheck.common.names.DTYPES.

@@ -1,4 +1,4 @@
-"""Archives that hold a model: their members, read within limits and without running code of theirs."""
+"""Archives with a model: their members, read within limits and without running code of theirs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Archive:
         """Return what ``torch.save`` wrote into a member: tensors, numbers, texts and containers of them.
 
         Raises:
-            ModelLoadError: it is damaged, or holds anything else: nothing that a pickle names is called.
+            ModelLoadError: it is damaged, or contains anything else: nothing that a pickle names is called.
         """
         content = self.read(member)
         Archive(content, f"{member} of {self.name}")
@@ -166,7 +166,7 @@ def make_damaged_error(name: str, why: str) -> ModelLoadError:
 
 
 def make_refused_error(name: str, why: str, hint: str) -> ModelLoadError:
-    """Return the error of a file that holds what would have to be run."""
+    """Return the error for a file with content that would have to be run."""
     return ModelLoadError(
         f"{name} is not read: {why}",
         context="opcheck reads the tensors and the graph of an archive, and runs no code of it",

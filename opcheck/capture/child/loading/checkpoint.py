@@ -32,10 +32,10 @@ def births(file: str) -> tuple[Birth, ...]:
     """Return a birth for each tensor in the file whose dtype MPS may refuse, in the file's order.
 
     Args:
-        file: written by torch.save (a state dict, or what holds one), or a .safetensors file.
+        file: written by torch.save (a state dict, or a container of it), or a .safetensors file.
 
     Raises:
-        InputError: no such file, or it cannot be read as one of the two.
+        InputError: no such file, or it cannot be read as either.
     """
     path = Path(file)
     if not is_file(path):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Devices whose tensors are neither on a GPU nor on another accelerator.
 _HOST = frozenset({"cpu", "meta"})
 
-#: torch/export/_unlift.py, 2.8 to 2.15: compares what a program is called with to what it was exported for.
+#: torch/export/_unlift.py, 2.8 to 2.15: compares a program's arguments with those of the export.
 
 
 def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
@@ -77,7 +77,7 @@ def read_on_mps(module: torch.nn.Module, *, accelerated: bool = False) -> None:
     """Read the devices in the graphs of a module's exported programs as ``move_to_device_pass`` writes them.
 
     Args:
-        module: may hold exported programs.
+        module: may contain exported programs.
         accelerated: tensors of the program were on an accelerator when it was exported: ``cpu`` stays then.
     """
     for graph in [
@@ -100,7 +100,7 @@ def _mover(kinds: set[str]) -> Callable[[torch.device], torch.device]:
 def check_inputs(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
 ) -> None:
-    """Hold the inputs against what the program was exported for.
+    """Compare the inputs with those of the export.
 
     Raises:
         InputError: the program takes others.
@@ -157,7 +157,7 @@ def set_training(model: torch.nn.Module, name: str, *, training: bool) -> None:
     """Put the model in training or in evaluation mode; an exported program stays as it is.
 
     Args:
-        model: a module, which may hold exported programs and TorchScript.
+        model: a module, which may contain exported programs and TorchScript.
         name: what the report calls the model.
         training: the mode.
 
@@ -191,7 +191,7 @@ def refuse_fixed(model: torch.nn.Module, name: str) -> None:
 
 
 def find_fixed(model: torch.nn.Module) -> str:
-    """Return the first kind of program in the model that was fixed before: one of request.FIXED, or empty."""
+    """Return the first kind of program in the model that was fixed before: a key of request.FIXED, or empty."""
     return next(filter(None, map(_kind, model.modules())), "")
 
 
@@ -228,10 +228,10 @@ def _keep_mode(module: Any, _mode: bool = True) -> Any:  # noqa: FBT001, FBT002 
 def on_mps(model: torch.nn.Module, name: str) -> torch.nn.Module:
     """Return the model, its TorchScript parts copied so that ``x.device`` in them is ``mps``.
 
-    The copy is one that did not run yet: its graph is compiled when it is first called.
+    The copy has not run yet: its graph is compiled when it is first called.
 
     Args:
-        model: may be TorchScript, or hold it.
+        model: may be TorchScript, or contain it.
         name: what the report calls the model.
 
     Raises:

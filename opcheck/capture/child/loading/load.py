@@ -33,7 +33,7 @@ from opcheck.tracing.source_locations import describe_raise
 
 T = TypeVar("T")
 
-#: Bytes of weights up to which a constructor that needs their values is run for real.
+#: Most bytes of weights for a real run of a constructor that needs their values.
 REAL_LIMIT = 1 << 31
 
 #: Packages whose versions a reader of the report may need, where the run imported them.
@@ -52,7 +52,7 @@ PACKAGES = (
     "transformers",
 )
 
-#: by PyPI, asked for macosx_14_0_arm64 and Python 3.11 in November 2026; those that a Mac cannot build either are in
+#: by PyPI, for macosx_14_0_arm64 and Python 3.11 in November 2026; those that a Mac cannot build either are in
 #: op_lists/packages.yaml
 _NO_WHEEL = frozenset({"torch_scatter"})
 
@@ -66,7 +66,7 @@ class Loaded:
     model: Callable[..., Any]
     #: positional and keyword arguments that came with the model.
     inputs: Arguments | None
-    #: transformers, timm, torchvision, diffusers, export or user: who knows what its inputs are.
+    #: transformers, timm, torchvision, diffusers, export or user: the source of its inputs.
     family: str
     packages: dict[str, str]
     #: an exported program whose tensors were on an accelerator.
@@ -77,9 +77,9 @@ class Loaded:
     processor: Any = None
     #: where the inputs come from, if that is not the model.
     note: str = ""
-    #: whether the library says what its users call the model for.
+    #: whether the library states what its users call the model for.
     as_used: bool = False
-    #: what the program has put on ``mps``, wherever it holds it.
+    #: what the program has put on ``mps``, wherever it keeps it.
     on_mps: tuple[torch.Tensor, ...] = ()
     #: what the program has set by ``torch.set_default_device``, if that is ``mps``; here it is taken back.
     default_device: torch.device | None = None
@@ -206,7 +206,7 @@ def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -
 
 
 def hint_for(error: Exception) -> str:
-    """Return what to do about what building a model raised."""
+    """Return the hint for an error of building a model."""
     if isinstance(error, OpcheckError):
         return error.hint
     if isinstance(error, ModuleNotFoundError) and error.name:

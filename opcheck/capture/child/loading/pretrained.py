@@ -33,12 +33,12 @@ _FLOATING = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
-#: Settings under which a checkpoint's tensors are stored in another form than the model's layers.
+#: Settings for a checkpoint whose tensors are stored in another form than the model's layers.
 _QUANTIZATION = "quantization_config"
 
 
 class Built(NamedTuple):
-    """A model, and what its repository says of how it is called."""
+    """A model, and how its repository calls it."""
 
     model: nn.Module
     #: the module whose ``forward`` takes the inputs, where it is not the model itself
@@ -59,7 +59,7 @@ class _Files(NamedTuple):
         return self.repository.settings(name)
 
     def dtype(self, component: str, settings: Config) -> torch.dtype:
-        """Return the dtype of most floating weights; without headers the one that the configuration states."""
+        """Return the dtype of most floating weights; without headers the dtype in the configuration."""
         stated = str(settings.get("dtype") or settings.get("torch_dtype") or "").removeprefix(
             "torch."
         )
@@ -93,7 +93,7 @@ def build(repository: Repository, config: Config, dtype: torch.dtype | None) -> 
 
 @contextlib.contextmanager
 def _without_files_of_others(*, trusted: bool) -> Iterator[None]:
-    """Refuse what a configuration can make libraries read beside itself: weights, and code unless it is trusted.
+    """Refuse what a configuration makes libraries read: weights, and code unless it is trusted.
 
     ``checkpoint_path`` of a timm model is such a file; a second Transformer in modules.json of sentence-transformers
     can name another folder, and trust its code (release 6.2.0).
@@ -115,7 +115,7 @@ def _without_files_of_others(*, trusted: bool) -> Iterator[None]:
         yield
 
 
-#: Modules of libraries through which every class from a repository's own code comes.
+#: Modules of libraries that load every class from a repository's own code.
 _CODE_LOADERS = ("transformers.dynamic_module_utils", "diffusers.utils.dynamic_modules_utils")
 
 
@@ -169,7 +169,7 @@ def _single(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
 
 
 def _of_diffusers(files: _Files, path: str, config: Config, name: str = "") -> nn.Module:
-    """Build what a configuration of diffusers describes; ``name`` is its class, where a pipeline names another one."""
+    """Build what a configuration of diffusers describes; ``name`` is its class, where a pipeline names another."""
     library = libraries.find("diffusers", files.repository.name)
     settings = files.settings(path)
     name = name or str(settings.get("_class_name"))
@@ -208,7 +208,7 @@ def _of_transformers(
 
     Args:
         files: the repository.
-        folder: the one of its folders that holds the config.json.
+        folder: its folder with the config.json.
         config: settings that take the place of the configuration's.
         dtype: of floating weights; None: that of its weights.
         automatic: the automatic class that chooses a class where the configuration names none; empty: by name.
@@ -235,7 +235,7 @@ def _of_transformers(
             context=f"model_type {raw.get('model_type', '(none)')}",
             hint="install the transformers that the model's page asks for",
         ) from error
-    # The layers are those of the model before it was quantized; a finding says what the method needs on a Mac.
+    # The layers are those of the model before it was quantized; a finding states what the method needs on a Mac.
     if hasattr(settings, _QUANTIZATION):
         delattr(settings, _QUANTIZATION)
     if getattr(settings, "use_pretrained_backbone", False):
@@ -260,7 +260,7 @@ def _is_known(library: Any, raw: Config) -> bool:
 def _class(
     files: _Files, library: Any, raw: Config, settings: Any, folder: Path, automatic: str
 ) -> Any:
-    """Return the class of the model: the one that the configuration names, else the automatic one for its type."""
+    """Return the class of the model: the class that the configuration names, else the automatic class for its type."""
     stated = raw.get("architectures") or []
     if not isinstance(stated, list):
         raise files.repository.damaged("config.json", "architectures is no list of names")
@@ -385,7 +385,7 @@ def _keep_failure(failures: dict[str, Exception], name: str) -> Iterator[None]:
 
 
 def _common_dtype(repository: Repository) -> torch.dtype:
-    """Return the dtype of most weights of a pipeline: its users load all components in one."""
+    """Return the dtype of most weights of a pipeline: its users load all components in the same dtype."""
     counts: Counter[str] = Counter()
     for weights in repository.weights:
         counts.update({name: n for name, n in weights.elements.items() if name in _FLOATING})

@@ -1,4 +1,4 @@
-"""Reads programs that ``torch.export.save`` wrote, without running anything that they hold.
+"""Reads programs that ``torch.export.save`` wrote, without running anything in them.
 
 ``torch.export.load`` unpickles what it does not know (``weights_only=False``), imports the modules
 that a tree names, calls any function below ``torch`` that a node names, compiles the text of
@@ -40,7 +40,7 @@ _OTHER_KIND = "name the model as file.py:attribute, or save it by torch.export.s
 
 
 class UnsafeError(ValueError):
-    """The graph of a program holds a value that no export writes."""
+    """The graph of a program contains a value that no export writes."""
 
 
 def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
@@ -51,7 +51,7 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
         real: read the values of all weights; large ones are on the meta device otherwise.
 
     Raises:
-        ModelLoadError: the file is damaged, holds something else, or what would have to be run.
+        ModelLoadError: the file is damaged, contains something else, or what would have to be run.
     """
     path = Path(file)
     try:
@@ -118,7 +118,7 @@ def _old(archive: Archive, *, real: bool) -> Content:
 
 
 def _only_model(archive: Archive) -> str:
-    """Return the program of that name that torch.export.load takes, or the only one."""
+    """Return the program of that name that torch.export.load takes, or the only program."""
     names = [member.removeprefix(_MODELS) for member in archive.below(_MODELS)]
     names = [name.removesuffix(".json") for name in names if name.endswith(".json")]
     if "model" in names or len(names) == 1:
@@ -210,7 +210,7 @@ def _safe(document: Any) -> bool:
     """Make the graph one that torch can be given; whether its tensors were on an accelerator.
 
     Raises:
-        UnsafeError: it holds what no export writes.
+        UnsafeError: it contains what no export writes.
     """
     module = document["graph_module"]
     # What only other tools read: of these, torch would look functions up, and load modules for the trees.
@@ -245,7 +245,7 @@ _MAPS = frozenset(
     }
 )
 
-#: The number of a symbol, to which torch counts.
+#: The number of a symbol: torch counts up to it.
 _LARGE = re.compile(r"\d{7}", re.ASCII)
 
 _QUOTED = re.compile(r'[^"\\\x00-\x1f\x7f]{0,10000}')
@@ -275,7 +275,7 @@ def _check(key: str, value: Any, kinds: set[str]) -> Any:
 
 
 def _to_cpu(meta: dict[str, Any], kinds: set[str]) -> None:
-    """Read on the CPU a tensor that was on an accelerator, as one that moves to mps."""
+    """Read on the CPU a tensor that was on an accelerator, for a move to mps."""
     device = meta.get("device")
     if isinstance(device, dict) and device.get("type") != "meta":
         kinds.add(str(device.get("type")))
@@ -306,7 +306,7 @@ def _unsafe(what: str, value: Any) -> None:
 _OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?", re.ASCII)
 _PREDISPATCH = re.compile(r"torch\._functorch\.predispatch\.([a-z_]+)", re.ASCII)
 
-#: Arguments that name files: ``aten::from_file`` makes one.
+#: Arguments that name files: ``aten::from_file`` makes a file.
 _PATHS = frozenset({"file", "filename", "path", "uri", "url"})
 
 

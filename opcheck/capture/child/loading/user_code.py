@@ -43,7 +43,7 @@ def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Argumen
 
 
 def _existing(file: Path, spec: str) -> Path:
-    """Return the whole path of a file, whose folder is then searched for what it imports.
+    """Return the whole path of a file, whose folder is then searched for its imports.
 
     Raises:
         ModelLoadError: there is no such file.
@@ -144,7 +144,7 @@ class _Called(BaseException):
 
 
 def _run_to_first_call(file: Path) -> tuple[_Called | None, dict[str, Any]]:
-    """Run a file as a script until it calls a module; return the call, if there is one, and the script's names."""
+    """Run a file as a script until it calls a module; return the call, if any, and the script's names."""
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         raise _Called(module, args, kwargs)
@@ -175,7 +175,7 @@ def _from_name(name: str, spec: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A module that it imports may be what is missing: that is said with the user's line.
+        # A module that it imports may be what is missing: that is stated with the user's line.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise ModelLoadError(
@@ -256,7 +256,7 @@ def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:
 
 
 def _arguments(inputs: Any) -> Arguments:
-    """Return what comes beside a module: one tensor, a tuple of arguments, names, or both."""
+    """Return what accompanies a module: one tensor, a tuple of arguments, names, or both."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, (tuple, list)):

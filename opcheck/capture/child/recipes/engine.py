@@ -1,12 +1,12 @@
 """Reads the recipes of a library and evaluates them for one model.
 
-A recipe names the arguments of ``forward`` and says what each is made of, as a Python expression over the model's
+A recipe names the arguments of ``forward`` and states what each is made of, as a Python expression over the model's
 configuration. The file of a library has three parts:
 
 - ``names``: an argument, or a helper whose name begins with ``_``, and its expression. A value that is no text is a
   constant. An expression may use every other name, and the functions of ``Scope``.
 - ``models``: the same for some models, which take precedence. A key lists class names or model types, or patterns
-  of them (``*Video*``); an exact name goes before a pattern, an earlier pattern before a later one.
+  of them (``*Video*``); an exact name goes before a pattern, an earlier pattern before a later pattern.
 - ``settings``: what the configuration of a class leaves open and its model does not build or run without. Each is
   what a published checkpoint of that family has, unless a smaller number does as well.
 
@@ -37,7 +37,7 @@ Value = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Models for which the recipes chose settings -> the names of these settings.
+#: Models with settings that the recipes chose -> the names of these settings.
 CHOSEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 
 
@@ -50,7 +50,7 @@ class Recipes:
         self.settings: dict[str, Settings] = {
             name: own for names, own in document["settings"].items() for name in names.split(", ")
         }
-        #: class name or model type -> its own names; patterns stand apart, in the order of the file.
+        #: class name or model type -> its own names; patterns are separate, in the order of the file.
         self.exact: dict[str, dict[str, Value]] = {}
         self.patterns: dict[str, dict[str, Value]] = {}
         for keys, own in document["models"].items():
@@ -70,7 +70,7 @@ class Recipes:
         return self.names[name]
 
     def own_arguments(self, model_names: tuple[str, ...]) -> Iterator[str]:
-        """Yield the arguments that exactly these models are called with, beside the usual ones."""
+        """Yield the arguments that exactly these models are called with, in addition to the usual ones."""
         for name in model_names:
             yield from (key for key in self.exact.get(name, {}) if not key.startswith("_"))
 
@@ -159,7 +159,7 @@ class Scope:
         return True
 
     def own_arguments(self) -> Iterator[str]:
-        """Yield the arguments that this model is called with beside the usual ones."""
+        """Yield the arguments that this model is called with in addition to the usual ones."""
         names = self.recipes.own_arguments(self.model_names)
         yield from (name for name in names if name in self.parameters)
 
@@ -167,7 +167,7 @@ class Scope:
 
     @recipe_function
     def takes(self, *names: str) -> bool:
-        """Return whether forward takes one of these arguments."""
+        """Return whether forward takes any of these arguments."""
         return not self.parameters.keys().isdisjoint(names)
 
     @recipe_function
@@ -185,7 +185,7 @@ class Scope:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ones": lambda *shape: torch.ones(shape, dtype=torch.int64),
     "zeros": lambda *shape: torch.zeros(shape, dtype=torch.int64),
-    # Masks in which everything counts, and nothing.
+    # Masks of everything, and of nothing.
     "true": lambda *shape: torch.ones(shape, dtype=torch.bool),
     "false": lambda *shape: torch.zeros(shape, dtype=torch.bool),
     # float32, whatever the dtype of the weights

@@ -19,7 +19,7 @@ from opcheck.capture.child.recipes import diffusers
 
 #: Denoising steps: the second one takes the way of all that follow.
 STEPS = 2
-#: A prompt; what it says changes no call.
+#: A prompt; what it states changes no call.
 PROMPT = "a photo of a cat on a table"
 #: Frames of a video: the smallest number above one that the video models' compression in time divides.
 FRAMES = 17
@@ -31,7 +31,7 @@ SECONDS = 2.0
 SIDE = 512
 #: Tokens of a prompt where the tokenizer names no limit.
 _TOKENS = 77
-#: A tokenizer without a limit of its own says a number beyond any length.
+#: A tokenizer without a limit of its own states a number beyond any length.
 _NO_LIMIT = 1 << 20
 
 #: Pipelines that start from a picture, by their class names.
@@ -81,7 +81,7 @@ class PipelineModel(nn.Module):
             raise
 
     def stage(self, module: str) -> str:
-        """Return the component in which a call broke off; empty: in none.
+        """Return the component where a call broke off; empty: in none.
 
         Args:
             module: The path of the module that raised.
@@ -101,7 +101,7 @@ def _latents_at(error: Exception, pipeline: Any) -> tuple[int, ...]:
 
 
 def _give_text_cleaner(pipeline: Any) -> None:
-    """Put a stand-in where a pipeline's module uses ftfy, and it is missing: it changes no call."""
+    """Put a substitute where a pipeline's module uses ftfy, and it is missing: it changes no call."""
     module: Any = sys.modules.get(type(pipeline).__module__)
     if hasattr(module, "basic_clean") and not hasattr(module, "ftfy"):
         module.ftfy = SimpleNamespace(fix_text=str)
@@ -136,7 +136,7 @@ def arguments(pipeline: Any) -> dict[str, Any]:
 
 
 def _steps(parameters: Mapping[str, inspect.Parameter]) -> int:
-    """Return the number of steps of which STEPS are left: with a strength the first ones are left out."""
+    """Return how many steps leave STEPS: with a strength the first ones are left out."""
     strength = parameters["strength"].default if "strength" in parameters else 1.0
     if not (isinstance(strength, float) and 0 < strength < 1):
         return STEPS
@@ -154,7 +154,7 @@ def _side(pipeline: Any) -> int:
     size = next((each for each in stated if isinstance(each, int)), None)
     if not (size and isinstance(scale, int)):
         return SIDE
-    # What enlarges a picture takes one of the size of its latents.
+    # What enlarges a picture takes an input of its latents' size.
     return size if "Upscale" in type(pipeline).__name__ else size * scale
 
 
@@ -196,7 +196,7 @@ _WIDTHS = ("block_out_channels", "encoder_block_out_channels", "dim_mult")
 
 
 def tokenizer(settings: dict[str, Any]) -> Any:
-    """Return a tokenizer that knows a few words: it makes as many tokens as the real one, which has a vocabulary.
+    """Return a tokenizer with a few words: it makes as many tokens as the real one, which has a vocabulary.
 
     Args:
         settings: the tokenizer_config.json.
@@ -223,7 +223,7 @@ _TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
 
 
 def processor(kind: Any, library: Any, folder: Path) -> Any:
-    """Return a processor of pictures; one of pictures and text with a tokenizer that knows a few words."""
+    """Return a processor of pictures; one of pictures and text with a tokenizer with a few words."""
     of_both = hasattr(kind, "get_attributes") and "tokenizer" in kind.get_attributes()
     if not of_both:
         return kind.from_pretrained(folder)

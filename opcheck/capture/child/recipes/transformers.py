@@ -41,7 +41,7 @@ _LENGTHS = (
     "context_length",
 )
 
-#: Settings that hold the number of a token which stands for an image, a sound or a video.
+#: Settings that hold the number of a token which represents an image, a sound or a video.
 _PLACEHOLDERS = tuple(
     f"{what}_{end}"
     for what in ("image", "img", "audio", "video", "image_patch", "media")
@@ -60,10 +60,10 @@ _OFFERED_WITH_SOUND = ("input_features_mask", "feature_attention_mask")
 
 
 class Modality(msgspec.Struct, frozen=True):
-    """What a model reads beside its text, or among it."""
+    """What a model reads in addition to its text, or among it."""
 
     main: str
-    #: settings of a model that reads it among its text: the token that stands for a part of it
+    #: settings of a model that reads it among its text: the token that represents a part of it
     placeholders: tuple[str, ...]
     #: the method of the model that turns it into vectors
     encode: str
@@ -87,7 +87,7 @@ class TransformersScope(Scope):
 
     @recipe_function
     def get(self, *names: str, default: Any = None) -> Any:
-        """Return the first of these settings that the configuration or one of its parts has."""
+        """Return the first of these settings that the configuration or any of its parts has."""
         for part in _configs(self.config):
             for name in names:
                 value = getattr(part, name, None)
@@ -135,7 +135,7 @@ class TransformersScope(Scope):
 
     @recipe_function
     def row(self) -> torch.Tensor:
-        """Make tokens (1, length), none of which stands for something else."""
+        """Make tokens (1, length), none of which represents something else."""
         size = self.vocabulary()
         ids = values((1, self.length()), torch.int64, size)
         for name in _PLACEHOLDERS:
@@ -170,13 +170,13 @@ class TransformersScope(Scope):
 
     @recipe_function
     def coded(self, count: int) -> torch.Tensor:
-        """Make a text with ``count`` codes beside each token."""
+        """Make a text with ``count`` codes next to each token."""
         ids: torch.Tensor = self["_tokens"].unsqueeze(-1)
         return (ids % self.size("codebook_size", "vocab_size", default=2)).repeat(1, 1, count)
 
     @recipe_function
     def with_placeholders(self, ids: torch.Tensor, token: int, count: int) -> torch.Tensor:
-        """Insert ``count`` tokens that stand for parts of an image after the first token."""
+        """Insert ``count`` tokens that represent parts of an image after the first token."""
         marks = torch.full((ids.shape[0], count), token, dtype=ids.dtype)
         return torch.cat((ids[:, :1], marks, ids[:, 1:]), dim=1)
 
@@ -343,7 +343,7 @@ def _make(scope: TransformersScope, name: str) -> Any:
 
 
 def _placeholder(scope: TransformersScope, modality: Modality) -> int | None:
-    """Return the token that stands for a part of an image or of a sound."""
+    """Return the token that represents a part of an image or of a sound."""
     token = scope.get(*modality.placeholders)
     return token if isinstance(token, int) else None
 
@@ -395,7 +395,7 @@ def _configs(config: Any) -> Iterator[Any]:
 
 
 def _vision_part(model: nn.Module) -> nn.Module:
-    """Return the part of the model that sees; the whole where no name says which it is."""
+    """Return the part of the model that sees; the whole where no name states which it is."""
     named = (
         module
         for name, module in model.named_modules()

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _WATCHED = frozenset(getattr(torch, name) for name in WATCHED if hasattr(torch, name))
 
-#: functions that take their dtype from what they are given.
+#: functions that take their dtype from their argument.
 _FROM_VALUES = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "torch.asarray"}
 
-#: What a function's name says of its result.
+#: What a function's name states of its result.
 _BY_NAME = (
     (re.compile(r"torch\.Tensor\.(to|type|type_as|double|cdouble|cfloat|chalf)"), "cast"),
     (re.compile(r"torch\.(complex|polar|view_as_complex)"), "complex_made"),
@@ -45,7 +45,7 @@ _MODULE = "torch/nn/modules/module.py"
 
 
 class Made(NamedTuple):
-    """The way in which a tensor came to its dtype."""
+    """How a tensor came to its dtype."""
 
     how: str
     api: str

@@ -48,7 +48,7 @@ def to_graph(
     Args:
         calls: as a Recorder keeps them.
         names: a tensor's name by its number (inputs, parameters).
-        place: where a call was made; a Recorder's ``place`` knows of graphs that are run again.
+        place: where a call was made; a Recorder's ``place`` handles graphs that are run again.
         numbers: the identities in the records; given where others refer to them.
     """
     place = place or (lambda entry: (locate(entry.site), entry.module))
@@ -60,7 +60,7 @@ def to_graph(
 
 
 def op_call(call: RecordedCall) -> OpCall:
-    """Return the record of one call by itself: without its place, and its tensors numbered from one."""
+    """Return the record of one call by itself: without its place, and its tensors numbered from 1."""
     return _Builder({}, lambda _: (None, ""), Numbers()).record(call)
 
 
@@ -130,7 +130,7 @@ class _Builder:
         # torch.fx wants all placeholders in front of the calls.
         with self.graph.inserting_after(self._last_placeholder):
             readable = _NO_NAME.sub("_", name).strip("_") or "constant"
-            # The target becomes the parameter's name as it stands: torch.fx makes only the node's unique.
+            # The target becomes the parameter's name unchanged: torch.fx makes only the node's unique.
             self._placeholders[readable] += 1
             count = self._placeholders[readable]
             node = self.graph.placeholder(readable if count == 1 else f"{readable}_{count}")
@@ -264,7 +264,7 @@ def _fill(value: Any, inputs: Iterator[fx.Node]) -> Any:
         return [_fill(item, inputs) for item in value]
     if kind is tuple:
         return tuple(_fill(item, inputs) for item in value)
-    # torch.fx has no base type for a generator: the graph draws from the default one.
+    # torch.fx has no base type for a generator: the graph draws from the default generator.
     return None if kind is torch.Generator else value
 
 
@@ -307,7 +307,7 @@ def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _spell(value: Any) -> Any:
-    """Return a word for what is no number in JSON: an infinity, NaN (model.ENDLESS), a complex number."""
+    """Return a word for a value that JSON has no number for: an infinity, NaN (model.ENDLESS), a complex number."""
     is_number = not isinstance(value, complex) and (
         not isinstance(value, float) or math.isfinite(value)
     )
@@ -327,7 +327,7 @@ def flops(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], outputs
         func: the overload.
         args: its positional arguments, a ``TensorMeta`` for each tensor.
         kwargs: its other arguments.
-        outputs: the metadata of the result, or a list of several; results that nobody wants are not in it.
+        outputs: the metadata of the result, or a list of several; unwanted results are not in it.
     """
     packet = getattr(func, "overloadpacket", None)
     own = _OWN.get(str(packet))
@@ -340,7 +340,7 @@ def flops(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], outputs
     try:
         results = _by_mask(_shapes(outputs), source)
         return int(own(*source) if own else formula(*source, **named, out_val=results))
-    except Exception:  # noqa: BLE001  (a formula of PyTorch's, or one that the program registered)
+    except Exception:  # noqa: BLE001  (a formula of PyTorch's, or of the program's)
         return 0
 
 
@@ -367,7 +367,7 @@ def _linear(source: Shape, weight: Shape, *_rest: Any) -> int:
 def _linear_backward(
     source: Shape, _gradient: Shape, weight: Shape, wanted: Sequence[bool], *_rest: Any
 ) -> int:
-    # One product for the gradient of the input, one for that of the weight; the bias takes a sum.
+    # A product for the gradient of the input, another for the weight; the bias takes a sum.
     return _linear(source, weight) * sum(wanted[:2])
 
 

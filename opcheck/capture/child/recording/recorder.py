@@ -34,7 +34,7 @@ _ANSWERS_SHOWN = 3
 
 _TORCH = Path(torch.__file__).parent
 _OURS = str(Path(__file__).parents[3]) + os.sep
-#: between the line that asks and the operator: they ask for their callers.
+#: between the line that needs a value and the operator: they pass it to their callers.
 _PASSED_ON = frozenset(
     str(_TORCH / name)
     for name in ("_tensor.py", "_ops.py", "overrides.py", "utils/_python_dispatch.py")
@@ -43,7 +43,7 @@ _PASSED_ON = frozenset(
 #: the same, function by function: torch/distributions/distribution.py, from 2.15 on.
 _PASSED_ON_BY_NAME = frozenset({"_all_true_or_runtime_assert"})
 
-#: operators by which C++ asks only whether its arguments are valid, and the function that does:
+#: operators that C++ only validates its arguments by, and the function that does:
 #: native/SpectralOps.cpp, istft, is_scalar_tensor_true of the window's lowest value.
 _CHECKS_IN_CPP = {"aten::equal": "istft("}
 
@@ -69,7 +69,7 @@ Asker = tuple[str, int]
 
 
 class Guessed:
-    """The answers that one line was given in place of values that nobody knows."""
+    """The answers that one line was given in place of unknown values."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class Recorder:
         """Count an answer that was made up.
 
         Raises:
-            LoopsOnGuessError: one line asked more often than MAX_GUESSES.
+            LoopsOnGuessError: one line made more queries than MAX_GUESSES.
         """
         key = (operator, *self.sites.here()[:2])
         guess = self.guesses.get(key)
@@ -268,7 +268,7 @@ class Recorder:
             for name, module in root.named_modules()
             if name
             and id(module) not in self.sites.modules.called
-            # TorchScript's interpreter calls the modules inside of one.
+            # TorchScript's interpreter calls its inner modules.
             and not isinstance(module, torch.jit.ScriptModule)
             and type(module).forward is not torch.nn.Module.forward
             and not isinstance(module, _IDLE)

@@ -66,7 +66,7 @@ class TraceEntry(NamedTuple):
 
 
 class Numbers:
-    """Identities within one trace, counted from one, so that two runs of a program give the same records."""
+    """Identities within one trace, counted from 1, so that two runs of a program give the same records."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], int] = {}
@@ -158,7 +158,7 @@ def lifetimes(
         freed: the tensor log's: how many calls were recorded when a storage was freed.
         placed: what a Mover put on MPS, by the number of its storage.
         numbers: the identities in the trace's records.
-        before: calls of the trace that stand in front of the recorded ones.
+        before: calls of the trace that are in front of the recorded ones.
     """
     first: dict[int, int] = dict.fromkeys(placed, 0)
     sizes: dict[int, int] = {storage: entry.nbytes for storage, entry in placed.items()}

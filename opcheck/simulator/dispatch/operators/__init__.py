@@ -1,4 +1,4 @@
-"""Registers all that the simulation knows of single operators: one file for an area, one registration an operator."""
+"""Registers what the simulation has of single operators: a file for each area, a registration for each operator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
 
 
 def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[..., Any]]:
-    """Return the branches that hold for a target, by operator overload."""
+    """Return the branches that apply to a target, by operator overload."""
     return {
         name: functools.partial(branch.function, context)
         for name, branch in BRANCHES.items()

@@ -34,7 +34,7 @@ _TAKES_GQA = "enable_gqa" in {
 
 
 def _on_metal(target: Target, contiguous: bool, drops: bool) -> bool:
-    """Return whether the MPS kernel takes inputs for which autograd records nothing."""
+    """Return whether the MPS kernel takes inputs that autograd does not record."""
     if not _V2_5 <= target.torch < _V2_12:
         return target.torch >= _V2_12
     return not drops and (contiguous or (target.torch >= _V2_6 and target.macos >= Version(15, 0)))
@@ -94,7 +94,7 @@ def _repeat_heads(heads: Tensor, times: int) -> Tensor:
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    # attention.cpp, convert_boolean_attn_mask: a boolean mask becomes an additive one in front of
+    # attention.cpp, convert_boolean_attn_mask: a boolean mask becomes additive before
     # the branch.
     if mask is None or mask.dtype is not torch.bool:
         return mask
@@ -147,7 +147,7 @@ def _emulate(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: A
     # The seventh argument, dropout_mask, is the composite's own.
     attend = torch.nn.functional.scaled_dot_product_attention
     out = attend(query, key, value, *rest[:3], **options)
-    # Nobody reads the weights, which are the kernel's own.
+    # No code reads the weights, which are the kernel's own.
     return out, query.new_empty((*query.shape[:-1], key.shape[-2]))
 
 

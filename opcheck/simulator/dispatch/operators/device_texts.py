@@ -1,7 +1,7 @@
 """Word the errors of kernels for tensors on two devices; each kernel has its own check and text.
 
 MPS has no check that is generated for every kernel, as CUDA has (torchgen/gen.py: ``device_guard`` is for CUDA and
-XPU): an operator without a text of its own says what TensorIterator.cpp says, which most calls go through.
+XPU): an operator without a text of its own has the text of TensorIterator.cpp, which most calls go through.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def checked_by_linear_algebra(kernel: str, *names: str) -> tuple[DeviceText, ...
 
     def text(tensors: Any) -> str | None:
         if is_on_cpu(tensors[-2]):
-            return None  # the result would be allocated beside the first factor, on the CPU
+            return None  # the result would be allocated next to the first factor, on the CPU
         for position, (name, tensor) in enumerate(zip(names, tensors, strict=False), start=1):
             if is_on_cpu(tensor):
                 return (

@@ -68,7 +68,7 @@ def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
 
 
 def _fill_metadata(arguments: Given, _ask: TargetQueries) -> Results:
-    # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not beside a tensor
+    # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not next to a tensor
     # on meta.
     return (spec_of(torch.masked_fill(arguments["self"].meta(), arguments["mask"].meta(), 0)),)
 

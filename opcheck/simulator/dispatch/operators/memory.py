@@ -30,7 +30,7 @@ _V2_0, _V2_12 = Version(2, 0), Version(2, 12)
 
 
 def _emulate_zeros(size: Any, **options: Any) -> Tensor:
-    # A tensor without memory, which only the dispatcher's ZeroTensor key knows how to read.
+    # A tensor without memory, which only the dispatcher's ZeroTensor key can read.
     return torch.zeros(size, **options)
 
 
@@ -43,7 +43,7 @@ def _emulate_resizing_copy(source: Tensor, target: Tensor) -> Tensor:
 
 
 def _cat_text(tensors: Any) -> str:
-    # mps/operations/Shape.mm, cat_out_mps: each beside the last that is not skipped; since 2.12 no
+    # mps/operations/Shape.mm, cat_out_mps: each after the last that is not skipped; since 2.12 no
     # check is left.
     *others, last = places(tensors)
     another = next(place for place in others if place != last)
@@ -73,7 +73,7 @@ def _tensor_split(context: DispatchContext, x: Tensor, indices: Tensor, dim: int
             "indices_on_mps",
             "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0",
         )
-        # The audit goes on as if they were on the CPU.
+        # The audit continues as if they were on the CPU.
     if indices.dim() == 0:
         return x.tensor_split(int(indices.item()), dim)
     return x.tensor_split([int(i) for i in indices.tolist()], dim)

@@ -33,7 +33,7 @@ def _fused_rms_norm(target: Target, plain: bool) -> str:
     """
     if target.torch >= Version(2, 9) and not plain:
         return "composite"
-    # 2.7 calls the Metal kernel without an operator: only the allocation is one.
+    # 2.7 calls the Metal kernel without an operator: only the allocation is an operator.
     return "operator" if target.torch >= Version(2, 8) else "allocation"
 
 

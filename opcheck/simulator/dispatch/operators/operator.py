@@ -1,4 +1,4 @@
-"""Define what the simulation knows of an operator beside its schema and the target's registrations."""
+"""Define what the simulation records about an operator in addition to its schema and the target's registrations."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Operator:
     legacy_bodies: tuple[LegacyBody, ...] = ()
     role: Role | None = None
 
-    #: its kernel on MPS draws random numbers although no tag of the operator says so
+    #: its kernel on MPS draws random numbers although no tag of the operator states so
     draws: bool = False
 
     # -- metadata and values of its results
@@ -109,11 +109,11 @@ class Operator:
     #: its results where they depend on values that are not known; also takes up to how many
     #: elements get values
     unbacked: Callable[[Given, int], Guess] | None = None
-    #: the value of one argument that decides the result, whatever the other one is
+    #: the value of one argument that decides the result, whatever the other is
     absorbing: bool | None = None
     #: it answers with a bool, not with a tensor
     answers_bool: bool = False
-    #: its result is most often asserted where it is asked for: ``if not (a >= b).all(): raise``
+    #: its result is most often asserted where it is requested: ``if not (a >= b).all(): raise``
     is_check: bool = False
     #: takes masks as indices: its meta kernel counts what a mask selects
     takes_masks: bool = False
@@ -133,7 +133,7 @@ class Operator:
     repair: Callable[[Given], tuple[Given, str] | None] | None = None
 
     # -- devices
-    #: it takes a CPU tensor beside MPS ones
+    #: it takes a CPU tensor next to MPS ones
     mixes_devices: bool = False
     #: positions of results that stay on the CPU
     results_on_cpu: frozenset[int] = frozenset()

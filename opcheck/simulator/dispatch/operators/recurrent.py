@@ -341,7 +341,7 @@ def _emulate(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *rest: A
     _has_biases, layers, dropout, train, bidirectional, batch_first = rest
     state = torch.get_rng_state() if dropout and train else None
     with cpu_autograd() if train else torch.no_grad():
-        # With a graph to make the CPU takes another kernel than without one.
+        # With a graph to make the CPU takes another kernel.
         weights = [p.detach().requires_grad_(train) for p in params]
         out, h, c = torch.lstm(x, list(hx), weights, *rest)
     steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]

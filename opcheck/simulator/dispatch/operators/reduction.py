@@ -77,7 +77,7 @@ def _guess_unique_and_inverse(arguments: Given, keep: int) -> Guess:
 
 
 def _guess_unique_along(arguments: Given, keep: int) -> Guess:
-    # Its kernels make the inverse and the counts whether asked or not (native/Unique.cpp,
+    # Its kernels make the inverse and the counts always (native/Unique.cpp,
     # _unique_dim_cpu_template).
     return _guess_unique({**arguments, "return_inverse": True, "return_counts": True}, keep)
 
