@@ -69,25 +69,6 @@ def report_of_request(
     return msgspec.structs.replace(result, capture=captured)
 
 
-def compare_with_float64(
-    request: CaptureRequest,
-    trace: Trace,
-    progress: Callable[[str], None] | None,
-    *,
-    show_output: bool,
-) -> tuple[Precision, ...]:
-    """Run the requested comparisons with float64.
-
-    Raises:
-        OpcheckError: the model is too large for them, or the child process fails.
-    """
-    if not request.precision:
-        return ()
-    from opcheck.numerics.precision.precision_process import compare
-
-    return compare(request, trace, progress=progress, show_output=show_output)
-
-
 def audit_targets(
     request: CaptureRequest,
     targets: Sequence[Target],
@@ -122,10 +103,14 @@ def audit_targets(
     traces = [each for each in captured if isinstance(each, Trace)]
     if not traces:
         raise next(each for each in captured if isinstance(each, OpcheckError))
-    compared = compare_with_float64(request, traces[0], progress, show_output=show_output)
+    precision: tuple[Precision, ...] = ()
+    if request.precision:
+        from opcheck.numerics.precision.precision_process import compare
+
+        precision = compare(request, traces[0], progress=progress, show_output=show_output)
     return tuple(
         report_of_request(
-            request, _trace(each, request, target), target, lists, mac=mac, precision=compared
+            request, _trace(each, request, target), target, lists, mac=mac, precision=precision
         )
         for each, target in zip(captured, targets, strict=True)
     )

@@ -84,12 +84,8 @@ class ModuleName(NamedTuple):
 
 def modules_in(path: Path) -> tuple[ModuleName, ...]:
     """Return the modules that a file defines, in its order; none if it cannot be parsed."""
-    try:
-        tree = ast.parse(documents.read(path))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ()
     result: dict[str, ast.stmt] = {}
-    for node in tree.body:
+    for node in _parse(path)[0]:
         name = _defines_model(node, result)
         if name and not name.startswith("_"):
             result[name] = node
@@ -106,14 +102,10 @@ def modules_in(path: Path) -> tuple[ModuleName, ...]:
 
 def _runs(path: Path) -> bool:
     """Return whether a file does more than define names: it is a script."""
-    try:
-        body = ast.parse(documents.read(path)).body
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return False
     return any(
         isinstance(node, (ast.For, ast.If, ast.While, ast.With))
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
-        for node in body
+        for node in _parse(path)[0]
     )
 
 
@@ -176,15 +168,14 @@ def _needs(function: ast.FunctionDef) -> int:
     return positional + sum(default is None for default in arguments.kw_defaults)
 
 
-def _syntax_error(file: str) -> Exception | None:
-    """Return why a file cannot be parsed; None for a file that can be, and for no file."""
+def _parse(path: Path) -> tuple[list[ast.stmt], Exception | None]:
+    """Return the statements of a file, or why it cannot be parsed; neither for a file that cannot be read."""
     try:
-        ast.parse(documents.read(file), Path(file).name)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        return error
+        return ast.parse(documents.read(path), path.name).body, None
     except OSError:
-        pass
-    return None
+        return [], None
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return [], error
 
 
 def _only_model(paths: Iterable[Path], spec: str) -> str:
@@ -199,7 +190,7 @@ def _only_model(paths: Iterable[Path], spec: str) -> str:
         return tops[0]
     names = tops or [f"{path}:{module.name}" for path, module in found]
     if not names:
-        if (error := _syntax_error(spec)) is not None:
+        if (error := _parse(Path(spec))[1]) is not None:
             raise ModelLoadError(
                 f"{spec} is not a file of Python: {error}",
                 context=_place(spec),

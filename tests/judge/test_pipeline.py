@@ -109,10 +109,10 @@ def test_the_report_names_the_data_it_rests_on() -> None:
 def test_the_next_command_asks_for_the_same_capture_again(
     lists: OpLists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def capture(request: CaptureRequest, **_: object) -> Trace:
-        return make_trace(NATIVE, model=request.model)
+    def capture_many(request: CaptureRequest, *_: object, **__: object) -> tuple[Trace]:
+        return (make_trace(NATIVE, model=request.model),)
 
-    monkeypatch.setattr("opcheck.capture.parent.capture", capture)
+    monkeypatch.setattr("opcheck.capture.parent.capture_many", capture_many)
     request = CaptureRequest(
         model="m.py:Net",
         torch="2.13",

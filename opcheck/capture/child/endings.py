@@ -8,7 +8,7 @@ import functools
 import re
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,7 +25,7 @@ from opcheck.simulator.visible import device_mode
 from opcheck.tracing.source_locations import is_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from opcheck.common.versions import Target
@@ -102,24 +102,11 @@ def kind_of(error: BaseException) -> str:
 def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
     """Return the problem for an exception of these kinds."""
     text = type_and_text(error)
-    if kind == "needs_cuda":
-        message = f"the program asks for a device that no Mac has: {text}"
-        return Problem(kind=kind, message=message, location=location, answered=error_text(error))
-    if kind == "needs_package":
-        name = missing_package(error) if isinstance(error, ImportError) else ""
-        message = f"{name} has no wheel for macOS, and the program needs it: {text}"
-        return Problem(kind=kind, message=message, location=location, answered=name)
-    if kind == "needs_newer_torch":
-        name = name_of_a_later_release(error)
-        message = f"the program needs {name}, which this release of torch does not have: {text}"
-        return Problem(kind=kind, message=message, location=location, answered=name)
-    if kind == "refused_on_mps":
-        message = f"PyTorch refuses this on a Mac: {text}"
-        return Problem(kind=kind, message=message, location=location, answered=error_text(error))
-    if kind == "mps_branch":
-        condition = condition_before(error)
-        message = f"code that only mps comes to raises {text}"
-        return Problem(kind=kind, message=message, location=location, answered=condition)
+    if kind in _MESSAGES:
+        message, answer = _MESSAGES[kind]
+        answered = answer(error)
+        message = message.format(text, answered)
+        return Problem(kind=kind, message=message, location=location, answered=answered)
     if isinstance(error, (NotSimulatedError, OutsideError)):
         text = one_line(error)
     message = f"a limit of opcheck, and no error of the program's: {text}"
@@ -409,3 +396,16 @@ def _names_mps(value: ast.expr) -> bool:
         case ast.Call(args=[ast.Constant(value=text)]):  # torch.device("mps")
             return text == _MPS
     return False
+
+
+#: Kind of problem -> its message, and the function of the exception that gives the report its answer.
+_MESSAGES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "needs_cuda": ("the program asks for a device that no Mac has: {}", error_text),
+    "needs_package": ("{1} has no wheel for macOS, and the program needs it: {0}", missing_package),
+    "needs_newer_torch": (
+        "the program needs {1}, which this release of torch does not have: {0}",
+        name_of_a_later_release,
+    ),
+    "refused_on_mps": ("PyTorch refuses this on a Mac: {}", error_text),
+    "mps_branch": ("code that only mps comes to raises {}", condition_before),
+}

@@ -108,7 +108,8 @@ def _capture(
             platform.stop_time_limit()
         if device is not None:
             torch.set_default_device(device)
-        _restore(before)
+        os.environ.pop(target_reads.FALLBACK_VARIABLE, None)
+        os.environ.update({target_reads.FALLBACK_VARIABLE: before} if before is not None else {})
 
 
 def _libraries(model: Callable[..., Any]) -> set[str]:
@@ -117,13 +118,6 @@ def _libraries(model: Callable[..., Any]) -> set[str]:
     modules = {sys.modules.get(getattr(type(part), "__module__", "")) for part in parts}
     files = {getattr(module, "__file__", None) or "" for module in modules}
     return {Caller("library", file, 0).package for file in files} - {"", "torch"}
-
-
-def _restore(value: str | None) -> None:
-    if value is None:
-        os.environ.pop(target_reads.FALLBACK_VARIABLE, None)
-    else:
-        os.environ[target_reads.FALLBACK_VARIABLE] = value
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

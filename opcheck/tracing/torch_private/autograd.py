@@ -22,7 +22,7 @@ with required("telling which forward call a call of backward belongs to"):
     """
 
     sequence_number_of: Callable[[Any], int] = operator.methodcaller("_sequence_nr")
-    """The number of a node, the largest there is for one that gathers gradients. Required."""
+    """The number of a node, the largest there is for a node that gathers gradients. Required."""
     sequence_number_of(torch.ones(1, device="cpu", requires_grad=True).exp().grad_fn)
 
     RUN_BACKWARD = place(torch.autograd, "_engine_run_backward")

@@ -19,7 +19,7 @@ HAS_MPS = Place(torch._C, "_has_mps")
 """Whether torch was built for MPS. Optional: a release that lacks it does not ask it. Replaced."""
 
 MPS_IS_ON_MACOS = Place(torch._C, "_mps_is_on_macos_or_newer")
-"""Whether macOS is at least this one. Optional: a release that lacks it does not ask it. Replaced.
+"""Whether macOS is at least this version. Optional: a release that lacks it does not ask it. Replaced.
 """
 
 #: What describes a machine, and touches no GPU.  Dynamo requests the current stream, which is a number to a Mac

@@ -139,16 +139,16 @@ with required("dispatching operators as a Mac does"):
     # -- guards ------------------------------------------------------------------------------------
 
     without_function_modes = torch._C.DisableTorchFunction
-    """A context in which ``__torch_function__`` is not called. Required."""
+    """A context that does not call ``__torch_function__``. Required."""
 
     without_dispatch_modes = torch._C._DisableTorchDispatch
-    """A context in which ``__torch_dispatch__`` is not called. Required."""
+    """A context that does not call ``__torch_dispatch__``. Required."""
 
     below_autograd = torch._C._AutoDispatchBelowAutograd
     """A context that dispatches below autograd: a composite's body is followed in it. Required."""
 
     excluding = torch._C._ExcludeDispatchKeyGuard
-    """A context in which the keys of a set are skipped. Required."""
+    """A context that skips the keys of a set. Required."""
 
     _set_key_excluded = torch._C._SetExcludeDispatchKeyGuard
 
@@ -175,7 +175,7 @@ with required("dispatching operators as a Mac does"):
     """The level of the ``torch.func`` transforms that are active, or None. Required."""
 
     is_functorch_wrapper = torch._C._functorch.is_functorch_wrapped_tensor
-    """Whether ``torch.func`` wraps the tensor in one of its own. Required."""
+    """Whether ``torch.func`` wraps the tensor in its own. Required."""
 
     def is_batched(tensor: torch.Tensor) -> bool:
         """Return whether a transform of torch.func, or the vmap of torch.autograd.grad, wraps a tensor. Required."""

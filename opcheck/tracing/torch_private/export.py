@@ -17,9 +17,9 @@ _READING = "reading a file of torch.export"
 _SERIALIZER = "torch._export.serde.serialize"
 
 RECONSTRUCT_FAKE_TENSOR = f"{_SERIALIZER}._reconstruct_fake_tensor"
-"""The name by which a pickle of ``torch.export`` rebuilds a tensor without values.
+"""The name that lets a pickle of ``torch.export`` rebuilds a tensor without values.
 
-Required to read one; read in 2.8, 2.9.1, 2.13 and 2.15.
+Required to read it; read in 2.8, 2.9.1, 2.13 and 2.15.
 """
 
 INPUT_CHECK = "_check_input_constraints_pre_hook"

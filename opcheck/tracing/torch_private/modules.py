@@ -13,10 +13,10 @@ from opcheck.tracing.torch_private import required
 
 with required("following modules"):
     parameters_of: Callable[[torch.nn.Module], dict[str, Any]] = operator.attrgetter("_parameters")
-    """The table in which a module keeps its own parameters, to exchange them in place. Required."""
+    """The table of a module's own parameters, to exchange them in place. Required."""
 
     buffers_of: Callable[[torch.nn.Module], dict[str, Any]] = operator.attrgetter("_buffers")
-    """The table in which a module keeps its own buffers, to exchange them in place. Required."""
+    """The table of a module's own buffers, to exchange them in place. Required."""
 
     pre_hooks_of: Callable[[torch.nn.Module], dict[int, Any]] = operator.attrgetter(
         "_forward_pre_hooks"
@@ -39,7 +39,7 @@ with required("following modules"):
     with_other_tensors: Callable[..., AbstractContextManager[None]] = (
         torch.nn.utils.stateless._reparametrize_module
     )
-    """A context in which a module has other parameters and buffers. Required."""
+    """A context that gives a module other parameters and buffers. Required."""
 
     BatchNorm = torch.nn.modules.batchnorm._BatchNorm
     """The base of the layers that normalize by the batch's statistics. Required."""
@@ -52,7 +52,7 @@ with required("following modules"):
     root_of(torch.fx.Graph())
 
     inline_calls = torch._C._jit_pass_inline
-    """Inlines the calls of a TorchScript graph, so that each ``prim::device`` stands in it.
+    """Inlines the calls of a TorchScript graph, so that each ``prim::device`` is in it.
     Required.
     """
 

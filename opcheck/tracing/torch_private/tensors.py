@@ -39,21 +39,21 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     """Gives a tensor the metadata, the keys and the memory of another, in place. Required."""
 
     swap_implementations: Callable[[torch.Tensor, torch.Tensor], None] = torch._C._swap_tensor_impl
-    """Exchanges the C++ objects of two Python objects, as ``torch.utils.swap_tensors`` does beside
+    """Exchanges the C++ objects of two Python objects, as ``torch.utils.swap_tensors`` does in addition to
     their classes and attributes. Required.
     """
 
     set_conjugate = torch._C._set_conj
-    """Marks a view as one that is read as conjugated. Required."""
+    """Marks a view as conjugated. Required."""
 
     set_negative = torch._C._set_neg
-    """Marks a view as one that is read as negated. Required."""
+    """Marks a view as negated. Required."""
 
     negative_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
     """A view that is read as negated. Required."""
 
     is_view: Callable[[torch.Tensor], bool] = torch.Tensor._is_view
-    """Whether autograd knows a tensor as a view of another. Required."""
+    """Whether autograd has a tensor as a view of another. Required."""
 
     sparse_indices: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor._indices
     """The indices of a sparse tensor that need not be coalesced. Required."""
@@ -87,7 +87,7 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     """``repr`` of a tensor around numbers that are given. Required."""
 
     PICKLED_STATE = place(torch._utils, "_get_obj_state")
-    """What a tensor pickles beside its values. Required; replaced, so that what is ours is not
+    """What a tensor pickles in addition to its values. Required; replaced, so that what is ours is not
     pickled.
     """
 

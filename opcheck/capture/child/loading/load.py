@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import sys
@@ -113,52 +114,44 @@ def load(
     config = dict(config or {})
     model: Callable[..., Any]
     inputs: Arguments | None = None
-    accelerated = False
+    facts: dict[str, Any] = {}
     number = getattr(torch, parse_dtype(dtype)) if dtype else None
     prepare_torchvision()
     prepare_torchaudio()
     on_mps = OnMps()
-    if repository is not None or is_repository(spec):
-        described = repository or fetch(spec)
-        built = _construct(
-            lambda: pretrained.build(described, config, number), spec, on_mps, real=real
-        )
-        return as_loaded(
-            built.model,
-            built.inputs,
-            takes_inputs=built.takes_inputs,
-            processor=built.processor,
-            as_used=True,
-            on_mps=on_mps.marked(),
-            default_device=take_default_device(),
-        )
+    described = repository or (fetch(spec) if is_repository(spec) else None)
     if spec.endswith((".py", ".ipynb")):
         spec += ":"  # a file without an attribute: the model that it builds
     prefix, colon, name = spec.partition(":")
-    if colon and prefix in libraries.LOADERS:
+    if described is not None:
+        built = _construct(
+            functools.partial(pretrained.build, described, config, number), spec, on_mps, real=real
+        )
+        facts = {"takes_inputs": built.takes_inputs, "processor": built.processor, "as_used": True}
+        model, inputs = built.model, built.inputs
+    elif colon and prefix in libraries.LOADERS:
         library = libraries.find(prefix, spec)
         model = _construct(
             lambda: libraries.build(prefix, library, name, config, number), spec, on_mps, real=real
         )
+        facts["as_used"] = prefix == "transformers"
     elif spec.endswith(".pt2"):
-        module, inputs, accelerated = _load_exported(spec, real=real)
+        module, inputs, facts["accelerated"] = _load_exported(spec, real=real)
         model = module if number is None else module.to(number)
     elif colon:
         model, inputs = _construct(lambda: user_code.load(spec, config), spec, on_mps, real=real)
         if number is not None and isinstance(model, nn.Module):
             model = model.to(number)
+        if not name and inputs is not None:
+            facts["note"] = f"as the file first calls its {type(model).__name__}"
     else:
         raise no_model(spec)
-    runs_file = bool(colon) and not name and inputs is not None
-    note = f"as the file first calls its {type(model).__name__}" if runs_file else ""
     return as_loaded(
         model,
         inputs,
-        accelerated=accelerated,
-        as_used=prefix == "transformers",
-        note=note,
         on_mps=on_mps.marked(),
         default_device=take_default_device(),
+        **facts,
     )
 
 

@@ -6,6 +6,7 @@ import ast
 import functools
 import os
 import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,25 +69,18 @@ _LOOP_ENDS = frozenset({"this_peer_finished"})
 Asker = tuple[str, int]
 
 
+@dataclass(kw_only=True)
 class Guessed:
     """The answers that one line was given in place of unknown values."""
 
-    def __init__(
-        self,
-        operator: str,
-        location: SourceLocation | None,
-        module: str,
-        *,
-        checks: bool = False,
-    ) -> None:
-        self.operator = operator
-        self.location = location
-        self.module = module
-        #: the program goes no other way by them: it would raise, writes them out or ends a loop.
-        self.checks = checks
-        self.count = 0
-        #: in the order of their first use
-        self.answers: dict[str, None] = {}
+    operator: str
+    location: SourceLocation | None
+    module: str
+    #: the program goes no other way by them: it would raise, writes them out or ends a loop.
+    checks: bool
+    count: int = 0
+    #: in the order of their first use
+    answers: dict[str, None] = field(default_factory=dict)
 
     @property
     def answered(self) -> str:
@@ -230,7 +224,10 @@ class Recorder:
         guess = self.guesses.get(key)
         if guess is None:
             guess = self.guesses[key] = Guessed(
-                operator, locate(key[1]), key[2], checks=only_checks(asker(), operator)
+                operator=operator,
+                location=locate(key[1]),
+                module=key[2],
+                checks=only_checks(asker(), operator),
             )
         guess.count += 1
         guess.answers.setdefault(str(answer))
@@ -251,7 +248,7 @@ class Recorder:
         for guess in self.guesses.values():
             guessed = by_line.setdefault(
                 (guess.operator, guess.answered, guess.location),
-                Guessed(guess.operator, guess.location, guess.module, checks=guess.checks),
+                replace(guess, count=0, answers={}),
             )
             guessed.count += guess.count
             guessed.answers.update(guess.answers)
