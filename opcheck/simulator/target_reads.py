@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -19,77 +19,92 @@ if TYPE_CHECKING:
 
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 
-#: the Mac that this process seems to be, the innermost last
-_targets: list[Target] = []
-_answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
-#: called before ``fits`` decides, to record queries that show only then
-SETTLE: list[Callable[[], None]] = []
-#: how what the program saw differs from the target
-_notes: dict[str, str] = {}
-#: what the variable was read as
-_fallback: set[str | None] = set()
+
+class TargetReads:
+    """The record of a process: the Macs that it seems to be, and what the program and its libraries read of them."""
+
+    def __init__(self) -> None:
+        #: the Mac that this process seems to be, the innermost last
+        self.targets: list[Target] = []
+        self.answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
+        #: called before ``fits`` decides, to record queries that show only then
+        self.settle: list[Callable[[], None]] = []
+        #: how what the program saw differs from the target
+        self.notes: dict[str, str] = {}
+        #: what PYTORCH_ENABLE_MPS_FALLBACK was read as
+        self.fallback: set[str | None] = set()
+        #: libraries that failed with the target's version, and that see the installed version from then on
+        self.outdated: set[str] = set()
+        #: all libraries see the installed version, because a library failed with the target's
+        self.all_outdated = False
+        #: libraries that were imported before the simulation: what they read at import is unknown
+        self.imported_before: set[str] = set()
+        #: the first place and answer of each query of a library, by library, query and its details
+        self.of_libraries: dict[
+            tuple[str, Callable[..., Any], tuple[Hashable, ...]], tuple[str, Any]
+        ] = {}
+        #: versions of torch by their readers: an object for each reader, and the numbers read from them
+        self.versions: dict[tuple[type, NamedTuple, str], Any] = {}
+        self.numbers: list[Any] = []
+
+    @contextlib.contextmanager
+    def show_target(self, target: Target) -> Iterator[None]:
+        """Show this target to Python for the length of the block, and record when it reads the variable."""
+        before = type(os.environ)
+        self.targets.append(target)
+        os.environ.__class__ = _Noted
+        try:
+            yield
+        finally:
+            os.environ.__class__ = before
+            self.targets.pop()
+
+    def is_target_shown(self) -> bool:
+        """Return whether this process presents itself as a Mac."""
+        return bool(self.targets)
+
+    def ask(self, decide: Callable[..., Answer], *details: Hashable) -> Answer:
+        """Return ``decide(target, *details)``, and record it; ``decide`` depends on its arguments alone."""
+        answer: Answer = decide(self.targets[-1], *details)
+        self.record_answer(decide, *details, answer=answer)
+        return answer
+
+    def now(self, decide: Callable[[Target], Answer]) -> Answer:
+        """Return what applies to the target without recording it; the code that uses the value queries for itself."""
+        return decide(self.targets[-1])
+
+    def record_answer(
+        self, decide: Callable[..., Answer], *details: Hashable, answer: Answer
+    ) -> None:
+        """Record an answer; a fork for another target answers again, and was made because its answers are equal."""
+        self.answers.setdefault((decide, details), answer)
+
+    def note(self, what: str, text: str) -> None:
+        """Note, once for each ``what``, that the program did not see what it would see on the target."""
+        self.notes.setdefault(what, text)
+
+    def forget(self) -> None:
+        """Forget notes and the queries of libraries, because a new run begins in this process."""
+        self.notes.clear()
+        self.of_libraries.clear()
+
+    def fits(self, target: Target) -> bool:
+        """Return whether the target would have given every recorded answer."""
+        for settle in self.settle:
+            settle()
+        return self.fallback <= {_value(target)} and all(
+            decide(target, *details) == answer
+            for (decide, details), answer in list(self.answers.items())
+        )
 
 
-@contextlib.contextmanager
-def show_target(target: Target) -> Iterator[None]:
-    """Show this target to Python for the length of the block."""
-    _targets.append(target)
-    try:
-        yield
-    finally:
-        _targets.pop()
-
-
-def is_target_shown() -> bool:
-    """Return whether this process presents itself as a Mac."""
-    return bool(_targets)
-
-
-def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
-    """Return ``decide(target, *details)``, and record it; ``decide`` depends on its arguments alone."""
-    answer: Answer = decide(_targets[-1], *details)
-    # A fork for another target answers again; it was made because its answers are equal.
-    _answers.setdefault((decide, details), answer)
-    return answer
-
-
-def now(decide: Callable[[Target], Answer]) -> Answer:
-    """Return what applies to the target without recording it; the code that uses the value queries for itself."""
-    return decide(_targets[-1])
-
-
-def record_answer(decide: Callable[..., Answer], *details: Hashable, answer: Answer) -> None:
-    """Record an answer that was given before."""
-    _answers.setdefault((decide, details), answer)
-
-
-def note(what: str, text: str) -> None:
-    """Note, once for each ``what``, that the program did not see what it would see on the target."""
-    _notes.setdefault(what, text)
-
-
-def forget_notes() -> None:
-    """Forget the notes, because a new run begins in this process."""
-    _notes.clear()
-
-
-def notes() -> tuple[str, ...]:
-    """Return the notes in their order."""
-    return tuple(_notes.values())
+#: The record of this process: a library keeps from its import on what it read.
+READS = TargetReads()
 
 
 def is_newer(target: Target, major: int, minor: int) -> bool:
     """Return what ``torch.backends.mps.is_macos_or_newer`` returns on that Mac."""
     return (target.macos.major, target.macos.minor) >= (major, minor)
-
-
-def fits(target: Target) -> bool:
-    """Return whether the target would have given every recorded answer."""
-    for settle in SETTLE:
-        settle()
-    return _fallback <= {_value(target)} and all(
-        decide(target, *details) == answer for (decide, details), answer in list(_answers.items())
-    )
 
 
 def set_fallback(target: Target) -> None:
@@ -110,21 +125,10 @@ class _Noted(type(os.environ)):  # type: ignore[misc]  # a class without a publi
         except KeyError:
             value = None
         if key == FALLBACK_VARIABLE:
-            _fallback.add(value)
+            READS.fallback.add(value)
         if value is None:
             raise KeyError(key)
         return value
-
-
-@contextlib.contextmanager
-def environment_noted() -> Iterator[None]:
-    """Record for the length of the block when the program reads the variable."""
-    before = type(os.environ)
-    os.environ.__class__ = _Noted
-    try:
-        yield
-    finally:
-        os.environ.__class__ = before
 
 
 class TargetQueries:

@@ -21,7 +21,6 @@ from opcheck.capture.request import Shared
 from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
-from opcheck.simulator.visible import requirements
 from opcheck.simulator.visible.requirements import Caller
 from opcheck.tracing.torch_private.modules import strip_compiled
 from opcheck.tracing.torch_private.trees import tensors
@@ -93,7 +92,7 @@ def _capture(
         if platform.CAN_FORK:
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
             platform.limit_time(request.time_limit)
-        requirements.imported_before.update(_libraries(model))
+        target_reads.READS.imported_before.update(_libraries(model))
         loaded = as_loaded(model, arguments, default_device=device)
         prepared = run.prepare(request, target, silent, loaded)
         return shared_by((target,), (0,), run.record(request, target, prepared, silent).trace)
@@ -103,7 +102,7 @@ def _capture(
         late = CaptureError(f"not done after {request.time_limit:g} s", context=request.model)
         return Shared(targets=(0,), failure=failure_of(late, request.model))
     finally:
-        requirements.imported_before.clear()
+        target_reads.READS.imported_before.clear()
         if platform.CAN_FORK:
             platform.stop_time_limit()
         if device is not None:

@@ -626,7 +626,7 @@ def differences(target: Target) -> Differences:
     """Return how the installed torch differs from the target's."""
     installed = Version.parse(torch.__version__)
     libraries = differing_libraries(target)
-    texts = [*libraries.values(), *target_reads.notes()]
+    texts = [*libraries.values(), *target_reads.READS.notes.values()]
     if installed != target.torch:
         _, absent = present_and_absent(load_lists().operators(str(target.torch)))
         if absent:

@@ -20,7 +20,6 @@ from opcheck.common.errors import CaptureError, LibraryLoadError, ModelLoadError
 from opcheck.data.registrations import load as load_lists
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.mps_registrations import same_dispatch
-from opcheck.simulator.visible.requirements import show_installed_to_libraries
 from opcheck.worker import platform
 from opcheck.worker.protocol import Failure, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
@@ -40,7 +39,7 @@ _AFTER = 150.0
 def answer(request: ManyTargets, say: Say) -> Captures:
     """Return the outcome of ``captures`` to the parent of this process."""
     if request.as_installed:
-        show_installed_to_libraries()
+        target_reads.READS.all_outdated = True
     return captures(request.capture, request.targets, say)
 
 
@@ -74,7 +73,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         return Captures(shared=())
     for target in targets:
         load_lists().release(str(target.torch))
-    left = [n for n in order if not target_reads.fits(targets[n])]
+    left = [n for n in order if not target_reads.READS.fits(targets[n])]
     newest_first = order = [n for n in order if n not in left]
     if not order:
         raise CaptureError(
@@ -157,7 +156,7 @@ def _loaded_and_run(
     try:
         prepared = run.prepare(request, targets[order[0]], say)
     except ModelLoadError as error:
-        served = [n for n in order if target_reads.fits(targets[n])]
+        served = [n for n in order if target_reads.READS.fits(targets[n])]
         trace = run.trace_of_constructor(request, targets[order[0]], error)
         if trace is not None:
             failed = shared_by(targets, served, trace)
@@ -170,7 +169,7 @@ def _loaded_and_run(
     finally:
         if len(targets) > 1:
             platform.stop_time_limit()
-    here = [n for n in order if target_reads.fits(targets[n])]
+    here = [n for n in order if target_reads.READS.fits(targets[n])]
     shared = []
     waiting = here
     while waiting:

@@ -107,7 +107,7 @@ class _Work:
             call=("forward",),
             time_limit=task.timeout,
         )
-        if not any(map(target_reads.fits, task.targets)):
+        if not any(map(target_reads.READS.fits, task.targets)):
             self._elsewhere(request, task.targets)
             return
         platform.limit_time(task.timeout)

@@ -71,7 +71,9 @@ def same_dispatch(simulator: Simulator, target: Target, counterpart: Target) -> 
     Raises:
         OpListError: the lists have no such torch release.
     """
-    if not simulator.context.ask.answered_alike(counterpart) or not target_reads.fits(counterpart):
+    if not simulator.context.ask.answered_alike(counterpart) or not target_reads.READS.fits(
+        counterpart
+    ):
         return False
     implicit_by_name = {route.name: route.implicit for route in simulator.routes}
     implicit_by_name.update(dict.fromkeys(simulator.passed, True))

@@ -83,7 +83,7 @@ class Generator(torch.Generator):
         """Return the state, a CPU tensor of bytes."""
         if not self._is_on_mps():
             return super().get_state()
-        words = (self.begun_at, self.calls)[: 1 + target_reads.ask(_keeps_offset)]
+        words = (self.begun_at, self.calls)[: 1 + target_reads.READS.ask(_keeps_offset)]
         packed = bytes(_COUNTERS) + struct.pack(f"<{len(words)}Q", *words)
         return torch.tensor(list(packed), dtype=torch.uint8, device="cpu")
 
@@ -98,7 +98,7 @@ class Generator(torch.Generator):
         if not self._is_on_mps():
             super().set_state(state)
             return self
-        words = 1 + target_reads.ask(_keeps_offset)
+        words = 1 + target_reads.READS.ask(_keeps_offset)
         if state.numel() != _COUNTERS + 8 * words:
             raise RuntimeError("RNG state is wrong size")
         packed = bytes(state.tolist())[_COUNTERS:]

@@ -87,22 +87,22 @@ class _MacUname(platform.uname_result):
 
 
 def _uname() -> platform.uname_result:
-    release = target_reads.ask(darwin_text)
+    release = target_reads.READS.ask(darwin_text)
     return _MacUname("Darwin", _HOST_UNAME().node, release, _kernel(release), "arm64")
 
 
 def _os_uname() -> Any:
-    release = target_reads.ask(darwin_text)
+    release = target_reads.READS.ask(darwin_text)
     return _UNAME_RESULT(("Darwin", _HOST_UNAME().node, release, _kernel(release), "arm64"))
 
 
 def _mac_ver(*_: Any, **__: Any) -> tuple[str, tuple[str, str, str], str]:
-    return target_reads.ask(macos_text), ("", "", ""), "arm64"
+    return target_reads.READS.ask(macos_text), ("", "", ""), "arm64"
 
 
 def _platform(aliased: bool = False, terse: bool = False) -> str:
     del aliased
-    name = f"macOS-{target_reads.ask(macos_text)}"
+    name = f"macOS-{target_reads.READS.ask(macos_text)}"
     if terse:
         return name
     return f"{name}-arm64-arm-64bit" + ("-Mach-O" if sys.version_info >= (3, 13) else "")
@@ -119,8 +119,8 @@ _PLATFORM: dict[str, tuple[Callable[..., Any], bool]] = {
     "mac_ver": (_mac_ver, True),
     "system": (lambda: "Darwin", False),
     "machine": (lambda: "arm64", False),
-    "release": (lambda: target_reads.ask(darwin_text), False),
-    "version": (lambda: _kernel(target_reads.ask(darwin_text)), False),
+    "release": (lambda: target_reads.READS.ask(darwin_text), False),
+    "version": (lambda: _kernel(target_reads.READS.ask(darwin_text)), False),
     "uname": (_uname, False),
     "platform": (_platform, False),
 }
@@ -151,7 +151,7 @@ def find_output(command: Sequence[str]) -> str | None:
     if name == "sysctl":
         return _sysctl(arguments)
     if name == "sw_vers":
-        cached = {"-productVersion": target_reads.ask(macos_text), "-productName": "macOS"}
+        cached = {"-productVersion": target_reads.READS.ask(macos_text), "-productName": "macOS"}
         return cached.get(" ".join(arguments).replace("--", "-"))
     if name == "uname" and len(arguments) < 2:
         return _UNAME.get("".join(arguments))

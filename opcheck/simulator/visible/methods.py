@@ -130,7 +130,7 @@ def as_device(device: Any) -> Any:
     if kind is str and device.partition(":")[0] == "mps":
         return MPS_DEVICE
     if kind is int and device >= 0:
-        counts_mps = target_reads.ask(_index_is_of_mps)
+        counts_mps = target_reads.READS.ask(_index_is_of_mps)
         return MPS_DEVICE if counts_mps else torch.device("cuda", device)
     return device
 

@@ -28,15 +28,14 @@ from opcheck.common.replacing import replaced
 from opcheck.common.versions import Version
 from opcheck.data.python_names import PythonNames, python_names
 from opcheck.data.registrations import load
-from opcheck.simulator import target_reads
 from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.target_reads import READS
 from opcheck.simulator.visible.requirements import (
     DESCRIPTIONS,
     INSTALLED,
     Caller,
     ask_for,
     caller,
-    outdated,
     version_of,
 )
 from opcheck.simulator.visible.torch_version import (
@@ -114,7 +113,7 @@ def _lacks(who: Caller, module: str, name: str) -> bool:
 
 
 def _sees_a_release(who: Caller) -> bool:
-    return who.kind != "own" and target_reads.is_target_shown()
+    return who.kind != "own" and READS.is_target_shown()
 
 
 def _make_property(module_name: str, name: str) -> property:
@@ -128,7 +127,7 @@ def _make_property(module_name: str, name: str) -> property:
                 return _no_attribute(module, name)
             if name not in there:
                 dotted = f"{module_name}.{name}"
-                target_reads.note(
+                READS.note(
                     dotted, f"the installed torch has no {dotted}, and the program found none"
                 )
         return there[name] if name in there else _no_attribute(module, name)
@@ -225,23 +224,23 @@ def _refuse(who: Caller, name: str, fromlist: tuple[str, ...]) -> None:
 
 def _again_as_installed(perform: Callable[[], Any]) -> Any:
     """Import; if that fails after a library read the target's version, import with the installed version."""
-    if not target_reads.is_target_shown() or target_reads.now(version_of) == INSTALLED:
+    if not READS.is_target_shown() or READS.now(version_of) == INSTALLED:
         return perform()
     loaded, read = {*sys.modules}, readers()
     try:
         return perform()
     except Exception:
-        suspects = readers() - read - outdated
+        suspects = readers() - read - READS.outdated
         if not suspects:
             raise
-        outdated.update(suspects)
+        READS.outdated.update(suspects)
         for name in {*sys.modules} - loaded:
             if name.partition(".")[0] in suspects:
                 del sys.modules[name]
         try:
             return perform()
         except Exception:  # noqa: BLE001 - of any library: its first error is raised
-            outdated.difference_update(suspects)
+            READS.outdated.difference_update(suspects)
         raise
 
 
@@ -366,7 +365,7 @@ def _refuse_arguments(
     kwargs: dict[str, Any],
     signature: inspect.Signature | None = None,
 ) -> None:
-    if who.kind == "own" or not target_reads.is_target_shown():
+    if who.kind == "own" or not READS.is_target_shown():
         return
     passed = {*kwargs}
     histories = _arguments()[key]

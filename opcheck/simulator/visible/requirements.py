@@ -23,7 +23,7 @@ from packaging.specifiers import SpecifierSet
 
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
-from opcheck.simulator import target_reads
+from opcheck.simulator.target_reads import READS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -72,35 +72,9 @@ def _text_of_line(release: Release) -> str:
     return INSTALLED if Version.parse(release.line) == _INSTALLED_LINE else release.torch
 
 
-#: libraries that failed with the target's version, and that see the installed one from then on
-outdated: set[str] = set()
-_all_outdated = False
-
-
-def show_installed_to_libraries() -> None:
-    """Show all libraries of this process the installed release, because one failed with the target's."""
-    global _all_outdated  # noqa: PLW0603 - a library keeps what it saw, as the process does
-    _all_outdated = True
-
-
 def is_outdated(package: str) -> bool:
     """Return whether the library failed with the target's version; an empty name represents the program."""
-    return package in outdated or (_all_outdated and bool(package))
-
-
-#: libraries that were imported before the simulation: what they read at import is unknown
-imported_before: set[str] = set()
-
-
-class Asked(NamedTuple):
-    """The first time that a library made a query, and the answer that it got."""
-
-    place: str
-    answer: Any
-
-
-#: by library, question and its details
-_asked: dict[tuple[str, Callable[..., Any], tuple[Hashable, ...]], Asked] = {}
+    return package in READS.outdated or (READS.all_outdated and bool(package))
 
 
 def as_seen(
@@ -115,23 +89,18 @@ def ask_for(who: Caller, decide: Callable[..., Answer], *details: Hashable) -> A
     package = who.package
     if is_outdated(package):
         # Every target in this process has had the answers that the library failed with.
-        target = target_reads.now(_with_installed)
+        target = READS.now(_with_installed)
         answer = decide(target, *details)
     else:
-        answer = target_reads.ask(as_seen, package, decide, *details)
+        answer = READS.ask(as_seen, package, decide, *details)
     record(who, answer, decide, *details)
     return answer
 
 
 def record(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable) -> None:
     """Record that a library got this answer; the program always gets the target's."""
-    if who.package and (key := (who.package, decide, details)) not in _asked:
-        _asked[key] = Asked(who.place, answer)
-
-
-def forget_questions() -> None:
-    """Forget what libraries read, because a new run begins in this process."""
-    _asked.clear()
+    if who.package and (key := (who.package, decide, details)) not in READS.of_libraries:
+        READS.of_libraries[key] = (who.place, answer)
 
 
 def _with_installed(target: Target) -> Target:
@@ -141,12 +110,12 @@ def _with_installed(target: Target) -> Target:
 def differing_libraries(target: Target) -> dict[str, str]:
     """Return the libraries that did not get the target's answers, each with its first such question as a sentence."""
     first: dict[str, str] = {}
-    for (package, decide, details), asked in list(_asked.items()):
-        if package not in first and decide(target, *details) != asked.answer:
-            first[package] = f"first at {asked.place} ({describe_question(decide, details)})"
+    for (package, decide, details), (place, answer) in list(READS.of_libraries.items()):
+        if package not in first and decide(target, *details) != answer:
+            first[package] = f"first at {place} ({describe_question(decide, details)})"
     texts = {package: f"{_why(package, target)}, {where}" for package, where in first.items()}
     if target.torch != _INSTALLED_LINE:
-        for package in sorted(imported_before - texts.keys()):
+        for package in sorted(READS.imported_before - texts.keys()):
             texts[package] = (
                 f"{_identify(package)} was imported before the audit: what it computed then saw torch {INSTALLED}"
             )
@@ -158,8 +127,8 @@ def differ_from_installed(target: Target) -> set[str]:
     installed = _with_installed(target)
     return {
         package
-        for (package, decide, details), asked in list(_asked.items())
-        if decide(installed, *details) != asked.answer
+        for (package, decide, details), (_, answer) in list(READS.of_libraries.items())
+        if decide(installed, *details) != answer
     }
 
 

@@ -138,7 +138,7 @@ class AnyEvent(metaclass=_OfDevice):
 class _StreamOfDevice(_OfDevice):
     def make(cls, *_args: Any, **_kwargs: Any) -> Any:
         """Return the stream, or raise as a release that makes none."""
-        if not target_reads.ask(_makes_streams):
+        if not target_reads.READS.ask(_makes_streams):
             # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
             message = "Backend doesn't support create a new Stream."
             raise RuntimeError(message)
@@ -320,7 +320,7 @@ def mps_backend(target: Target) -> Iterator[None]:
     """
 
     def newer(major: int, minor: int = 0) -> bool:
-        return target_reads.ask(target_reads.is_newer, major, minor)
+        return target_reads.READS.ask(target_reads.is_newer, major, minor)
 
     def newer_than_13(minor: int = 0) -> bool:
         return newer(13, minor)
@@ -335,8 +335,7 @@ def mps_backend(target: Target) -> Iterator[None]:
     present = [each for each in replacements if hasattr(each[0], each[1])]
     with (
         replaced(present),
-        target_reads.show_target(target),
-        target_reads.environment_noted(),
+        target_reads.READS.show_target(target),
         mac_machine(),
     ):
         yield

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version as PackagingVersion
 from torch.torch_version import TorchVersion
 
-from opcheck.simulator import target_reads
+from opcheck.simulator.target_reads import READS
 from opcheck.simulator.visible.requirements import (
     DESCRIPTIONS,
     Caller,
@@ -85,7 +85,7 @@ class SeenText(str):  # noqa: SLOT000 - it keeps who read it
     def whole(self) -> str:
         """Return the text itself, and record the query."""
         self.used = True
-        if not target_reads.is_target_shown():
+        if not READS.is_target_shown():
             return str.__str__(self)
         return ask_for(self.reader, version_of)
 
@@ -108,7 +108,7 @@ def _make_comparison(name: str) -> Callable[[Any, Any], Any]:
             operand = operand.whole()
         if isinstance(operand, list):
             operand = tuple(operand)
-        if not target_reads.is_target_shown() or not isinstance(operand, (str, tuple)):
+        if not READS.is_target_shown() or not isinstance(operand, (str, tuple)):
             return _COMPARISONS[name](self.kind(self.whole()), operand)
         self.used = True
         return ask_for(_asks(self.reader), compares, self.kind, name, operand)
@@ -150,9 +150,9 @@ def _is_logged(frame: FrameType) -> bool:
 
 def _read_unrecorded(reader: Caller, text: str) -> str:
     """Return the version without a query, for objects that record their own use."""
-    if not target_reads.is_target_shown():
+    if not READS.is_target_shown():
         return str.__str__(text)
-    return target_reads.now(lambda target: as_seen(target, reader.package, version_of))
+    return READS.now(lambda target: as_seen(target, reader.package, version_of))
 
 
 _LOG_CALL = re.compile(r"\s*(?:\w+\.)*_?log(?:ger|ging)?\.\w+\(", re.IGNORECASE)
@@ -187,7 +187,7 @@ class _SeenNumber(int):
 
 def _number_compared(name: str) -> Callable[[Any, Any], Any]:
     def compare(self: _SeenNumber, operand: Any) -> Any:
-        if type(operand) is not int or not target_reads.is_target_shown():
+        if type(operand) is not int or not READS.is_target_shown():
             return getattr(int, name)(_whole_number(self), operand)
         self.used = True
         return ask_for(_asks(self.reader), part_compares, self.part, name, operand)
@@ -197,7 +197,7 @@ def _number_compared(name: str) -> Callable[[Any, Any], Any]:
 
 def _whole_number(self: _SeenNumber) -> int:
     self.used = True
-    if not target_reads.is_target_shown():
+    if not READS.is_target_shown():
         return int.__int__(self)
     number: int = ask_for(self.reader, part_of, self.part)
     return number
@@ -228,7 +228,7 @@ def _version_compared(name: str) -> Callable[[Any, Any], Any]:
         if not isinstance(operand, PackagingVersion):
             return getattr(PackagingVersion, name)(self, operand)
         plain = PackagingVersion(str(operand))
-        if not target_reads.is_target_shown():
+        if not READS.is_target_shown():
             return getattr(PackagingVersion(_whole_version(self)), name)(plain)
         return ask_for(_asks(self.reader), compares, PackagingVersion, name, plain)
 
@@ -237,7 +237,7 @@ def _version_compared(name: str) -> Callable[[Any, Any], Any]:
 
 def _part(name: str) -> property:
     def get(self: _SeenVersion) -> Any:
-        if target_reads.is_target_shown():
+        if READS.is_target_shown():
             return ask_for(self.reader, part_of, name)
         return getattr(PackagingVersion, name).__get__(self)
 
@@ -251,7 +251,7 @@ def _number(name: str) -> property:
         )
         number = _SeenNumber(value)
         number.reader, number.part, number.used = self.reader, name, False
-        _numbers.append(number)
+        READS.numbers.append(number)
         return number
 
     return property(get)
@@ -263,7 +263,7 @@ def _as_text(self: _SeenVersion) -> SeenText:
 
 
 def _whole_version(self: _SeenVersion) -> str:
-    if target_reads.is_target_shown():
+    if READS.is_target_shown():
         return ask_for(self.reader, version_of)
     return _read_unrecorded(self.reader, self.text)
 
@@ -294,50 +294,44 @@ def _make_seen(kind: type[SeenText], text: str, reader: Caller) -> SeenText:
     return result
 
 
-#: by who read it: one object, however often that line runs
-_read: dict[tuple[type[SeenText], Caller, str], SeenText] = {}
-#: the numbers of versions, each read once
-_numbers: list[_SeenNumber] = []
-
-
 def show_version(kind: type[SeenText], who: Caller) -> Any:
     """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
-    if who.kind == "own" or not target_reads.is_target_shown():
+    if who.kind == "own" or not READS.is_target_shown():
         return None
     if is_outdated(who.package):
         # No question: what it does is the same for every target.
         return kind.kind(ask_for(who, version_of))
-    text = target_reads.now(lambda target: as_seen(target, who.package, version_of))
+    text = READS.now(lambda target: as_seen(target, who.package, version_of))
     key = (kind, who, text)
-    if key not in _read:
-        _read[key] = _make_seen(kind, text, who)
-    return _read[key]
+    if key not in READS.versions:
+        READS.versions[key] = _make_seen(kind, text, who)
+    return READS.versions[key]
 
 
 def readers() -> set[str]:
     """Return the libraries that have read the version so far."""
-    return {who.package for _, who, _ in _read if who.package}
+    return {who.package for _, who, _ in READS.versions if who.package}
 
 
 def _settle() -> None:
     """Record the whole text of versions that were read, and then used in no visible way."""
-    for (_, who, text), result in list(_read.items()):
+    for (_, who, text), result in list(READS.versions.items()):
         if not result.used:
             _record_answer(who, text, version_of)
-    for number in _numbers:
+    for number in READS.numbers:
         if not number.used:
             _record_answer(number.reader, int.__int__(number), part_of, number.part)
-    _numbers.clear()
+    READS.numbers.clear()
 
 
 def _record_answer(
     who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable
 ) -> None:
-    target_reads.record_answer(as_seen, who.package, decide, *details, answer=answer)
+    READS.record_answer(as_seen, who.package, decide, *details, answer=answer)
     record(who, answer, decide, *details)
 
 
-target_reads.SETTLE.append(_settle)
+READS.settle.append(_settle)
 
 
 def torch_version_property(kind: type[SeenText]) -> property:

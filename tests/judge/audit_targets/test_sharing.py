@@ -98,8 +98,8 @@ def _imports() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests in this process have been on other Macs."""
-    monkeypatch.setattr(target_reads, "_answers", {})
-    monkeypatch.setattr(target_reads, "_fallback", set())
+    monkeypatch.setattr(target_reads.READS, "answers", {})
+    monkeypatch.setattr(target_reads.READS, "fallback", set())
 
 
 def _say(text: str, *, seconds: float = 0.0) -> None:
@@ -259,6 +259,6 @@ def test_one_class_that_dies_or_raises_is_not_the_others() -> None:
 
 
 def test_a_process_that_was_another_mac_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_reads, "_answers", {(target_reads.is_newer, (14, 0)): False})
+    monkeypatch.setattr(target_reads.READS, "answers", {(target_reads.is_newer, (14, 0)): False})
     with pytest.raises(CaptureError, match="told of another Mac"):
         captures(_request("plain"), [ALL[-1]], _say)

@@ -130,14 +130,14 @@ def test_afterwards_all_is_as_before() -> None:
 def test_the_version_of_macos_is_a_question_and_the_processor_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(target_reads, "_answers", {})
+    monkeypatch.setattr(target_reads.READS, "answers", {})
     older = Target(torch=TARGET.torch, macos=Version(14))
     with mps_backend(TARGET):
         assert asked_by(__file__, "platform.processor() + platform.system()") == "armDarwin"
-        assert target_reads.fits(older)
+        assert target_reads.READS.fits(older)
         asked_by(__file__, "platform.mac_ver()")
-        assert not target_reads.fits(older)
-        assert target_reads.fits(TARGET)
+        assert not target_reads.READS.fits(older)
+        assert target_reads.READS.fits(TARGET)
 
 
 def test_the_torch_of_a_mac_knows_no_cuda() -> None:

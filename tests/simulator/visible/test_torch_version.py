@@ -21,7 +21,7 @@ from packaging.version import parse
 import opcheck
 from opcheck.common.versions import Target, Version
 from opcheck.simulator import target_reads
-from opcheck.simulator.visible import requirements, torch_version
+from opcheck.simulator.visible import requirements
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import INSTALLED
 from opcheck.simulator.visible.surface import mps_backend
@@ -31,10 +31,10 @@ MACOS = Version(15)
 
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_reads, "_answers", {})
-    monkeypatch.setattr(target_reads, "_fallback", set())
-    monkeypatch.setattr(torch_version, "_read", {})
-    monkeypatch.setattr(requirements, "_asked", {})
+    monkeypatch.setattr(target_reads.READS, "answers", {})
+    monkeypatch.setattr(target_reads.READS, "fallback", set())
+    monkeypatch.setattr(target_reads.READS, "versions", {})
+    monkeypatch.setattr(target_reads.READS, "of_libraries", {})
 
 
 @pytest.fixture
@@ -108,20 +108,20 @@ def test_a_comparison_is_a_question_and_other_uses_ask_for_the_whole() -> None:
     with mps_backend(target(2, 6)), names_of_the_target():
         assert torch.__version__ >= "2.5"
         assert parse(torch.__version__) < parse("2.9")
-    assert target_reads.fits(target(2, 8))
-    assert not target_reads.fits(target(2, 4))
-    assert not target_reads.fits(target(2, 9))
+    assert target_reads.READS.fits(target(2, 8))
+    assert not target_reads.READS.fits(target(2, 4))
+    assert not target_reads.READS.fits(target(2, 9))
     with mps_backend(target(2, 6)), names_of_the_target():
         assert torch.__version__.split(".")[1] == "6"
-    assert target_reads.fits(target(2, 6))
-    assert not target_reads.fits(target(2, 8))
+    assert target_reads.READS.fits(target(2, 6))
+    assert not target_reads.READS.fits(target(2, 8))
 
 
 def test_a_text_that_nothing_was_asked_of_may_have_been_matched() -> None:
     with mps_backend(target(2, 6)), names_of_the_target():
         re.match("2.6", torch.__version__)
-    assert target_reads.fits(target(2, 6))
-    assert not target_reads.fits(target(2, 7))
+    assert target_reads.READS.fits(target(2, 6))
+    assert not target_reads.READS.fits(target(2, 7))
 
 
 def test_a_comparison_in_a_fork_for_another_target_is_that_targets() -> None:
@@ -179,13 +179,13 @@ def test_a_number_of_the_version_is_compared_or_used_as_a_whole() -> None:
     version = parse(torch.__version__)
     assert version.major == 2
     assert version.minor < 6
-    for settle in target_reads.SETTLE:
+    for settle in target_reads.READS.settle:
         settle()
-    assert target_reads.fits(target(2, 5))
-    assert not target_reads.fits(target(2, 6))
+    assert target_reads.READS.fits(target(2, 5))
+    assert not target_reads.READS.fits(target(2, 6))
     assert (version.minor + 1, [version.minor][0], f"{version.minor}") == (4, 3, "3")
     assert range(version.minor) == range(3)
-    assert not target_reads.fits(target(2, 5))
+    assert not target_reads.READS.fits(target(2, 5))
 
 
 @pytest.mark.usefixtures("old")
@@ -195,7 +195,7 @@ def test_a_version_in_a_log_is_no_question(caplog: pytest.LogCaptureFixture) -> 
     logger.debug(f"Detected torch {torch.__version__}")  # noqa: G004 - as transformers has it
     logger.info("torch %s", torch.__version__)
     assert caplog.messages == ["Detected torch 2.3.1", "torch 2.3.1"]
-    assert target_reads.fits(target(2, 6))
+    assert target_reads.READS.fits(target(2, 6))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             with without_function_modes():
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            release = target_reads.now(_release)
+            release = target_reads.READS.now(_release)
             inside = self._arguments_unchecked(
                 error, route, name_arguments(route, args, kwargs), release
             )

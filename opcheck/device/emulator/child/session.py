@@ -41,7 +41,7 @@ from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.visible.public_names import names_of_the_target
-from opcheck.simulator.visible.requirements import differing_libraries, forget_questions
+from opcheck.simulator.visible.requirements import differing_libraries
 from opcheck.tracing.eager_compile import add_left_out
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import locate_raise
@@ -103,7 +103,7 @@ class Emulation:
             installed_torch=str(torch.__version__),
             target_torch=str(self.target.torch),
             target_macos=str(self.target.macos),
-            differences=(*libraries.values(), *target_reads.notes()),
+            differences=(*libraries.values(), *target_reads.READS.notes.values()),
             differing_libraries=tuple(libraries),
             problems=problems,
             complete=self._complete and not forked,
@@ -172,8 +172,7 @@ class Emulation:
                 hint="leave the first block before the next is entered",
             )
         _ACTIVE.append(self)
-        target_reads.forget_notes()
-        forget_questions()
+        target_reads.READS.forget()
         registrations = dict(self._lists.operators(str(self.target.torch)))
         tally = self._tally
         try:
