@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -44,7 +44,7 @@ class TargetReads:
             tuple[str, Callable[..., Any], tuple[Hashable, ...]], tuple[str, Any]
         ] = {}
         #: versions of torch by their readers: an object for each reader, and the numbers read from them
-        self.versions: dict[tuple[type, NamedTuple, str], Any] = {}
+        self.versions: dict[tuple[type, Any, str], Any] = {}
         self.numbers: list[Any] = []
 
     @contextlib.contextmanager

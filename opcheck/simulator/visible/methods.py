@@ -59,10 +59,6 @@ def hooks_run(types: Iterable[type]) -> bool:
     return any(map(is_hooked, types)) and dispatch.function_hooks_enabled()
 
 
-def _asks_first(tensor: torch.Tensor) -> bool:
-    return is_hooked(type(tensor)) and dispatch.function_hooks_enabled()
-
-
 # -- where it is ------------------------------------------------------------------------------------------------
 
 
@@ -484,7 +480,7 @@ class _Method:
         """Bind the method to an instance, as a function in a class does."""
         if tensor is None:
             return self._base
-        if self._asks and _asks_first(tensor):
+        if self._asks and is_hooked(type(tensor)) and dispatch.function_hooks_enabled():
             return self._base.__get__(tensor, owner)
         return MethodType(self._ours, tensor)
 

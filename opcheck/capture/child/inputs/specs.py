@@ -96,7 +96,9 @@ def inputs_for(
     if dtype:
         number = getattr(torch, parse_dtype(dtype))
         args, kwargs = tree_map_only(
-            torch.Tensor, lambda tensor: _cast(tensor, number), (args, kwargs)
+            torch.Tensor,
+            lambda tensor: tensor.to(number) if tensor.is_floating_point() else tensor,
+            (args, kwargs),
         )
     return Inputs(args=args, kwargs=kwargs, specs=tuple(describe(args, kwargs)), note=note)
 
@@ -195,7 +197,3 @@ def _parameters(model: Callable[..., Any]) -> list[str]:
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return []
     return [parameter.name for parameter in parameters]
-
-
-def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor

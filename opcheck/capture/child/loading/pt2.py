@@ -401,7 +401,7 @@ def _is_call(call: ast.Call) -> bool:
         return False
     text = {"Symbol": _SYMBOL, "Float": _NUMBER}.get(name)
     return all(
-        _is_text(argument, text) if text and _text(argument) else _is_size(argument)
+        bool(text.fullmatch(_text(argument))) if text and _text(argument) else _is_size(argument)
         for argument in arguments
     )
 
@@ -409,10 +409,6 @@ def _is_call(call: ast.Call) -> bool:
 def _text(part: ast.expr) -> str:
     """Return the text that a part is; empty if it is none."""
     return part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ""
-
-
-def _is_text(part: ast.expr, pattern: re.Pattern[str]) -> bool:
-    return bool(pattern.fullmatch(_text(part)))
 
 
 def _integer(part: ast.expr) -> int:

@@ -9,22 +9,6 @@ from torch import nn
 from opcheck.capture.child.recipes.engine import Scope, recipe_function
 from opcheck.common.errors import InputError
 
-#: Arguments that have a default and are given where the configuration uses them.
-_OFFERED = {
-    "added_cond_kwargs",
-    "class_labels",
-    "encoder_hidden_states",
-    "guidance",
-    "height",
-    "img_ids",
-    "img_shapes",
-    "num_frames",
-    "pooled_projections",
-    "timestep",
-    "txt_ids",
-    "width",
-}
-
 
 class DiffusersScope(Scope):
     """A model of diffusers, its configuration, and what its recipes may call."""
@@ -68,7 +52,7 @@ def derive(model: nn.Module) -> dict[str, Any]:
         InputError: forward requires an argument that nothing is known about.
     """
     scope = DiffusersScope(model)
-    offered = _OFFERED | set(scope.own_arguments())
+    offered = {*scope["_offered"], *scope.own_arguments()}
     result: dict[str, Any] = {}
     for name, required in scope.parameters.items():
         value = scope[name] if (required or name in offered) and scope.has(name) else None

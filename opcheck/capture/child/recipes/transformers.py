@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.build import building, values
-from opcheck.capture.child.recipes.engine import CHOSEN, Scope, recipe_function
+from opcheck.capture.child.recipes.engine import CHOSEN, Scope, recipe_function, recipes
 from opcheck.common.errors import InputError
 from opcheck.common.yaml_text import load_shipped
 from opcheck.tracing.torch_private.trees import tree_iter
@@ -20,43 +20,9 @@ from opcheck.tracing.torch_private.trees import tree_iter
 #: Tokens in a text: a sentence or two, where the model has positions for as many.
 TOKENS = 128
 
-#: Where a configuration keeps those of its parts; one that has others names them in ``sub_configs``.
-_PARTS = (
-    "text_config",
-    "vision_config",
-    "audio_config",
-    "decoder",
-    "encoder",
-    "backbone_config",
-    "thinker_config",
-)
-
-#: What limits the length of a text, by the names that configurations use.
-_LENGTHS = (
-    "max_position_embeddings",
-    "n_positions",
-    "n_ctx",
-    "max_target_positions",
-    "max_seq_len",
-    "context_length",
-)
-
-#: Settings that hold the number of a token which represents an image, a sound or a video.
-_PLACEHOLDERS = tuple(
-    f"{what}_{end}"
-    for what in ("image", "img", "audio", "video", "image_patch", "media")
-    for end in ("token_id", "token_index", "token")
-)
-
 #: What the first layer of a vision part may be.
 _VISION_LAYERS = (nn.Conv2d, nn.Conv3d, nn.Linear)
 _AUDIO_LAYERS = (nn.Conv1d, nn.Conv2d, nn.Linear)
-
-#: Arguments that have a default with which no user calls the model.
-_OFFERED = ("bbox", "grid_thw")
-
-#: The same for a model of sound alone.
-_OFFERED_WITH_SOUND = ("input_features_mask", "feature_attention_mask")
 
 
 class Modality(msgspec.Struct, frozen=True):
@@ -124,7 +90,7 @@ class TransformersScope(Scope):
     @recipe_function
     def length(self) -> int:
         """Return the number of tokens of a text."""
-        limit = self.size(*_LENGTHS, default=-1)
+        limit = self.size(*self["_lengths"], default=-1)
         # Models that count positions from the padding token have two fewer than they say.
         return TOKENS if limit < 0 else max(1, min(TOKENS, limit - 2))
 
@@ -138,7 +104,7 @@ class TransformersScope(Scope):
         """Make tokens (1, length), none of which represents something else."""
         size = self.vocabulary()
         ids = values((1, self.length()), torch.int64, size)
-        for name in _PLACEHOLDERS:
+        for name in self["_placeholders"]:
             token = self.get(name)
             if isinstance(token, int):
                 ids[ids == token] = max(0, size // 2 - 1)
@@ -313,9 +279,9 @@ def _list_arguments(scope: TransformersScope) -> Iterator[str]:
         and "decoder_input_ids" in scope.parameters
     ):
         yield "decoder_input_ids"
-    yield from (name for name in _OFFERED if name in scope.parameters)
+    yield from (name for name in scope["_offered"] if name in scope.parameters)
     if "input_features" in (*names, *required):
-        yield from (name for name in _OFFERED_WITH_SOUND if name in scope.parameters)
+        yield from (name for name in scope["_offered_with_sound"] if name in scope.parameters)
     yield from scope.own_arguments()
 
 
@@ -388,7 +354,8 @@ def _count_vectors(scope: Scope, encode: Callable[..., Any], shown: dict[str, An
 def _configs(config: Any) -> Iterator[Any]:
     """Yield a configuration and those of its parts."""
     yield config
-    for name in dict.fromkeys((*_PARTS, *getattr(config, "sub_configs", ()))):
+    parts = recipes("transformers").names["_parts"]
+    for name in dict.fromkeys((*parts, *getattr(config, "sub_configs", ()))):
         part = getattr(config, name, None)
         if part is not None and not isinstance(part, (dict, str)):
             yield from _configs(part)
