@@ -156,6 +156,16 @@ def test_a_library_that_fails_with_the_targets_version_sees_the_installed_one(
     assert not new.differing_libraries
 
 
+def test_several_macos_versions_of_one_release_are_captured_again_as_installed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = _library(tmp_path, monkeypatch, LIBRARY)
+    targets = [Target(torch=Version(2, 6), macos=Version(major)) for major in (14, 15)]
+    for trace in capture_many(CaptureRequest(model=model, torch="2.6", macos="15.2"), targets):
+        assert isinstance(trace, Trace)
+        assert trace.differing_libraries == ("lazy_library",)
+
+
 CALLS = """
 import torch
 from torch import nn
