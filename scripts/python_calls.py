@@ -2,7 +2,7 @@
 
 Usage: python -m scripts.python_calls [--name PATTERN] [--check]
 
-Each example of scripts/python_call_examples.py runs on the simulated Mac of each release, a module in evaluation and
+Each example of scripts/python_call_examples.yaml runs on the simulated Mac of each release, a module in evaluation and
 in training.  What the first example calls, a module's in evaluation, is kept as the usual calls; what only the others
 call, as called sometimes.  An example that raises is named with its reason, and what it called up to there does not
 count.  A name whose installed Python calls an operator that the release lacks stays unknown there.
@@ -16,8 +16,10 @@ import fnmatch
 import functools
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 import torch.nn.functional
 from torch import nn
@@ -30,7 +32,6 @@ from opcheck.data.registrations import data_directory, load
 from opcheck.worker.worker import forked
 from scripts import by_release
 from scripts.opinfo.record import Watch, mac
-from scripts.python_call_examples import FUNCTIONS, MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,14 +41,11 @@ Calls = dict[str, tuple[list[str], list[str]]]
 SECONDS = 600
 
 
-def examples(pattern: str) -> dict[str, tuple[str, ...]]:
+@functools.cache
+def examples() -> dict[str, tuple[str, ...]]:
     """Return the examples by name: ``nn.Linear``, ``nn.functional.lp_pool1d``, ``Tensor.cpu``."""
-    modules = {f"nn.{name}": written for name, written in MODULES.items()}
-    return {
-        name: written
-        for name, written in (modules | FUNCTIONS).items()
-        if fnmatch.fnmatch(name, pattern)
-    }
+    path = Path(__file__).with_name("python_call_examples.yaml")
+    return msgspec.yaml.decode(path.read_bytes(), type=dict[str, tuple[str, ...]])
 
 
 def record(pattern: str, line: str) -> Calls:
@@ -57,12 +55,12 @@ def record(pattern: str, line: str) -> Calls:
     watch = Watch()
     with mac(line, watch), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, written in examples(pattern).items():
-            if not _exists(name, line):
+        for name, expressions in examples().items():
+            if not fnmatch.fnmatch(name, pattern) or not _exists(name, line):
                 continue
             bodies = [
                 called
-                for expression in written
+                for expression in expressions
                 for call, training in _prepared(expression, name, line)
                 if (called := _run(call, watch, f"{line} {expression}", training=training))
                 is not None

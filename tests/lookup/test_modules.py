@@ -15,10 +15,14 @@ from opcheck.lookup.plain_call import OperatorLookup, target
 
 torch = pytest.importorskip("torch")
 
-from scripts.python_call_examples import MODULES  # noqa: E402 - it is of use with torch alone
+from scripts.python_calls import examples  # noqa: E402 - it needs torch
 
 #: A lazy module has no parameters before its first call, so that an audit of it alone breaks off.
-NAMES = sorted(name for name in MODULES if not name.startswith("Lazy"))
+NAMES = sorted(
+    name
+    for name in examples()
+    if name.startswith("nn.") and name.count(".") == 1 and "Lazy" not in name
+)
 LINES = [release.line for release in load().releases]
 TENSORS = {
     "torch": torch,
@@ -32,7 +36,7 @@ def audited(name: str, line: str) -> Any:
     """The report of the first example of a module."""
     import opcheck
 
-    call = ast.parse(MODULES[name][0].replace(".to('mps')", ""), mode="eval").body
+    call = ast.parse(examples()[name][0].replace(".to('mps')", ""), mode="eval").body
     assert isinstance(call, ast.Call)
 
     def value(node: ast.expr) -> Any:
@@ -43,7 +47,7 @@ def audited(name: str, line: str) -> Any:
 
 
 def agrees(name: str, line: str, lookup: OperatorLookup) -> None:
-    calls = lookup.operators.calls(f"nn.{name}", line)
+    calls = lookup.operators.calls(name, line)
     if calls is None:
         return  # the release lacks it
     report = audited(name, line)
@@ -55,11 +59,13 @@ def agrees(name: str, line: str, lookup: OperatorLookup) -> None:
         key=lambda outcome: OUTCOMES[outcome].severity,
         default=("native", None),
     )
-    verdict = lookup.verdict(f"nn.{name}", target(line, "26.0"), "float32")
+    verdict = lookup.verdict(name, target(line, "26.0"), "float32")
     assert (verdict.status, verdict.kind) == worst
 
 
-@pytest.mark.parametrize(("name", "line"), [("CTCLoss", "2.9"), ("Conv3d", "2.2"), ("GRU", "2.15")])
+@pytest.mark.parametrize(
+    ("name", "line"), [("nn.CTCLoss", "2.9"), ("nn.Conv3d", "2.2"), ("nn.GRU", "2.15")]
+)
 def test_a_module_is_answered_as_an_audit_answers(
     name: str, line: str, lookup: OperatorLookup
 ) -> None:
@@ -82,7 +88,7 @@ def test_every_recorded_call_has_a_verdict_in_the_newest_release(
     line = lists.releases[-1].line
     unknown = [
         name
-        for name in map("nn.{}".format, MODULES)
+        for name in NAMES
         if lookup.verdict(name, target(line, "26.0"), "float32").status == "unknown"
     ]
     assert unknown == []
