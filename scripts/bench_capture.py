@@ -25,7 +25,7 @@ from tabulate import tabulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ZOO = Path(__file__).with_name("zoo.py")
+ZOO = Path(__file__).parents[1] / "examples" / "models" / "zoo.py"
 MODELS = (
     "bert_base",
     "gpt2",

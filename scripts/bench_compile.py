@@ -2,9 +2,9 @@
 
     python scripts/bench_compile.py [NAME ...]
 
-Each program of ``scripts/zoo_compile.py`` is compiled in inference by both, in a fork of one process that has Inductor
-imported and prepared, with Inductor's caches off; the first call minus a second one is what compiling takes.  Of the
-side-compile, the eager run of the graph is a part, as of a user's.
+Each program of ``examples/models/compiled.py`` is compiled in inference by both, in a fork of one process that has
+Inductor imported and prepared, with Inductor's caches off; the first call minus a second is the time of compiling.
+The side-compile includes the eager run of the graph, as a user's does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from opcheck.worker.worker import forked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from scripts.zoo_compile import PROGRAMS
+from examples.models.compiled import PROGRAMS
 
 #: Those that both compile; the others show a refusal, or that nothing is compiled.
 NAMES = ("images", "attention", "graph_break", "sorting", "many")

@@ -49,7 +49,7 @@ _PROGRAMS = (
 
 #: name of the report -> the model, its configuration
 MODELS: dict[str, tuple[str, dict[str, Scalar | list[object] | dict[str, object]]]] = {
-    **{name: (f"scripts/zoo_compile.py:{name}", {}) for name in _PROGRAMS},
+    **{name: (f"examples/models/compiled.py:{name}", {}) for name in _PROGRAMS},
     "bert": ("transformers:BertModel", {**_SMALL, "vocab_size": 1000}),
     "gpt2": (
         "transformers:GPT2LMHeadModel",
@@ -94,10 +94,10 @@ MODELS: dict[str, tuple[str, dict[str, Scalar | list[object] | dict[str, object]
         },
     ),
     "resnet18": ("timm:resnet18", {}),
-    "spectral": ("scripts/zoo.py:spectral", {}),
-    "linear_algebra": ("scripts/zoo.py:linear_algebra", {}),
-    "custom_operator": ("scripts/zoo.py:custom_operator", {}),
-    "graph_network": ("scripts/zoo.py:graph_network", {}),
+    "spectral": ("examples/models/zoo.py:spectral", {}),
+    "linear_algebra": ("examples/models/zoo.py:linear_algebra", {}),
+    "custom_operator": ("examples/models/zoo.py:custom_operator", {}),
+    "graph_network": ("examples/models/zoo.py:graph_network", {}),
 }
 
 

@@ -70,7 +70,7 @@ def audited(model: str) -> Report:
     """The report of one model of the zoo, or of a training step of it."""
     name, optimizer, autocast = TRAINED.get(model, (model, DEFAULT_OPTIMIZER, ""))
     request = CaptureRequest(
-        model=f"scripts/zoo.py:{name}",
+        model=f"examples/models/zoo.py:{name}",
         torch=TORCH,
         macos=MACOS,
         mode="train" if model in TRAINED else "inference",
@@ -98,7 +98,7 @@ def _index(reports: Mapping[str, Report]) -> str:
     ]
     return (
         "# Sample reports\n\n"
-        f"What the models of `scripts/zoo.py` do on torch {TORCH}, macOS {MACOS}, as "
+        f"What the models of `examples/models/zoo.py` do on torch {TORCH}, macOS {MACOS}, as "
         "`scripts/refresh_reports.py` found it: in inference, where the name does not end in "
         "`_train`.\nNothing here was observed on a Mac. "
         "`matrix/` holds the coverage documentation of one release.\n\n"
@@ -108,7 +108,7 @@ def _index(reports: Mapping[str, Report]) -> str:
 
 def _models() -> list[str]:
     sys.path.insert(0, str(ROOT))
-    from scripts.zoo import ZOO  # noqa: PLC0415 - importing the zoo imports torch
+    from examples.models.zoo import ZOO  # noqa: PLC0415 - importing the zoo imports torch
 
     return [*ZOO, *TRAINED]
 

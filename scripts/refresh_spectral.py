@@ -23,7 +23,7 @@ from opcheck.orchestrator import audit
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.zoo_spectral import MODELS  # noqa: E402
+from examples.models.spectral import MODELS  # noqa: E402
 
 PAGE = ROOT / "reports" / "complex.md"
 TARGETS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
@@ -48,7 +48,7 @@ def _page() -> Iterator[str]:
     }
     yield "# Complex numbers, transforms and float64"
     yield ""
-    yield "The models of `scripts/zoo_spectral.py`, as `scripts/refresh_spectral.py` found them."
+    yield "The models of `examples/models/spectral.py`, as `scripts/refresh_spectral.py` found them."
     yield "Nothing here was observed on a Mac."
     yield ""
     heads = [f"torch {torch}, macOS {macos}" for torch, macos in TARGETS]
@@ -66,7 +66,7 @@ def _page() -> Iterator[str]:
 
 
 def _audited(name: str, torch: str, macos: str) -> Report:
-    model = f"scripts/zoo_spectral.py:{name}"
+    model = f"examples/models/spectral.py:{name}"
     print(f"{name} on torch {torch}, macOS {macos}", file=sys.stderr)
     return audit(CaptureRequest(model=model, torch=torch, macos=macos), load())
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from examples.models import spectral
 from opcheck.capture.child.run import run
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
 from opcheck.model.records import Report
-from scripts import zoo_spectral
 
 TARGETS = (("2.1", "13"), ("2.4", "13"), ("2.4", "14"), ("2.13", "15"), ("2.15", "15"))
 
@@ -49,7 +49,7 @@ ORIGINS = {
 
 
 def _report(name: str, torch: str, macos: str, lists: OpLists) -> Report:
-    model = f"{Path(zoo_spectral.__file__)}:{name}"
+    model = f"{Path(spectral.__file__)}:{name}"
     trace = run(CaptureRequest(model=model, torch=torch, macos=macos), lambda *_, **__: None).trace
     assert trace.complete, trace.problems
     target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
@@ -57,7 +57,7 @@ def _report(name: str, torch: str, macos: str, lists: OpLists) -> Report:
 
 
 def test_every_model_of_the_zoo_is_here() -> None:
-    assert set(HEADLINES) == set(zoo_spectral.MODELS)
+    assert set(HEADLINES) == set(spectral.MODELS)
 
 
 # torch's own __array__, which diffusers calls, has no copy keyword.

@@ -1,7 +1,7 @@
 """The models of the sample reports and the benchmarks.
 
 Each factory takes nothing and returns a module and the inputs of one call, so that it can be named
-on the command line: ``opcheck audit scripts/zoo.py:llama3_8b``.  The library models are built from
+on the command line: ``opcheck audit examples/models/zoo.py:llama3_8b``.  The library models are built from
 their published configurations; no weights are downloaded.
 """
 

@@ -1,4 +1,4 @@
-"""Every model of the zoo builds without memory and comes with real inputs that its forward takes."""
+"""Every model of the samples builds without memory and comes with real inputs that its forward takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from opcheck.capture.child.inputs.specs import inputs_for
 from opcheck.capture.child.loading.load import load
 
-ZOO = Path(__file__).parents[2] / "scripts" / "zoo.py"
+ZOO = Path(__file__).parents[1] / "examples" / "models" / "zoo.py"
 
 #: Name -> family, and millions of parameters as published (or counted, for the small ones).
 MODELS = {
