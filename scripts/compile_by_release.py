@@ -33,7 +33,7 @@ _METAL = Variant(backend="inductor", metal=True)
 
 
 class Form(NamedTuple):
-    """A row: what it is, a program of scripts/reported_programs.py, and how it is compiled."""
+    """A row: what it is, a program of examples/models/reported.py, and how it is compiled."""
 
     title: str
     program: str

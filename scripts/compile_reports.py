@@ -25,6 +25,7 @@ import torch
 import yaml
 from tabulate import tabulate
 
+from examples.models.reported import PROGRAMS, Reported
 from opcheck.capture.child.run import AsModule
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
@@ -42,7 +43,6 @@ from opcheck.features.compile.target_inductor import backend
 from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, forked
-from scripts.reported_programs import PROGRAMS, Reported
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "op_lists" / "compile_reports.yaml"
@@ -161,7 +161,7 @@ def written(listed: list[Entry], outcome: dict[tuple[str, str, str], Found]) -> 
     text = (
         "# Public reports about torch.compile on MPS, and what opcheck compile says\n\n"
         "Written by `python -m scripts.compile_reports` from op_lists/compile_reports.yaml; the programs are those of "
-        "scripts/reported_programs.py. None of them ran on a Mac here.\n\n"
+        "examples/models/reported.py. None of them ran on a Mac here.\n\n"
         f"{counts}\n\n{table}\n"
     )
     return text, counts

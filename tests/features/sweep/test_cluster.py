@@ -6,15 +6,24 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from scripts import sweep_cluster_demo
+from tests.features.sweep import cluster
 
 
 @pytest.mark.slow
 def test_through_a_killed_worker_and_a_restarted_scheduler_the_rows_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["sweep_cluster_demo", "--folder", str(tmp_path)])
-    assert sweep_cluster_demo.main() == 0
+    models = tmp_path / "layers.yaml"
+    models.write_text(cluster.LAYERS, encoding="utf-8")
+    machines = cluster.Cluster()
+    try:
+        cluster.disturbed([str(models)], tmp_path / "cluster", machines)
+    finally:
+        machines.stop()
+    assert cluster.sweep([str(models)], tmp_path / "local", "--jobs", "2").wait() == 0
+    rows = cluster.rows(tmp_path / "cluster")
+    assert rows == cluster.rows(tmp_path / "local")
+    assert all(len(set(lines)) == len(lines) for lines in rows.values())
 
 
 @pytest.mark.slow
@@ -40,7 +49,7 @@ def test_what_a_model_does_costs_itself_alone(tmp_path: Path, jobs: str) -> None
         "--jobs",
         jobs,
     ]
-    running = sweep_cluster_demo.sweep([str(tmp_path / "models.yaml")], tmp_path / "out", *flags)
+    running = cluster.sweep([str(tmp_path / "models.yaml")], tmp_path / "out", *flags)
     assert running.wait(timeout=3600) == 0
     failures = pq.read_table(tmp_path / "out" / "failures.parquet").to_pylist()
     results = {row["model"].rpartition(":")[2]: (row["stage"], row["problem"]) for row in failures}

@@ -1,17 +1,10 @@
-"""A sweep on a dask cluster of this machine, with a worker killed and the scheduler restarted in the middle.
-
-    python scripts/sweep_cluster_demo.py [MODELS ...] [--folder DIR]
-
-It compares the rows with those of the same sweep on local processes, and exits with 0 only if they are the same.
-"""
+"""A sweep on a dask cluster of this machine, with a worker killed and the scheduler restarted in the middle."""
 
 from __future__ import annotations
 
-import argparse
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -122,13 +115,10 @@ def disturbed(models: list[str], folder: Path, cluster: Cluster) -> None:
     _until(folder, total // 4, running, deadline)
     cluster.kill_worker()
     cluster.add_worker()
-    print(f"{finished(folder)}/{total} done: a worker was killed, another one came")
     _until(folder, total // 2, running, deadline)
     cluster.stop()
-    print(f"{finished(folder)}/{total} done: the scheduler and its workers were killed")
     time.sleep(3)
     cluster.start()
-    print("they were started again")
     if running.wait(timeout=max(deadline - time.monotonic(), 1)):
         message = "the sweep on the cluster failed"
         raise SystemExit(message)
@@ -144,32 +134,3 @@ def _still(running: subprocess.Popen[bytes], deadline: float) -> None:
         message = "the sweep ended too early, or hangs"
         raise SystemExit(message)
     time.sleep(0.05)
-
-
-def main() -> int:
-    """Run both sweeps and compare."""
-    parser = argparse.ArgumentParser(description="See the top of this file.")
-    parser.add_argument("models", nargs="*")
-    parser.add_argument("--folder", type=Path, default=None)
-    arguments = parser.parse_args()
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="opcheck-sweep-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "layers.yaml").write_text(LAYERS, encoding="utf-8")
-    models = arguments.models or [str(folder / "layers.yaml")]
-    cluster = Cluster()
-    try:
-        disturbed(models, folder / "cluster", cluster)
-    finally:
-        cluster.stop()
-    if sweep(models, folder / "local", "--jobs", "2").wait():
-        return 1
-    ours, theirs = rows(folder / "local"), rows(folder / "cluster")
-    for name, texts in theirs.items():
-        same = "the same" if ours[name] == texts else "DIFFERENT"
-        twice = len(texts) - len(set(texts))
-        print(f"{name}: {len(texts)} rows, {same} as on local processes, {twice} twice")
-    return 0 if ours == theirs and all(len(set(r)) == len(r) for r in theirs.values()) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
