@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from opcheck.features.init import verb
 from tests.integrations.runner import ACTION, ROOT
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -69,6 +70,14 @@ def test_actionlint_finds_nothing(tmp_path: Path) -> None:
     assert "steps" in actionlint(wrong).stdout
     done = actionlint(*WORKFLOWS, *EXAMPLES)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the package of actionlint has no macOS wheel")
+def test_the_workflow_that_init_writes_passes_both_linters(tmp_path: Path) -> None:
+    path = tmp_path / "opcheck.yml"
+    path.write_text(verb.workflow_text(), encoding="utf-8")
+    for done in (actionlint(path), zizmor(path)):
+        assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="the package of actionlint has no macOS wheel")

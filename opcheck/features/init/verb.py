@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from opcheck.cli import config, streams
 from opcheck.cli.options import flag, verb
@@ -11,20 +14,27 @@ from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.common.files import inside, rewrite, write_text
 from opcheck.common.sanitize import toml_text
+from opcheck.common.text import and_more, plural
 
 _WORKFLOW = Path(".github/workflows/opcheck.yml")
 
+#: Folders whose modules are no models of the project.
+_ASIDE = frozenset({"test", "tests", "docs", "examples", "benchmarks"})
+_MOST_FILES, _MOST_MODELS = 5_000, 20
+
 #: The commits of the actions, as in this repository's own workflows.
 _PINNED = {
+    "cache": "27d5ce7f107fe9357f9df03efb73ab90386fccae # v5.0.5",
     "checkout": "3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
     "python": "5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0",
+    "sarif": "8aad20d150bbac5944a9f9d289da16a4b0d87c1e # v4.36.2",
 }
 
 
 @verb(
     "init",
-    epilog="Writes into an existing pyproject.toml, else opcheck.toml. Without --model, the modules of this "
-    "folder's files are found by reading them, without running them.",
+    epilog="Writes into an existing pyproject.toml, else opcheck.toml. Without --model, the table has the modules of "
+    "the Python files below this folder; the files are read, not run.",
 )
 def command(
     *,
@@ -45,13 +55,13 @@ def command(
         )
     shared = Path(config.FILE)
     in_shared = shared.is_file()
-    text = _table(models or _find_modules(), "tool.opcheck." if in_shared else "")
+    text = _table(_chosen(models), "tool.opcheck." if in_shared else "")
     if workflow and _WORKFLOW.exists() and not printed:
         raise UsageError(
             "there is a workflow already", context=str(_WORKFLOW), hint="leave --workflow out"
         )
     if printed:
-        streams.emit(text + (f"\n# {_WORKFLOW}\n{_workflow()}" if workflow else ""))
+        streams.emit(text + (f"\n# {_WORKFLOW}\n{workflow_text()}" if workflow else ""))
         return 0
     if in_shared:
         _append(inside(Path.cwd(), config.FILE).resolve(), text)
@@ -60,7 +70,7 @@ def command(
     streams.note(f"written to {config.FILE if in_shared else config.OWN_FILE}; next: opcheck gate")
     if workflow:
         inside(Path.cwd(), _WORKFLOW).parent.mkdir(parents=True, exist_ok=True)
-        write_text(_WORKFLOW, _workflow())
+        write_text(_WORKFLOW, workflow_text())
         streams.note(f"written to {_WORKFLOW}")
     return 0
 
@@ -73,17 +83,85 @@ def _append(path: Path, text: str) -> None:
     rewrite(path, before, before + gap * bool(before.strip()) + text.encode().replace(b"\n", end))
 
 
-def _find_modules() -> tuple[str, ...]:
-    """Return the modules of this folder's files that need no argument; a library's model where there is none."""
-    from opcheck.capture.naming import modules_in
+class _Found(NamedTuple):
+    """The modules that this folder's files define."""
 
-    names = [
-        f"{path}:{module.name}"
-        for path in sorted(Path().glob("*.py"))
-        for module in modules_in(path)
-        if module.complete and not module.used
+    files: int
+    #: modules that need no argument and are part of no other, as opcheck audit names them
+    models: tuple[str, ...]
+    #: modules that need arguments and are part of no other, likewise
+    incomplete: tuple[str, ...]
+
+
+def _find_modules() -> _Found:
+    """Return the modules of the files below this folder; files are read, not run."""
+    from opcheck.capture.naming import modules_in
+    from opcheck.source.source import find
+
+    files = [
+        found.path
+        for found in itertools.islice(find(["."], Counter(), []), _MOST_FILES)
+        if found.path.suffix == ".py" and _ASIDE.isdisjoint(found.path.parts)
     ]
-    return tuple(names) or ("torchvision:resnet18",)
+    defined = [(path, module) for path in files for module in modules_in(path)]
+    parts = {part for path, _ in dict(defined).items() for part in _names_in_classes(path)}
+    whole = [(path, each) for path, each in defined if not (each.used or each.name in parts)]
+    return _Found(
+        len(files),
+        tuple(f"{_module_name(path)}:{each.name}" for path, each in whole if each.complete),
+        tuple(f"{_module_name(path)}:{each.name}" for path, each in whole if not each.complete),
+    )
+
+
+def _names_in_classes(path: Path) -> set[str]:
+    """Return the classes that other classes' methods of a file create."""
+    return {
+        name
+        for node in ast.parse(documents.read(path)).body
+        if isinstance(node, ast.ClassDef)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        for name in (getattr(call.func, "id", ""), getattr(call.func, "attr", ""))
+        if name != node.name
+    }
+
+
+def _module_name(path: Path) -> str:
+    """Return the name by which a file is imported from this folder or its ``src``; else its path."""
+    top = path.parent
+    while (top / "__init__.py").is_file() and top != Path():
+        top = top.parent
+    if top == path.parent or top not in (Path(), Path("src")):
+        return path.as_posix()
+    names = path.relative_to(top).with_suffix("").parts
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+def _chosen(models: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the models of the table: those of the flag, or those that the folder has.
+
+    Raises:
+        UsageError: the folder has no module that can be audited by its name alone.
+    """
+    if models:
+        return models
+    found = _find_modules()
+    if not found.models:
+        some = found.incomplete[:1] or ("package.module:Class",)
+        raise UsageError(
+            f"no module works without arguments; {and_more(found.incomplete, 5)} needs some"
+            if found.incomplete
+            else f"no module of PyTorch in {plural(found.files, 'Python file')}",
+            context=f"{Path.cwd()}, without its tests and documentation",
+            hint=f"name a model: opcheck init --model {some[0]}; its key config has the arguments",
+        )
+    streams.note(
+        f"{plural(len(found.models), 'module')} without arguments in "
+        f"{plural(found.files, 'Python file')}: {and_more(found.models, 5)}"
+    )
+    if found.incomplete:
+        streams.note(f"needs arguments, left out: {and_more(found.incomplete, 5)}")
+    return found.models[:_MOST_MODELS]
 
 
 def _table(models: tuple[str, ...], prefix: str) -> str:
@@ -102,7 +180,8 @@ def _name(model: str) -> str:
     return model.rpartition(":")[2] or model
 
 
-def _workflow() -> str:
+def workflow_text() -> str:
+    """Return the workflow that runs the gate, with its actions pinned by their commits."""
     return _template("workflow.yml").format(**_PINNED)
 
 

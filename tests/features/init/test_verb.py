@@ -51,6 +51,44 @@ def test_what_is_commented_out_is_valid_too(opcheck: CommandLine, lists: OpLists
     assert len(read_ignores(content["ignore"], where)) == 1
 
 
+PART = (
+    "from torch import nn\nclass Part(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.inner = nn.Linear(4, 4)\n    def forward(self, x):\n        return self.inner(x)\n"
+)
+WHOLE = (
+    "from torch import nn\nfrom .layers import Part\nclass Net(nn.Module):\n    def __init__(self):\n"
+    "        super().__init__()\n        self.part = Part()\n    def forward(self, x):\n        return self.part(x)\n"
+)
+
+
+@pytest.mark.parametrize("top", ["", "src"])
+def test_the_models_of_a_package_are_found_without_their_parts_and_the_gate_passes_them(
+    opcheck: CommandLine, top: str
+) -> None:
+    package = Path(top, "mylib")
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "layers.py").write_text(PART, encoding="utf-8")
+    (package / "models.py").write_text(WHOLE, encoding="utf-8")
+    (Path("tests")).mkdir()
+    Path("tests/test_net.py").write_text(NET, encoding="utf-8")
+    result = opcheck("init")
+    assert "1 module without arguments in 3 Python files: mylib.models:Net" in result.err
+    assert opcheck("gate", "-q").code == 0
+
+
+def test_a_folder_without_a_model_gets_no_placeholder(opcheck: CommandLine) -> None:
+    Path("wide.py").write_text(
+        "from torch import nn\nclass Wide(nn.Module):\n    def __init__(self, width): pass\n"
+    )
+    result = opcheck("init")
+    assert result.code == 2
+    assert "opcheck init --model wide.py:Wide" in result.err
+    Path("wide.py").write_text("x = 1\n")
+    assert "no module of PyTorch in 1 Python file" in opcheck("init").err
+    assert not Path("opcheck.toml").exists()
+
+
 def test_a_pyproject_keeps_what_it_has(opcheck: CommandLine) -> None:
     path = Path("pyproject.toml")
     path.write_text('[project]\nname = "mine"\n', encoding="utf-8")
@@ -64,16 +102,19 @@ def test_a_pyproject_keeps_what_it_has(opcheck: CommandLine) -> None:
 
 
 def test_the_workflow_runs_the_gate_and_is_written_once(opcheck: CommandLine) -> None:
-    shown = opcheck("init", "--workflow", "--print")
+    shown = opcheck("init", "--workflow", "--print", "--model", "timm:resnet18")
     assert "opcheck gate -f github" in shown.out
     assert not list(Path().iterdir())
-    assert opcheck("init", "--workflow").code == 0
+    assert opcheck("init", "--workflow", "--model", "timm:resnet18").code == 0
     path = Path(".github/workflows/opcheck.yml")
     steps = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]["gate"]["steps"]
-    assert steps[-1] == {"run": "opcheck gate -f github"}
+    runs = "\n".join(step.get("run", "") for step in steps)
+    assert "opcheck gate -f github" in runs
+    assert all("--torch-backend=cpu" in line for line in runs.splitlines() if "[torch]" in line)
+    assert steps[-1]["with"]["sarif_file"] == "opcheck.sarif"
     assert all(len(step["uses"].partition("@")[2]) == 40 for step in steps if "uses" in step)
     Path("opcheck.toml").unlink()
-    assert opcheck("init", "--workflow").code == 2
+    assert opcheck("init", "--workflow", "--model", "timm:resnet18").code == 2
 
 
 def test_a_gate_without_a_table_offers_it(opcheck: CommandLine) -> None:
@@ -114,7 +155,7 @@ def test_a_link_out_of_the_project_is_not_written_through(
         (outside / name).write_text("")
     (project / name).symlink_to(outside / name if name == "pyproject.toml" else outside)
     monkeypatch.chdir(project)
-    result = opcheck("init", "--workflow")
+    result = opcheck("init", "--workflow", "--model", "timm:resnet18")
     assert result.code == 2
     assert "leads out of its folder" in result.err
     assert not [path for path in outside.rglob("*") if path.is_file() and path.read_bytes()]
