@@ -17,6 +17,8 @@ from torch import nn
 from opcheck.capture.child.recipes.engine import CHOSEN, recipes
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.text import type_and_text
+from opcheck.common.versions import Version
+from opcheck.data.extensions import paired_line
 from opcheck.tracing.source_locations import describe_raise
 
 Config = dict[str, Any]
@@ -40,7 +42,7 @@ def find(name: str, spec: str, package: str = "") -> ModuleType:
         raise ModelLoadError(
             f"{name} is not installed",
             context=f"model {spec}",
-            hint=f"python -m pip install {package or name}",
+            hint=f"python -m pip install {_requirement(name, package)}",
         )
     try:
         return importlib.import_module(name)
@@ -50,6 +52,12 @@ def find(name: str, spec: str, package: str = "") -> ModuleType:
             context=describe_raise(error),
             hint=f"install a {name} that fits torch {torch.__version__}",
         ) from error
+
+
+def _requirement(name: str, package: str) -> str:
+    """Return what pip installs: the release that fits the installed torch, which stays as it is."""
+    line = paired_line(name, str(Version.parse(torch.__version__)))
+    return f"--no-deps {name}=={line}.*" if line else package or name
 
 
 def build(

@@ -16,6 +16,8 @@ from torch import nn
 from opcheck.capture.child.loading import libraries
 from opcheck.capture.child.loading.load import load
 from opcheck.common.errors import ModelLoadError, UsageError
+from opcheck.common.versions import Version
+from opcheck.data.extensions import paired_line
 
 NET = """
 import dataclasses
@@ -544,6 +546,9 @@ def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
         "  in: model timm:resnet18",
         "  help: python -m pip install timm",
     ]
+    fitting = paired_line("torchvision", str(Version.parse(torch.__version__)))
+    hint = f"  help: python -m pip install --no-deps torchvision=={fitting}.*"
+    assert three_lines("torchvision:resnet18")[2] == hint
 
 
 def test_a_library_that_does_not_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
