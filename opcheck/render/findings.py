@@ -308,12 +308,18 @@ def _sarif_properties(occurrence: Occurrence) -> dict[str, Any]:
 def github(log: FindingLog) -> str:
     """Write the workflow commands that GitHub Actions shows as annotations, then lines of the log.
 
-    GitHub shows ten annotations of a kind: the first place of each finding comes before all others.
+    GitHub shows ten annotations of a kind: the first place of each finding comes before all others. Notes of the gate
+    are no annotations, unless they fail it.
     """
+    shown = [
+        each
+        for each in log.occurrences
+        if each.state in {"", "new"} or each.finding.severity != "note"
+    ]
     first: dict[int, Occurrence] = {}
-    for occurrence in log.occurrences:
+    for occurrence in shown:
         first.setdefault(id(occurrence.finding), occurrence)
-    ordered = sorted(log.occurrences, key=lambda entry: first[id(entry.finding)] is not entry)
+    ordered = sorted(shown, key=lambda entry: first[id(entry.finding)] is not entry)
     lines = (
         *(f"::error::{_data(one_line(': '.join(failed)))}" for failed in log.failed),
         *map(_annotation, ordered),

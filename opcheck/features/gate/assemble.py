@@ -103,7 +103,8 @@ def _cell(
     marked = msgspec.structs.replace(made, findings=ignores.marked(made.findings, model=name))
     known = baseline.known_on(name, str(target)) if baseline else ()
     here = {name for finding in marked.findings for name in finding.fingerprints}
-    names = tuple(entry.fingerprint for entry in known)
+    carried = baseline.carried_to(name, str(target), marked.findings) if baseline else ()
+    names = (*(entry.fingerprint for entry in known), *carried)
     return Cell(
         model=name,
         target=str(target),

@@ -1,12 +1,13 @@
 """The baseline: known findings in a file that is reviewed like code; the gate fails only on others.
 
 The file is YAML, or JSON by its suffix: ``opcheck-baseline/1``.  A finding is known on the targets
-in its entry; on another target it is new.  Fingerprints (fingerprint.py) are what is compared,
-the rest is for those who read it.
+in its entry, and on a target that the file does not have, if it is not worse there.  On another
+target of the file it is new.  Fingerprints (fingerprint.py) are compared; the rest is for readers.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -19,11 +20,12 @@ from opcheck.common import documents, tool
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
+from opcheck.common.vocabulary import SEVERITIES, Severity
 from opcheck.common.yaml_text import dump
 from opcheck.features.gate.records import Cell, Known
 from opcheck.judge.policy import speaks_of_calls
 from opcheck.model.fingerprint import VERSION
-from opcheck.model.records import Record, Report
+from opcheck.model.records import Finding, Record, Report
 
 SCHEMA = "opcheck-baseline/1"
 _NUMBERED = re.compile(r"opcheck-baseline/(\d{1,9})")
@@ -40,11 +42,31 @@ class Baseline(Record, frozen=True, kw_only=True):
     fingerprints: str = VERSION
     #: digest of the op lists that the findings come from
     op_lists: str = ""
+    #: the targets of the runs that wrote the file, as their ``str``
+    targets: tuple[str, ...] = ()
     models: dict[str, tuple[Known, ...]] = {}
 
     def known_on(self, model: str, target: str) -> tuple[Known, ...]:
-        """Return the known findings of a model on a target."""
+        """Return the known findings of a model on a target of the file."""
         return tuple(known for known in self.models.get(model, ()) if target in known.targets)
+
+    def carried_to(self, model: str, target: str, findings: Iterable[Finding]) -> tuple[str, ...]:
+        """Return the fingerprints of findings that are known elsewhere and not worse on a target new to the file."""
+        # A file of an earlier opcheck lists no targets.
+        listed = (each.targets for entries in self.models.values() for each in entries)
+        if target in (self.targets or itertools.chain.from_iterable(listed)):
+            return ()
+        known = {entry.fingerprint: entry.severity for entry in self.models.get(model, ())}
+        return tuple(
+            name
+            for finding in findings
+            for name in finding.fingerprints
+            if name in known and not _is_worse(finding.severity, known[name])
+        )
+
+
+def _is_worse(severity: Severity, known: str) -> bool:
+    return known in SEVERITIES[SEVERITIES.index(severity) + 1 :]
 
 
 def read(path: Path) -> Baseline:
@@ -108,7 +130,7 @@ def write(path: Path, baseline: Baseline) -> None:
 
 
 def updated(
-    before: Baseline | None, cells: Iterable[Cell], op_lists: str, *, whole: bool
+    before: Baseline | None, cells: Collection[Cell], op_lists: str, *, whole: bool
 ) -> Baseline:
     """Return the baseline with every counted, not ignored finding of these cells.
 
@@ -129,8 +151,10 @@ def updated(
         if cell.report is not None and _is_whole(cell):
             for entry in known_in(cell.report):
                 _add(known, cell.model, entry, [cell.target])
+    targets = {*(before.targets if before else ()), *(c.target for c in cells if _is_whole(c))}
     return Baseline(
         op_lists=op_lists,
+        targets=tuple(sorted(targets, key=_numbers)),
         models={model: tuple(sorted(known[model].values(), key=_order)) for model in sorted(known)},
     )
 
@@ -153,6 +177,7 @@ def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[K
                     op=finding.op,
                     where=" ".join(filter(None, parts)),
                     line=where.text.strip() if where else "",
+                    severity=finding.severity,
                 )
 
 
@@ -171,8 +196,12 @@ def _add(
     before = known.get(model, {}).get(entry.fingerprint)
     together = {*(before.targets if before else ()), *targets}
     if together:
-        kept = msgspec.structs.replace(entry, targets=tuple(sorted(together, key=_numbers)))
-        known.setdefault(model, {})[entry.fingerprint] = kept
+        severities = {each.severity for each in (before, entry) if each}
+        known.setdefault(model, {})[entry.fingerprint] = msgspec.structs.replace(
+            entry,
+            severity=next((each for each in SEVERITIES if each in severities), ""),
+            targets=tuple(sorted(together, key=_numbers)),
+        )
 
 
 def _order(entry: Known) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ class Known(Record, frozen=True, kw_only=True):
     #: file, function and module, without the number of the line; the line itself
     where: str = ""
     line: str = ""
+    #: the worst on these targets; empty in a file of an earlier opcheck
+    severity: str = ""
     #: the targets where it is known, as their ``str``
     targets: tuple[str, ...] = ()
 

@@ -216,11 +216,32 @@ def test_only_what_is_not_in_the_baseline_fails(project: Project) -> None:
     assert "model.py:7 in forward" not in failed.out
 
 
-def test_a_target_that_the_baseline_does_not_know_is_new(project: Project) -> None:
+def test_a_finding_is_known_on_a_target_new_to_the_baseline_unless_it_is_worse(
+    project: Project,
+) -> None:
     project.configure("fallback")
     project("--torch", "2.14", "--baseline", "known.yaml", "--update-baseline")
     assert project("--torch", "2.14", "--baseline", "known.yaml").code == 0
+    assert project("--torch", "2.15", "--baseline", "known.yaml").code == 0
+    path = Path("known.yaml")
+    text = path.read_text()
+    assert "severity: warning" in text
+    path.write_text(text.replace("severity: warning", "severity: note"))
     assert project("--torch", "2.15", "--baseline", "known.yaml").code == 1
+
+
+def test_a_finding_that_spreads_to_another_target_of_the_baseline_is_new(project: Project) -> None:
+    project.configure("fallback")
+    project("--baseline", "known.yaml", "--update-baseline")
+    path = Path("known.yaml")
+    content = yaml.safe_load(path.read_text())
+    (entry,) = content["models"]["fallback"]
+    entry["targets"] = [each for each in entry["targets"] if "2.15" not in each]
+    path.write_text(yaml.safe_dump(content))
+    assert project("--baseline", "known.yaml").code == 1
+    del content["targets"]  # as an earlier opcheck wrote it
+    path.write_text(yaml.safe_dump(content))
+    assert project("--baseline", "known.yaml").code == 0
 
 
 def test_what_is_fixed_is_listed_and_leaves_at_the_next_update(project: Project) -> None:
