@@ -151,10 +151,10 @@ def updated(
         if cell.report is not None and _is_whole(cell):
             for entry in known_in(cell.report):
                 _add(known, cell.model, entry, [cell.target])
-    targets = {*(before.targets if before else ()), *(c.target for c in cells if _is_whole(c))}
+    seen = {*(before.targets if before else ()), *(c.target for c in cells if _is_whole(c))}
     return Baseline(
         op_lists=op_lists,
-        targets=tuple(sorted(targets, key=_numbers)),
+        targets=tuple(sorted(seen, key=_numbers)),
         models={model: tuple(sorted(known[model].values(), key=_order)) for model in sorted(known)},
     )
 
