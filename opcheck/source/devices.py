@@ -69,10 +69,15 @@ def chosen(
 
 def about_cuda(test: ast.AST, scanned: Scanned) -> bool:
     """Return whether a condition depends on CUDA, also through names that the file binds once."""
-    return scanned.once(("about cuda", test), _about_cuda, test, scanned, _DEEPEST)
+    return _is_about_cuda(test, scanned, _DEEPEST)
 
 
-def _about_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
+def _is_about_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
+    question = ("about cuda", test, depth)
+    return scanned.once(question, _find_cuda, test, scanned, depth)
+
+
+def _find_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
     for part in walk(test):
         if isinstance(part, ast.Constant) and is_cuda(part.value):
             return True
@@ -82,12 +87,12 @@ def _about_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
             return True
         bindings = scanned.program.bindings(part) if depth else []
         value = bindings[0].value if len(bindings) == 1 else None
-        if value is not None and _about_cuda(value, scanned, depth - 1):
+        if value is not None and _is_about_cuda(value, scanned, depth - 1):
             return True
         # ``self.use_gpu = False``, and True below ``if torch.cuda.is_available():``.
         if 1 < len(bindings) <= _MOST_BINDINGS and any(
             isinstance(parent := scanned.program.parent(binding.node), ast.If)
-            and _about_cuda(parent.test, scanned, depth - 1)
+            and _is_about_cuda(parent.test, scanned, depth - 1)
             for binding in bindings
         ):
             return True

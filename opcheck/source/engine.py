@@ -569,6 +569,8 @@ class _Dispatch(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...
             full_name = scanned.dotted(node.func).rpartition(".")[2]
             keywords = [keyword.arg for keyword in node.keywords]
             return self[(ast.Call, last(node.func), full_name, *keywords)]
+        if isinstance(node, ast.Name) and not scanned.program.may_be_imported(node.id):
+            return ()
         return self[type(node),]
 
 

@@ -38,31 +38,24 @@ def handles_mps(node: ast.AST, scanned: Scanned) -> bool:
     It has one where a condition around the node, or the other side of its own, names MPS; where the statement before or
     after asks about MPS; or where the same name is bound, or returned, for MPS elsewhere in the function.
     """
-    if not scanned.once(("names mps",), _is_named, scanned):
-        return False
-    return scanned.once(("handles mps", node), _handles, node, scanned)
-
-
-def _is_named(scanned: Scanned) -> bool:
-    return not scanned.lines or any(
-        "mps" in line.lower() or "accelerator" in line for line in scanned.lines
-    )
+    is_named = bool(scanned.once(("names mps",), _find_mps, scanned))
+    return is_named and scanned.once(("handles mps", node), _handles, node, scanned)
 
 
 def _handles(node: ast.AST, scanned: Scanned) -> bool:
     decided, is_inside = node, False
-    if _has_case(node):
+    if _has_case(node, scanned):
         return True
     for _, place in scanned.program.ancestors(node):
         parent = place.parent
         if isinstance(parent, _FUNCTIONS):
             break
-        if isinstance(parent, ast.BoolOp) and names_mps(parent):
+        if isinstance(parent, ast.BoolOp) and _names_mps(parent, scanned):
             return True
         if isinstance(parent, _CONDITIONAL):
             is_test = place.field == "test"
             is_whole = is_test or isinstance(parent, ast.IfExp)
-            if names_mps(parent.test) or (is_whole and _has_case(parent)):
+            if _names_mps(parent.test, scanned) or (is_whole and _has_case(parent, scanned)):
                 return True
             is_inside = is_inside or not is_test
             decided = parent if is_test else decided
@@ -75,27 +68,31 @@ def _handles(node: ast.AST, scanned: Scanned) -> bool:
 # -- the branch --------------------------------------------------------------------------------------
 
 
-def names_mps(node: ast.AST) -> bool:
+def _names_mps(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether an expression or a simple statement names MPS, outside of choices inside of it."""
-    waiting = [node]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, ast.IfExp) and part is not node:
+    return node in scanned.once(("names mps",), _find_mps, scanned)
+
+
+def _find_mps(scanned: Scanned) -> set[ast.AST]:
+    """Find the names and short texts about MPS, with the nodes around each up to the innermost choice."""
+    found: set[ast.AST] = set()
+    if scanned.lines and not any("mps" in line.lower() or "accelerator" in line for line in scanned.lines):
+        return found
+    for node in scanned.program.nodes:
+        if not _is_mps(_word(node)):
             continue
-        if any(map(_is_mps, _words(part))):
-            return True
-        waiting += ast.iter_child_nodes(part)
-    return False
+        around: ast.AST | None = node
+        while around is not None and around not in found:
+            found.add(around)
+            around = None if isinstance(around, ast.IfExp) else scanned.program.parent(around)
+    return found
 
 
-def _words(node: ast.AST) -> Iterator[str]:
+def _word(node: ast.AST) -> str:
     if isinstance(node, ast.Constant):
-        if isinstance(node.value, str) and len(node.value) < _LONGEST:
-            yield node.value
-    elif isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
+        is_word = isinstance(node.value, str) and len(node.value) < _LONGEST
+        return str(node.value) if is_word else ""
+    return last(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
 
 
 def _is_mps(word: str) -> bool:
@@ -105,30 +102,30 @@ def _is_mps(word: str) -> bool:
     )
 
 
-def _has_case(node: ast.AST) -> bool:
+def _has_case(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether a condition, or what stands on one of its sides, is about MPS."""
     if isinstance(node, ast.IfExp):
-        return names_mps(node.test) or any(
-            _has_case(side) if isinstance(side, ast.IfExp) else names_mps(side)
+        return _names_mps(node.test, scanned) or any(
+            _has_case(side, scanned) if isinstance(side, ast.IfExp) else _names_mps(side, scanned)
             for side in (node.body, node.orelse)
         )
     if not isinstance(node, (ast.If, ast.While)):
         return False
-    if names_mps(node.test) or any(map(_says_so, (*node.body, *node.orelse))):
+    if _names_mps(node.test, scanned) or any(_says_so(each, scanned) for each in (*node.body, *node.orelse)):
         return True
     # The branches of a long chain are looked at one by one, not by a recursion.
     while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         node = node.orelse[0]
-        if any(map(_says_so, node.orelse)):
+        if any(_says_so(each, scanned) for each in node.orelse):
             return True
     return False
 
 
-def _says_so(statement: ast.stmt) -> bool:
+def _says_so(statement: ast.stmt, scanned: Scanned) -> bool:
     if isinstance(statement, ast.If):
-        return names_mps(statement.test)
+        return _names_mps(statement.test, scanned)
     simple = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
-    return isinstance(statement, simple) and names_mps(statement)
+    return isinstance(statement, simple) and _names_mps(statement, scanned)
 
 
 def _is_beside(statement: ast.If, scanned: Scanned) -> bool:
@@ -139,7 +136,7 @@ def _is_beside(statement: ast.If, scanned: Scanned) -> bool:
         return False
     around = block[max(0, place.position - 1) : place.position + 2]
     return any(
-        isinstance(each, ast.If) and names_mps(each.test) and not about_cuda(each.test, scanned)
+        isinstance(each, ast.If) and _names_mps(each.test, scanned) and not about_cuda(each.test, scanned)
         for each in around
     )
 
@@ -208,13 +205,13 @@ def _bound_for_mps(scanned: Scanned) -> dict[tuple[ast.AST, str], list[_Bound]]:
 
 def _is_for_mps(statement: ast.stmt, scanned: Scanned) -> bool:
     value = getattr(statement, "value", None)
-    if isinstance(value, ast.expr) and _is_mps_alone(value):
+    if isinstance(value, ast.expr) and _is_mps_alone(value, scanned):
         parent = scanned.program.parent(statement)
         return not (isinstance(parent, ast.If) and _is_after_cuda(parent, scanned))
     for _, place in scanned.program.ancestors(statement):
         if isinstance(place.parent, _FUNCTIONS):
             return False
-        if isinstance(place.parent, ast.If) and names_mps(place.parent.test):
+        if isinstance(place.parent, ast.If) and _names_mps(place.parent.test, scanned):
             return not _is_after_cuda(place.parent, scanned)
     return False
 
@@ -226,13 +223,13 @@ def _is_after_cuda(node: ast.If, scanned: Scanned) -> bool:
     return isinstance(before, ast.If) and about_cuda(before.test, scanned)
 
 
-def _is_mps_alone(value: ast.expr) -> bool:
+def _is_mps_alone(value: ast.expr, scanned: Scanned) -> bool:
     """``"mps"``, ``torch.device("mps")``, and ``"mps" if ... else device``: no CUDA in it."""
     parts = [part for part in ast.walk(value) if isinstance(part, (ast.expr))]
     if any(is_cuda(begins(part)) or "cuda" in last(part).lower() for part in parts):
         return False
-    is_choice = isinstance(value, ast.IfExp) and names_mps(value.test)
-    return is_choice or names_mps(value)
+    is_choice = isinstance(value, ast.IfExp) and _names_mps(value.test, scanned)
+    return is_choice or _names_mps(value, scanned)
 
 
 def _has_flag(node: ast.AST, statement: ast.AST, scanned: Scanned) -> bool:
@@ -255,7 +252,7 @@ def _flags(scanned: Scanned) -> set[tuple[ast.AST, str]]:
     for node in scanned.program.nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, _CONDITIONS):
             is_named = any(_is_mps(last(target)) for target in node.targets)
-            asks = names_mps(node.value) and any(
+            asks = _names_mps(node.value, scanned) and any(
                 isinstance(part, ast.Compare) or last(part).startswith(("is_", "has_"))
                 for part in ast.walk(node.value)
                 if isinstance(part, ast.expr)

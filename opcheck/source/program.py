@@ -225,6 +225,10 @@ class Program:
             return f"torch.{name}"
         return next(filter(None, (self.follow(f"{star}.{name}") for star in self._stars)), "")
 
+    def may_be_imported(self, name: str) -> bool:
+        """Return whether a name may be one that an import binds."""
+        return name in self.imports or self._has_star or bool(self._stars)
+
     def full_name(self, name: str) -> str:
         """Return the dotted name that a name at the top level of the file was imported as, or empty."""
         return "" if self.module_bindings(name) else self._full_name(name)

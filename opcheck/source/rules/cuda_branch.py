@@ -155,8 +155,10 @@ def find_cuda_branches(
 
 
 def _asks(node: ast.AST, scanned: Scanned) -> bool:
-    if handles_mps(node, scanned):
-        return False
+    return _is_of_cuda(node, scanned) and not handles_mps(node, scanned)
+
+
+def _is_of_cuda(node: ast.AST, scanned: Scanned) -> bool:
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         texts = [part.value for side in sides for part in _constants(side)]
@@ -225,17 +227,16 @@ def _is_needed(node: ast.If, scanned: Scanned) -> bool:
 
 def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
     """A branch for CUDA that chooses half precision, where the other chooses another dtype."""
-    if (
-        handles_mps(node, scanned)
-        or not about_cuda(node.test, scanned)
-        or scanned.mac.truth(node.test) is None
-    ):
-        return
     first = node.body if isinstance(node.body, list) else [node.body]
     second = node.orelse if isinstance(node.orelse, list) else [node.orelse]
     if any(isinstance(part, (ast.If, ast.IfExp)) for part in second):
         return
-    if any(_is_half(part, scanned) for part in (*first, *second)):
+    if (
+        any(_is_half(part, scanned) for part in (*first, *second))
+        and scanned.mac.truth(node.test) is not None
+        and about_cuda(node.test, scanned)
+        and not handles_mps(node, scanned)
+    ):
         yield Hit(
             node=node.test,
             severity="warning",
