@@ -181,6 +181,7 @@ def read(
             else:
                 files.append(file)
         reader.read_all(files, only)
+        reader.forget()
     return reader
 
 
@@ -238,6 +239,8 @@ class Reader:
         self._take(_Outcome())
         self._rules = [rule for rule in RULES if rule.nodes and rule.applies(target)]
         self._carriers: frozenset[str] = frozenset()
+        self._parsed = functools.lru_cache(maxsize=_KEPT)(self._parse)
+        self._has = functools.cache(lambda path, word: word in self._content_or_none(path))
         self.project = Project((), self._module)
 
     def read_all(self, files: Sequence[FoundFile], only: Collection[Path] | None) -> None:
@@ -270,6 +273,11 @@ class Reader:
             whole.ignored += each.ignored
             self.ignores.silenced |= each.silenced
         self._take(whole)
+
+    def forget(self) -> None:
+        """Free the parsed files; the collector would go through their trees as soon as it is enabled."""
+        self._parsed.cache_clear()
+        self.project = Project((), self._module)
 
     def _take(self, outcome: _Outcome) -> None:
         """Collect what comes next in an outcome."""
@@ -327,28 +335,21 @@ class Reader:
         except UnreadableError:
             return b""
 
-    @functools.lru_cache(maxsize=_KEPT)  # noqa: B019  (a reader lives as long as its scan)
     def _module(self, path: Path) -> Module | None:
         """A file that another one imports from; None where it cannot be read, or does not speak of CUDA."""
-        try:
-            content = self._content(path)
-            if path.name != "__init__.py" and b"cuda" not in content:
-                return None
-            return self._parsed(path, content)
-        except (UnreadableError, RecursionError, MemoryError):
-            return None
+        is_folder = path.name == "__init__.py"
+        return self._parsed(path) if is_folder or self._has(path, b"cuda") else None
 
-    @functools.lru_cache(maxsize=_KEPT)  # noqa: B019  (a reader lives as long as its scan)
     def _reexporter(self, path: Path) -> Module | None:
-        """A file that may import names of torch for others; None where it cannot be read, or does not name torch."""
-        content = self._content_or_none(path)
+        """A file that may import names of torch for others; None where it cannot be read, or imports nothing."""
+        return self._parsed(path) if self._has(path, b"import") else None
+
+    def _parse(self, path: Path) -> Module | None:
         try:
-            return self._parsed(path, content) if b"import" in content else None
+            tree = source.python(self._content(path), path.as_posix()).tree
+            program = self._named(Program(tree), path)
         except (UnreadableError, RecursionError, MemoryError):
             return None
-
-    def _parsed(self, path: Path, content: bytes) -> Module:
-        program = self._named(Program(source.python(content, path.as_posix()).tree), path)
         return Module(path, program, self._mac(program, path))
 
     def _named(self, program: Program, path: Path) -> Program:
@@ -438,6 +439,7 @@ class Reader:
         hits = list(permitted(found, scanned))
         self._carried = frozenset(signs.carriers(program, scanned.mac, self._carriers))
         self._add(hits, comments, parsed.lines, parsed.places, program, file, content)
+        scanned.forget()
 
     def _add(
         self,

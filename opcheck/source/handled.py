@@ -76,7 +76,9 @@ def _names_mps(node: ast.AST, scanned: Scanned) -> bool:
 def _find_mps(scanned: Scanned) -> set[ast.AST]:
     """Find the names and short texts about MPS, with the nodes around each up to the innermost choice."""
     found: set[ast.AST] = set()
-    if scanned.lines and not any("mps" in line.lower() or "accelerator" in line for line in scanned.lines):
+    if scanned.lines and not any(
+        "mps" in line.lower() or "accelerator" in line for line in scanned.lines
+    ):
         return found
     for node in scanned.program.nodes:
         if not _is_mps(_word(node)):
@@ -111,7 +113,9 @@ def _has_case(node: ast.AST, scanned: Scanned) -> bool:
         )
     if not isinstance(node, (ast.If, ast.While)):
         return False
-    if _names_mps(node.test, scanned) or any(_says_so(each, scanned) for each in (*node.body, *node.orelse)):
+    if _names_mps(node.test, scanned) or any(
+        _says_so(each, scanned) for each in (*node.body, *node.orelse)
+    ):
         return True
     # The branches of a long chain are looked at one by one, not by a recursion.
     while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
@@ -136,7 +140,9 @@ def _is_beside(statement: ast.If, scanned: Scanned) -> bool:
         return False
     around = block[max(0, place.position - 1) : place.position + 2]
     return any(
-        isinstance(each, ast.If) and _names_mps(each.test, scanned) and not about_cuda(each.test, scanned)
+        isinstance(each, ast.If)
+        and _names_mps(each.test, scanned)
+        and not about_cuda(each.test, scanned)
         for each in around
     )
 

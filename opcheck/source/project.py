@@ -27,6 +27,15 @@ class Module(NamedTuple):
     mac: Mac
 
 
+class Default(NamedTuple):
+    """A parameter whose default is CUDA; the position is None for one that a call must name."""
+
+    position: int | None
+    parameter: str
+    constant: object
+    line: int
+
+
 class Project:
     """The Python files of a scan, by the names under which others import them."""
 
@@ -50,6 +59,7 @@ class Project:
         #: by file and name, the values, so that 40 files of which each imports the next two take no 2**40 steps
         self._values: dict[tuple[Path, str], tuple[object, ...]] = {}
         self._origins: dict[tuple[str, Path], str] = {}
+        self._defaults: dict[tuple[Path, str], list[Default]] = {}
         self._open = 0
 
     def holds(self, dotted: str) -> bool:
@@ -112,25 +122,29 @@ class Project:
             self._open -= 1
         return self._origins[key]
 
-    def function(self, dotted: str, importer: Path) -> tuple[Module, Function] | None:
-        """Return the function of another file, or the ``__init__`` of a class there."""
+    def defaults(self, dotted: str, importer: Path) -> tuple[Path, list[Default]] | None:
+        """Return the file of another file's function, or class, and the parameters that it leaves at CUDA."""
         place = self._place(dotted, importer)
-        module = self._load(place[0]) if place else None
-        if place is None or module is None:
+        if place is None:
             return None
-        name = place[1]
-        nodes = [binding.node for binding in module.program.module_bindings(name)]
-        if len(nodes) != 1:
-            return None
-        node = nodes[0]
+        if place not in self._defaults:
+            self._defaults[place] = self._find_defaults(*place)
+        return place[0], self._defaults[place]
+
+    def _find_defaults(self, path: Path, name: str) -> list[Default]:
+        module = self._load(path)
+        bindings = module.program.module_bindings(name) if module else []
+        node = bindings[0].node if len(bindings) == 1 else None
         if isinstance(node, ast.ClassDef):
-            inits = [
-                part
-                for part in node.body
-                if isinstance(part, ast.FunctionDef) and part.name == "__init__"
-            ]
-            node = inits[0] if inits else node
-        return (module, node) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+            parts = (part for part in node.body if isinstance(part, ast.FunctionDef))
+            node = next((part for part in parts if part.name == "__init__"), None)
+        if module is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return []
+        return [
+            Default(position, parameter, value.constant, default.lineno)
+            for position, parameter, default in defaults(node)
+            if (value := module.mac.cuda(default)) is not None
+        ]
 
     def _place(self, dotted: str, importer: Path) -> tuple[Path, str] | None:
         """Return the file that binds a name of an importing file at its top level, and the name there."""
@@ -184,3 +198,16 @@ def _files(directory: Path, parts: list[str]) -> Iterator[Path]:
     if parts:
         yield base.with_name(f"{base.name}.py")
     yield base / "__init__.py"
+
+
+def defaults(function: Function) -> Iterator[tuple[int | None, str, ast.expr]]:
+    """Yield position, name and default of each parameter that has one; a method's first parameter does not count."""
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args]
+    first = len(named) - len(arguments.defaults)
+    bound = int(bool(named) and named[0].arg in {"self", "cls"})
+    for position, default in enumerate(arguments.defaults, first):
+        yield position - bound, named[position].arg, default
+    for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if keyword_default is not None:
+            yield None, parameter.arg, keyword_default

@@ -21,6 +21,8 @@ Words = tuple[str, ...] | Callable[[], tuple[str, ...]]
 #: Takes a node and the ``Scanned`` around it.
 Check = Callable[..., "Iterator[Hit]"]
 
+#: An import statement up to the name that it imports, as a part of ``Words``.
+IMPORTS = r"\b(?:import|from)\b(?:[^\n\\]|\\\n)*\b"
 #: Of a longer chain of calls, only so many are read.
 _LONGEST_CHAIN = 100
 
@@ -49,6 +51,10 @@ class Scanned:
         if question not in self._answers:
             self._answers[question] = find(*given)
         return self._answers[question]  # type: ignore[return-value]  # what find returned
+
+    def forget(self) -> None:
+        """Drop the answers: some refer to this record, so that nothing would free the file's tree."""
+        self._answers.clear()
 
     def text(self, node: ast.AST) -> str:
         """Return the source of an expression or a statement; empty where it has no place in the file."""

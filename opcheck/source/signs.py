@@ -18,11 +18,45 @@ from opcheck.source.rules import BY_ID, RULES
 
 #: What a constant that reaches another file must hold for a rule to name it there.
 _CARRIED = ("cuda", "mps", "nccl", "NCCL", "DoubleTensor")
-#: Spellings that hide a word from a search: an ASCII letter by its number, and a text in two parts.
+#: Spellings that hide a word from a search: an ASCII letter by its number, and a text in two parts.  Each begins with
+#: a letter or a sign of its own, so that ``re`` looks for these alone.
 _HIDDEN = re.compile(
-    r"\\(?:x[4-7]|u00[4-7]|U000000[4-7]|1[0-7][0-7]|N\{LATIN)"
-    r"""|[cC]["']\s*\\?\s*\w?["']uda|[cC]u["']\s*\\?\s*\w?["']da|[cC]ud["']\s*\\?\s*\w?["']a"""
+    "|".join(
+        (
+            r"\\(?:x[4-7]|u00[4-7]|U000000[4-7]|1[0-7][0-7]|N\{LATIN)",
+            *(
+                rf"""{head}["']\s*\\?\s*\w?["']{"cuda"[len(head) :]}"""
+                for head in ("c", "C", "cu", "Cu", "cud", "Cud")
+            ),
+        )
+    )
 )
+
+
+_TRIPLE = r"""(?:"{3}(?:[^"\\]|\\.|"(?!""))*"{3}|'{3}(?:[^'\\]|\\.|'(?!''))*'{3})"""
+#: Comments, texts that have lines of their own, other texts, and brackets.
+_LEXEMES = re.compile(
+    rf"(?P<comment>\#[^\r\n]*)|(?P<alone>(?<![^\n])[ \t]*[rR]?{_TRIPLE}(?=[ \t]*\r?\n))"
+    rf"""|[a-zA-Z]*(?:{_TRIPLE}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?P<open>[(\[{{])|[)\]}}]""",
+    re.DOTALL,
+)
+
+
+def without_prose(text: str) -> str:
+    """Return a program without its comments and docstrings, of which no rule makes a finding."""
+    kept: list[str] = []
+    end = depth = 0
+    for lexeme in _LEXEMES.finditer(text):
+        start, found = lexeme.start(), lexeme[0]
+        is_docstring = lexeme["alone"] and not depth and text[start - 2] != "\\"
+        if lexeme["comment"] or is_docstring:
+            kept.append(text[end:start])
+            end = lexeme.end()
+        elif lexeme["open"] or found in ")]}":
+            depth += 1 if lexeme["open"] else -1
+        elif "{" in found and found.count("{") != found.count("}"):
+            return text  # since Python 3.12 an expression in an f-string may have the quotes of the f-string
+    return "".join((*kept, text[end:]))
 
 
 @functools.cache
@@ -65,7 +99,9 @@ def is_silent(text: str, rules: Iterable[ScanRule]) -> bool:
     if "opcheck" in text or _HIDDEN.search(text):
         return False
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    if any(has_words(rule, text) for rule in rules):
+    named = [rule for rule in rules if has_words(rule, text)]
+    code = without_prose(text) if named else text
+    if any(has_words(rule, code) for rule in named):
         return False
     try:
         with warnings.catch_warnings():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.source import engine, signs
+from opcheck.source import engine, signs, source
 from opcheck.source.records import ScanReport
 from opcheck.source.rules import RULES
 from opcheck.worker import shares
@@ -89,3 +89,46 @@ def test_processes_share_the_files_and_the_report_is_the_same(
     assert engine.scan(paths, TARGET) == whole
     assert len(whole.findings) == len(texts)
     assert len(whole.problems) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'x = """\ncuda\n"""\n',
+        'f(\n    """cuda"""\n)\n',
+        'x = \\\n"""cuda"""\n',
+        'f"{x["#"]}"; x.cuda()\n',
+        "x = '#'; x.cuda()\n",
+        'x = "\\"#"; x.cuda()\n',
+        '"""a"""; x.cuda()\n',
+        '"""cuda""".upper()\n',
+        "# a\rx.cuda()\n",
+        "x = '''a'''  # b\nx.cuda()\n",
+    ],
+)
+def test_code_is_never_taken_for_a_comment_or_a_docstring(text: str) -> None:
+    assert "cuda" in signs.without_prose(text)
+
+
+def test_a_program_that_names_cuda_in_prose_alone_is_silent() -> None:
+    rules = [rule for rule in RULES if rule.nodes and rule.applies(TARGET)]
+    prose = '"""x.cuda()"""\n# x.cuda()\ndef f(x):\n    r"""It\'s\n    "x.cuda()".\n    """\n    return x\n'
+    assert signs.is_silent(prose, rules)
+
+
+def test_files_that_many_others_call_are_not_parsed_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 70
+    imports = "".join(f"from m{number} import f{number}\n" for number in range(count))
+    calls = "".join(f"f{number}(x)\n" for number in range(count))
+    texts = [
+        f'import torch\n{imports}def f{number}(x, device="cuda"):\n    return x\n{calls}'
+        for number in range(count)
+    ]
+    paths = _write(tmp_path, texts)
+    parsed: list[str] = []
+    parse = source.parse
+    monkeypatch.setattr(source, "parse", lambda *given: parsed.append(given[1]) or parse(*given))
+    assert len(engine.scan(paths, TARGET).findings) > count
+    assert len(parsed) < 3 * count

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.data.packages import Package, packages
-from opcheck.source.rule import Hit, Scanned, argument, rule
+from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, rule
 from opcheck.source.tables import read_table
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
@@ -168,7 +168,7 @@ def _goes_on(node: ast.Try) -> bool:
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
     names = {module.partition(".")[0] for module in packages().by_import}
-    return (_FLASH, *sorted(_BITS), *(rf"{name} \b{name}\b" for name in sorted(names)))
+    return (_FLASH, *sorted(_BITS), *(rf"{name} {IMPORTS}{name}\b" for name in sorted(names)))
 
 
 def requirement(path: Path) -> bool:

@@ -18,7 +18,8 @@ from opcheck.source.devices import (
 from opcheck.source.edits import Edit, Fix, insert_line, replace, replace_method
 from opcheck.source.handled import handles_mps
 from opcheck.source.mac import Value
-from opcheck.source.program import Function, Program
+from opcheck.source.program import Program
+from opcheck.source.project import defaults
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
 from opcheck.source.tables import NOT_COMPILED, read_table
 from opcheck.source.words import is_cuda, last, leaves, quoted
@@ -433,41 +434,21 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = scanned.dotted(node.func)
     if not name or scanned.project is None or scanned.path is None:
         return
-    definition = scanned.project.function(name, scanned.path)
-    if definition is None:
-        return
-    if any(word.arg is None for word in node.keywords) or any(
-        isinstance(part, ast.Starred) for part in node.args
-    ):
-        return
-    module, function = definition
+    found = scanned.project.defaults(name, scanned.path)
+    # A call that unpacks arguments may give it.
+    is_unpacked = any(isinstance(part, ast.Starred) for part in node.args)
     given = {word.arg for word in node.keywords}
-    for position, parameter, default in _defaults(function):
-        value = module.mac.cuda(default)
-        if (
-            value is not None
-            and parameter not in given
-            and (position is None or position >= len(node.args))
-        ):
+    if found is None or is_unpacked or None in given:
+        return
+    for default in found[1]:
+        is_positional = default.position is not None and default.position < len(node.args)
+        if default.parameter not in given and not is_positional:
             yield Hit(
                 node=node,
-                message=f"{name.rpartition('.')[2]} takes {parameter}={quoted(value.constant)} by default "
-                f"({module.path.name}, line {default.lineno})",
+                message=f"{name.rpartition('.')[2]} takes {default.parameter}={quoted(default.constant)} by default "
+                f"({found[0].name}, line {default.line})",
                 hint="hand on the device that the program chose",
             )
-
-
-def _defaults(function: Function) -> Iterator[tuple[int | None, str, ast.expr]]:
-    """Yield position, name and default of each parameter that has one; a method's first parameter does not count."""
-    arguments = function.args
-    named = [*arguments.posonlyargs, *arguments.args]
-    first = len(named) - len(arguments.defaults)
-    bound = int(bool(named) and named[0].arg in {"self", "cls"})
-    for position, default in enumerate(arguments.defaults, first):
-        yield position - bound, named[position].arg, default
-    for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if keyword_default is not None:
-            yield None, parameter.arg, keyword_default
 
 
 def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
@@ -501,7 +482,7 @@ def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fi
         or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
     ):
         return None
-    names = {id(value): name for _, name, value in _defaults(function)}
+    names = {id(value): name for _, name, value in defaults(function)}
     name, first = names.get(id(default), ""), function.body[0]
     if (
         isinstance(first, ast.Expr)
@@ -540,7 +521,7 @@ def _default_hits(value: Value | None, what: str, fix: Fix | None = None) -> Ite
 @rule(
     "OC225",
     "error",
-    words=(r"\.[\\\s]*type\b",),
+    words=(r"type \.[\\\s]*type[\\\s]*\((?:[\\\s]|\#.*\n)*\)",),
     calls={"type"},
     fix="safe",
     no_fix="the type is bound to a name that other lines may use",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from opcheck.common.versions import Target, Version
 from opcheck.source.devices import flag_value
 from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
-from opcheck.source.rule import Hit, Scanned, argument, chain, method, rule, torch_alias
+from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, method, rule, torch_alias
 from opcheck.source.tables import read_table
 from opcheck.source.words import is_cuda
 
@@ -25,6 +25,8 @@ _MAKES = {
     "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "logspace", "ones",
     "rand", "randint", "randn", "randperm", "tensor", "zeros", "DoubleTensor",
 }  # fmt: skip
+#: A call of what makes a tensor of an array, or its import under another name.
+_FROM_NUMPY = r"(?:from_numpy|as_tensor|asarray|tensor)(?:[\\\s]*\(|[\\\s]+as\b)"
 
 
 @rule(
@@ -36,7 +38,7 @@ _MAKES = {
         "DoubleTensor",
         "complex128",
         "cdouble",
-        r"numpy torch \b(from_numpy|as_tensor|asarray|tensor)\b",
+        rf"numpy torch {IMPORTS}numpy\b {_FROM_NUMPY}",
     ),
     calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"},
     carried=True,
@@ -173,7 +175,7 @@ _DOUBLE = {"torch.float64", "torch.double", "torch.DoubleTensor"}
 @rule(
     "OC211",
     "error",
-    words=("set_default",),
+    words=("set_default_dtype", "set_default_tensor_type"),
     calls={name.rpartition(".")[2] for name in _SETS},
     no_fix="a narrower dtype changes the numbers: a person must choose",
 )
