@@ -6,22 +6,21 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from opcheck.common.vocabulary import Severity
 from opcheck.source import requirements
 from opcheck.source.rule import Hit, ScanRule
-from opcheck.source.rules.lacking import find_missing_packages
+from opcheck.source.rules.lacking import FLASH, find_missing_packages
 from opcheck.source.rules.named_devices import find_cuda_defaults
+from opcheck.source.rules.processes import find_nccl
 from opcheck.source.tables import read_words
 
-#: A key with a device of CUDA, in block style or inside of ``{...}``: ``model.device: cuda:0``.
-_DEVICE = re.compile(
-    r"""(?:^\s*(?:-\s+)*|[{,]\s*)["']?((?:[\w.-]*[._-])?(?:device|map_location|accelerator)(?:_type)?)["']?\s*:\s+"""
-    r"""["']?(cuda(?::\d+)?)["']?\s*(?=$|[,}#])"""
+#: A key and its value, in block style or inside of ``{...}``: ``model.device: cuda:0``.
+_ENTRY = re.compile(
+    r"""(?:^\s*(?:-\s+)*|[{,]\s*)["']?([\w.-]+)["']?\s*:\s+["']?([\w.:-]+)["']?\s*(?=$|[,}#])"""
 )
-#: What hydra calls: ``_target_: torch.cuda.amp.GradScaler``.
-_TARGET = re.compile(
-    r"""^\s*(?:-\s+)*["']?_target_["']?\s*:\s+["']?(torch\.cuda\.[\w.]+)["']?\s*(?=$|#)"""
-)
+_DECIDES = "the program that reads the file decides what its values mean"
 #: The line above a text of several lines, which is no setting.
 _TEXT = re.compile(r"[:-]\s+[|>][+-]?\d?[+-]?\s*(#.*)?$")
 _PACKAGE = re.compile(
@@ -31,44 +30,95 @@ _PIP = re.compile(r"^(\s*)-\s+pip\s*:\s*$")
 _OF_CUDA = read_words("conda_of_cuda")
 
 
+class _Setting(NamedTuple):
+    """What keys and values a rule names."""
+
+    rule: ScanRule
+    key: re.Pattern[str]
+    value: re.Pattern[str]
+    message: str
+    hint: str
+    severity: Severity | None = None
+    #: keys of which one must be in the same block
+    beside: frozenset[str] = frozenset()
+
+
+_SETTINGS = (
+    _Setting(
+        find_cuda_defaults, re.compile(r"(?:.*[_-])?(?:device|map_location|accelerator)(?:_type)?"),
+        re.compile(r"cuda(?::\d+)?"), "the setting {key} is {value!r}: on a Mac it must be given",
+        'a value such as "auto", for which the program chooses what the machine has',
+    ),
+    # What hydra calls.
+    _Setting(
+        find_cuda_defaults, re.compile("_target_"), re.compile(r"torch\.cuda\.[\w.]+"),
+        "{value} is called, which is for CUDA alone",
+        "the same of torch.amp or torch.mps, or a target that the program chooses",
+    ),
+    _Setting(
+        find_nccl, re.compile("strategy"), re.compile(r"(?:ddp|fsdp|deepspeed)\w*"),
+        "Lightning has no strategy {value} on MPS",
+        "strategy: auto, which takes one process where there is one GPU", "warning",
+    ),
+    _Setting(
+        find_nccl, re.compile("devices"), re.compile(r"[2-9]|[1-9]\d+"),
+        "{value} devices are asked for, and a Mac has one GPU",
+        "devices: auto takes those that the machine has", "warning",
+        frozenset({"accelerator", "strategy", "num_nodes"}),
+    ),
+    _Setting(
+        find_missing_packages, re.compile("_?attn_implementation"), re.compile(FLASH),
+        "{value} needs flash-attn, which has no wheel for macOS", "attn_implementation: sdpa", "warning",
+    ),
+    _Setting(
+        find_missing_packages, re.compile("load_in_[48]bit"), re.compile("[Tt]rue"),
+        "{key} needs bitsandbytes, whose kernels are written for CUDA", "weights in float16 or bfloat16", "warning",
+    ),
+)  # fmt: skip
+#: Accelerators with which a strategy of several processes is no question of MPS.
+_NOT_MPS = {"cpu", "cuda", "tpu", "hpu"}
+
+
 def check_configuration(text: str, path: Path) -> Iterator[tuple[ScanRule, Hit]]:
     """Yield the findings in a YAML file, each line by itself."""
     lines = text.splitlines()
     if path.stem.lower().startswith(("environment", "conda")):
         yield from ((find_missing_packages, hit) for hit in _check_packages(lines))
-    for number, line in _settings(lines):
-        where = ast.Pass(lineno=number, end_lineno=number, col_offset=0)
-        for key, device in _DEVICE.findall(line):
+    for number, key, value, block in [*_settings(lines)]:
+        for each in _SETTINGS:
+            is_named = each.key.fullmatch(key.rpartition(".")[2]) and each.value.fullmatch(value)
+            if not is_named or (each.beside and each.beside.isdisjoint(block)):
+                continue
+            if each.rule is find_nccl and block.get("accelerator") in _NOT_MPS:
+                continue
             yield (
-                find_cuda_defaults,
+                each.rule,
                 Hit(
-                    node=where,
-                    message=f"the setting {key} is {device!r}: on a Mac it must be given",
-                    hint='a value such as "auto", for which the program chooses what the machine has',
-                    no_fix="the program that reads the file decides what its values mean",
-                ),
-            )
-        for target in _TARGET.findall(line):
-            yield (
-                find_cuda_defaults,
-                Hit(
-                    node=where,
-                    message=f"{target} is called, which is for CUDA alone",
-                    hint="the same of torch.amp or torch.mps, or a target that the program chooses",
-                    no_fix="the program that reads the file decides what its values mean",
+                    node=ast.Pass(lineno=number, end_lineno=number, col_offset=0),
+                    message=each.message.format(key=key, value=value),
+                    hint=each.hint,
+                    severity=each.severity,
+                    no_fix=_DECIDES,
                 ),
             )
 
 
-def _settings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not inside of a text of several lines, with their numbers."""
+def _settings(lines: Sequence[str]) -> Iterator[tuple[int, str, str, dict[str, str]]]:
+    """Yield the line, the key and the value of each setting outside of longer texts, and all settings of its block."""
     text_in: int | None = None
+    blocks: list[tuple[int, dict[str, str]]] = []
     for number, line in enumerate(lines, 1):
         indent = len(line) - len(line.lstrip())
-        if text_in is not None and (indent > text_in or not line.strip()):
+        if not line.strip() or (text_in is not None and indent > text_in):
             continue
         text_in = indent if _TEXT.search(line) else None
-        yield number, line
+        while blocks and blocks[-1][0] > indent:
+            blocks.pop()
+        if not blocks or blocks[-1][0] < indent:
+            blocks.append((indent, {}))
+        for key, value in _ENTRY.findall(line):
+            blocks[-1][1][key.rpartition(".")[2]] = value
+            yield number, key, value, blocks[-1][1]
 
 
 def _check_packages(lines: Sequence[str]) -> Iterator[Hit]:

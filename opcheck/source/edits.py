@@ -15,6 +15,8 @@ from opcheck.common.versions import Version
 
 #: safe: the program does the same on CUDA and on a machine without a GPU; unsafe: it may not.
 Applicability = Literal["safe", "unsafe"]
+#: A reviewer would not merge a longer line.
+LONGEST_LINE = 100
 
 
 class Edit(NamedTuple):
@@ -67,6 +69,21 @@ def insert_after(node: ast.AST, text: str) -> Edit:
 def insert_line(line: int, text: str) -> Edit:
     """Insert whole lines, without the last newline, above a line."""
     return Edit(line, 0, line, 0, f"{text}\n")
+
+
+def is_too_long(edits: Sequence[Edit], lines: Sequence[str]) -> bool:
+    """Return whether edits write a choice into a line that gets longer than a reviewer would merge."""
+    for edit in edits:
+        if " if " not in edit.text:
+            continue
+        replaced = [line.rstrip("\r\n") for line in lines[edit.line - 1 : edit.end_line]] or [""]
+        before = replaced[0].encode()[: edit.column].decode()
+        is_below = edit.end_line - edit.line >= len(replaced)
+        after = "" if is_below else replaced[-1].encode()[edit.end_column :].decode()
+        longest = max(LONGEST_LINE, *map(len, replaced))
+        if any(len(line) > longest for line in f"{before}{edit.text}{after}".split("\n")):
+            return True
+    return False
 
 
 def _line(node: ast.AST) -> int:

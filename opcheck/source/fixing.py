@@ -27,7 +27,7 @@ from opcheck.common.versions import Target
 from opcheck.model.records import GroupLocation, Problem
 from opcheck.source import engine, source
 from opcheck.source import helper as helpers
-from opcheck.source.edits import Edit, Fix, apply
+from opcheck.source.edits import Edit, Fix, apply, is_too_long
 from opcheck.source.engine import Filters, Proposal
 from opcheck.source.helper import Helper
 from opcheck.source.program import walk
@@ -294,10 +294,15 @@ def _change(
         after, count = _notebook(before, proposals, path)
     else:
         helper = plan.helper(path)
-        chosen = [(each.rule, _edits(each.fix, helper)) for each in proposals]
         # pip ends a line of a requirements.txt where str.splitlines does.
         is_pip = file.kind == "requirements" and path.suffix != ".toml"
         lines = before.splitlines(keepends=True) if is_pip else lines_with_endings(before)
+        every = ((each, _edits(each.fix, helper)) for each in proposals)
+        chosen = [
+            (each.rule, edits)
+            for each, edits in every
+            if not (each.fix.helper_edits and is_too_long(edits, lines))
+        ]
         after, count = _applied(lines, chosen)
         if file.kind == "python":
             _check(after, path)

@@ -15,15 +15,13 @@ from typing import NamedTuple
 from opcheck.common import documents
 from opcheck.common.python_source import lines_with_endings
 from opcheck.source import source
-from opcheck.source.edits import apply, insert_line
+from opcheck.source.edits import apply, insert_line, is_too_long
 from opcheck.source.engine import Proposal
 from opcheck.source.program import Function, Program
 from opcheck.source.source import FoundFile
 
 #: In so many places a helper is shorter than the choice itself.
 _ENOUGH = 3
-#: A reviewer would not merge a longer line.
-_LONGEST_LINE = 100
 _NAMES = ("get_device", "choose_device")
 _FUNCTION = '''def get_device() -> str:
     """Return the first that the machine has of "cuda", "mps" and "cpu"."""
@@ -138,28 +136,15 @@ def plan(
 
 def _places(proposals: Iterable[Proposal]) -> tuple[dict[Path, list[int]], dict[Path, int]]:
     """By file, the lines that may call a helper, and how many they count; a line that is too long counts as enough."""
-    lines: dict[Path, list[int]] = {}
+    numbers: dict[Path, list[int]] = {}
     places: Counter[Path] = Counter()
     for proposal in proposals:
         if proposal.fix.helper_edits and proposal.file.kind == "python":
             path = proposal.file.path
-            lines.setdefault(path, []).append(proposal.fix.helper_edits[0].line)
-            places[path] += _ENOUGH if _longest(proposal) > _LONGEST_LINE else 1
-    return lines, places
-
-
-def _longest(proposal: Proposal) -> int:
-    """The length of the longest line that a fix would write without a helper."""
-    lines = proposal.content.splitlines()
-    longest = 0
-    for edit in proposal.fix.edits:
-        first, *further = edit.text.encode().split(b"\n")
-        before = lines[edit.line - 1][: edit.column] if edit.line <= len(lines) else b""
-        after = lines[edit.end_line - 1][edit.end_column :] if edit.end_line <= len(lines) else b""
-        written = [before + first, *further]
-        written[-1] += after if not edit.text.endswith("\n") else b""
-        longest = max(longest, *map(len, written))
-    return longest
+            numbers.setdefault(path, []).append(proposal.fix.helper_edits[0].line)
+            lines = proposal.content.decode(errors="replace").splitlines()
+            places[path] += _ENOUGH if is_too_long(proposal.fix.edits, lines) else 1
+    return numbers, places
 
 
 def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
@@ -186,14 +171,12 @@ def _own(path: Path, program: Program, line: int) -> Helper | None:
 
 def _local(program: Program) -> Helper | None:
     """A helper that a script defines itself; None where the names are taken or torch has another one."""
-    taken = {*program.uses, *program.imports}
-    if (
-        _NAMES[0] in taken
-        or program.module_bindings(_NAMES[0])
-        or program.imports.get("torch") != "torch"
-    ):
+    taken = {*program.uses, *program.imports, *program.module_names()}
+    name = next((name for name in _NAMES if name not in taken), "")
+    if not name or program.imports.get("torch") != "torch":
         return None
-    return Helper(_called(_NAMES[0], made=False), f"\n\n{_FUNCTION.rstrip()}")
+    function = _FUNCTION.replace(_NAMES[0], name).rstrip()
+    return Helper(_called(name, made=False), f"\n\n{function}")
 
 
 def _called(name: str, *, made: bool) -> str:

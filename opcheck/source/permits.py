@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opcheck.common.versions import Version
 from opcheck.source import requirements
-from opcheck.source.edits import Edit, Fix
+from opcheck.source.edits import LONGEST_LINE, Edit, Fix, is_too_long
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method
 from opcheck.source.rules.wide_dtypes import asked_dtype
@@ -53,6 +53,9 @@ def permitted(
             yield rule, replace(hit, fix=None, no_fix=reason)
         elif rule.id in _MOVES and (line := _float64_line(hit, scanned)):
             reason = f"line {line} has float64 or complex128 on this device, which MPS has not"
+            yield rule, replace(hit, fix=None, no_fix=reason)
+        elif not hit.fix.helper_edits and is_too_long(hit.fix.edits, scanned.lines):
+            reason = f"the line would have more than {LONGEST_LINE} columns"
             yield rule, replace(hit, fix=None, no_fix=reason)
         else:
             yield rule, _by_release(hit, hit.fix, scanned)

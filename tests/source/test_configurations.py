@@ -37,6 +37,27 @@ def test_a_setting_of_a_configuration_that_is_cuda_is_named(tmp_path: Path, line
 
 
 @pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("trainer:\n  strategy: ddp\n  devices: 2\n", [("OC208", 2), ("OC208", 3)]),
+        ("trainer:\n  devices: 8\n  accelerator: gpu\n", [("OC208", 2)]),
+        ("trainer: {accelerator: gpu, devices: 2}\n", [("OC208", 1)]),
+        ("strategy: 'fsdp_native'\n", [("OC208", 1)]),
+        ("trainer:\n  accelerator: cpu\n  strategy: ddp\n  devices: 2\n", []),
+        ("trainer:\n  accelerator: gpu\n  devices: 1\n  strategy: auto\n", []),
+        ("a:\n  devices: 2\nb:\n  strategy: best\n", []),
+        ("attn_implementation: flash_attention_2\n", [("OC214", 1)]),
+        ("x: 1  # attn_implementation: flash_attention_2\n", []),
+        ("quantization:\n  load_in_4bit: true\n  load_in_8bit: false\n", [("OC214", 2)]),
+    ],
+)
+def test_settings_of_several_gpus_and_of_packages_for_cuda_are_named(
+    tmp_path: Path, text: str, places: list[tuple[str, int]]
+) -> None:
+    assert _scan(tmp_path, "train.yaml", text) == places
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "device: auto\naccelerator: gpu\n",

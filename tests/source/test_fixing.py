@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from opcheck.source import helper
+from opcheck.source import edits
 from opcheck.source.edits import Edit, apply
+from opcheck.source.engine import scan
 from opcheck.source.fixing import Change, Fixed, fix
 from tests.source.reading import TARGET
 
@@ -38,7 +39,7 @@ def _write(result: Fixed) -> None:
 @pytest.fixture(autouse=True)
 def _long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines of any length: what a fix writes without a helper is tested here, its length below."""
-    monkeypatch.setattr(helper, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(edits, "LONGEST_LINE", 1000)
 
 
 MPS = "torch.backends.mps.is_available()"
@@ -704,7 +705,7 @@ def test_the_current_gpu_is_not_guarded_where_nccl_fails_later(tmp_path: Path) -
 def test_a_choice_that_makes_a_line_too_long_becomes_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setattr(helper, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
     after = fixed(tmp_path, {"a.py": f"import torch\n{place} = {TERNARY}\n"})["a.py"]
     assert f"{place} = get_device()" in after
     assert max(map(len, after.splitlines())) <= 100
@@ -713,7 +714,7 @@ def test_a_choice_that_makes_a_line_too_long_becomes_a_function(
 def test_a_function_of_the_name_of_the_helper_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(helper, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
     text = f"import torch\ndef get_device():\n    return {TERNARY}\n"
     assert "return get_device()" not in fixed(tmp_path, {"a.py": text})["a.py"]
 
@@ -739,3 +740,44 @@ def test_a_repository_gets_one_helper_for_its_folders(tmp_path: Path) -> None:
     assert new == ["pk/device.py"]
     users = [path.stem for path, each in changes.items() if "from pk.device import" in each.after]
     assert users == ["model", "layer", "other", "train"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            'def f(x, device):\n    return torch.load(x, map_location="cuda:0")\n',
+            "def f(x, device):\n    return torch.load(x, map_location=device)\n",
+        ),
+        (
+            "def f(model, device):\n    if torch.cuda.is_available():\n        model = model.cuda()\n",
+            "def f(model, device):\n    model = model.to(device)\n",
+        ),
+        (
+            'def f():\n    with torch.autocast("cuda", dtype=torch.bfloat16):\n        pass\n',
+            (
+                "def f():\n    with torch.autocast(\n"
+                '        "mps" if torch.backends.mps.is_available() else "cuda", dtype=torch.bfloat16\n    ):\n        pass\n'
+            ),
+        ),
+    ],
+    ids=["cuda:0", "a guarded move", "autocast"],
+)
+def test_a_device_in_scope_comes_first_and_no_choice_makes_a_line_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
+    assert (
+        fixed(tmp_path, {"a.py": f"import torch\n{before}"}, unsafe=True)["a.py"]
+        == f"import torch\n{after}"
+    )
+
+
+def test_a_finding_without_a_fix_says_that_the_line_would_be_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
+    line = f"x = y.cuda(arguments.{'a' * 60})"
+    (tmp_path / "a.py").write_text(f"import torch\n{line}\n", encoding="utf-8")
+    (finding,) = scan([str(tmp_path)], TARGET).findings
+    assert finding.fix == "none: the line would have more than 100 columns"

@@ -287,3 +287,7 @@ def test_autocast_of_the_device_that_a_program_chose_raises_before_torch_2_5(
     guarded = f'x = nullcontext() if device.type == "mps" else {line}'
     assert scan_text(tmp_path, guarded, target=before) == []
     assert scan_text(tmp_path, "torch.autocast(kind, enabled=False)", target=before) == []
+
+
+def test_each_rule_says_why_a_finding_has_no_fix() -> None:
+    assert [rule.id for rule in RULES if not rule.no_fix] == []

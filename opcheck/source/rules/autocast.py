@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Version
 from opcheck.source.devices import about_cuda, torch_name
-from opcheck.source.edits import Applicability, Edit, Fix, replace
+from opcheck.source.edits import Applicability, Edit, Fix, is_too_long, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, rule
 from opcheck.source.tables import read_table
@@ -211,7 +211,8 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
         is_text = isinstance(given, ast.Constant) and given.value == "cuda"
         if not is_text or given is None:
             return None
-        return Fix((replace(given, device), *scalers), applicability, since=since, needs=needs)
+        fix = Fix((replace(given, device), *scalers), applicability, since=since, needs=needs)
+        return _wrapped(fix, node, scanned)
     if any(isinstance(part, ast.Starred) for part in node.args) or len(node.args) > len(
         _PARAMETERS
     ):
@@ -227,7 +228,26 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
         edits.append(
             Edit(given.lineno, given.col_offset, given.lineno, given.col_offset, f"{parameter}=")
         )
-    return Fix((*_joined(edits), *scalers), applicability, since=since, needs=needs)
+    return _wrapped(
+        Fix((*_joined(edits), *scalers), applicability, since=since, needs=needs), node, scanned
+    )
+
+
+def _wrapped(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
+    """The arguments on a line of their own, where the line would become too long."""
+    line, column = node.func.end_lineno or 0, (node.func.end_col_offset or 0) + 1
+    text = scanned.lines[line - 1]
+    is_first = any(edit[:2] == (line, column) for edit in fix.edits)
+    if not is_too_long(fix.edits, scanned.lines) or node.end_lineno != node.lineno or not is_first:
+        return fix
+    indent = text[: len(text) - len(text.lstrip())]
+    deeper = f"\n{indent}    "
+    edits = (
+        edit._replace(text=deeper + edit.text) if edit[:2] == (line, column) else edit
+        for edit in fix.edits
+    )
+    end = (node.end_col_offset or 0) - 1
+    return fix._replace(edits=(*edits, Edit(line, end, line, end, f"\n{indent}")))
 
 
 def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
@@ -248,7 +268,8 @@ def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
             replace(node.func, f"{torch}.amp.GradScaler"),
             Edit(line, column + 1, line, column + 1, device),
         )
-    return Fix(edits, "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
+    fix = Fix(edits, "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
+    return _wrapped(fix, node, scanned)
 
 
 def _scaler_edits(scanned: Scanned) -> tuple[Edit, ...]:

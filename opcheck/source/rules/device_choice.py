@@ -12,12 +12,21 @@ from opcheck.source.devices import (
     Device,
     asks_mps,
     chosen,
+    device_name,
     holds_on_cuda,
     offered,
     torch_name,
     written,
 )
-from opcheck.source.edits import Edit, Fix, insert_before, insert_line, replace
+from opcheck.source.edits import (
+    Applicability,
+    Edit,
+    Fix,
+    insert_before,
+    insert_line,
+    is_too_long,
+    replace,
+)
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, method, rule
@@ -105,14 +114,19 @@ def _ternary_fix(
         return None
     mps = scanned.text(second).replace("cpu", "mps")
     edits = (insert_before(second, f"{mps} if {asked} else "),)
-    return Fix(edits, "safe", _call_of_helper(node, node, devices, scanned))
+    helper = _call_of_helper(node, node, devices, scanned)
+    # The helper gives no index: in its place where the choice itself would be too long.
+    is_indexed = devices[0].text == "cuda:0"
+    if is_indexed and is_too_long(edits, scanned.lines):
+        return Fix(edits, "unsafe", helper)
+    return Fix(edits, "safe", () if is_indexed else helper)
 
 
 def _call_of_helper(
     node: ast.expr, test: ast.IfExp | ast.If, devices: tuple[Device, Device], scanned: Scanned
 ) -> tuple[Edit, ...]:
     """The same by a helper function, where nothing but CUDA decides."""
-    plain = isinstance(test.test, ast.Call) and devices[0].text == "cuda"
+    plain = isinstance(test.test, ast.Call) and devices[0].text in {"cuda", "cuda:0"}
     if not plain or devices[0].made != devices[1].made:
         return ()
     text = "{helper}"
@@ -488,8 +502,10 @@ def _index(call: ast.Call, scanned: Scanned) -> bool:
 
 
 def _moved(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
-    """``x.to(device)``, where one name is bound to the device that the same condition chooses."""
-    device = chosen_name(test, scanned)
+    """``x.to(device)``; unsafe where the name in scope may not be the device that the condition chooses."""
+    certain = chosen_name(test, scanned)
+    device = certain or device_name(node, scanned)
+    applicability: Applicability = "safe" if certain else "unsafe"
     call = value if isinstance(value, ast.Call) and _moves(value, scanned) else None
     if not device or call is None or not isinstance(call.func, ast.Attribute):
         return None
@@ -504,12 +520,14 @@ def _moved(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> 
         return None  # it may need brackets
     if isinstance(node, ast.IfExp):
         same = receiver == scanned.text(node.orelse)
-        return Fix((replace(node, moved),)) if same else None
+        return Fix((replace(node, moved),), applicability) if same else None
     statement = node.body[0] if isinstance(node, ast.If) and not _is_elif(node, scanned) else None
     if isinstance(statement, ast.Assign):
         target = scanned.text(statement.targets[0])
-        return Fix((replace(node, f"{target} = {moved}"),)) if target == receiver else None
-    return Fix((replace(node, moved),)) if isinstance(statement, ast.Expr) else None
+        edit = replace(node, f"{target} = {moved}")
+        return Fix((edit,), applicability) if target == receiver else None
+    is_call = isinstance(statement, ast.Expr)
+    return Fix((replace(node, moved),), applicability) if is_call else None
 
 
 def _moved_by_branch(

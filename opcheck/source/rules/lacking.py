@@ -49,17 +49,17 @@ def _cuda_sources(node: ast.Call) -> bool:
 #: The options of transformers that choose the attention, and the value that needs flash-attn
 #: (transformers 5.23.0, modeling_utils.py: ``_check_and_adjust_attn_implementation``).
 _ATTENTION = {"attn_implementation", "_attn_implementation"}
-_FLASH = "flash_attention_2"
+FLASH = "flash_attention_2"
 _BITS = {"load_in_4bit", "load_in_8bit"}
 
 
 def _demanded(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """``attn_implementation="flash_attention_2"`` makes transformers use flash_attn, or a kernel for CUDA."""
-    if node.arg in _ATTENTION and scanned.mac.constant(node.value) == _FLASH:
+    if node.arg in _ATTENTION and scanned.mac.constant(node.value) == FLASH:
         package = packages().by_name["flash-attn"]
         yield Hit(
             node=node.value,
-            message=f"{_FLASH} needs flash-attn, which has no wheel for macOS: the model does not load",
+            message=f"{FLASH} needs flash-attn, which has no wheel for macOS: the model does not load",
             hint=f'attn_implementation="sdpa" calls {package.instead}',
             no_fix="a person must choose the attention",
         )
@@ -168,7 +168,7 @@ def _goes_on(node: ast.Try) -> bool:
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
     names = {module.partition(".")[0] for module in packages().by_import}
-    return (_FLASH, *sorted(_BITS), *(rf"{name} {IMPORTS}{name}\b" for name in sorted(names)))
+    return (FLASH, *sorted(_BITS), *(rf"{name} {IMPORTS}{name}\b" for name in sorted(names)))
 
 
 def requirement(path: Path) -> bool:

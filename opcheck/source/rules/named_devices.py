@@ -89,8 +89,7 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
     inline, helper = (
         (replace_method(node, "cuda", f"to({text}{further})"),) for text in (choice, "{helper}")
     )
-    # The helper returns no index, and the current GPU may be another than the first.
-    return Fix(inline, "unsafe", () if first_gpu else helper)
+    return Fix(inline, "unsafe", helper)
 
 
 def _fix_indexed_move(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix | None:
@@ -205,15 +204,14 @@ def _fix_device(origin: ast.AST, scanned: Scanned) -> Fix | None:
         return None
     if _one_of_several(origin, scanned):
         return None
-    if origin.value == "cuda" and (name := _device_in_scope(origin, scanned)):
+    if name := _device_in_scope(origin, scanned):
         return Fix((replace(origin, name),), "unsafe")
     choice = write_choice(scanned.text(origin), scanned)
     if not choice or scanned.text(origin)[:1] not in {"'", '"'}:
         return None
     if not isinstance(scanned.program.parent(origin), (ast.Assign, ast.Call, ast.keyword)):
         choice = f"({choice})"
-    helper = (replace(origin, "{helper}"),) if origin.value == "cuda" else ()
-    return Fix((replace(origin, choice),), "unsafe", helper)
+    return Fix((replace(origin, choice),), "unsafe", (replace(origin, "{helper}"),))
 
 
 def _device_in_scope(origin: ast.expr, scanned: Scanned) -> str:
@@ -464,12 +462,7 @@ def _chosen(default: ast.expr | None, scanned: Scanned) -> Fix | None:
     choice = write_choice(scanned.text(default), scanned) if default is not None and is_text else ""
     if default is None or not choice:
         return None
-    helper = (
-        (replace(default, "{helper}"),)
-        if isinstance(default, ast.Constant) and default.value == "cuda"
-        else ()
-    )
-    return Fix((replace(default, choice),), "unsafe", helper)
+    return Fix((replace(default, choice),), "unsafe", (replace(default, "{helper}"),))
 
 
 def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fix | None:
@@ -499,9 +492,7 @@ def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fi
         body = f"{indent}if {name} is None:\n{indent}    {name} = {choice}"
         return replace(default, "None"), insert_line(first.lineno, body)
 
-    return Fix(
-        edits(chosen.edits[0].text), "unsafe", edits("{helper}") if chosen.helper_edits else ()
-    )
+    return Fix(edits(chosen.edits[0].text), "unsafe", edits("{helper}"))
 
 
 def _default_hits(value: Value | None, what: str, fix: Fix | None = None) -> Iterator[Hit]:
