@@ -16,6 +16,8 @@ from opcheck.source.words import begins, is_cuda, last
 _DEEPEST = 4
 #: Expressions that compose a text, such as ``"cuda:{}".format(index)``.
 _COMPOSED = (ast.JoinedStr, ast.BinOp, ast.Call)
+#: The names of a device that a fix uses where it is in scope.
+NAMES = ("device", "DEVICE", "dev")
 #: A flag with more values than these says something else, too.
 _MOST_BINDINGS = 3
 
@@ -86,7 +88,7 @@ def _find_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
         if "cuda" in last(part).lower() or "cuda" in scanned.dotted(part):
             return True
         bindings = scanned.program.bindings(part) if depth else []
-        value = bindings[0].value if len(bindings) == 1 else None
+        value = scanned.program.only_value(part) if depth else None
         if value is not None and _is_about_cuda(value, scanned, depth - 1):
             return True
         # ``self.use_gpu = False``, and True below ``if torch.cuda.is_available():``.
@@ -107,12 +109,6 @@ def holds_on_cuda(test: ast.expr, scanned: Scanned) -> bool | None:
     return not truth
 
 
-def flag_value(name: ast.expr, scanned: Scanned) -> ast.expr | None:
-    """Return the only value that the file gives to a name."""
-    bindings = scanned.program.bindings(name)
-    return bindings[0].value if len(bindings) == 1 else None
-
-
 def torch_name(scanned: Scanned) -> str:
     """Return the name by which the file calls torch; empty where it does not import torch as a whole."""
     names = [name for name, full in scanned.program.imports.items() if full == "torch"]
@@ -127,30 +123,25 @@ def write_choice(cuda: str, scanned: Scanned) -> str:
     return f"{cuda} if {torch}.cuda.is_available() else {mps}" if torch else ""
 
 
-def cuda_name(node: ast.AST, scanned: Scanned) -> str:
+def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> str:
     """Return the name of a device that is CUDA on every machine that has it; empty where no name is bound so.
 
-    It is bound once in the function, or at the top of the file, above the node.
+    It is bound once in the function, or at the top of the file, above the node: to CUDA or to its choice; with a
+    condition, to the choice that this condition makes.
     """
-    line = getattr(node, "lineno", 0)
-    for name in ("device", "DEVICE", "dev"):
-        bindings = scanned.program.bound_in(scanned.program.scope(node), name)
+    program, line = scanned.program, getattr(node, "lineno", 0)
+    for name in NAMES:
+        bindings = program.bound_in(program.scope(node), name)
         value = bindings[0].value if len(bindings) == 1 else None
         if value is None or value.lineno >= line:
             continue
-        if (
-            isinstance(value, ast.Call)
-            and scanned.dotted(value.func) == "torch.device"
-            and value.args
-        ):
-            value = value.args[0]
-        is_choice = isinstance(value, ast.IfExp) and _is_plain(value.test, scanned)
-        first = written(value.body if isinstance(value, ast.IfExp) else value, scanned)
-        if (
-            first is not None
-            and first.text == "cuda"
-            and (is_choice or not isinstance(value, ast.IfExp))
-        ):
+        value = scanned.unwrap_device(value)
+        is_same, first = test is None, value
+        if isinstance(value, ast.IfExp):
+            first, asked = value.body, scanned.text(value.test)
+            is_same = asked == scanned.text(test) if test else _is_plain(value.test, scanned)
+        device = written(first, scanned)
+        if is_same and device is not None and device.text == "cuda":
             return name
     return ""
 
@@ -181,7 +172,7 @@ def device_name(node: ast.AST, scanned: Scanned) -> str:
     It may be the CPU on a machine with CUDA: only ``cuda_name`` is certain.
     """
     line = getattr(node, "lineno", 0)
-    for name in ("device", "DEVICE", "dev"):
+    for name in NAMES:
         bindings = scanned.program.bound_in(scanned.program.scope(node), name)
         is_above = bool(bindings) and all(
             getattr(binding.node, "end_lineno", line) < line or isinstance(binding.node, ast.arg)
@@ -228,7 +219,7 @@ def _asks(test: ast.expr, scanned: Scanned, mps: str, depth: int) -> tuple[str, 
             return "", False
         return " and ".join(text for text, _ in parts), any(asked for _, asked in parts)
     if isinstance(test, (ast.Name, ast.Attribute)):
-        value = flag_value(test, scanned) if depth else None
+        value = scanned.program.only_value(test) if depth else None
         if (
             value is not None
             and isinstance(value, (ast.Call, ast.BoolOp))

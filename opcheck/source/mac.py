@@ -262,8 +262,7 @@ class Mac:
         """The values of a side of a comparison; a device counts as its text, also by a name that is bound once."""
         if (text := self._text_of_device(node)) is not None:
             return self._side(text)
-        bindings = self.program.bindings(node) if isinstance(node, ast.Name) else []
-        bound = bindings[0].value if len(bindings) == 1 else None
+        bound = self.program.only_value(node) if isinstance(node, ast.Name) else None
         if bound is not None and (text := self._text_of_device(bound)) is not None:
             return [value.constant for value in self.values(text)]
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):

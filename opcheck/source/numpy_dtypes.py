@@ -245,7 +245,8 @@ class Dtypes:
                     return Kind("python", _BUILTINS[called], is_scalar=True)
                 if not bindings and called in {"list", "range"} and node.args:
                     return Kind("python", _INT64) if called == "range" else self.kind(node.args[0])
-                function = bindings[0].node if len(bindings) == 1 else None
+                bound = self._program.only_binding(node.func)
+                function = bound.node if bound else None
                 return self._returned(function) if isinstance(function, ast.FunctionDef) else None
         return None
 
@@ -338,7 +339,7 @@ class Dtypes:
             return (_OF_TORCH.get(name) if module == "torch" else None) or _DTYPES.get(name)
         if isinstance(node, ast.Name):
             bindings = self._program.bindings(node)
-            value = bindings[0].value if len(bindings) == 1 else None
+            value = self._program.only_value(node)
             if isinstance(value, (ast.Attribute, ast.Constant)):
                 return self.dtype(value)
             return None if bindings else _BUILTINS.get(node.id)

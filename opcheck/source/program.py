@@ -251,6 +251,16 @@ class Program:
                 return []
             scope, first = self.scope(scope), False
 
+    def only_binding(self, node: ast.expr) -> Binding | None:
+        """The place that binds a name or a ``self.name``; None where there are more, or none."""
+        bindings = self.bindings(node)
+        return bindings[0] if len(bindings) == 1 else None
+
+    def only_value(self, node: ast.expr) -> ast.expr | None:
+        """The only value that the file gives to a name; None where there are more, or it is unknown."""
+        binding = self.only_binding(node)
+        return binding.value if binding else None
+
     def bound_values(self) -> Iterator[tuple[str, ast.expr]]:
         """The names (``x``, ``self.x``) that the file binds anywhere, with each value that it gives them."""
         for (_, name), bindings in self._bindings.items():

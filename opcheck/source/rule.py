@@ -66,6 +66,11 @@ class Scanned:
         part[0] = part[0][getattr(node, "col_offset", 0) :]
         return b"\n".join(part).decode()
 
+    def unwrap_device(self, node: ast.expr) -> ast.expr:
+        """Return the text in ``torch.device(text)``, and any other expression as it is."""
+        is_device = isinstance(node, ast.Call) and self.dotted(node.func) == "torch.device"
+        return node.args[0] if is_device and node.args else node  # type: ignore[attr-defined]  # a Call
+
     def dotted(self, node: ast.AST | None) -> str:
         """Return the dotted name of an imported object, or empty."""
         return self.program.dotted(node)

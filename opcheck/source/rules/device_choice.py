@@ -12,6 +12,7 @@ from opcheck.source.devices import (
     Device,
     asks_mps,
     chosen,
+    cuda_name,
     device_name,
     holds_on_cuda,
     offered,
@@ -503,7 +504,7 @@ def _index(call: ast.Call, scanned: Scanned) -> bool:
 
 def _moved(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
     """``x.to(device)``; unsafe where the name in scope may not be the device that the condition chooses."""
-    certain = chosen_name(test, scanned)
+    certain = cuda_name(test, scanned, test)
     device = certain or device_name(node, scanned)
     applicability: Applicability = "safe" if certain else "unsafe"
     call = value if isinstance(value, ast.Call) and _moves(value, scanned) else None
@@ -555,36 +556,6 @@ def _moved_by_branch(
     target = f"{scanned.text(statement.targets[0])} = " if isinstance(statement, ast.Assign) else ""
     branch = _elif(node, asked, [f"{target}{moved}"], scanned)
     return branch._replace(applicability="unsafe") if branch else None
-
-
-def chosen_name(test: ast.expr, scanned: Scanned) -> str:
-    """Return the only name ``device`` of the function that is bound to a choice by this condition.
-
-    On CUDA and on the CPU the name has the device that the condition stands for, so that a move to it does the same.
-    """
-    condition = scanned.text(test)
-    for name in ("device", "DEVICE", "dev"):
-        node = ast.Name(name, ast.Load())
-        scope = scanned.program.scope(test)
-        bindings = scanned.program.bound_in(scope, name)
-        if len(bindings) != 1 or bindings[0].value is None:
-            continue
-        value = bindings[0].value
-        if getattr(value, "lineno", 0) >= test.lineno:
-            continue
-        if (
-            isinstance(value, ast.Call)
-            and scanned.dotted(value.func) == "torch.device"
-            and value.args
-        ):
-            value = value.args[0]
-        if not isinstance(value, ast.IfExp):
-            continue
-        first = written(value.body, scanned)
-        is_plain = first is not None and first.text == "cuda"
-        if is_plain and scanned.text(value.test) == condition:
-            return node.id
-    return ""
 
 
 # -- if torch.cuda.is_available(): torch.cuda.empty_cache() ------------------------------------------

@@ -10,7 +10,6 @@ from opcheck.common.versions import Version
 from opcheck.source.devices import (
     cuda_name,
     device_name,
-    flag_value,
     torch_name,
     write_choice,
     written,
@@ -279,7 +278,7 @@ def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
 
 
 def _holds_cpu(listed: ast.List | ast.Tuple | ast.Set, scanned: Scanned) -> bool:
-    devices = (written(flag_value(part, scanned) or part, scanned) for part in listed.elts)
+    devices = (written(scanned.program.only_value(part) or part, scanned) for part in listed.elts)
     return any(device is not None and not is_cuda(device.text) for device in devices)
 
 
@@ -451,9 +450,7 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
     """The text in ``"cuda"`` or ``torch.device("cuda")``."""
-    if isinstance(default, ast.Call) and scanned.dotted(default.func) == "torch.device":
-        default = argument(default, 0, "type")
-    return scanned.mac.cuda(default)
+    return scanned.mac.cuda(default and scanned.unwrap_device(default))
 
 
 def _chosen(default: ast.expr | None, scanned: Scanned) -> Fix | None:

@@ -6,10 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from opcheck.common.vocabulary import Severity
-from opcheck.source.mac import Value
 from opcheck.source.program import Function, walk
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
+from opcheck.source.words import last
 
 # -- OC208: processes that talk through NCCL -------------------------------------------------------
 
@@ -30,29 +29,20 @@ _OPTIONS = {"add_argument", "option", "Option", "add_option"}
 )
 def find_nccl(node: ast.Call | ast.arguments, scanned: Scanned) -> Iterator[Hit]:
     """Groups of processes and options whose backend is ``nccl``."""
-    if isinstance(node, ast.Call):
-        name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
-        if isinstance(node.func, ast.Name):
-            name = name or node.func.id
-        if name in _TRAINERS:
-            yield from _find_parallel(node, scanned)
-        elif name in _MAKES_GROUPS:
-            position = 0 if name == "init_process_group" else None
-            value = _nccl(argument(node, position, "backend", "dist_backend"), scanned)
-            yield from _nccl_hits(value, "torch for macOS has no NCCL", None, node)
-        elif (given := argument(node, None, "process_group_backend")) is not None:
-            yield from _nccl_hits(_nccl(given, scanned), "torch for macOS has no NCCL", None, node)
-        elif name in _OPTIONS:
-            value = _nccl(argument(node, None, "default"), scanned)
-            yield from _nccl_hits(
-                value, "the default is NCCL, which macOS has not", "warning", None
-            )
-    else:
+    if isinstance(node, ast.arguments):
         for default in (*node.defaults, *node.kw_defaults):
-            value = _nccl(default, scanned)
-            yield from _nccl_hits(
-                value, "the default is NCCL, which macOS has not", "warning", None
-            )
+            yield from _nccl_hits(default, scanned)
+        return
+    name = scanned.dotted(node.func).rpartition(".")[2] or last(node.func)
+    if name in _TRAINERS:
+        yield from _find_parallel(node, scanned)
+    elif name in _MAKES_GROUPS:
+        position = 0 if name == "init_process_group" else None
+        yield from _nccl_hits(argument(node, position, "backend", "dist_backend"), scanned, node)
+    elif (backend := argument(node, None, "process_group_backend")) is not None:
+        yield from _nccl_hits(backend, scanned, node)
+    elif name in _OPTIONS:
+        yield from _nccl_hits(argument(node, None, "default"), scanned)
 
 
 def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -85,24 +75,22 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
-def _nccl(node: ast.expr | None, scanned: Scanned) -> Value | None:
-    values = scanned.mac.values(node) if node is not None else ()
-    named = (v for v in values if isinstance(v.constant, str) and v.constant.lower() == "nccl")
-    return next(named, None)
-
-
 def _nccl_hits(
-    value: Value | None, message: str, severity: Severity | None, use: ast.AST | None
+    node: ast.expr | None, scanned: Scanned, use: ast.AST | None = None
 ) -> Iterator[Hit]:
-    if value is not None:
-        yield Hit(
-            node=value.origin,
-            use=use,
-            message=message,
-            severity=severity,
-            hint="a Mac has one GPU: leave the group out where the world is one process, or gloo "
-            "on the CPU",
-        )
+    """NCCL as what a call is given, or as a default where nothing uses it here."""
+    for value in scanned.mac.values(node) if node is not None else ():
+        if isinstance(value.constant, str) and value.constant.lower() == "nccl":
+            yield Hit(
+                node=value.origin,
+                use=use,
+                message="torch for macOS has no NCCL"
+                if use
+                else "the default is NCCL, which macOS has not",
+                severity=None if use else "warning",
+                hint="a Mac has one GPU: leave the group out where the world is one process, or gloo on the CPU",
+            )
+            return
 
 
 # -- OC228: nn.DataParallel, which moves no inputs on a Mac ----------------------------------------
@@ -270,8 +258,8 @@ def _asks_for_main(test: ast.expr) -> bool:
 
 def _function(call: ast.Call, scanned: Scanned) -> Function | None:
     """Return the function of this file that a call calls."""
-    bindings = scanned.program.bindings(call.func) if isinstance(call.func, ast.Name) else []
-    node = bindings[0].node if len(bindings) == 1 else None
+    bound = scanned.program.only_binding(call.func) if isinstance(call.func, ast.Name) else None
+    node = bound.node if bound else None
     is_plain = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.decorator_list
     return node if is_plain else None  # type: ignore[return-value]
 
@@ -286,7 +274,7 @@ def _iterated(node: ast.AST) -> ast.expr | None:
     if isinstance(node, _COMPREHENSIONS):
         return node.generators[0].iter
     if isinstance(node, ast.Call) and node.args:
-        name = method(node) or getattr(node.func, "id", "")
+        name = last(node.func)
         if name in _ITERATING:
             return node.args[1] if name in {"fit", "map"} and len(node.args) > 1 else node.args[0]
     return None
@@ -366,7 +354,7 @@ def _gives_workers(node: ast.expr, scanned: Scanned) -> bool:
 
 def _is_positive(node: ast.expr, scanned: Scanned) -> bool:
     """Return whether a number of workers is positive; of an argument of the program its default counts."""
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "int" and node.args:
+    if isinstance(node, ast.Call) and last(node.func) == "int" and node.args:
         node = node.args[0]
     if isinstance(node, ast.Attribute):
         default = scanned.once(("arguments",), _arguments, scanned).get(node.attr)
@@ -391,7 +379,7 @@ def _forks(scanned: Scanned) -> bool:
     """Return whether the file chooses fork."""
     return any(
         isinstance(node, ast.Call)
-        and (method(node) or getattr(node.func, "id", "")) in {"set_start_method", "get_context"}
+        and last(node.func) in {"set_start_method", "get_context"}
         and any(isinstance(arg, ast.Constant) and arg.value == "fork" for arg in node.args)
         for node in scanned.program.nodes
     )
@@ -412,8 +400,7 @@ def _dataset_not_sent(call: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     for _ in range(_WORKERS):  # a name of a name
         if not isinstance(dataset, ast.Name):
             break
-        bindings = scanned.program.bindings(dataset)
-        dataset = bindings[0].value if len(bindings) == 1 else None
+        dataset = scanned.program.only_value(dataset)
     if not isinstance(dataset, ast.Call):
         return
     if what := _local(dataset.func, scanned):
@@ -428,13 +415,12 @@ def _lambda_in(node: ast.expr, scanned: Scanned) -> ast.expr | None:
     if _local(node, scanned):
         return node
     if isinstance(node, ast.Name):
-        bindings = scanned.program.bindings(node)
-        value = bindings[0].value if len(bindings) == 1 else None
+        value = scanned.program.only_value(node)
         return _lambda_in(value, scanned) if isinstance(value, (ast.Call, ast.List)) else None
     parts: list[ast.expr] = []
     if isinstance(node, (ast.List, ast.Tuple)):
         parts = node.elts
-    elif isinstance(node, ast.Call) and (method(node) or getattr(node.func, "id", "")) in {
+    elif isinstance(node, ast.Call) and last(node.func) in {
         "Compose",
         "Lambda",
         "Sequential",
@@ -447,12 +433,9 @@ def _local(node: ast.expr, scanned: Scanned) -> str:
     """Describe a function or class that pickle does not find by name; empty: it does, or nobody knows."""
     if isinstance(node, ast.Lambda):
         return "a lambda"
-    if not isinstance(node, ast.Name):
+    bound = scanned.program.only_binding(node) if isinstance(node, ast.Name) else None
+    if bound is None or not isinstance(node, ast.Name):
         return ""
-    bindings = scanned.program.bindings(node)
-    if len(bindings) != 1:
-        return ""
-    bound = bindings[0]
     if isinstance(bound.value, ast.Lambda):
         return "a lambda"
     if not isinstance(bound.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.common.versions import Target, Version
-from opcheck.source.devices import flag_value
 from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
 from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, method, rule, torch_alias
 from opcheck.source.tables import read_table
@@ -102,20 +101,15 @@ def _modules(scanned: Scanned) -> frozenset[str]:
 
 def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
     """Return whether a device is MPS (True), or may be (False) by its name; None for another or an unclear value."""
-    value = flag_value(device, scanned)
-    for node in (device, value):
-        if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device" and node.args:
-            device = node.args[0]
-            break
-    else:
-        node = None
-    text = scanned.mac.constant(device)
+    values = (device, scanned.program.only_value(device))
+    inner = [
+        text for value in values if value and (text := scanned.unwrap_device(value)) is not value
+    ]
+    text = scanned.mac.constant(inner[0] if inner else device)
     if isinstance(text, str):
         return text.startswith("mps") or (False if is_cuda(text) else None)
-    is_device = node is not None or (
-        not isinstance(device, (ast.Constant, ast.Call)) and may_be_device(device)
-    )
-    return False if is_device else None
+    is_named = not isinstance(device, (ast.Constant, ast.Call)) and may_be_device(device)
+    return False if inner or is_named else None
 
 
 def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
@@ -143,8 +137,7 @@ def _dtype_name(node: ast.expr, scanned: Scanned) -> str:
     """The dotted name, through one assignment: ``dtype = torch.float64``."""
     if name := scanned.dotted(node):
         return name
-    bound = scanned.program.bindings(node)
-    return scanned.dotted(bound[0].value) if len(bound) == 1 else ""
+    return scanned.dotted(scanned.program.only_value(node))
 
 
 def _on_cpu(node: ast.Call, scanned: Scanned) -> bool:
@@ -161,9 +154,7 @@ def _on_cpu(node: ast.Call, scanned: Scanned) -> bool:
 
 
 def _is_cpu(node: ast.expr, scanned: Scanned) -> bool:
-    if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device" and node.args:
-        node = node.args[0]
-    return scanned.mac.constant(node) == "cpu"
+    return scanned.mac.constant(scanned.unwrap_device(node)) == "cpu"
 
 
 # -- OC211: float64 as the default dtype of all tensors --------------------------------------------
