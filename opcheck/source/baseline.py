@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -10,10 +9,9 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
-from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import VERSION
 from opcheck.model.records import Record
-from opcheck.source.records import ScanReport
+from opcheck.source.records import ScanReport, count_findings
 
 SCHEMA = "opcheck-scan-baseline/1"
 
@@ -87,12 +85,5 @@ def read(path: Path) -> frozenset[str]:
 def without(report: ScanReport, known: frozenset[str]) -> ScanReport:
     """Keep only the findings of a report that a baseline does not know."""
     new = tuple(finding for finding in report.findings if finding.fingerprints[0] not in known)
-    by_severity = Counter(finding.severity for finding in new)
-    by_rule = Counter(finding.rule for finding in new)
-    return msgspec.structs.replace(
-        report,
-        findings=new,
-        known=len(report.findings) - len(new),
-        totals={name: by_severity[name] for name in SEVERITIES},
-        by_rule=dict(sorted(by_rule.items())),
-    )
+    known_count = len(report.findings) - len(new)
+    return msgspec.structs.replace(report, findings=new, known=known_count, **count_findings(new))

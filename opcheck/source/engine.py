@@ -23,7 +23,6 @@ from opcheck.common.errors import UsageError
 from opcheck.common.python_source import decode, split_lines
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
-from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import GroupLocation, Problem, SourceLocation
@@ -35,9 +34,10 @@ from opcheck.source.mac import Mac
 from opcheck.source.permits import keeper, permitted
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
-from opcheck.source.records import ScanFinding, ScanReport
+from opcheck.source.records import ScanFinding, ScanReport, count_findings
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules import BY_ID, RULES
+from opcheck.source.rules.ignore_comments import UNUSED, WITHOUT_REASON
 from opcheck.source.rules.lacking import find_missing_packages
 from opcheck.source.source import FoundFile, Source, UnreadableError
 from opcheck.source.words import last
@@ -130,15 +130,12 @@ def scan(
         reader.findings += silenced
         reader.findings.sort(key=lambda finding: _place(finding, order))
     findings = tuple(add_fingerprints(reader.findings))
-    by_severity = Counter(finding.severity for finding in findings)
-    by_rule = Counter(finding.rule for finding in findings)
     return ScanReport(
         tool=TOOL,
         target={"torch": str(target.torch), "macos": str(target.macos)},
         paths=tuple(paths),
         read=dict(sorted(reader.counts.items())),
-        totals={name: by_severity[name] for name in SEVERITIES},
-        by_rule=dict(sorted(by_rule.items())),
+        **count_findings(findings),
         findings=findings,
         ignored=reader.ignored,
         notes=(*reader.ignores.expired(), *reader.ignores.unused("OC2")),
@@ -508,23 +505,23 @@ class Reader:
             for code in unused_codes
             if not code.startswith("OC1") and (code in self.chosen or code not in BY_ID)
         ]
-        if "OC221" in self.chosen and (unused or not comment.codes):
-            yield ScanFinding(
-                fix=f"none: {BY_ID['OC221'].no_fix}",
-                rule="OC221",
-                severity=BY_ID["OC221"].severity,
-                message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this "
-                "line",
-                hint="remove it, or correct the code",
-            )
-        if "OC220" in self.chosen and not comment.reason:
-            yield ScanFinding(
-                fix=f"none: {BY_ID['OC220'].no_fix}",
-                rule="OC220",
-                severity=BY_ID["OC220"].severity,
-                message=f"ignores {', '.join(comment.codes) or 'nothing'} without a reason",
-                hint="write the reason behind the bracket",
-            )
+        nothing = f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line"
+        unexplained = f"ignores {', '.join(comment.codes) or 'nothing'} without a reason"
+        wrong = (
+            (UNUSED, nothing, "remove it, or correct the code", unused or not comment.codes),
+            (
+                WITHOUT_REASON,
+                unexplained,
+                "write the reason behind the bracket",
+                not comment.reason,
+            ),
+        )
+        for rule, message, hint, is_wrong in wrong:
+            if is_wrong and rule.id in self.chosen:
+                fix, severity = f"none: {rule.no_fix}", rule.severity
+                yield ScanFinding(
+                    fix=fix, rule=rule.id, severity=severity, message=message, hint=hint
+                )
 
 
 def _line(node: ast.AST) -> int:

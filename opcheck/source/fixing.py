@@ -101,82 +101,112 @@ def fix(
         UsageError: as ``scan``.
         OpListError: the data of the rules is damaged.
     """
-    contents: dict[Path, bytes] = {}
-    texts: dict[Path, tuple[str, str]] = {}
-    counts: Counter[Path] = Counter()
-    fixed: Counter[str] = Counter()
-    problems: list[Problem] = []
-    left_unsafe = 0
-    failed: set[Path] = set()
-    plan: helpers.Plan | None = None
+    fixer = _Fixer(paths, unsafe=unsafe)
     only: set[Path] | None = None
-    named = set(map(Path, paths))
     #: the findings of each file, read first and last
-    read: list[dict[Path | None, list[ScanFinding]]] = [{}, {}]
-    corrected: dict[Path, Counter[tuple[str, str]]] = {}
+    first, last = (dict[Path | None, list[ScanFinding]]() for _ in range(2))
     for number in range(_ROUNDS):
-        reader = engine.read(paths, target, filters, contents, only)
-        files, proposals = reader.files, reader.proposals
-        read[number > 0].update({path: [] for path in only or ()})
-        read[number > 0].update(_findings_by_file(reader.findings))
-        if not number and not unsafe:
-            left_unsafe = sum(each.fix.applicability == "unsafe" for each in proposals)
-        usable = [each for each in proposals if unsafe or each.fix.applicability == "safe"]
-        plan = plan or helpers.plan(usable, files, contents)
-        only = set()
+        reader = engine.read(paths, target, filters, fixer.contents, only)
+        findings = last if number else first
+        findings.update({path: [] for path in only or ()})
+        findings.update(_findings_by_file(reader.findings))
+        only = fixer.apply(reader.proposals, reader.files)
+        if not only:
+            break
+    fixer.remove_orphans(reader.files)
+    return Fixed(
+        tuple(sorted(fixer.changes())),
+        dict(sorted(fixer.fixed.items())),
+        fixer.unsafe or 0,
+        tuple(fixer.problems),
+        tuple(fixer.silenced(first, last)),
+    )
+
+
+class _Fixer:
+    """The changed texts of a scan, over all rounds."""
+
+    def __init__(self, paths: Iterable[str], *, unsafe: bool) -> None:
+        self._named = set(map(Path, paths))
+        self._with_unsafe = unsafe
+        #: the contents after the fixes
+        self.contents: dict[Path, bytes] = {}
+        #: the texts before them, with their encodings
+        self._texts: dict[Path, tuple[str, str]] = {}
+        self._plan: helpers.Plan | None = None
+        #: by file, the corrected findings: rule and line
+        self._corrected: dict[Path, Counter[tuple[str, str]]] = {}
+        self._counts: Counter[Path] = Counter()
+        self.fixed: Counter[str] = Counter()
+        #: how many unsafe fixes the first round left out
+        self.unsafe: int | None = None
+        self.problems: list[Problem] = []
+
+    def apply(self, proposals: Sequence[Proposal], files: Sequence[FoundFile]) -> set[Path]:
+        """Make the fixes of a round; return the changed files."""
+        usable = [
+            each for each in proposals if self._with_unsafe or each.fix.applicability == "safe"
+        ]
+        if self.unsafe is None:
+            self.unsafe = len(proposals) - len(usable)
+        self._plan = self._plan or helpers.plan(usable, files, self.contents)
+        failed = {Path(problem.module) for problem in self.problems}
+        changed = set()
         for path, of_file in _by_file(usable).items():
             if path in failed:
                 continue
             try:
-                before, after, name, count = _change(path, of_file, plan, files, named)
+                before, after, name, count = _change(path, of_file, self._plan, files, self._named)
             except source.UnreadableError as error:
-                failed.add(path)
-                problems.append(error.problem)
+                self.problems.append(error.problem)
                 continue
             if before == after:
                 continue
-            texts.setdefault(path, (before, name))
-            contents[path] = after.encode(name)
-            counts[path] += count.total()
-            only.add(path)
-            fixed.update(count)
-            corrected.setdefault(path, Counter()).update(_corrected(of_file))
-        if not only:
-            break
-    for path, (before, name) in texts.items():
-        if path.suffix == ".py" and path.name != "__init__.py":
-            after = contents[path].decode(name)
-            others = (_decoded(each.path, contents) for each in files if each.path != path)
-            contents[path] = without_orphans(before, after, path.stem, others).encode(name)
-    silenced = [
-        finding
-        for path, after in read[1].items()
-        if path is not None
-        for finding in _silenced(
-            read[0].get(path, []),
-            after,
-            corrected.get(path, Counter()),
-            _decoded(path, contents).splitlines(),
-        )
-    ]
-    # Two links may lead to one file.
-    by_target = {
-        _target(path): Change(
-            _target(path), before, contents[path].decode(name), name, counts[path]
-        )
-        for path, (before, name) in texts.items()
-    }
-    changes = list(by_target.values())
-    used = {change.path for change in changes if plan and plan.uses_new(change.path, change.after)}
-    new = plan.new if plan else ()
-    changes += [Change(each.path, "", helpers.TEXT) for each in new if used & each.users]
-    return Fixed(
-        tuple(sorted(changes)),
-        dict(sorted(fixed.items())),
-        left_unsafe,
-        tuple(problems),
-        tuple(silenced),
-    )
+            self._texts.setdefault(path, (before, name))
+            self.contents[path] = after.encode(name)
+            self._counts[path] += count.total()
+            self.fixed.update(count)
+            lines = ((each.rule, each.text) for each in of_file)
+            self._corrected.setdefault(path, Counter()).update(lines)
+            changed.add(path)
+        return changed
+
+    def remove_orphans(self, files: Sequence[FoundFile]) -> None:
+        """Remove the imports that no line uses any more."""
+        for path, (before, name) in self._texts.items():
+            if path.suffix == ".py" and path.name != "__init__.py":
+                after = self.contents[path].decode(name)
+                others = (_decoded(each.path, self.contents) for each in files if each.path != path)
+                text = without_orphans(before, after, path.stem, others)
+                self.contents[path] = text.encode(name)
+
+    def silenced(
+        self,
+        first: Mapping[Path | None, list[ScanFinding]],
+        last: Mapping[Path | None, list[ScanFinding]],
+    ) -> Iterator[ScanFinding]:
+        """Yield the findings that changes of other lines silence."""
+        for path, after in last.items():
+            if path is not None:
+                corrected = self._corrected.get(path, Counter())
+                lines = _decoded(path, self.contents).splitlines()
+                yield from _silenced(first.get(path, []), after, corrected, lines)
+
+    def changes(self) -> list[Change]:
+        """Return the changed and the new files; two links may lead to one file."""
+        by_target = {
+            _target(path): Change(
+                _target(path), before, self.contents[path].decode(name), name, self._counts[path]
+            )
+            for path, (before, name) in self._texts.items()
+        }
+        changes, plan = [*by_target.values()], self._plan
+        if plan is not None:
+            used = {each.path for each in changes if plan.uses_new(each.path, each.after)}
+            changes += [
+                Change(each.path, "", helpers.TEXT) for each in plan.new if used & each.users
+            ]
+        return changes
 
 
 def _findings_by_file(findings: Iterable[ScanFinding]) -> dict[Path | None, list[ScanFinding]]:
@@ -185,10 +215,6 @@ def _findings_by_file(findings: Iterable[ScanFinding]) -> dict[Path | None, list
         where = finding.locations[0].location if finding.locations else None
         by_file.setdefault(Path(where.file) if where else None, []).append(finding)
     return by_file
-
-
-def _corrected(proposals: Iterable[Proposal]) -> Iterator[tuple[str, str]]:
-    return ((each.rule, each.text) for each in proposals)
 
 
 def _silenced(

@@ -19,6 +19,7 @@ from opcheck.source.edits import apply, insert_line, is_too_long
 from opcheck.source.engine import Proposal
 from opcheck.source.program import Function, Program
 from opcheck.source.source import FoundFile
+from opcheck.source.words import last
 
 #: In so many places a helper is shorter than the choice itself.
 _ENOUGH = 3
@@ -147,11 +148,17 @@ def _places(proposals: Iterable[Proposal]) -> tuple[dict[Path, list[int]], dict[
     return numbers, places
 
 
+def _content(path: Path, contents: Mapping[Path, bytes]) -> bytes:
+    try:
+        return contents[path] if path in contents else documents.read(path)
+    except OSError:
+        return b""
+
+
 def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
     try:
-        content = contents[path] if path in contents else documents.read(path)
-        return Program(source.python(content, path.as_posix()).tree)
-    except (source.UnreadableError, OSError, RecursionError):
+        return Program(source.python(_content(path, contents), path.as_posix()).tree)
+    except (source.UnreadableError, RecursionError):
         return None
 
 
@@ -191,15 +198,15 @@ def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
     """
     package = _package(path, known)
     if package is not None:
-        inside = any(
-            f"{full}.".startswith((".", f"{package.name}.")) for full in program.imports.values()
-        )
-        return package if inside or path.name == "__init__.py" else None
-    neighbours = {
-        full.partition(".")[0] for full in program.imports.values() if not full.startswith(".")
-    }
-    has_neighbour = any(path.with_name(f"{name}.py") in known for name in neighbours)
-    return path.parent if has_neighbour else None
+        is_inside = _imports_from(package, program) or path.name == "__init__.py"
+        return package if is_inside else None
+    return path.parent if _has_neighbour(path, program, known) else None
+
+
+def _has_neighbour(path: Path, program: Program, known: set[Path]) -> bool:
+    """Return whether a file imports one of its folder by its plain name."""
+    names = {full.partition(".")[0] for full in program.imports.values()}
+    return any(path.with_name(f"{name}.py") in known for name in names if name)
 
 
 def _imported_packages(path: Path, program: Program, known: set[Path]) -> set[Path]:
@@ -249,15 +256,12 @@ def _is_package(folder: Path) -> bool:
 
 def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> Iterable[_Existing]:
     """The functions of a file that choose a device and know MPS; not in a file that imports from the project."""
-    if path.suffix != ".py":
-        return
-    try:
-        content = contents[path] if path in contents else documents.read(path)
-    except OSError:
-        return
-    if b"mps" not in content or b"device" not in content or b"def " not in content:
-        return
-    program = _program(path, contents)
+    content = _content(path, contents) if path.suffix == ".py" else b""
+    program = (
+        _program(path, contents)
+        if all(word in content for word in (b"mps", b"device", b"def "))
+        else None
+    )
     if program is not None and not _imports_project(path, program, known):
         yield from _choosing(path, program)
 
@@ -265,11 +269,9 @@ def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> I
 def _choosing(path: Path, program: Program) -> Iterator[_Existing]:
     """The functions of a file that choose a device and know MPS."""
     for node in program.tree.body:
-        if (
-            isinstance(node, ast.FunctionDef)
-            and "device" in node.name
-            and not _needs_arguments(node)
-        ):
+        if not isinstance(node, ast.FunctionDef) or "device" not in node.name:
+            continue
+        if not ast.unparse(node.args):
             returned = _returned(node)
             if returned is not None:
                 yield _Existing(path, node.name, returned, node.lineno)
@@ -278,53 +280,31 @@ def _choosing(path: Path, program: Program) -> Iterator[_Existing]:
 def _imports_project(path: Path, program: Program, known: set[Path]) -> bool:
     """Return whether a file imports from others of the project; they may import it in turn."""
     package = _package(path, known)
+    return _imports_from(package, program) or _has_neighbour(path, program, known)
+
+
+def _imports_from(package: Path | None, program: Program) -> bool:
+    """Return whether a file imports from its package."""
     inside = (".", f"{package.name}.") if package is not None else (".",)
-    names = {full.partition(".")[0] for full in program.imports.values()}
-    return any(f"{full}.".startswith(inside) for full in program.imports.values()) or any(
-        path.with_name(f"{name}.py") in known for name in names if name
-    )
-
-
-def _needs_arguments(node: Function) -> bool:
-    arguments = node.args
-    return bool(
-        arguments.posonlyargs
-        or arguments.args
-        or arguments.kwonlyargs
-        or arguments.vararg
-        or arguments.kwarg
-    )
+    return any(f"{full}.".startswith(inside) for full in program.imports.values())
 
 
 def _returned(node: Function) -> bool | None:
     """Return whether a function returns torch devices (True) or texts (False), all three; None for anything else."""
-    if node.decorator_list:
-        return None
-    texts: set[str] = set()
-    made: set[bool] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Return):
-            if part.value is None:
-                return None
-            for value in _branches(part.value):
-                is_made = (
-                    isinstance(value, ast.Call)
-                    and isinstance(value.func, ast.Attribute)
-                    and value.func.attr == "device"
-                )
-                if is_made and isinstance(value, ast.Call) and len(value.args) == 1:
-                    branches = list(_branches(value.args[0]))
-                else:
-                    branches = [value]
-                for branch in branches:
-                    if not isinstance(branch, ast.Constant) or not isinstance(branch.value, str):
-                        return None
-                    texts.add(branch.value)
-                    made.add(is_made)
-    return made.pop() if texts == {"cuda", "mps", "cpu"} and len(made) == 1 else None
+    texts: set[object] = set()
+    kinds: set[bool] = set()
+    returned = (part.value for part in ast.walk(node) if isinstance(part, ast.Return))
+    for value in (branch for each in returned for branch in _branches(each)):
+        call = value if isinstance(value, ast.Call) and last(value.func) == "device" else None
+        is_device = call is not None and len(call.args) == 1
+        for text in _branches(call.args[0] if call and is_device else value):
+            texts.add(text.value if isinstance(text, ast.Constant) else None)
+            kinds.add(is_device)
+    is_plain = not node.decorator_list and texts == {"cuda", "mps", "cpu"} and len(kinds) == 1
+    return kinds.pop() if is_plain else None
 
 
-def _branches(node: ast.expr) -> Iterable[ast.expr]:
+def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:
     if isinstance(node, ast.IfExp):
         yield from _branches(node.body)
         yield from _branches(node.orelse)

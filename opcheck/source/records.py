@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.records import Finding, Problem, Record
 
 
@@ -38,3 +43,13 @@ class ScanReport(Record, frozen=True, kw_only=True):
     #: how many findings --fix corrects (safe), and how many more --unsafe-fixes does (unsafe)
     fixable: dict[str, int] = {}
     not_checked: tuple[str, ...] = ()
+
+
+def count_findings(findings: Iterable[ScanFinding]) -> dict[str, Any]:
+    """Return the fields of a report that count its findings."""
+    severities, rules = Counter[str](), Counter[str]()
+    for finding in findings:
+        severities[finding.severity] += 1
+        rules[finding.rule] += 1
+    totals = {name: severities[name] for name in SEVERITIES}
+    return {"totals": totals, "by_rule": dict(sorted(rules.items()))}

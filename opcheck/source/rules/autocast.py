@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Version
 from opcheck.source.devices import about_cuda, torch_name
-from opcheck.source.edits import Applicability, Edit, Fix, is_too_long, replace
+from opcheck.source.edits import Applicability, Edit, Fix, insert_before, is_too_long, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, rule
 from opcheck.source.tables import read_table
@@ -213,24 +213,23 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
             return None
         fix = Fix((replace(given, device), *scalers), applicability, since=since, needs=needs)
         return _wrapped(fix, node, scanned)
-    if any(isinstance(part, ast.Starred) for part in node.args) or len(node.args) > len(
-        _PARAMETERS
-    ):
+    is_starred = any(isinstance(part, ast.Starred) for part in node.args)
+    edits = _renamed(node, f"{torch}.autocast", device, scanned)
+    if not edits or is_starred or len(node.args) > len(_PARAMETERS):
         return None
-    edits = [replace(node.func, f"{torch}.autocast")]
+    named = zip(_PARAMETERS, node.args, strict=False)
+    edits += [insert_before(given, f"{parameter}=") for parameter, given in named]
+    fix = Fix((*_joined(edits), *scalers), applicability, since=since, needs=needs)
+    return _wrapped(fix, node, scanned)
+
+
+def _renamed(node: ast.Call, name: str, device: str, scanned: Scanned) -> list[Edit]:
+    """The edits that call another function with a device as its first argument; none for an unusual form."""
     line, column = node.func.end_lineno or node.lineno, node.func.end_col_offset or 0
-    opening = scanned.lines[line - 1].encode()[column:]
-    if not opening.startswith(b"("):
-        return None
-    has_arguments = bool(node.args or node.keywords)
-    edits.append(Edit(line, column + 1, line, column + 1, device + ", " * has_arguments))
-    for parameter, given in zip(_PARAMETERS, node.args, strict=False):
-        edits.append(
-            Edit(given.lineno, given.col_offset, given.lineno, given.col_offset, f"{parameter}=")
-        )
-    return _wrapped(
-        Fix((*_joined(edits), *scalers), applicability, since=since, needs=needs), node, scanned
-    )
+    if not scanned.lines[line - 1].encode()[column:].startswith(b"("):
+        return []
+    device += ", " * bool(node.args or node.keywords)
+    return [replace(node.func, name), Edit(line, column + 1, line, column + 1, device)]
 
 
 def _wrapped(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
@@ -257,18 +256,14 @@ def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
         return None
     device = f'"mps" if {torch}.backends.mps.is_available() else "cuda"'
     given = argument(node, 0, "device") if name in _SCALER else None
-    if given is not None:
-        edits: tuple[Edit, ...] = (replace(given, device),)
-    else:
-        line, column = node.func.end_lineno or node.lineno, node.func.end_col_offset or 0
-        if not scanned.lines[line - 1].encode()[column:].startswith(b"("):
-            return None
-        device += ", " * bool(node.args or node.keywords)
-        edits = (
-            replace(node.func, f"{torch}.amp.GradScaler"),
-            Edit(line, column + 1, line, column + 1, device),
-        )
-    fix = Fix(edits, "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
+    edits = (
+        [replace(given, device)]
+        if given is not None
+        else _renamed(node, f"{torch}.amp.GradScaler", device, scanned)
+    )
+    if not edits:
+        return None
+    fix = Fix(tuple(edits), "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
     return _wrapped(fix, node, scanned)
 
 

@@ -101,10 +101,8 @@ def _modules(scanned: Scanned) -> frozenset[str]:
 
 def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
     """Return whether a device is MPS (True), or may be (False) by its name; None for another or an unclear value."""
-    values = (device, scanned.program.only_value(device))
-    inner = [
-        text for value in values if value and (text := scanned.unwrap_device(value)) is not value
-    ]
+    values = (device, scanned.program.only_value(device) or device)
+    inner = [text for each in values if (text := scanned.unwrap_device(each)) is not each]
     text = scanned.mac.constant(inner[0] if inner else device)
     if isinstance(text, str):
         return text.startswith("mps") or (False if is_cuda(text) else None)
