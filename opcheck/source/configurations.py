@@ -39,7 +39,7 @@ class _Setting(NamedTuple):
     message: str
     hint: str
     severity: Severity | None = None
-    #: keys of which one must be in the same block
+    #: the same block must have a key of these
     beside: frozenset[str] = frozenset()
 
 
@@ -75,7 +75,7 @@ _SETTINGS = (
         "{key} needs bitsandbytes, whose kernels are written for CUDA", "weights in float16 or bfloat16", "warning",
     ),
 )  # fmt: skip
-#: Accelerators with which a strategy of several processes is no question of MPS.
+#: Accelerators other than MPS: a strategy of several processes is then no finding.
 _NOT_MPS = {"cpu", "cuda", "tpu", "hpu"}
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a program chooses between CUDA and the CPU."""
+"""The forms of a choice between CUDA and the CPU."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from opcheck.source.program import walk
 from opcheck.source.rule import Scanned
 from opcheck.source.words import begins, is_cuda, last
 
-#: A chain of names that stand for one condition is followed so far.
+#: The longest chain of names that is followed from a condition.
 _DEEPEST = 4
 #: Expressions that compose a text, such as ``"cuda:{}".format(index)``.
 _COMPOSED = (ast.JoinedStr, ast.BinOp, ast.Call)
 #: The names of a device that a fix uses where it is in scope.
 NAMES = ("device", "DEVICE", "dev")
-#: A flag with more values than these says something else, too.
+#: A flag with more values has another meaning, too.
 _MOST_BINDINGS = 3
 
 
@@ -62,7 +62,7 @@ def offered(node: ast.AST | None, scanned: Scanned) -> Device | None:
 def chosen(
     first: ast.AST | None, second: ast.AST | None, scanned: Scanned
 ) -> tuple[Device, Device] | None:
-    """Return both devices where one is CUDA and the other the CPU."""
+    """Return both devices if the first or the second is CUDA and the other is the CPU."""
     one, other = written(first, scanned), written(second, scanned)
     if one is None or other is None or is_cuda(one.text) == is_cuda(other.text):
         return None
@@ -102,7 +102,7 @@ def _find_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
 
 
 def holds_on_cuda(test: ast.expr, scanned: Scanned) -> bool | None:
-    """Return whether a condition about CUDA holds with CUDA and fails on a Mac (True), or the reverse (False)."""
+    """Return True if a condition is true with CUDA and false on a Mac, False for the reverse, None if it is unclear."""
     truth = scanned.mac.truth(test)
     if truth is None or not about_cuda(test, scanned):
         return None
@@ -110,7 +110,7 @@ def holds_on_cuda(test: ast.expr, scanned: Scanned) -> bool | None:
 
 
 def torch_name(scanned: Scanned) -> str:
-    """Return the name by which the file calls torch; empty where it does not import torch as a whole."""
+    """Return the file's name for torch; empty where it does not import torch as a whole."""
     names = [name for name, full in scanned.program.imports.items() if full == "torch"]
     return min(names, key=len) if names else ""
 
@@ -185,7 +185,7 @@ def device_name(node: ast.AST, scanned: Scanned) -> str:
 
 
 def asks_mps(test: ast.expr, scanned: Scanned) -> str:
-    """Write the condition that asks of MPS what a condition asks of CUDA.
+    """Write the same condition for MPS that the program has for CUDA.
 
     ``args.gpu and torch.cuda.is_available()`` gives ``args.gpu and torch.backends.mps.is_available()``. Empty where the
     condition is of another form: a part must be a call of ``torch.cuda.is_available()``, the others may be names,
@@ -199,7 +199,7 @@ def asks_mps(test: ast.expr, scanned: Scanned) -> str:
 
 
 def _means_the_same(value: ast.expr, place: ast.expr, scanned: Scanned) -> bool:
-    """Return whether the names in a value are bound where it is used as where it stands."""
+    """Return whether the names in a value have the same bindings where the value is used."""
     program = scanned.program
     here, there = program.scope(place), program.scope(value)
     names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
@@ -209,7 +209,7 @@ def _means_the_same(value: ast.expr, place: ast.expr, scanned: Scanned) -> bool:
 
 
 def _asks(test: ast.expr, scanned: Scanned, mps: str, depth: int) -> tuple[str, bool]:
-    """The condition, and whether CUDA is asked for in it; empty: another form."""
+    """The condition, and whether it depends on CUDA; empty for another form."""
     if isinstance(test, ast.Call):
         plain = scanned.dotted(test.func) == "torch.cuda.is_available" and not test.args
         return (mps, True) if plain else ("", False)

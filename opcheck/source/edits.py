@@ -34,13 +34,13 @@ class Fix(NamedTuple):
 
     edits: tuple[Edit, ...]
     applicability: Applicability = "safe"
-    #: the edits that call a helper function instead; {helper} stands for its call, which returns a text
+    #: the edits that call a helper function instead; its call, which returns a text, replaces {helper}
     helper_edits: tuple[Edit, ...] = ()
     #: the first release of torch that has what the edits write
     since: Version = Version(1, 12)
     #: what came with that release, in words
     needs: str = ""
-    #: whether the program goes on at a place where it failed clearly before
+    #: whether the program continues at a place where it failed clearly before
     gate: bool = False
 
 
@@ -99,9 +99,9 @@ def _end(node: ast.AST) -> tuple[int, int]:
 
 
 def apply(lines: Sequence[str], fixes: Sequence[Sequence[Edit]]) -> tuple[str, list[int]]:
-    """Apply fixes to lines, which end in their newlines; a fix that overlaps an earlier one is left out.
+    """Apply fixes to lines, which end in their newlines; a fix that overlaps an earlier fix is left out.
 
-    The work grows as the text does, also where 100,000 fixes stand on one line.
+    The work is linear in the text, also for a single line with 100,000 fixes.
 
     Returns:
         The new text, and the numbers of the fixes that were applied.
@@ -130,7 +130,7 @@ def apply(lines: Sequence[str], fixes: Sequence[Sequence[Edit]]) -> tuple[str, l
 
 
 def _offset(line: int, column: int, starts: Sequence[int]) -> int:
-    """The byte at which a position is; a line below the last one is the end of the text."""
+    """The byte offset of a position; a line below the last line is the end of the text."""
     return min(starts[line - 1] + column, starts[-1]) if line <= len(starts) else starts[-1]
 
 
@@ -150,7 +150,7 @@ def _ending(line: str) -> str:
 
 
 def _overlaps(edit: Edit, taken: Sequence[Edit]) -> bool:
-    """Return whether an edit overlaps one of those taken, which are in order and do not overlap each other."""
+    """Return whether an edit overlaps the accepted edits, which are in order and do not overlap each other."""
     place = bisect.bisect_left(taken, edit)
     return any(_overlap(edit, other) for other in taken[max(0, place - 1) : place + 1])
 

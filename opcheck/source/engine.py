@@ -73,9 +73,9 @@ class _Outcome:
     problems: list[Problem] = field(default_factory=list)
     ignored: int = 0
     silenced: frozenset[Entry] = frozenset()
-    #: whether the file was not parsed, because it holds no word that a rule names
+    #: whether the file was not parsed, because it has no word that a rule names
     unparsed: bool = False
-    #: the names by which other files may get a device from it
+    #: the names that may give other files a device
     carriers: frozenset[str] = frozenset()
 
 
@@ -211,7 +211,7 @@ def _chosen(select: Sequence[str]) -> frozenset[str]:
 
 
 def _excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
-    """Return whether a pattern matches a file or one of its folders, also below the scanned directory."""
+    """Return whether a pattern matches a file or its folders, also below the scanned directory."""
     path, below = file.path, file.path.relative_to(file.root)
     names = {parent.as_posix() for parent in (path, *path.parents, below, *below.parents)}
     return any(globs.fits(name, pattern.rstrip("/")) for pattern in patterns for name in names)
@@ -246,7 +246,7 @@ class Reader:
         self.project = Project((file.path for file in files), self._module, self._content_or_none)
         whole = self._outcome()
         chosen = [file for file in files if only is None or file.path in only]
-        # Where every file is to be read, the rest of the project tells which names carry a device.
+        # When every file is read, the rest of the project shows which names carry a device.
         outcomes = self._share([(file, only is None) for file in chosen])
         carriers: frozenset[str] = frozenset()
         while only is None:
@@ -291,7 +291,7 @@ class Reader:
         )  # fmt: skip
 
     def _share(self, files: Sequence[tuple[FoundFile, bool]]) -> list[_Outcome]:
-        """Read files, in several processes where there are many; a file may be left unparsed where that is said."""
+        """Read files, in several processes if there are many; the flag of a file allows leaving it unparsed."""
         sizes = (file.path.stat().st_size for file, _ in files if file.path.is_file())
         count = shares.count_shares() if self._is_large(sizes) else 1
 
@@ -362,7 +362,7 @@ class Reader:
         )
 
     def read(self, file: FoundFile, *, may_skip: bool = False) -> None:
-        """Read a file; where it may be skipped, one that no rule can name anything in is not parsed."""
+        """Read a file; with ``may_skip``, a file without the words of any rule is not parsed."""
         shown = file.path.as_posix()
         try:
             content = self._content(file.path)
@@ -387,7 +387,7 @@ class Reader:
             self.problems.append(error.problem)
         except (RecursionError, MemoryError):  # an expression of thousands of terms
             self.problems.append(source.problem("too_deep", "nested too deeply", shown))
-        # The other files are read, and the exit code tells of the failure.
+        # The other files are read, and the exit code shows the failure.
         except Exception as error:  # noqa: BLE001
             reason = (
                 f"opcheck failed at this file, please report it: {type(error).__name__}: {error}"
@@ -499,7 +499,7 @@ class Reader:
 
     def _about(self, comment: Comment, unused_codes: Iterable[str]) -> Iterator[ScanFinding]:
         """The findings about a comment itself."""
-        # A comment for a rule that was not selected, or for one of the audit, is not unused.
+        # A comment for a rule that was not selected, or for a rule of the audit, is not unused.
         unused = [
             code
             for code in unused_codes
@@ -604,7 +604,7 @@ def _hits(scanned: Scanned, dispatch: _Dispatch) -> Iterator[tuple[ScanRule, Hit
 def _joined(
     hits: Iterable[tuple[ScanRule, Hit]],
 ) -> Iterator[tuple[tuple[ScanRule, Hit], list[object]]]:
-    """Join the hits of a rule at a place to one, with all the places that use it."""
+    """Join the hits of a rule at a place, with all the places that use it."""
     together: dict[tuple[str, int, str], tuple[tuple[ScanRule, Hit], list[object]]] = {}
     for rule, hit in hits:
         key = (rule.id, id(hit.node), hit.message)

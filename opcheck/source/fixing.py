@@ -34,7 +34,7 @@ from opcheck.source.program import walk
 from opcheck.source.records import ScanFinding
 from opcheck.source.source import FoundFile
 
-#: A fix may uncover another one; so many rounds are enough, and end where fixes undo each other.
+#: The largest number of rounds: a fix may uncover another fix, and two fixes may undo each other.
 _ROUNDS = 5
 #: The rules whose findings depend on whether the code around a line handles MPS.
 _BY_BRANCH = {"OC202", "OC204", "OC207", "OC222", "OC223"}
@@ -309,7 +309,7 @@ def _change(
     """
     file = proposals[0].file
     if path.is_symlink():
-        # What it leads to is fixed as itself, or is no part of what the user named.
+        # Its target is fixed as itself, or is outside of the paths that the user named.
         target = path.resolve()
         if any(not each.path.is_symlink() and each.path.resolve() == target for each in files):
             return "", "", "", Counter()
@@ -347,7 +347,7 @@ def _check(text: str, path: Path) -> None:
 
 
 def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
-    """The edits of a fix, by the helper where there is one."""
+    """The edits of a fix, by the helper if the file has it."""
     if helper is None or not fix.helper_edits:
         return fix.edits
     return tuple(
@@ -415,7 +415,7 @@ def _used_names(tree: ast.AST) -> set[str]:
 
 
 def _is_imported(names: Iterable[str], module: str, elsewhere: Iterable[str]) -> bool:
-    """Return whether another file imports one of the names, or all or unknown ones, from the module."""
+    """Return whether another file imports any of the names, all names or unknown names from the module."""
     alternatives = "|".join(map(re.escape, names))
     pattern = re.compile(
         rf"^\s*from\s+[\w.]*\b{re.escape(module)}\s+import\b[^\n]*(?:\b(?:{alternatives})\b|[*(\\])"
@@ -475,7 +475,7 @@ def _covers_magic(edits: Iterable[Edit], text: str) -> bool:
 
 def _in_cell(edit: Edit, places: Sequence[tuple[str, int]]) -> tuple[int, Edit]:
     """The cell that an edit is in, and the edit with the cell's own lines."""
-    # A line that is inserted below the last one of a cell belongs to it.
+    # A line that is inserted below the last line of a cell belongs to the cell.
     is_below = edit[:2] == edit[2:4] and edit.column == 0 and edit.line > 1
     name, line = places[edit.line - 2] if is_below else places[edit.line - 1]
     first = line + 1 if is_below else line

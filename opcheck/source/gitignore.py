@@ -23,7 +23,7 @@ _Rule = tuple[bool, re.Pattern[str]]
 
 
 class GitIgnores:
-    """Tells which paths below a folder the ``.gitignore`` files leave out: those of the folder, below, and above it.
+    """Decides which paths below a folder the ``.gitignore`` files leave out: those of the folder, below, and above it.
 
     Above it, files count up to the top of the repository.  A folder that they leave out whole was named on purpose:
     then they do not count.  ``skipped`` counts the files that cannot be read.
@@ -57,7 +57,7 @@ class GitIgnores:
 
     @functools.cached_property
     def _tracked(self) -> frozenset[str]:
-        """The files that git has in its index, and their folders: git follows them, whatever .gitignore says."""
+        """The files that git has in its index, and their folders: git follows them in spite of .gitignore."""
         top = next(
             (each for each in (self._root, *self._root.parents) if (each / ".git").exists()), None
         )
@@ -70,7 +70,7 @@ class GitIgnores:
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (as long as the scan)
     def _folders(self, folder: Path) -> tuple[Path, list[Path]]:
-        """Return the whole path of a folder, and the folders whose files speak of what is in it, the top one first."""
+        """Return the whole path of a folder, and the folders whose files may name its entries, the top folder first."""
         whole = folder.resolve()
         below = [each for each in (whole, *whole.parents) if each.is_relative_to(self._root)]
         return whole, [*self._above, *reversed(below)]
@@ -107,7 +107,7 @@ class GitIgnores:
 
 
 def _up_to_repository(root: Path) -> list[Path]:
-    """Return the folders above one, up to the one that holds ``.git``; none if no repository holds it."""
+    """Return the folders above a folder up to its repository's; empty outside of a repository."""
     above: list[Path] = []
     if (root / ".git").exists():
         return above
@@ -119,7 +119,7 @@ def _up_to_repository(root: Path) -> list[Path]:
 
 
 def read_index(content: bytes) -> list[str]:
-    """Return the paths in git's index; none of one that is damaged or of another format.
+    """Return the paths in git's index; empty if the index is damaged or of another format.
 
     git's Documentation/gitformat-index.txt: versions 2 and 3 have whole paths, 4 leaves out what the last one had.
     """

@@ -36,7 +36,7 @@ def handles_mps(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether the branch or the value that a node decides has a case for MPS.
 
     It has one where a condition around the node, or the other side of its own, names MPS; where the statement before or
-    after asks about MPS; or where the same name is bound, or returned, for MPS elsewhere in the function.
+    after is a condition about MPS; or where the same name is bound, or returned, for MPS elsewhere in the function.
     """
     is_named = bool(scanned.once(("names mps",), _find_mps, scanned))
     return is_named and scanned.once(("handles mps", node), _handles, node, scanned)
@@ -105,7 +105,7 @@ def _is_mps(word: str) -> bool:
 
 
 def _has_case(node: ast.AST, scanned: Scanned) -> bool:
-    """Return whether a condition, or what stands on one of its sides, is about MPS."""
+    """Return whether a condition, or code on either of its sides, is about MPS."""
     if isinstance(node, ast.IfExp):
         return _names_mps(node.test, scanned) or any(
             _has_case(side, scanned) if isinstance(side, ast.IfExp) else _names_mps(side, scanned)
@@ -117,7 +117,7 @@ def _has_case(node: ast.AST, scanned: Scanned) -> bool:
         _says_so(each, scanned) for each in (*node.body, *node.orelse)
     ):
         return True
-    # The branches of a long chain are looked at one by one, not by a recursion.
+    # A loop, not a recursion: a chain may have thousands of branches.
     while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         node = node.orelse[0]
         if any(_says_so(each, scanned) for each in node.orelse):
@@ -133,7 +133,7 @@ def _says_so(statement: ast.stmt, scanned: Scanned) -> bool:
 
 
 def _is_beside(statement: ast.If, scanned: Scanned) -> bool:
-    """Return whether the statement before or after asks about MPS first: ``if use_mps: ...``."""
+    """Return whether the statement before or after has a condition about MPS: ``if use_mps: ...``."""
     place = scanned.program.place(statement)
     block = getattr(place.parent, place.field, None) if place else None
     if place is None or not isinstance(block, list):
@@ -185,7 +185,7 @@ def _keys(statement: ast.stmt, scanned: Scanned) -> Iterator[tuple[ast.AST, str]
     for target in targets:
         name = ast.unparse(target)
         if _is_update(statement.value, name):  # type: ignore[attr-defined]  # an assignment
-            # A move of the model to MPS says nothing of ``model = torch.compile(model)``.
+            # A move of the model to MPS has no bearing on ``model = torch.compile(model)``.
             if method(statement.value) not in _MOVES:  # type: ignore[attr-defined]
                 continue
             name = f"move of {name}"
@@ -223,7 +223,7 @@ def _is_for_mps(statement: ast.stmt, scanned: Scanned) -> bool:
 
 
 def _is_after_cuda(node: ast.If, scanned: Scanned) -> bool:
-    """Return whether a branch for MPS follows one for CUDA: both make one choice, which handles no other value."""
+    """Return whether a branch for MPS follows one for CUDA: both are a single choice, which handles no other value."""
     place = scanned.program.place(node)
     before = place.parent if place is not None and place.field == "orelse" else None
     return isinstance(before, ast.If) and about_cuda(before.test, scanned)
@@ -239,7 +239,7 @@ def _is_mps_alone(value: ast.expr, scanned: Scanned) -> bool:
 
 
 def _has_flag(node: ast.AST, statement: ast.AST, scanned: Scanned) -> bool:
-    """Return whether the function has a flag for MPS beside a flag for CUDA: ``use_mps``, ``--mps``."""
+    """Return whether the function has a flag for MPS as well as for CUDA: ``use_mps``, ``--mps``."""
     if isinstance(node, ast.keyword) or isinstance(
         scanned.program.parent(node) if isinstance(node, ast.expr) else None, ast.keyword
     ):

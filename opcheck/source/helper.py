@@ -1,6 +1,6 @@
 """A function that chooses the device, for programs that need the choice in several places.
 
-An existing one of the project is used; else, for three or more places, a new file gets one, or a script by itself.
+An existing function of the project is used; else, for three or more places, a new file or the script gets a function.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ import torch
 class Helper(NamedTuple):
     """The function, seen from a file that calls it."""
 
-    #: what stands in the file; its value is a text
+    #: the text of the call; its value is a text
     call: str
     #: the statement that imports or defines it; empty where the file has it already
     statement: str
@@ -84,7 +84,7 @@ class Plan:
 def plan(
     proposals: Iterable[Proposal], files: Sequence[FoundFile], contents: Mapping[Path, bytes]
 ) -> Plan:
-    """Decide for each file whether its choices call a helper, and where that stands."""
+    """Decide for each file whether its choices call a helper, and in which file the helper is."""
     lines, places = _places(proposals)
     known = {file.path for file in files}
     programs = {
@@ -177,7 +177,7 @@ def _own(path: Path, program: Program, line: int) -> Helper | None:
 
 
 def _local(program: Program) -> Helper | None:
-    """A helper that a script defines itself; None where the names are taken or torch has another one."""
+    """A helper that a script defines itself; None if the names are taken or torch is imported by another name."""
     taken = {*program.uses, *program.imports, *program.module_names()}
     name = next((name for name in _NAMES if name not in taken), "")
     if not name or program.imports.get("torch") != "torch":
@@ -204,7 +204,7 @@ def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
 
 
 def _has_neighbour(path: Path, program: Program, known: set[Path]) -> bool:
-    """Return whether a file imports one of its folder by its plain name."""
+    """Return whether a file imports a neighbour by its plain name."""
     names = {full.partition(".")[0] for full in program.imports.values()}
     return any(path.with_name(f"{name}.py") in known for name in names if name)
 
@@ -334,7 +334,7 @@ def imported(after: str, helper: Helper) -> str:
     if line == 0:
         line = sum(1 for _ in itertools.takewhile(lambda text: text.startswith("#"), lines[:2]))
     text = helper.statement
-    if text.startswith("\n"):  # a function, which two blank lines separate from what follows
+    if text.startswith("\n"):  # a function, with two blank lines below it
         blank = len(
             list(itertools.takewhile(lambda following: not following.strip(), lines[line:]))
         )

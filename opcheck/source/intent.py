@@ -16,10 +16,10 @@ _FLAG = re.compile(
 )
 #: Variables that a launcher of several processes sets.
 _VARIABLE = re.compile(r"^(SLURM_\w+|(LOCAL_)?RANK|WORLD_SIZE)$")
-#: Names that tell whether there are several processes.
+#: Names of the number of processes.
 _PROCESSES = re.compile(r"ddp|fsdp|dist|world_size|n_?ranks?$", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-#: An assertion at the beginning of a branch is one of so many first statements.
+#: The number of statements at the beginning of a branch that may be an assertion.
 _FIRST = 3
 _FUNCTION = re.compile(
     r"ddp|distributed|init_dist|main_worker|deepspeed|nccl|offload", re.IGNORECASE
@@ -35,8 +35,8 @@ _COLLECTIVES = frozenset(
 def for_cuda(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
     """Return whether the code around a node is for several GPUs, for offloading, or for a feature that demands CUDA.
 
-    A flag says so, the name of the function, an assertion of CUDA at the beginning of the branch, or a way out for one
-    process above it in the function; a function that hands its CUDA stream to another library (TensorRT, CuPy) is for
+    The evidence is a flag, the name of the function, an assertion of CUDA at the beginning of the branch, or a way out
+    for one process above it in the function; a function that hands its CUDA stream to another library (TensorRT, CuPy) is for
     CUDA; and a private function is if all code that calls it is.
 
     Args:

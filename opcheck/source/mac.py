@@ -34,7 +34,7 @@ Part = TypeVar("Part", bound=ast.AST)
 Loop = ast.For | ast.AsyncFor | ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 _LOOPS = (ast.For, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
-#: The fields of a statement, a handler or a case that hold statements, one after the other.
+#: The fields of a statement, a handler or a case that are blocks of statements.
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
 
 
@@ -70,7 +70,7 @@ class Mac:
     """Answers questions about a file; each answer is computed once.
 
     Where an answer depends on itself (``n = n + 1``), a provisional answer is used until the final
-    one is found. An answer that used a provisional one is not kept, unless the cycle began with it.
+    answer is found. An answer that used a provisional answer is not kept, unless the cycle began with it.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Mac:
     def _once(
         self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
     ) -> Answer:
-        """Return the answer; it is computed once, unless it used a provisional one."""
+        """Return the answer; it is computed once, unless it used a provisional answer."""
         if question in self._settled:
             return self._settled[question]  # type: ignore[return-value]  # what find returned
         before = self._provisional
@@ -200,7 +200,7 @@ class Mac:
     # -- conditions ------------------------------------------------------------------------------
 
     def truth(self, node: ast.expr) -> bool | None:
-        """Return whether a condition holds on a Mac; None if that is unknown."""
+        """Return whether a condition is true on a Mac; None if that is unknown."""
         return self._once(("truth", node), self._truth, node)
 
     def _truth(self, node: ast.expr) -> bool | None:
@@ -244,7 +244,7 @@ class Mac:
             right = [UNKNOWN]
         answers: set[bool | None]
         if UNKNOWN in left or UNKNOWN in right:
-            # Beside a value that nothing tells, the others say nothing.
+            # Next to an unknown value, the other values decide nothing.
             unknown: list[object] = [UNKNOWN]
             left, right = (unknown if UNKNOWN in side else side for side in (left, right))
             answers = {device_compared(kind, left, right)}
@@ -308,7 +308,7 @@ class Mac:
         return self._reached[key]
 
     def _comes_to(self, node: ast.AST, *, tries: bool) -> bool:
-        """The answer, and that of the nodes around it up to what decides."""
+        """The answer, and that of the nodes around it up to the deciding node."""
         before, answer = self._provisional, True
         inside: list[tuple[object, ...]] = []
         for child, place in self.program.ancestors(node):
@@ -325,7 +325,7 @@ class Mac:
         return answer
 
     def _bars(self, place: Place, *, tries: bool) -> bool:
-        """Return whether what holds a node keeps a Mac from it."""
+        """Return whether the parent of a node keeps a Mac from reaching it."""
         parent, field = place.parent, place.field
         if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
             truth = self.truth(parent.test) if field != "test" else None
@@ -380,7 +380,7 @@ class Mac:
         return False
 
     def _goes_over_nothing(self, loop: Loop, field: str) -> bool:
-        """Return whether a Mac never comes to what a loop or a comprehension does with its elements."""
+        """Return whether a loop or a comprehension has no elements on a Mac."""
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             return field == "body" and self._is_empty(loop.iter)
         # What a comprehension goes over is evaluated in any case.
@@ -457,7 +457,7 @@ class Mac:
 
 
 def _is_read_beside(part: ast.expr, conditions: Sequence[ast.expr]) -> bool:
-    """Return whether a part asks ``hasattr(x, "name")`` of what another condition reads as ``x.name``."""
+    """Return whether a part is ``hasattr(x, "name")`` and another condition reads ``x.name``."""
     if not (isinstance(part, ast.Call) and names(part.func, "hasattr") and len(part.args) == 2):
         return False
     owner, name = part.args

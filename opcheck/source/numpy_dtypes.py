@@ -215,7 +215,7 @@ class Dtypes:
             # No division of NumPy's integers gives fewer bits than 64.
             dtype = _FLOAT32 if joined and joined.family == "torch" else FLOAT64
             return joined._replace(dtype=dtype) if joined and divides and is_whole else joined
-        # Beside another value, which may be complex, an array of float64 gets no narrower.
+        # With any other value, which may be complex, an array of float64 gets no narrower.
         kind = first or second
         is_wide = kind is not None and kind.family == "numpy" and kind.dtype == FLOAT64
         return kind if is_wide and kind and not kind.is_scalar else None
@@ -273,7 +273,7 @@ class Dtypes:
         is_method = values is not node.args
         has_axis = len(node.args) + is_method > 1 or bool(node.keywords)
         is_scalar = name in _REDUCES and not has_axis
-        # The elements of ``choice`` and the like are not told from arrays, which promote as they do.
+        # The elements of ``choice`` and the like count as arrays, which promote alike.
         return Kind(
             "numpy",
             dtype,
@@ -352,7 +352,7 @@ def may_be_device(node: ast.expr) -> bool:
 
 
 def _is_inside(binding: Binding) -> bool:
-    """Return whether the name is one of a comprehension, which is written behind its use."""
+    """Return whether a comprehension binds the name, which it uses before."""
     return isinstance(binding.node, ast.comprehension)
 
 
@@ -384,7 +384,7 @@ def _join(parts: Iterable[Kind | None], family: str = "") -> Kind | None:
 def _promoted(first: Kind, second: Kind) -> Kind:
     families = {first.family, second.family}
     family = next(name for name in ("torch", "numpy", "python") if name in families)
-    # Python's numbers, and those of NumPy beside a tensor, change the rank of a dtype and not its bits.
+    # Python's numbers, and those of NumPy with a tensor, change the rank of a dtype and not its bits.
     weak = [
         family != "python"
         and (each.family == "python" or (each.is_scalar and each.family != family))
@@ -397,7 +397,7 @@ def _promoted(first: Kind, second: Kind) -> Kind:
         if low == rank:
             bits = max(bits, 0 if is_weak else own)
         elif family != "torch" and not is_weak:
-            # The floats that hold all integers of 16 bits have 32; a complex number is two floats.
+            # The floats that represent all integers of 16 bits have 32; a complex number is two floats.
             own = min(64, 2 * own) if low < FLOAT64[0] < rank + 1 else own
             bits = max(bits, 2 * own if rank == COMPLEX128[0] else own)
     default = {0: 8, 1: 64, 2: 32 if family == "torch" else 64, 3: 64 if family == "torch" else 128}

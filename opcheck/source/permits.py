@@ -1,6 +1,6 @@
-"""Which of the proposed fixes may be made: by the releases of torch, by float64, and by what follows a refusal.
+"""Decides which of the proposed fixes may be made: by the releases of torch, float64, and later failures.
 
-A fix loses nothing: comments inside of what it replaces, and the quotes of an f-string around it.
+A fix loses neither the comments inside of the replaced text nor the quotes of an f-string around it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method
 from opcheck.source.rules.wide_dtypes import asked_dtype
 
-#: Rules whose fixes let a program go on where it refused before.
+#: Rules whose fixes let a program continue where it refused before.
 _REFUSALS = {"OC204"}
 #: What a program fails by after a check for CUDA that no longer stops it.
 _LATER = {"OC205", "OC208", "OC209"}
@@ -148,9 +148,9 @@ _QUOTES = frozenset("'\"")
 def keeper(scanned: Scanned) -> Callable[[Hit], Fix | None]:
     """Return a function that returns the fix of a hit so that nothing is lost by it; None where that cannot be.
 
-    Comments inside of a statement that is replaced come to stand above it.  Elsewhere, a fix that would drop one is
+    Comments inside of a statement that is replaced move above it.  Elsewhere, a fix that would drop one is
     left out, and so is a fix whose quotes would end the f-string that it is in: before Python 3.12 an expression of an
-    f-string may not hold the quotes of the f-string (PEP 701).
+    f-string may not contain the quotes of the f-string (PEP 701).
     """
 
     @functools.cache
@@ -208,7 +208,7 @@ def _comments(lines: Sequence[str]) -> list[tuple[int, int, str]]:
             if token.type == tokenize.COMMENT
         ]
     except (tokenize.TokenError, SyntaxError, ValueError):
-        # Every # may then begin one.
+        # Every # may then begin a comment.
         return [
             (number, len(line[: line.find("#")].encode()), line[line.find("#") :])
             for number, line in enumerate(lines, 1)

@@ -1,4 +1,4 @@
-"""Parses a file to a syntax tree that knows the bindings of names and the nodes around a node."""
+"""Parses a file to a syntax tree with the bindings of names and the nodes around a node."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from opcheck.source.tables import read_words
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module))
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
-#: The fields that hold no nodes, or one of the objects that the parser makes once and nodes share (operators, Load,
+#: The fields without nodes, or with objects that the parser makes once and nodes share (operators, Load,
 #: Store): Parser/Python.asdl of Python 3.14.
 _WITHOUT_NODES = {
     "arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "module", "op", "ops",
     "rest", "simple", "str", "tag", "type_comment",
 }  # fmt: skip
-#: The kinds of node whose fields hold texts and numbers alone.
+#: The kinds of node whose fields are texts and numbers alone.
 _LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
 #: The kinds of node that bind names.
 _BINDING = frozenset({
@@ -48,7 +48,7 @@ class Place(NamedTuple):
     """The position of a node in the tree."""
 
     parent: ast.AST
-    #: the field of the parent that holds the node
+    #: the parent's field with the node
     field: str
     #: its index in the field; 0 where the field is no list
     position: int
@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 class _Fields(dict[type[ast.AST], tuple[str, ...]]):
-    """The fields of each kind of node that hold nodes."""
+    """The fields of each kind of node that contain nodes."""
 
     def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
         without = _WITHOUT_NODES if kind.__name__ == "TypeAlias" else {*_WITHOUT_NODES, "name"}
@@ -91,7 +91,7 @@ class Program:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        #: the fields of a ``Place`` by node; it is made when somebody asks for it
+        #: the fields of a ``Place`` by node; the record is made on demand
         self._places: dict[ast.AST, tuple[ast.AST, str, int, ast.AST]] = {}
         #: the last result of ``dotted``: a dozen rules ask for the same node in a row
         self._named: tuple[ast.AST | None, str] = (None, "")
@@ -151,12 +151,12 @@ class Program:
         return Place(*place) if place else None
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """Return the node that holds a node; None for the module."""
+        """Return the parent of a node; None for the module."""
         place = self._places.get(node)
         return place[0] if place else None
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, Place]]:
-        """A node with its position, then the node that holds it, and so on up to the module."""
+        """A node with its position, then its parent, and so on up to the module."""
         while (place := self._places.get(node)) is not None:
             yield node, Place(*place)
             node = place[0]
@@ -212,7 +212,7 @@ class Program:
         return ".".join((first, *reversed(parts))) if first else ""
 
     def _full_name(self, name: str) -> str:
-        """The dotted name of an imported object; after ``from torch import *`` that may be one of torch."""
+        """The dotted name of an imported object; after ``from torch import *`` that may be a name of torch."""
         full = self.imports.get(name, "")
         if full:
             is_torch = full.rpartition(".")[2] in _REEXPORTED
@@ -226,7 +226,7 @@ class Program:
         return next(filter(None, (self.follow(f"{star}.{name}") for star in self._stars)), "")
 
     def may_be_imported(self, name: str) -> bool:
-        """Return whether a name may be one that an import binds."""
+        """Return whether an import may bind a name."""
         return name in self.imports or self._has_star or bool(self._stars)
 
     def full_name(self, name: str) -> str:

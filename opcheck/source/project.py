@@ -28,7 +28,7 @@ class Module(NamedTuple):
 
 
 class Default(NamedTuple):
-    """A parameter whose default is CUDA; the position is None for one that a call must name."""
+    """A parameter whose default is CUDA; the position is None if a call must name it."""
 
     position: int | None
     parameter: str
@@ -37,7 +37,7 @@ class Default(NamedTuple):
 
 
 class Project:
-    """The Python files of a scan, by the names under which others import them."""
+    """The Python files of a scan, by the names that other files use to import them."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class Project:
         self._found: dict[tuple[str, Path], tuple[Path, str] | None] = {}
         #: by file, the names that it binds at its top level, and those that it imports
         self._bound: dict[Path, tuple[frozenset[str], Mapping[str, str]] | None] = {}
-        #: by file and name, the values, so that 40 files of which each imports the next two take no 2**40 steps
+        #: by file and name, the values, so that 40 files that each import the next two take no 2**40 steps
         self._values: dict[tuple[Path, str], tuple[object, ...]] = {}
         self._origins: dict[tuple[str, Path], str] = {}
         self._defaults: dict[tuple[Path, str], list[Default]] = {}
         self._open = 0
 
     def holds(self, dotted: str) -> bool:
-        """Return whether an imported name is one of this project's own, other than the name of a file."""
+        """Return whether an imported name belongs to this project, other than the name of a file."""
         first, _, rest = dotted.partition(".")
         return (
             bool(rest)
@@ -188,7 +188,7 @@ class Project:
                 if 1 <= up <= len(importer.parents):
                     yield from _files(importer.parents[up - 1], parts)
             return
-        # A set of names is asked, not the disk.
+        # A set of names decides, not the disk.
         for directory in importer.parents:
             yield from _files(directory, parts)
 
@@ -201,7 +201,7 @@ def _files(directory: Path, parts: list[str]) -> Iterator[Path]:
 
 
 def defaults(function: Function) -> Iterator[tuple[int | None, str, ast.expr]]:
-    """Yield position, name and default of each parameter that has one; a method's first parameter does not count."""
+    """Yield position, name and default of each parameter with a default; a method's first parameter does not count."""
     arguments = function.args
     named = [*arguments.posonlyargs, *arguments.args]
     first = len(named) - len(arguments.defaults)

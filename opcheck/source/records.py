@@ -32,7 +32,7 @@ class ScanReport(Record, frozen=True, kw_only=True):
     findings: tuple[ScanFinding, ...]
     #: how many findings a comment or the configuration ignores
     ignored: int = 0
-    #: how many findings a baseline knows; they are left out
+    #: how many findings are in a baseline; they are left out
     known: int = 0
     #: entries of the configuration that have expired, or silence nothing
     notes: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ _MAC = {
 #: The libraries of CUDA, one package each.
 _CUDA_BUILD = re.compile(r"\+cu\d+")
 _NVIDIA = re.compile(r"nvidia-[a-z-]+-cu\d+")
-#: A text in quotes; double quotes may hold escapes. A text that does not end goes on to the end of
+#: A text in quotes; double quotes may contain escapes. A text that does not end extends to the end of
 #: its line: otherwise a comment of a million quotes would take hours.
 _QUOTED = re.compile(r"""\"((?:[^"\\]|\\.)*)(?:\"|\\?$)|'([^']*)(?:'|$)""")
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -70,7 +70,7 @@ def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
 
 
 def _only_options(lines: list[str], number: int) -> bool:
-    """Return whether the line below goes on with options of a requirement, as hashes are, and not with itself."""
+    """Return whether the line below has options of a requirement, such as hashes, and not the requirement itself."""
     return number < len(lines) and lines[number].lstrip().startswith("--")
 
 
@@ -176,7 +176,7 @@ def _fix(text: str, line: str, number: int, *, quoted: bool = False) -> Fix | No
 
 
 def _may_be(wanted: Requirement, since: str) -> bool:
-    """Return whether pip, which takes the newest allowed version, may choose one that has a wheel."""
+    """Return whether pip, which takes the newest allowed version, may choose a version with a wheel."""
     newer = (since, f"{since}.1", f"{since}.999", "999")
     return any(wanted.specifier.contains(version) for version in newer)
 

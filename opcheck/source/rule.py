@@ -29,12 +29,12 @@ _LONGEST_CHAIN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """A file, and the Mac for which it is read."""
+    """A file, and the Mac that it is read for."""
 
     program: Program
     mac: Mac
     target: Target
-    #: where the file is, to find modules beside it; None for a text that is no file
+    #: where the file is, to find neighbouring modules; None for a text that is no file
     path: Path | None = None
     #: the scanned directory
     root: Path | None = None
@@ -101,14 +101,14 @@ class ScanRule(Rule):
 
     #: the kinds of node that it checks; none if the engine itself makes its findings
     nodes: tuple[type[ast.AST], ...] = ()
-    #: The rule reads only sources that hold one of these words; none: it reads every source. A word is a regular
+    #: The rule reads only sources with any of these words; none: it reads every source. A word is a regular
     #: expression, or several with blanks between them, each to be found. Only what Python code must spell out (an
-    #: attribute, an imported name, a keyword, a text) may stand here.
+    #: attribute, an imported name, a keyword, a text) may be here.
     words: Words = ()
-    #: whether constants of other files may stand for the words
+    #: whether constants of other files may replace the words
     carried: bool = False
-    #: Of attributes and calls it checks only those in which one of these names stands: the name of
-    #: the attribute; the last part of what is called, as the file writes it or of the full name of
+    #: Of attributes and calls it checks only those with any of these names: the name of
+    #: the attribute; the last part of the called name, as the file writes it or of the full name of
     #: an imported object; a keyword of the call. Kinds that are missing here: it checks all of them.
     names: Mapping[type[ast.AST], frozenset[str]] = field(default_factory=dict)
     #: whether it has anything to say about a Mac
@@ -147,7 +147,7 @@ def rule(
 
 
 def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | None:
-    """Return the argument of a call, by its position or by one of its names; None if it is not given."""
+    """Return the argument of a call, by its position or by its names; None if it is not given."""
     for keyword in call.keywords:
         if keyword.arg in names:
             return keyword.value

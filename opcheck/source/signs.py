@@ -1,4 +1,4 @@
-"""Looks into a text before it is parsed: most files hold none of the words that a rule could name."""
+"""Searches a text before it is parsed: most files have none of the words that a rule could name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opcheck.source.program import Program
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES
 
-#: What a constant that reaches another file must hold for a rule to name it there.
+#: The parts of a constant that a rule may name in another file.
 _CARRIED = ("cuda", "mps", "nccl", "NCCL", "DoubleTensor")
 #: Spellings that hide a word from a search: an ASCII letter by its number, and a text in two parts.  Each begins with
 #: a letter or a sign of its own, so that ``re`` looks for these alone.
@@ -43,7 +43,7 @@ _LEXEMES = re.compile(
 
 
 def without_prose(text: str) -> str:
-    """Return a program without its comments and docstrings, of which no rule makes a finding."""
+    """Return a program without its comments and docstrings, which give no findings."""
     kept: list[str] = []
     end = depth = 0
     for lexeme in _LEXEMES.finditer(text):
@@ -71,7 +71,7 @@ def _searches(code: str) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
 
 
 def has_words(rule: ScanRule, text: str) -> bool:
-    """Return whether a text holds what a rule needs; True for a rule that needs nothing in particular."""
+    """Return whether a text has a word of a rule; True for a rule without words."""
     searches = _searches(rule.id)
     return not searches or any(
         plain in text and all(each.search(text) for each in expressions)
@@ -113,7 +113,7 @@ def is_silent(text: str, rules: Iterable[ScanRule]) -> bool:
 
 
 def carriers(program: Program, mac: Mac, carrying: Collection[str]) -> set[str]:
-    """Return the names of a file by which another file may get a device, or a function whose default is one."""
+    """Return the names of a file that may give another file a device, or a function with a device as default."""
     found: set[str] = set()
     for scope, name, binding in program.top_bindings():
         if binding.value is not None and _carries(binding.value, mac):

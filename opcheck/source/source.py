@@ -27,13 +27,13 @@ _KINDS = {
     ".py": "python", ".ipynb": "notebook", ".yaml": "configuration", ".yml": "configuration",
 }  # fmt: skip
 _LARGEST_OTHER = 1_000_000
-#: Folders below the scanned one: each may have a .gitignore that speaks of all below it.
+#: Levels of folders below the scanned folder: each may have a .gitignore for all levels below it.
 _DEEPEST = 100
 _PYTHON_2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
 
 
 class FoundFile(NamedTuple):
-    """A file to read, and the directory in which it was found."""
+    """A file to read, and the directory that it was found in."""
 
     path: Path
     root: Path
@@ -54,7 +54,7 @@ class Source(NamedTuple):
 
 
 class UnreadableError(Exception):
-    """A file cannot be read; the problem tells why."""
+    """A file cannot be read; the problem has the reason."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -155,7 +155,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
             raise UnreadableError(
                 problem("too_large", f"{status.st_size:,} bytes: more than {limit:,}", shown)
             )
-        # The limit holds here, too: a file that the kernel makes up has no size, and any may have been replaced.
+        # The limit is repeated here: a file that the kernel makes up has no size, and any may have been replaced.
         return documents.read(path, limit)
     except FileNotFoundError as error:  # a link to nothing, or a file that has just been removed
         raise UnreadableError(problem("not_a_file", "not a regular file", shown)) from error
@@ -190,7 +190,7 @@ def text(content: bytes, shown: str) -> str:
 
 
 def parse(text: str, shown: str) -> ast.Module:
-    """Parse a text; ``await`` may stand outside of functions, as in notebooks.
+    """Parse a text; ``await`` may be outside of functions, as in notebooks.
 
     Raises:
         UnreadableError: it does not parse.

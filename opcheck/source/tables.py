@@ -40,7 +40,7 @@ NOT_COMPILED = RAISES["init"]
 def printed(name: str, target: Target) -> str:
     """Return the error of a name in torch.cuda; empty where it depends on the arguments.
 
-    torch/cuda/streams.py of the wheels: ``Stream.__new__`` asks for CUDA itself since 2.10.
+    torch/cuda/streams.py of the wheels: ``Stream.__new__`` checks for CUDA itself since 2.10.
     """
     if name == "Stream" and target.torch >= Version(2, 10):
         return "RuntimeError: torch.cuda.Stream requires CUDA support"

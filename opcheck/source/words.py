@@ -18,7 +18,7 @@ _SHOWN = 80
 _BITS = 1000
 
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
-#: The words of a flag that says nothing but that the program runs on MPS: ``use_mps``, ``is_torch_mps_available``.
+#: The words of a flag whose only meaning is that the program runs on MPS: ``use_mps``, ``is_torch_mps_available``.
 _MPS_FLAG = {
     "available", "backend", "device", "enable", "enabled", "has", "have", "is", "mode", "mps", "on", "supported",
     "torch", "use", "using", "with",

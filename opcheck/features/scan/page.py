@@ -72,7 +72,7 @@ def _message(finding: Finding) -> str:
 
 
 def _hints(report: ScanReport) -> Iterator[str]:
-    """Write a line for each rule and hint; the page of the rule says more."""
+    """Write a line for each rule and hint; the page of the rule has more."""
     hints: dict[str, dict[str, None]] = {}
     for finding in report.findings:
         hints.setdefault(finding.rule, {})[finding.hint] = None
@@ -98,7 +98,7 @@ def _problem(problem: Problem) -> str:
 
 
 def content(report: ScanReport) -> ScanReport:
-    """Return what JSON and YAML hold."""
+    """Return what JSON and YAML contain."""
     return report
 
 
@@ -147,7 +147,7 @@ def rows(report: ScanReport) -> Iterator[tuple[str, ...]]:
 
 
 def lines(report: ScanReport) -> Iterator[dict[str, object]]:
-    """Make an object for each finding, with what it is about."""
+    """Make an object for each finding, with its model and target."""
     about = {
         "model": ", ".join(report.paths),
         "target": {**report.target, "cpu_fallback": False},

@@ -143,7 +143,7 @@ def _write(fixed: Fixed) -> bool:
     """Write the changed files, each as a whole or not at all; return whether all could be fixed.
 
     Raises:
-        UsageError: a new file, from which changed files import, cannot be written; nothing was changed.
+        UsageError: a new file that changed files import cannot be written; nothing was changed.
     """
     # New files first.
     changes = sorted(fixed.changes, key=lambda change: bool(change.before))

@@ -40,7 +40,7 @@ _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 def find_cuda_autocast(
     node: ast.Call | ast.Attribute | ast.Name, scanned: Scanned
 ) -> Iterator[Hit]:
-    """Autocast and GradScaler of CUDA, and what asks about them."""
+    """Autocast and GradScaler of CUDA, and functions about them."""
     if isinstance(node, (ast.Attribute, ast.Name)):
         yield from _asked(node, scanned)
     else:
@@ -132,7 +132,7 @@ def _may_be_mps(node: ast.Call, scanned: Scanned) -> bool:
 
 
 def _on_for_cuda(node: ast.Call, enabled: ast.expr, ending: str, scanned: Scanned) -> Iterator[Hit]:
-    """``enabled=torch.cuda.is_available()``; OC223 names comparisons, and OC222 the flag that a name stands for."""
+    """``enabled=torch.cuda.is_available()``; OC223 names comparisons, and OC222 a flag behind a name."""
     asks = isinstance(enabled, (ast.Call, ast.BoolOp)) and about_cuda(enabled, scanned)
     compared = any(isinstance(part, ast.Compare) for part in ast.walk(enabled))
     if asks and not compared and not handles_mps(enabled, scanned):
@@ -144,7 +144,7 @@ def _on_for_cuda(node: ast.Call, enabled: ast.expr, ending: str, scanned: Scanne
 
 
 def _name(node: ast.Call, scanned: Scanned) -> str:
-    """The dotted name of what is called, also through ``autocast = torch.cuda.amp.autocast``."""
+    """The dotted name of the called object, also through ``autocast = torch.cuda.amp.autocast``."""
     if name := scanned.dotted(node.func):
         return name
     called = last(node.func)

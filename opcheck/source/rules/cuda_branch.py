@@ -14,7 +14,7 @@ from opcheck.source.rules.device_choice import find_device_choices
 from opcheck.source.tables import read_words
 from opcheck.source.words import caught, is_cuda, last, tells_failure
 
-# -- OC204: the program refuses to go on without CUDA ----------------------------------------------
+# -- OC204: the program refuses to run without CUDA ------------------------------------------------
 
 _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
 
@@ -84,7 +84,7 @@ def _is_about_cuda(test: ast.expr) -> bool:
 
 
 def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
-    """Return whether a handler in the same function catches what the branch raises, and goes on without it."""
+    """Return whether a handler in the same function catches what the branch raises, and continues."""
     end = node.body[-1] if isinstance(node, ast.If) else node
     if not isinstance(end, (ast.Raise, ast.Assert)):
         return False
@@ -126,7 +126,7 @@ def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
 
 _HALF = {"torch.float16", "torch.half", "torch.bfloat16"}
 _HALF_TEXTS = {"float16", "bfloat16", "fp16", "bf16", "half"}
-#: What stands in a branch that a Mac does not need: seeds, settings of CUDA, messages.
+#: The contents of a branch that a Mac does not need: seeds, settings of CUDA, messages.
 _NOT_NEEDED = tuple(read_words("not_needed"))
 _NOT_ABOUT = {"pin_memory", "pin_memory_device"}
 _MESSAGES = read_words("messages") | {"error", "append", "write"}
@@ -314,7 +314,7 @@ def _providers(node: ast.List, _scanned: Scanned) -> Iterator[Hit]:
 
 
 def _texts(node: ast.AST | None) -> list[str]:
-    """The texts of a list that holds nothing else."""
+    """The texts of a list that has nothing else."""
     elements = node.elts if isinstance(node, (ast.List, ast.Tuple, ast.Set)) else []
     texts = [part.value for part in elements if isinstance(part, ast.Constant)]
     plain = [text for text in texts if isinstance(text, str)]
@@ -385,7 +385,7 @@ def _compared(test: ast.expr) -> tuple[str, str]:
 
 
 def _refuses(node: ast.Compare, scanned: Scanned) -> bool:
-    """Return whether a program ends where the comparison does not hold."""
+    """Return whether a program ends if the comparison is false."""
     parent = scanned.program.parent(node)
     if isinstance(parent, ast.Assert):
         return isinstance(node.ops[0], ast.In)

@@ -40,9 +40,9 @@ _HINT = 'after CUDA ask for MPS: "mps" if torch.backends.mps.is_available()'
 _DEEPEST = 3
 #: So many statements below an if statement are looked at.
 _FURTHER = 30
-#: Functions that tell by their name whether there is a GPU, or what it can do, and not whether it is CUDA's.
+#: Names of functions about the presence or the abilities of a GPU, and not about CUDA.
 _TELLS_OF_GPU = re.compile(r"gpu|device|accel|bf16|half|fp16|amp(_|$)|autocast")
-#: What tells how much memory is used, or is left.
+#: Functions that return how much memory is used, or is left.
 _MEMORY = re.compile(r"torch\.cuda\.(\w*memory_(allocated|reserved|stats)|mem_get_info)$")
 
 
@@ -71,7 +71,7 @@ def find_device_choices(
         or (isinstance(node.value, ast.Call) and re.search("gpu|cuda", node.arg or ""))
     ):
         hits = _flag(node.value, node.value, scanned)
-    # Most files choose no device, so whether a function knows MPS is asked last.
+    # Most files choose no device, so whether a function handles MPS comes last.
     yield from (hit for hit in hits if not handles_mps(node, scanned))
 
 
@@ -182,9 +182,9 @@ class _Sides(NamedTuple):
 
     cuda: list[ast.stmt]
     other: list[ast.stmt]
-    #: whether the condition holds with CUDA
+    #: whether the condition is true with CUDA
     on_cuda: bool
-    #: whether the function ends here without CUDA, so that what stands below is for CUDA
+    #: whether the function ends here without CUDA, so that the code below is for CUDA
     ends: bool
 
 
@@ -238,7 +238,7 @@ def _guarded_move(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
 
 def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
     called = [_memory_call(statement, scanned) for statement in sides.cuda]
-    # Beside other things synchronize() belongs to them: to the timing by events of CUDA.
+    # With other calls synchronize() belongs to them: to the timing by events of CUDA.
     names = [name for name in called if name in ON_MPS and (all(called) or name == "empty_cache")]
     if not names or sides.ends:
         return None
@@ -251,7 +251,7 @@ def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None
 
 
 def _answer(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
-    """``if torch.cuda.is_available(): return True``, and False otherwise, in a function that tells of a GPU."""
+    """``if torch.cuda.is_available(): return True``, and False otherwise, in a function about a GPU."""
     other = sides.other or _statements_after(node, scanned)
     answers = (_returned(sides.cuda), _returned(other))
     is_flag = answers == (True, False) and _tells_of_gpu(node, scanned)
@@ -286,7 +286,7 @@ def _memory_read(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
 
 
 def _simple(block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a block, and inside of its blocks, that hold no others."""
+    """The simple statements of a block, and inside of its blocks."""
     kinds = (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign)
     yield from (statement for statement in _inside(block) if isinstance(statement, kinds))
 
@@ -325,7 +325,7 @@ def _devices(block: Sequence[ast.stmt], scanned: Scanned) -> Iterator[tuple[str,
 
 
 def _chooses_among_more(node: ast.If, sides: _Sides, scanned: Scanned) -> bool:
-    """Return whether one side binds CUDA to a name to which the other binds the CPU, each beside other things."""
+    """Return whether both sides bind the same name, to CUDA and to the CPU, among other statements."""
     on_cuda = {name for name, device in _devices(sides.cuda, scanned) if is_cuda(device.text)}
     if not on_cuda:
         return False
@@ -338,7 +338,7 @@ def _chooses_among_more(node: ast.If, sides: _Sides, scanned: Scanned) -> bool:
 
 
 def _later(node: ast.If, scanned: Scanned) -> Iterator[ast.stmt]:
-    """The statements of the function that stand below an if statement, and are not inside of it."""
+    """The statements of the function below an if statement, and not inside of it."""
     statement: ast.AST = node
     while isinstance(statement, ast.stmt) and not isinstance(statement, _FUNCTIONS):
         yield from _statements_after(statement, scanned)
@@ -394,7 +394,7 @@ def _prints(statement: ast.stmt) -> bool:
 
 
 def _block(node: ast.stmt, scanned: Scanned) -> tuple[list[ast.stmt], int]:
-    """The block that a statement stands in, and its position there."""
+    """The block around a statement, and the statement's position there."""
     place = scanned.program.place(node)
     block = getattr(place.parent, place.field, None) if place else None
     return (block, place.position) if place is not None and isinstance(block, list) else ([], 0)
@@ -428,7 +428,7 @@ def _statement_fix(
         like = _like_tensor(statement.value, node.test, devices, scanned)
         if like is None:
             return None
-        # Both statements become one.
+        # Both statements are merged.
         first = replace(before, f"{scanned.text(statement.targets[0])} = {like.edits[0].text}")
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
         return Fix((first._replace(end_line=end_line, end_column=end_column),))
@@ -451,7 +451,7 @@ def _is_elif(node: ast.If, scanned: Scanned) -> bool:
 
 
 def _elif(node: ast.If, asked: str, body: list[str], scanned: Scanned) -> Fix | None:
-    """Insert a branch below the first one of an if statement."""
+    """Insert a branch below the first branch of an if statement."""
     if _is_elif(node, scanned):
         return None
     indent = scanned.lines[node.lineno - 1][: node.col_offset]
@@ -495,7 +495,7 @@ def _is_to_cuda(call: ast.Call, scanned: Scanned) -> bool:
 
 
 def _index(call: ast.Call, scanned: Scanned) -> bool:
-    """Return whether a move names one of several GPUs, or gives more than the device."""
+    """Return whether a move names a certain GPU, or gives more than the device."""
     if method(call) == "cuda":
         return bool(call.args)
     device = written(call.args[0], scanned)
@@ -584,7 +584,7 @@ _FALSE = (
 
 
 def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[Hit]:
-    """A flag that says whether CUDA is used; it decides elsewhere."""
+    """A flag for the use of CUDA; it decides elsewhere."""
     if value is None:
         return
     asks = any(
@@ -596,7 +596,7 @@ def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[
 
 
 def _parts(value: ast.expr) -> tuple[ast.expr, ...]:
-    """The conditions that a flag stands for: ``a and b``, or ``True if a else False``."""
+    """The conditions behind a flag: ``a and b``, or ``True if a else False``."""
     if (
         isinstance(value, ast.IfExp)
         and isinstance(value.body, ast.Constant)

@@ -63,7 +63,7 @@ def _meant(name: str) -> str:
 
 
 def _distance(first: str, second: str) -> int:
-    """The number of letters to insert, delete or replace (Levenshtein); 3 stands for more."""
+    """The number of letters to insert, delete or replace (Levenshtein); 3 means more."""
     if abs(len(first) - len(second)) > 2:
         return 3
     row = list(range(len(second) + 1))

@@ -107,7 +107,7 @@ def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
 
 
 def describe(name: str, package: Package) -> str:
-    """``triton has no wheel for macOS``, with the version that brought one."""
+    """``triton has no wheel for macOS``, with the first version that has a wheel."""
     if package.fails:
         return f"{name} installs on a Mac and fails there: {package.fails}"
     if package.needs:
@@ -125,7 +125,7 @@ def _distribution(module: str) -> str:
 
 
 def _is_beside(module: str, scanned: Scanned) -> bool:
-    """Return whether the project has a module of that name itself, beside the file or above it."""
+    """Return whether the project itself has a module of that name, next to the file or above it."""
     if scanned.path is None or scanned.root is None:
         return False
     top = module.partition(".")[0]
@@ -140,7 +140,7 @@ def _is_beside(module: str, scanned: Scanned) -> bool:
 def _is_asked_before(node: ast.AST, scanned: Scanned, *, fails: bool) -> bool:
     """Return whether an import is in a try for its absence, or under a condition that decides about it.
 
-    The import of a package that installs on a Mac does not fail: there, a try guards what else its block holds.
+    The import of a package that installs on a Mac does not fail: there, a try guards the rest of its block.
     """
     for _, (parent, field, _, _) in scanned.program.ancestors(node):
         if isinstance(parent, ast.If) and field != "test":
@@ -152,7 +152,7 @@ def _is_asked_before(node: ast.AST, scanned: Scanned, *, fails: bool) -> bool:
 
 
 def _asks_for_gpu(module: str, scanned: Scanned) -> bool:
-    """Return whether the file asks a package whether it can work here: ``numba.cuda.is_available()``."""
+    """Return whether the file checks that a package can work here: ``numba.cuda.is_available()``."""
     uses = scanned.program.uses.get("is_available", ())
     return any(scanned.dotted(use) == f"{module}.is_available" for use in uses)
 
@@ -186,7 +186,7 @@ def requirement(path: Path) -> bool:
 def find_missing_packages(
     node: ast.Import | ast.ImportFrom | ast.keyword, scanned: Scanned
 ) -> Iterator[Hit]:
-    """Imports of such a package that nothing guards; all of one package are one finding.  Options that need one."""
+    """Unguarded imports of such a package, one finding for each package.  Options that need such a package."""
     if isinstance(node, ast.keyword):
         yield from _demanded(node, scanned)
         yield from _quantized(node, scanned)

@@ -106,7 +106,7 @@ def _fix_indexed_move(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix 
     return Fix((replace_method(node, "cuda", f"to({device}{further})"),), "unsafe")
 
 
-# -- OC202: the text "cuda" where a device is asked for --------------------------------------------
+# -- OC202: the text "cuda" where a device is expected ---------------------------------------------
 
 #: Where these take their device.
 _FUNCTIONS: dict[str, tuple[int, str]] = {
@@ -134,7 +134,7 @@ _OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
     no_fix="the device is part of a longer expression, stands beside the CPU, or is a default",
 )
 def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[Hit]:
-    """Devices that may come to ``cuda``: given to torch or a constructor, by a keyword or a key that says device."""
+    """Devices that may come to ``cuda``: given to torch or a constructor, by a keyword or key named after a device."""
     if isinstance(node, ast.Dict):
         yield from _entries(node, scanned)
         return
@@ -175,7 +175,7 @@ def _entries(node: ast.Dict, scanned: Scanned) -> Iterator[Hit]:
     """``{"device": "cuda"}``: options that somebody hands to a library."""
     for key, value in zip(node.keys, node.values, strict=True):
         is_device = isinstance(key, ast.Constant) and key.value in _KEYS
-        # OC222 names a choice that stands here itself.
+        # OC222 names a choice that is written here.
         named = scanned.mac.cuda(value) if is_device and not isinstance(value, ast.IfExp) else None
         if named is not None and isinstance(named.origin, ast.Constant):
             yield _text_hit(named.origin)
@@ -193,7 +193,7 @@ def _text_hit(node: ast.Constant) -> Hit:
 def _fix_device(origin: ast.AST, scanned: Scanned) -> Fix | None:
     """The choice in place of the text.
 
-    Not in a default, which is evaluated when the file is imported, and not beside other devices: there the text means
+    Not in a default, which is evaluated when the file is imported, and not with other devices: there the text means
     CUDA and nothing else.
     """
     if isinstance(origin, (ast.JoinedStr, ast.BinOp, ast.Call)):
@@ -258,7 +258,7 @@ def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:
 
 
 def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
-    """Return whether the device stands in a list with the CPU, itself or by its name.
+    """Return whether the device is in a list with the CPU, itself or by its name.
 
     ``for d in [cpu, gpu]: if d == gpu and not torch.cuda.is_available(): skip()`` would skip both on a machine
     without a GPU, if ``gpu`` were a choice.
@@ -313,7 +313,7 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
 
 
 def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
-    """Return whether it is only compared, itself or by its name, or a default, of which OC203 speaks."""
+    """Return whether it is only compared, itself or by its name, or is a default, which OC203 names."""
     parent = scanned.program.parent(node)
     if isinstance(parent, ast.Assign) and scanned.dotted(node.func) == "torch.device":
         return all(
@@ -339,7 +339,7 @@ def _is_compared(name: str, program: Program) -> bool:
 def _is_corrected(node: ast.Call, name: str, scanned: Scanned) -> bool:
     """Return whether a device is only made here, and the program replaces it where there is no CUDA.
 
-    ``device = torch.device("cuda")`` does not fail by itself; below stands ``if not torch.cuda.is_available(): device =
+    ``device = torch.device("cuda")`` does not fail by itself; below is ``if not torch.cuda.is_available(): device =
     "cpu"`` or the like.
     """
     program = scanned.program
@@ -366,7 +366,7 @@ def _corrections(scanned: Scanned) -> dict[ast.AST, dict[str, int]]:
 
 
 def _holds(test: ast.expr, scanned: Scanned) -> bool:
-    """Return whether a condition about devices holds on a Mac, or what it asks beside the device does."""
+    """Return whether a condition about devices, or a part of it, is true on a Mac."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
     return any("cuda" in text or "mps" in text for text in _texts(test)) and any(
         scanned.mac.truth(part) is True for part in (test, *parts)

@@ -78,7 +78,7 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 def _nccl_hits(
     node: ast.expr | None, scanned: Scanned, use: ast.AST | None = None
 ) -> Iterator[Hit]:
-    """NCCL as what a call is given, or as a default where nothing uses it here."""
+    """NCCL as an argument of a call, or as a default."""
     for value in scanned.mac.values(node) if node is not None else ():
         if isinstance(value.constant, str) and value.constant.lower() == "nccl":
             yield Hit(
@@ -281,7 +281,7 @@ def _iterated(node: ast.AST) -> ast.expr | None:
 
 
 def _is_loader(node: ast.expr, scanned: Scanned, depth: int) -> bool:
-    """Return whether an expression is a DataLoader with workers, or holds one."""
+    """Return whether an expression is or contains a DataLoader with workers."""
     if depth > _WORKERS:
         return False
     if isinstance(node, ast.Call):
@@ -411,7 +411,7 @@ def _dataset_not_sent(call: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _lambda_in(node: ast.expr, scanned: Scanned) -> ast.expr | None:
-    """Return the lambda or local function that a transform keeps, also one in Compose([Lambda(...)])."""
+    """Return the lambda or local function of a transform, also inside of Compose([Lambda(...)])."""
     if _local(node, scanned):
         return node
     if isinstance(node, ast.Name):
@@ -430,7 +430,7 @@ def _lambda_in(node: ast.expr, scanned: Scanned) -> ast.expr | None:
 
 
 def _local(node: ast.expr, scanned: Scanned) -> str:
-    """Describe a function or class that pickle does not find by name; empty: it does, or nobody knows."""
+    """Describe a function or class that pickle does not find by name; empty if it does, or if that is unknown."""
     if isinstance(node, ast.Lambda):
         return "a lambda"
     bound = scanned.program.only_binding(node) if isinstance(node, ast.Name) else None

@@ -34,7 +34,7 @@ def torch_cuda(node: ast.AST, scanned: Scanned) -> str:
     no_fix="MPS has no equivalent that takes the same arguments and gives the same result",
 )
 def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
-    """Calls of what the table says raises."""
+    """Calls of the names that raise."""
     name = torch_cuda(node, scanned)
     if name in RAISES:
         instead = INSTEAD.get(name, "")
@@ -68,7 +68,7 @@ def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
 
 
 def _guarded(node: ast.AST, scanned: Scanned) -> Fix | None:
-    """``set_device`` behind the question for CUDA; the program goes on where it failed, so that it is unsafe."""
+    """``set_device`` behind a check for CUDA; unsafe, because the program continues where it failed before."""
     statement, torch = scanned.program.parent(node), torch_name(scanned)
     line = scanned.lines[getattr(node, "lineno", 1) - 1]
     indent = line[: len(line) - len(line.lstrip())]
@@ -93,7 +93,7 @@ def _guarded(node: ast.AST, scanned: Scanned) -> Fix | None:
     no_fix="nothing on MPS has to replace it, or its result means something else there",
 )
 def find_idle_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
-    """Calls of what the table says does nothing."""
+    """Calls of the names that do nothing."""
     name = torch_cuda(node, scanned)
     if name in IDLE:
         instead = IDLE[name]

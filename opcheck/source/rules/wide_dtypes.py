@@ -11,7 +11,7 @@ from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, method, 
 from opcheck.source.tables import read_table
 from opcheck.source.words import is_cuda
 
-# -- OC210: float64 or complex128 asked of a tensor, or brought by an array of NumPy ---------------
+# -- OC210: float64 or complex128 of a tensor, or from an array of NumPy ----------------------------
 
 _DTYPES = read_table("wide_dtypes")
 _WIDE = {FLOAT64: "float64", COMPLEX128: "complex128"}
@@ -24,7 +24,7 @@ _MAKES = {
     "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "logspace", "ones",
     "rand", "randint", "randn", "randperm", "tensor", "zeros", "DoubleTensor",
 }  # fmt: skip
-#: A call of what makes a tensor of an array, or its import under another name.
+#: A call that makes a tensor of an array, or the function's import under another name.
 _FROM_NUMPY = r"(?:from_numpy|as_tensor|asarray|tensor)(?:[\\\s]*\(|[\\\s]+as\b)"
 
 
@@ -102,7 +102,7 @@ def _modules(scanned: Scanned) -> frozenset[str]:
 def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
     """Return whether a device is MPS (True), or may be (False) by its name; None for another or an unclear value."""
     values = (device, scanned.program.only_value(device) or device)
-    inner = [text for each in values if (text := scanned.unwrap_device(each)) is not each]
+    inner = [part for each in values if (part := scanned.unwrap_device(each)) is not each]
     text = scanned.mac.constant(inner[0] if inner else device)
     if isinstance(text, str):
         return text.startswith("mps") or (False if is_cuda(text) else None)
@@ -111,7 +111,7 @@ def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
 
 
 def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
-    """The dtype that a call asks for, where it is one of the two; else empty."""
+    """The wide dtype that a call names; empty for another dtype."""
     name, last = scanned.dotted(node.func), method(node)
     if name == "torch.DoubleTensor":
         return "float64"
@@ -139,7 +139,7 @@ def _dtype_name(node: ast.expr, scanned: Scanned) -> str:
 
 
 def _on_cpu(node: ast.Call, scanned: Scanned) -> bool:
-    """Return whether the code itself says that the value is on the CPU, before or in the call."""
+    """Return whether the code itself puts the value on the CPU, before or in the call."""
     for call in chain(node):
         if call is not node and method(call) in _TO_CPU:
             return True
@@ -217,7 +217,7 @@ def _calls_torch(node: ast.AST, scanned: Scanned) -> bool:
     no_fix="a narrower dtype, or real tensors, change the numbers: a person must choose",
 )
 def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Iterator[Hit]:
-    """Imaginary literals beside calls of torch, and dtype=torch.complex64."""
+    """Imaginary literals in calls of torch, and dtype=torch.complex64."""
     if isinstance(node, ast.Call):
         dtype = argument(node, None, "dtype")
         is_complex = scanned.dotted(dtype) in _COMPLEX
