@@ -27,22 +27,24 @@ class Device(NamedTuple):
 
     text: str
     #: whether it is a torch.device and not a text
-    made: bool
+    is_object: bool
 
 
 def written(node: ast.AST | None, scanned: Scanned) -> Device | None:
     """Return the device in ``"cuda:0"`` or ``torch.device("cpu")``; None for other expressions."""
     if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device":
         inner = written(node.args[0], scanned) if len(node.args) >= 1 else None
-        return Device(inner.text, made=True) if inner is not None and not node.keywords else None
+        return (
+            Device(inner.text, is_object=True) if inner is not None and not node.keywords else None
+        )
     if isinstance(node, ast.Constant):
         is_device = is_cuda(node.value) or node.value in {"cpu", "cpu:0"}
-        return Device(str(node.value), made=False) if is_device else None
+        return Device(str(node.value), is_object=False) if is_device else None
     is_index = isinstance(node, _COMPOSED) and begins(node).startswith("cuda:")
-    return Device("cuda:?", made=False) if is_index else None
+    return Device("cuda:?", is_object=False) if is_index else None
 
 
-def offered(node: ast.AST | None, scanned: Scanned) -> Device | None:
+def find_offer(node: ast.AST | None, scanned: Scanned) -> Device | None:
     """Return the device that an expression may come to, also in ``x or "cuda:0"`` and ``[torch.device("cpu")]``."""
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
         node = node.values[-1]
@@ -55,7 +57,7 @@ def offered(node: ast.AST | None, scanned: Scanned) -> Device | None:
             scanned.dotted(part) == "torch.cuda.device_count"
             for part in walk(node.generators[0].iter)
         )
-        return Device("cuda:?", made=True) if is_each else None
+        return Device("cuda:?", is_object=True) if is_each else None
     return written(node, scanned)
 
 

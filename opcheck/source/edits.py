@@ -124,7 +124,7 @@ def apply(lines: Sequence[str], fixes: Sequence[Sequence[Edit]]) -> tuple[str, l
             _offset(edit.line, edit.column, starts),
             _offset(edit.end_line, edit.end_column, starts),
         )
-        pieces += [text[place:start], _written(edit, lines).encode()]
+        pieces += [text[place:start], _write_edit(edit, lines).encode()]
         place = end
     return b"".join([*pieces, text[place:]]).decode(), applied
 
@@ -134,7 +134,7 @@ def _offset(line: int, column: int, starts: Sequence[int]) -> int:
     return min(starts[line - 1] + column, starts[-1]) if line <= len(starts) else starts[-1]
 
 
-def _written(edit: Edit, lines: Sequence[str]) -> str:
+def _write_edit(edit: Edit, lines: Sequence[str]) -> str:
     """The text of an edit with the newlines of the lines around it."""
     text = edit.text
     if edit.line > len(lines) and lines and not _ending(lines[-1]):

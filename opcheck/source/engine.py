@@ -31,7 +31,7 @@ from opcheck.source.configurations import check_configuration
 from opcheck.source.edits import Fix
 from opcheck.source.intent import between_processes, for_cuda
 from opcheck.source.mac import Mac
-from opcheck.source.permits import keeper, permitted
+from opcheck.source.permits import filter_fixes, keeper
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
 from opcheck.source.records import ScanFinding, ScanReport, count_findings
@@ -165,7 +165,7 @@ def read(
         UsageError: as ``scan``.
         OpListError: as ``scan``.
     """
-    chosen = _chosen(filters.select)
+    chosen = _select_codes(filters.select)
     entries = [entry for entry in filters.ignores if entry.rule in chosen]
     # The user's own day counts.
     ignores = Ignores(entries, today=date.today())  # noqa: DTZ011
@@ -173,7 +173,7 @@ def read(
     with _without_collector():
         files = []
         for file in source.find(paths, reader.skipped, reader.problems):
-            if _excluded(file, filters.exclude):
+            if _is_excluded(file, filters.exclude):
                 reader.skipped[_EXCLUDED] += 1
             else:
                 files.append(file)
@@ -197,7 +197,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _chosen(select: Sequence[str]) -> frozenset[str]:
+def _select_codes(select: Sequence[str]) -> frozenset[str]:
     """The codes of the selected rules."""
     for text in select:
         if not any(code.startswith(text.upper()) for code in BY_ID):
@@ -210,7 +210,7 @@ def _chosen(select: Sequence[str]) -> frozenset[str]:
     return frozenset(code for code in BY_ID if code.startswith(beginnings))
 
 
-def _excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
+def _is_excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
     """Return whether a pattern matches a file or its folders, also below the scanned directory."""
     path, below = file.path, file.path.relative_to(file.root)
     names = {parent.as_posix() for parent in (path, *path.parents, below, *below.parents)}
@@ -344,12 +344,12 @@ class Reader:
     def _parse(self, path: Path) -> Module | None:
         try:
             tree = source.python(self._content(path), path.as_posix()).tree
-            program = self._named(Program(tree), path)
+            program = self._link(Program(tree), path)
         except (UnreadableError, RecursionError, MemoryError):
             return None
         return Module(path, program, self._mac(program, path))
 
-    def _named(self, program: Program, path: Path) -> Program:
+    def _link(self, program: Program, path: Path) -> Program:
         """Let a program follow names that other files of the project import."""
         program.follow = lambda dotted: self.project.origin(dotted, path, self._reexporter)
         return program
@@ -416,7 +416,7 @@ class Reader:
 
     def _program(self, parsed: Source, file: FoundFile, shown: str, content: bytes) -> None:
         self.counts["lines"] += len(parsed.lines)
-        program = self._named(Program(parsed.tree), file.path)
+        program = self._link(Program(parsed.tree), file.path)
         scanned = Scanned(
             program=program,
             mac=self._mac(program, file.path),
@@ -433,7 +433,7 @@ class Reader:
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
             for rule, hit in _hits(scanned, _Dispatch(signs.rules_for(text, self.target)))
         ]
-        hits = list(permitted(found, scanned))
+        hits = list(filter_fixes(found, scanned))
         self._carried = frozenset(signs.carriers(program, scanned.mac, self._carriers))
         self._add(hits, comments, parsed.lines, parsed.places, program, file, content)
         scanned.forget()
@@ -462,7 +462,7 @@ class Reader:
 
         pairs: list[tuple[int, ScanFinding]] = []
         silencers = Silencers(comments)
-        for (rule, hit), uses in _joined(hits):
+        for (rule, hit), uses in _merge_hits(hits):
             if rule.id not in self.chosen:
                 continue
             first, line = getattr(hit.node, "lineno", 1), _line(hit.node)
@@ -492,12 +492,14 @@ class Reader:
                     Proposal(file, rule.id, hit.fix, content, places, quoted(line))
                 )
         for number, comment in enumerate(comments):
-            for about in self._about(comment, silencers.unused(number)):
+            for about in self._check_comment(comment, silencers.unused(number)):
                 located = msgspec.structs.replace(about, locations=(place(comment.line),))
                 pairs.append((comment.line, located))
         self.findings += [finding for _, finding in sorted(pairs, key=lambda pair: pair[0])]
 
-    def _about(self, comment: Comment, unused_codes: Iterable[str]) -> Iterator[ScanFinding]:
+    def _check_comment(
+        self, comment: Comment, unused_codes: Iterable[str]
+    ) -> Iterator[ScanFinding]:
         """The findings about a comment itself."""
         # A comment for a rule that was not selected, or for a rule of the audit, is not unused.
         unused = [
@@ -575,7 +577,7 @@ class _Dispatch(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...
 
 def _hits(scanned: Scanned, dispatch: _Dispatch) -> Iterator[tuple[ScanRule, Hit]]:
     """The hits of the rules at places that a Mac reaches."""
-    known: dict[object, int] = {}
+    answers: dict[object, int] = {}
     kinds = dispatch.kinds
     for node in scanned.program.nodes:
         for rule in dispatch.rules(node, scanned) if type(node) in kinds else ():
@@ -588,20 +590,20 @@ def _hits(scanned: Scanned, dispatch: _Dispatch) -> Iterator[tuple[ScanRule, Hit
                 severity = hit.severity or rule.severity
                 # What fails in a try block is caught there; what takes another way is not.
                 tries = severity == "error"
-                if not all(scanned.mac.reached(place, tries=tries) for place in places):
+                if not all(scanned.mac.is_reached(place, tries=tries) for place in places):
                     continue
                 if (
                     severity == "error"
                     and about_cuda
-                    and any(for_cuda(place, scanned.program, known) for place in places)
+                    and any(for_cuda(place, scanned.program, answers) for place in places)
                 ):
                     hit = replace(hit, severity="warning")  # noqa: PLW2901  (the same hit)
-                if hit.fix and about_cuda and between_processes(hit.node, scanned.program, known):
+                if hit.fix and about_cuda and between_processes(hit.node, scanned.program, answers):
                     hit = replace(hit, fix=None)  # noqa: PLW2901  (the same hit)
                 yield rule, hit
 
 
-def _joined(
+def _merge_hits(
     hits: Iterable[tuple[ScanRule, Hit]],
 ) -> Iterator[tuple[tuple[ScanRule, Hit], list[object]]]:
     """Join the hits of a rule at a place, with all the places that use it."""

@@ -176,7 +176,9 @@ class _Fixer:
         for path, (before, name) in self._texts.items():
             if path.suffix == ".py" and path.name != "__init__.py":
                 after = self.contents[path].decode(name)
-                others = (_decoded(each.path, self.contents) for each in files if each.path != path)
+                others = (
+                    _decode_file(each.path, self.contents) for each in files if each.path != path
+                )
                 text = without_orphans(before, after, path.stem, others)
                 self.contents[path] = text.encode(name)
 
@@ -189,8 +191,8 @@ class _Fixer:
         for path, after in last.items():
             if path is not None:
                 corrected = self._corrected.get(path, Counter())
-                lines = _decoded(path, self.contents).splitlines()
-                yield from _silenced(first.get(path, []), after, corrected, lines)
+                lines = _decode_file(path, self.contents).splitlines()
+                yield from _find_silenced(first.get(path, []), after, corrected, lines)
 
     def changes(self) -> list[Change]:
         """Return the changed and the new files; two links may lead to one file."""
@@ -217,7 +219,7 @@ def _findings_by_file(findings: Iterable[ScanFinding]) -> dict[Path | None, list
     return by_file
 
 
-def _silenced(
+def _find_silenced(
     before: Iterable[ScanFinding],
     after: Iterable[ScanFinding],
     corrected: Counter[tuple[str, str]],
@@ -249,7 +251,7 @@ def _rule_and_text(finding: ScanFinding) -> tuple[str, str]:
     return finding.rule, where.text if where else ""
 
 
-def _decoded(path: Path, contents: Mapping[Path, bytes]) -> str:
+def _decode_file(path: Path, contents: Mapping[Path, bytes]) -> str:
     """The text of a file, to search in it."""
     try:
         return (contents[path] if path in contents else documents.read(path)).decode(
@@ -281,10 +283,10 @@ def _text(content: bytes, file: FoundFile) -> tuple[str, str]:
             return text, name
     except UnicodeError:  # a notebook in UTF-16
         pass
-    raise _not_fixed(file.path, f"its text does not give the same bytes again in {name}")
+    raise _refuse_fix(file.path, f"its text does not give the same bytes again in {name}")
 
 
-def _not_fixed(path: Path, reason: str) -> source.UnreadableError:
+def _refuse_fix(path: Path, reason: str) -> source.UnreadableError:
     return source.UnreadableError(
         source.problem("not_fixed", f"not fixed: {reason}", path.as_posix())
     )
@@ -314,7 +316,7 @@ def _change(
         if any(not each.path.is_symlink() and each.path.resolve() == target for each in files):
             return "", "", "", Counter()
         if path not in named:
-            raise _not_fixed(path, "it is a link out of what was named; name what it leads to")
+            raise _refuse_fix(path, "it is a link out of what was named; name what it leads to")
     before, name = _text(proposals[0].content, file)
     if file.kind == "notebook":
         after, count = _notebook(before, proposals, path)
@@ -329,11 +331,11 @@ def _change(
             for each, edits in every
             if not (each.fix.helper_edits and is_too_long(edits, lines))
         ]
-        after, count = _applied(lines, chosen)
+        after, count = _apply_all(lines, chosen)
         if file.kind == "python":
             _check(after, path)
             if helper is not None and after != before:
-                after = helpers.imported(after, helper)
+                after = helpers.add_import(after, helper)
                 _check(after, path)
     return before, after, name, count
 
@@ -343,7 +345,7 @@ def _check(text: str, path: Path) -> None:
         source.parse(text, path.as_posix())
     except source.UnreadableError as error:
         reason = f"the result would be no program ({error.problem.message})"
-        raise _not_fixed(path, reason) from error
+        raise _refuse_fix(path, reason) from error
 
 
 def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
@@ -355,7 +357,7 @@ def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
     )
 
 
-def _applied(
+def _apply_all(
     lines: list[str], chosen: list[tuple[str, tuple[Edit, ...]]]
 ) -> tuple[str, Counter[str]]:
     changed, applied = apply(lines, [edits for _, edits in chosen])
@@ -438,7 +440,7 @@ def _notebook(before: str, proposals: list[Proposal], path: Path) -> tuple[str, 
     dumped = next((layout for layout in _layouts() if _dump(content, *layout) == before), None)
     if dumped is None:
         reason = "its JSON is not laid out as Jupyter writes it, and would change as a whole"
-        raise _not_fixed(path, reason)
+        raise _refuse_fix(path, reason)
     count: Counter[str] = Counter()
     cells = [cell for sheet in content.get("worksheets", [content]) for cell in sheet["cells"]]
     by_cell: dict[int, list[tuple[str, tuple[Edit, ...]]]] = {}
@@ -453,7 +455,7 @@ def _notebook(before: str, proposals: list[Proposal], path: Path) -> tuple[str, 
         key = "source" if "source" in cell else "input"
         text = cell[key] if isinstance(cell[key], str) else "".join(cell[key])
         visible = [(rule, edits) for rule, edits in chosen if not _covers_magic(edits, text)]
-        after, applied = _applied(lines_with_endings(text), visible)
+        after, applied = _apply_all(lines_with_endings(text), visible)
         if after == text:
             continue
         _check("\n".join(without_magics(after)), path)

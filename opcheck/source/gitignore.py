@@ -43,10 +43,10 @@ class GitIgnores:
         """Return whether a path below the folder is left out; the deepest file that speaks of it decides."""
         folder, folders = self._folders(path.parent)
         whole = folder / path.name
-        if whole.as_posix() in self._tracked:
+        if whole.as_posix() in self._tracked_files:
             return False
         is_left = self._leaves_out(whole, folders, is_directory=is_directory)
-        return is_left or (bool(self._tracked) and self._is_left_folder(path.parent))
+        return is_left or (bool(self._tracked_files) and self._is_left_folder(path.parent))
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (as long as the scan)
     def _is_left_folder(self, path: Path) -> bool:
@@ -56,7 +56,7 @@ class GitIgnores:
         return any(self._leaves_out(each, folders, is_directory=True) for each in up)
 
     @functools.cached_property
-    def _tracked(self) -> frozenset[str]:
+    def _tracked_files(self) -> frozenset[str]:
         """The files that git has in its index, and their folders: git follows them in spite of .gitignore."""
         top = next(
             (each for each in (self._root, *self._root.parents) if (each / ".git").exists()), None
@@ -77,14 +77,14 @@ class GitIgnores:
 
     def _leaves_out(self, path: Path, folders: list[Path], *, is_directory: bool) -> bool:
         for folder in reversed(folders):
-            rules = self._of(folder) if folder in path.parents else []
+            rules = self._load_rules(folder) if folder in path.parents else []
             relative = path.relative_to(folder).as_posix() + "/" * is_directory if rules else ""
             for is_ignored, expression in rules:
                 if expression.match(relative):
                     return is_ignored
         return False
 
-    def _of(self, folder: Path) -> list[_Rule]:
+    def _load_rules(self, folder: Path) -> list[_Rule]:
         if folder not in self._rules:
             self._rules[folder] = self._read(folder / FILE)
         return self._rules[folder]

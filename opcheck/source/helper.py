@@ -60,7 +60,7 @@ class _Existing(NamedTuple):
     path: Path
     name: str
     #: whether it returns a torch.device and not a text
-    made: bool
+    is_object: bool
     line: int = 0
 
 
@@ -86,23 +86,29 @@ def plan(
 ) -> Plan:
     """Decide for each file whether its choices call a helper, and in which file the helper is."""
     lines, places = _places(proposals)
-    known = {file.path for file in files}
+    project_files = {file.path for file in files}
     programs = {
         path: program for path in places if (program := _program(path, contents)) is not None
     }
     by_file: dict[Path, Helper] = {}
     groups: dict[Path, list[Path]] = {}
     existing = (
-        [helper for path in sorted(known) for helper in _existing(path, contents, known)]
+        [
+            helper
+            for path in sorted(project_files)
+            for helper in _existing(path, contents, project_files)
+        ]
         if places
         else []
     )
     #: what one script of a folder imports, its neighbours can import, too
     packages: dict[Path, set[Path]] = {}
     for path, program in programs.items():
-        packages.setdefault(path.parent, set()).update(_imported_packages(path, program, known))
+        packages.setdefault(path.parent, set()).update(
+            _imported_packages(path, program, project_files)
+        )
     for path, program in programs.items():
-        home = _home(path, program, known)
+        home = _home(path, program, project_files)
         own = _own(path, program, min(lines[path]))
         if own is None and home is None and places[path] >= _ENOUGH:
             own = _local(program)
@@ -111,7 +117,12 @@ def plan(
         if own is not None or home is None:
             continue
         homes = (home, *sorted(packages[path.parent]))
-        pairs = ((top, each) for top in homes for each in existing if _sees(path, top, each))
+        pairs = (
+            (top, each)
+            for top in homes
+            for each in existing
+            if each.path != path and top in each.path.parents
+        )
         reused = next(pairs, None)
         if reused is not None:
             by_file[path] = _call(path, *reused, program)
@@ -126,11 +137,11 @@ def plan(
         groups = {
             each: left for each in groups if (left := [p for p in groups[each] if p not in paths])
         }
-        file = _free(home, known)
+        file = _free(home, project_files)
         if file is None or sum(places[path] for path in paths) < _ENOUGH:
             continue
-        made = _Existing(file, _NAMES[0], made=False)
-        by_file |= {path: _call(path, home, made, programs[path]) for path in paths}
+        created = _Existing(file, _NAMES[0], is_object=False)
+        by_file |= {path: _call(path, home, created, programs[path]) for path in paths}
         new.append(New(file, frozenset(paths)))
     return Plan(by_file, new)
 
@@ -162,9 +173,13 @@ def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
         return None
 
 
-def _free(home: Path, known: Collection[Path]) -> Path | None:
+def _free(home: Path, project_files: Collection[Path]) -> Path | None:
     """The file that a helper may be written to."""
-    files = (home / name for name in ("device.py", "device_choice.py") if home / name not in known)
+    files = (
+        home / name
+        for name in ("device.py", "device_choice.py")
+        if home / name not in project_files
+    )
     file = next(files, None)
     return file if file is not None and not file.exists() else None
 
@@ -173,7 +188,7 @@ def _own(path: Path, program: Program, line: int) -> Helper | None:
     """The helper that a file has itself above a line."""
     functions = (each for each in _choosing(path, program) if each.line < line)
     own = next(functions, None)
-    return Helper(_called(own.name, made=own.made), "") if own is not None else None
+    return Helper(_write_call(own.name, is_object=own.is_object), "") if own is not None else None
 
 
 def _local(program: Program) -> Helper | None:
@@ -183,78 +198,74 @@ def _local(program: Program) -> Helper | None:
     if not name or program.imports.get("torch") != "torch":
         return None
     function = _FUNCTION.replace(_NAMES[0], name).rstrip()
-    return Helper(_called(name, made=False), f"\n\n{function}")
+    return Helper(_write_call(name, is_object=False), f"\n\n{function}")
 
 
-def _called(name: str, *, made: bool) -> str:
-    return f"{name}().type" if made else f"{name}()"
+def _write_call(name: str, *, is_object: bool) -> str:
+    return f"{name}().type" if is_object else f"{name}()"
 
 
-def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
+def _home(path: Path, program: Program, project_files: set[Path]) -> Path | None:
     """The folder for a helper that a file can surely import; None where that is not sure.
 
     A file of a package must import from its package already; a script must import a neighbour. That a neighbour imports
     it is not enough: run as ``python -m folder.file`` it does not see its neighbours.
     """
-    package = _package(path, known)
+    package = _package(path, project_files)
     if package is not None:
         is_inside = _imports_from(package, program) or path.name == "__init__.py"
         return package if is_inside else None
-    return path.parent if _has_neighbour(path, program, known) else None
+    return path.parent if _has_neighbour(path, program, project_files) else None
 
 
-def _has_neighbour(path: Path, program: Program, known: set[Path]) -> bool:
+def _has_neighbour(path: Path, program: Program, project_files: set[Path]) -> bool:
     """Return whether a file imports a neighbour by its plain name."""
     names = {full.partition(".")[0] for full in program.imports.values()}
-    return any(path.with_name(f"{name}.py") in known for name in names if name)
+    return any(path.with_name(f"{name}.py") in project_files for name in names if name)
 
 
-def _imported_packages(path: Path, program: Program, known: set[Path]) -> set[Path]:
+def _imported_packages(path: Path, program: Program, project_files: set[Path]) -> set[Path]:
     """The packages of the project that a file imports by their names."""
     names = {full.partition(".")[0] for full in program.imports.values()}
     folders = (folder / name for folder in path.parents for name in names if name)
     return {
         folder
         for folder in folders
-        if folder / "__init__.py" in known and folder not in path.parents
+        if folder / "__init__.py" in project_files and folder not in path.parents
     }
 
 
-def _package(path: Path, known: set[Path]) -> Path | None:
+def _package(path: Path, project_files: set[Path]) -> Path | None:
     """The outermost package around a file."""
     package = None
     for folder in path.parents:
-        if folder / "__init__.py" not in known:
+        if folder / "__init__.py" not in project_files:
             break
         package = folder
     return package
 
 
-def _sees(path: Path, home: Path, helper: _Existing) -> bool:
-    return helper.path != path and home in helper.path.parents
-
-
 def _call(path: Path, home: Path, helper: _Existing, program: Program) -> Helper:
     """How a file calls a helper, under a name that it does not have yet."""
-    is_package = home / "__init__.py" == path or _is_package(home)
+    is_package = home / "__init__.py" == path or (home / "__init__.py").is_file()
     parts = helper.path.with_suffix("").relative_to(home.parent if is_package else home).parts
     module = ".".join(part for part in parts if part != "__init__")
     taken = {*program.uses, *program.imports}
     # The file may have the very same import.
     if program.imports.get(helper.name) == f"{module}.{helper.name}":
-        return Helper(_called(helper.name, made=helper.made), "")
+        return Helper(_write_call(helper.name, is_object=helper.is_object), "")
     name = next(
         (name for name in (helper.name, *_NAMES) if name not in taken), f"opcheck_{helper.name}"
     )
     alias = "" if name == helper.name else f" as {name}"
-    return Helper(_called(name, made=helper.made), f"from {module} import {helper.name}{alias}")
+    return Helper(
+        _write_call(name, is_object=helper.is_object), f"from {module} import {helper.name}{alias}"
+    )
 
 
-def _is_package(folder: Path) -> bool:
-    return (folder / "__init__.py").is_file()
-
-
-def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> Iterable[_Existing]:
+def _existing(
+    path: Path, contents: Mapping[Path, bytes], project_files: set[Path]
+) -> Iterable[_Existing]:
     """The functions of a file that choose a device and know MPS; not in a file that imports from the project."""
     content = _content(path, contents) if path.suffix == ".py" else b""
     program = (
@@ -262,7 +273,7 @@ def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> I
         if all(word in content for word in (b"mps", b"device", b"def "))
         else None
     )
-    if program is not None and not _imports_project(path, program, known):
+    if program is not None and not _imports_project(path, program, project_files):
         yield from _choosing(path, program)
 
 
@@ -272,15 +283,15 @@ def _choosing(path: Path, program: Program) -> Iterator[_Existing]:
         if not isinstance(node, ast.FunctionDef) or "device" not in node.name:
             continue
         if not ast.unparse(node.args):
-            returned = _returned(node)
+            returned = _find_kind(node)
             if returned is not None:
                 yield _Existing(path, node.name, returned, node.lineno)
 
 
-def _imports_project(path: Path, program: Program, known: set[Path]) -> bool:
+def _imports_project(path: Path, program: Program, project_files: set[Path]) -> bool:
     """Return whether a file imports from others of the project; they may import it in turn."""
-    package = _package(path, known)
-    return _imports_from(package, program) or _has_neighbour(path, program, known)
+    package = _package(path, project_files)
+    return _imports_from(package, program) or _has_neighbour(path, program, project_files)
 
 
 def _imports_from(package: Path | None, program: Program) -> bool:
@@ -289,7 +300,7 @@ def _imports_from(package: Path | None, program: Program) -> bool:
     return any(f"{full}.".startswith(inside) for full in program.imports.values())
 
 
-def _returned(node: Function) -> bool | None:
+def _find_kind(node: Function) -> bool | None:
     """Return whether a function returns torch devices (True) or texts (False), all three; None for anything else."""
     texts: set[object] = set()
     kinds: set[bool] = set()
@@ -312,7 +323,7 @@ def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:
         yield node
 
 
-def imported(after: str, helper: Helper) -> str:
+def add_import(after: str, helper: Helper) -> str:
     """Add the import of a helper to a changed text, if the text calls it and does not import it yet."""
     plain = after.replace("\r\n", "\n").replace("\r", "\n")
     if not helper.statement or helper.call not in after or helper.statement in plain:

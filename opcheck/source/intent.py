@@ -32,42 +32,42 @@ _COLLECTIVES = frozenset(
 )
 
 
-def for_cuda(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
+def for_cuda(node: ast.AST, program: Program, answers: dict[object, int]) -> bool:
     """Return whether the code around a node is for several GPUs, for offloading, or for a feature that demands CUDA.
 
     The evidence is a flag, the name of the function, an assertion of CUDA at the beginning of the branch, or a way out
-    for one process above it in the function; a function that hands its CUDA stream to another library (TensorRT, CuPy) is for
-    CUDA; and a private function is if all code that calls it is.
+    for one process above it in the function; a function that hands its CUDA stream to another library (TensorRT, CuPy)
+    is for CUDA; and a private function is if all code that calls it is.
 
     Args:
         node: a node of the program.
         program: the file.
-        known: the answers so far; blocks may be nested deeply, and each is looked at once.
+        answers: the answers so far; blocks may be nested deeply, and each is looked at once.
     """
     inside: list[ast.AST] = []
     answer = False
     for child, place in program.ancestors(node):
-        if child in known:
-            answer = bool(known[child])
+        if child in answers:
+            answer = bool(answers[child])
             break
         inside.append(child)
         parent = place.parent
         streams = program.uses.get("cuda_stream", ())
-        if _says_so(place, known) or any(program.scope(use) is parent for use in streams):
+        if _says_so(place, answers) or any(program.scope(use) is parent for use in streams):
             answer = True
             break
         if isinstance(parent, _FUNCTIONS) and parent.name[:1] == "_" != parent.name[1:2]:
             # A function that calls itself is not for CUDA by that.
-            known.update(dict.fromkeys(inside, False))
+            answers.update(dict.fromkeys(inside, False))
             uses = program.uses.get(parent.name, [])
-            answer = bool(uses) and all(for_cuda(use, program, known) for use in uses)
+            answer = bool(uses) and all(for_cuda(use, program, answers) for use in uses)
             if answer:
                 break
-    known.update(dict.fromkeys(inside, answer))
+    answers.update(dict.fromkeys(inside, answer))
     return answer
 
 
-def between_processes(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
+def between_processes(node: ast.AST, program: Program, answers: dict[object, int]) -> bool:
     """Return whether the function around a node exchanges tensors with other processes, whatever its flags say.
 
     NCCL takes tensors on CUDA, and no backend of torch.distributed takes those on MPS.
@@ -75,25 +75,25 @@ def between_processes(node: ast.AST, program: Program, known: dict[object, int])
     Args:
         node: a node of the program.
         program: the file.
-        known: the answers so far.
+        answers: the answers so far.
     """
     inside: list[tuple[str, ast.AST]] = []
     answer = False
     for child, place in program.ancestors(node):
         key, parent = ("between processes", child), place.parent
-        if key in known:
-            answer = bool(known[key])
+        if key in answers:
+            answer = bool(answers[key])
             break
         inside.append(key)
         if not isinstance(parent, _FUNCTIONS):
             continue
         key = ("exchanges", parent)
-        if key not in known:
-            known[key] = bool(_SETS_UP.search(parent.name)) or _exchanges(parent, program)
-        if known[key]:
+        if key not in answers:
+            answers[key] = bool(_SETS_UP.search(parent.name)) or _exchanges(parent, program)
+        if answers[key]:
             answer = True
             break
-    known.update(dict.fromkeys(inside, answer))
+    answers.update(dict.fromkeys(inside, answer))
     return answer
 
 
@@ -103,26 +103,26 @@ def _exchanges(function: ast.AST, program: Program) -> bool:
         and last(part.func) in _COLLECTIVES
         and program.dotted(part.func).startswith("torch.distributed.")
         and not any(
-            isinstance(place.parent, ast.If) and _flagged(place.parent.test)
+            isinstance(place.parent, ast.If) and _has_flag(place.parent.test)
             for _, place in program.ancestors(part)
         )
         for part in ast.walk(function)
     )
 
 
-def _says_so(place: Place, known: dict[object, int]) -> bool:
+def _says_so(place: Place, answers: dict[object, int]) -> bool:
     parent, field = place.parent, place.field
     if isinstance(parent, ast.If) and field in {"body", "orelse"}:
-        return _flagged(parent.test) or any(map(_demands, getattr(parent, field)[:_FIRST]))
+        return _has_flag(parent.test) or any(map(_demands, getattr(parent, field)[:_FIRST]))
     if isinstance(parent, ast.IfExp):
-        return field != "test" and _flagged(parent.test)
+        return field != "test" and _has_flag(parent.test)
     if not isinstance(parent, _FUNCTIONS) or field != "body":
         return False
     key = ("for one process", parent)
-    if key not in known:
+    if key not in answers:
         ends = (number for number, part in enumerate(parent.body) if _ends_for_one(part))
-        known[key] = next(ends, len(parent.body))
-    return _FUNCTION.search(parent.name) is not None or place.position > known[key]
+        answers[key] = next(ends, len(parent.body))
+    return _FUNCTION.search(parent.name) is not None or place.position > answers[key]
 
 
 def _ends_for_one(statement: ast.stmt) -> bool:
@@ -148,7 +148,7 @@ def _demands(statement: ast.stmt) -> bool:
     )
 
 
-def _flagged(test: ast.expr) -> bool:
+def _has_flag(test: ast.expr) -> bool:
     for part in ast.walk(test):
         if isinstance(part, (ast.Name, ast.Attribute)) and _FLAG.search(last(part)):
             return True

@@ -18,9 +18,9 @@ from opcheck.source.words import (
     UNKNOWN,
     begins,
     by_name,
-    caught,
+    compare_device,
     compared_by_name,
-    device_compared,
+    find_caught,
     is_cuda,
     last,
     leaves,
@@ -82,7 +82,7 @@ class Mac:
         """Read a program for a release of torch; ``imported`` gives the values of names of other files."""
         self.program = program
         self._imported = imported
-        self._known: dict[str, object] = {"torch.__version__": f"{torch}.0", **tables.ON_A_MAC}
+        self._constants: dict[str, object] = {"torch.__version__": f"{torch}.0", **tables.ON_A_MAC}
         self._values: dict[ast.AST, tuple[Value, ...]] = {}
         self._reached: dict[tuple[ast.AST, bool], bool] = {}
         #: the questions whose answers are provisional, and how often such an answer was used
@@ -94,13 +94,13 @@ class Mac:
         self._passed: dict[tuple[ast.AST, str], int] = {}
 
     def _once(
-        self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
+        self, question: tuple[object, ...], find: Callable[..., Answer], *arguments: object
     ) -> Answer:
         """Return the answer; it is computed once, unless it used a provisional answer."""
         if question in self._settled:
             return self._settled[question]  # type: ignore[return-value]  # what find returned
         before = self._provisional
-        answer = find(*given)
+        answer = find(*arguments)
         if self._provisional == before:
             self._settled[question] = answer
         return answer
@@ -141,14 +141,14 @@ class Mac:
     def _find(self, node: ast.expr) -> tuple[Value, ...]:
         if isinstance(node, ast.Constant):
             return (Value(node.value, node),)
-        if (known := self._known.get(self._called(node), UNKNOWN)) is not UNKNOWN:
-            return (Value(known, node),)
+        if (constants := self._constants.get(self._name_call(node), UNKNOWN)) is not UNKNOWN:
+            return (Value(constants, node),)
         if isinstance(node, ast.IfExp):
             truth = self.truth(node.test)
             sides = [node.body] * (truth is not False) + [node.orelse] * (truth is not True)
             return tuple(value for side in sides for value in self.values(side))
         if isinstance(node, (ast.Name, ast.Attribute)):
-            return self._bound(node)
+            return self._find_bound(node)
         if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
             if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
                 return self._either(node)
@@ -159,13 +159,13 @@ class Mac:
             return (Value("cuda:?", node),)
         return (Value(UNKNOWN, node),)
 
-    def _called(self, node: ast.expr) -> str:
+    def _name_call(self, node: ast.expr) -> str:
         """The dotted name, followed by ``()`` in a call."""
         if isinstance(node, ast.Call):
             return f"{self.program.dotted(node.func)}()"
         return self.program.dotted(node)
 
-    def _bound(self, node: ast.expr) -> tuple[Value, ...]:
+    def _find_bound(self, node: ast.expr) -> tuple[Value, ...]:
         bindings = self.program.bindings(node)
         if not bindings:
             name = self.program.dotted(node)
@@ -183,7 +183,7 @@ class Mac:
                 break
             if binding.value is None:
                 values.append(Value(UNKNOWN, binding.node))
-            elif self.reached(binding.node, tries=False):
+            elif self.is_reached(binding.node, tries=False):
                 values.extend(self.values(binding.value))
         return tuple(values)
 
@@ -208,19 +208,22 @@ class Mac:
             inner = self.truth(node.operand)
             return None if inner is None else not inner
         if isinstance(node, ast.BoolOp):
-            return self._joined(node)
+            return self._join_truths(node)
         if isinstance(node, ast.Compare):
-            return self._compared(node)
+            return self._compare(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             begins_with = self._startswith(node)
             if begins_with is not None:
                 return begins_with
-        known = {bool(v.constant) for v in self.values(node) if v.constant is not UNKNOWN}
-        if all(value.constant is not UNKNOWN for value in self.values(node)) and len(known) == 1:
-            return known.pop()
-        return by_name(node) if not known else None
+        constants = {bool(v.constant) for v in self.values(node) if v.constant is not UNKNOWN}
+        if (
+            all(value.constant is not UNKNOWN for value in self.values(node))
+            and len(constants) == 1
+        ):
+            return constants.pop()
+        return by_name(node) if not constants else None
 
-    def _joined(self, node: ast.BoolOp) -> bool | None:
+    def _join_truths(self, node: ast.BoolOp) -> bool | None:
         decides = isinstance(node.op, ast.Or)
         parts = [self.truth(part) for part in node.values]
         if decides in parts:
@@ -231,7 +234,7 @@ class Mac:
             unknown = [part for part in unknown if not _is_read_beside(part, node.values)]
         return None if unknown else not decides
 
-    def _compared(self, node: ast.Compare) -> bool | None:
+    def _compare(self, node: ast.Compare) -> bool | None:
         if len(node.ops) != 1:
             return None
         left, right = self._side(node.left), self._side(node.comparators[0])
@@ -247,7 +250,7 @@ class Mac:
             # Next to an unknown value, the other values decide nothing.
             unknown: list[object] = [UNKNOWN]
             left, right = (unknown if UNKNOWN in side else side for side in (left, right))
-            answers = {device_compared(kind, left, right)}
+            answers = {compare_device(kind, left, right)}
         else:
             try:
                 answers = {
@@ -289,7 +292,7 @@ class Mac:
 
     # Whether a line is reached
 
-    def reached(self, node: ast.AST, *, tries: bool = True) -> bool:
+    def is_reached(self, node: ast.AST, *, tries: bool = True) -> bool:
         """Return whether a Mac may reach a node.
 
         With ``tries``, what fails in a short try block counts as not reached.
@@ -333,12 +336,12 @@ class Mac:
                 return True
         elif isinstance(parent, ast.BoolOp):
             stops = isinstance(parent.op, ast.Or)
-            return self._before(place, parent.values, lambda part: self.truth(part) is stops)
+            return self._stops_before(place, parent.values, lambda part: self.truth(part) is stops)
         elif isinstance(parent, _LOOPS):
             if self._goes_over_nothing(parent, field):
                 return True
         elif isinstance(parent, ast.Try) and field == "body":
-            return self._once(("tried", parent, tries), self._tried, parent, tries)
+            return self._once(("tried", parent, tries), self._fails_in_try, parent, tries)
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if field == "decorator_list":
                 return False
@@ -348,7 +351,7 @@ class Mac:
 
     def _is_for_others(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
         """Return whether a test is skipped on a Mac, or all code that calls a function is guarded."""
-        return self._once(("skipped", node), self._skipped, node.decorator_list) or (
+        return any(map(self._skips, node.decorator_list)) or (
             not isinstance(node, ast.ClassDef)
             and self._once(("guarded", node.name), self._called_under_guards, node.name)
         )
@@ -358,7 +361,7 @@ class Mac:
         block = getattr(place.parent, place.field)
         if place.field not in _BLOCKS or not isinstance(block, list):
             return False
-        return self._before(place, block, self._leaves)
+        return self._stops_before(place, block, self._leaves)
 
     def _leaves(self, statement: ast.AST) -> bool:
         if not isinstance(statement, ast.If):
@@ -366,7 +369,9 @@ class Mac:
         truth = self.truth(statement.test)
         return truth is not None and leaves(statement.body if truth else statement.orelse)
 
-    def _before(self, place: Place, parts: Sequence[Part], stops: Callable[[Part], bool]) -> bool:
+    def _stops_before(
+        self, place: Place, parts: Sequence[Part], stops: Callable[[Part], bool]
+    ) -> bool:
         """Return whether an earlier part keeps the program from reaching the child."""
         block = (place.parent, place.field)
         keeps = True
@@ -401,9 +406,9 @@ class Mac:
                 return names(func, "range") and self.constant(count) == 0
         return False
 
-    def _tried(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
+    def _fails_in_try(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
         for handler in node.handlers:
-            kinds = caught(handler)
+            kinds = find_caught(handler)
             if any(map(tells_failure, ast.walk(handler))):
                 continue
             if kinds & tables.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
@@ -422,9 +427,6 @@ class Mac:
         table = packages()
         names = (table.by_import.get(name.partition(".")[0]) for name in modules)
         return any(name is not None and not table.by_name[name].fails for name in names)
-
-    def _skipped(self, decorators: Sequence[ast.expr]) -> bool:
-        return any(map(self._skips, decorators))
 
     def _skips(self, decorator: ast.expr) -> bool:
         """Return whether a decorator skips a test where there is no CUDA."""
@@ -445,7 +447,7 @@ class Mac:
         return (
             name[:2] != "__"
             and bool(uses)
-            and not any(self.reached(use, tries=False) for use in uses)
+            and not any(self.is_reached(use, tries=False) for use in uses)
         )
 
     def _is_script(self) -> bool:

@@ -106,12 +106,12 @@ class Dtypes:
                 kind = self._array(value)
                 kind = kind and kind._replace(dtype=_BOOL)
             case ast.IfExp(body=first, orelse=second):
-                kind = _agreed([self.kind(first), self.kind(second)])
+                kind = _agree([self.kind(first), self.kind(second)])
             case _:
-                kind = self._named(node)
+                kind = self._find_named(node)
         return kind
 
-    def _named(self, node: ast.AST) -> Kind | None:
+    def _find_named(self, node: ast.AST) -> Kind | None:
         kind: Kind | None = None
         match node:
             case ast.Name(id=name):
@@ -146,7 +146,7 @@ class Dtypes:
         program = self._program
         bindings = program.bound_in(program.scope(node), name)
         if not bindings or program.scope(bindings[0].node) is not program.scope(node):
-            return _agreed([self._bound(each, name) for each in bindings[: _MOST + 1]])
+            return _agree([self._find_bound(each, name) for each in bindings[: _MOST + 1]])
         if id(bindings) not in self._positions:
             self._positions[id(bindings)] = [
                 _position(program.parent(each.node) if _is_inside(each) else each.node)
@@ -157,15 +157,15 @@ class Dtypes:
         kinds: list[Kind | None] = []
         for binding in reversed(bindings[max(0, end - _MOST) : end]):
             place = program.place(binding.node)
-            kinds.append(self._bound(binding, name))
+            kinds.append(self._find_bound(binding, name))
             is_certain = (
                 place is None or (place.parent, place.field) in blocks or _is_inside(binding)
             )
             if is_certain or kinds[-1] is None:
                 break
-        return _agreed(kinds)
+        return _agree(kinds)
 
-    def _bound(self, binding: Binding, name: str) -> Kind | None:
+    def _find_bound(self, binding: Binding, name: str) -> Kind | None:
         match binding.node:
             case (
                 ast.For(target=ast.Name(), iter=values)
@@ -192,9 +192,9 @@ class Dtypes:
                 isinstance(use, ast.Name) and isinstance(call, ast.Call) and call.func is use
             )
             kinds.append(self.kind(argument(call, names.index(name), name)) if is_called else None)  # type: ignore[arg-type]  # a Call
-        return _agreed(kinds)
+        return _agree(kinds)
 
-    def _returned(self, function: Function) -> Kind | None:
+    def _find_returned(self, function: Function) -> Kind | None:
         """The kind that all returns of a function have."""
         parts = (ast.Return, ast.Yield, ast.YieldFrom)
         own = [
@@ -203,7 +203,7 @@ class Dtypes:
             if isinstance(part, parts) and self._program.scope(part) is function
         ]
         is_plain = all(isinstance(part, ast.Return) for part in own) and not function.decorator_list
-        return _agreed([self.kind(part.value) for part in own[: _MOST + 1]]) if is_plain else None
+        return _agree([self.kind(part.value) for part in own[: _MOST + 1]]) if is_plain else None
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Dtypes:
             return Kind("python", FLOAT64, is_scalar=True) if full in _CONSTANTS else None
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             bindings = self._program.bindings(node)[: _MOST + 1]
-            return _agreed([self.kind(binding.value) for binding in bindings])
+            return _agree([self.kind(binding.value) for binding in bindings])
         return self._array(node.value) if node.attr in {"T", "mT", "data"} else None
 
     def _call(self, node: ast.Call) -> Kind | None:
@@ -247,7 +247,9 @@ class Dtypes:
                     return Kind("python", _INT64) if called == "range" else self.kind(node.args[0])
                 bound = self._program.only_binding(node.func)
                 function = bound.node if bound else None
-                return self._returned(function) if isinstance(function, ast.FunctionDef) else None
+                return (
+                    self._find_returned(function) if isinstance(function, ast.FunctionDef) else None
+                )
         return None
 
     def _numpy(self, node: ast.Call, name: str, values: list[ast.expr]) -> Kind | None:
@@ -313,13 +315,13 @@ class Dtypes:
         if name == "numpy":
             return kind._replace(family="numpy")
         if name in {"to", "type"}:
-            given = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
-            dtype = next((dtype for part in given if (dtype := self.dtype(part))), None)
+            arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
+            dtype = next((dtype for part in arguments if (dtype := self.dtype(part))), None)
             if dtype:
                 return Kind("torch", dtype)
-            is_moved = name == "to" and len(given) <= len(node.args) <= 1
+            is_moved = name == "to" and len(arguments) <= len(node.args) <= 1
             is_moved = is_moved and all(
-                may_be_device(each) and not self.kind(each) for each in given
+                may_be_device(each) and not self.kind(each) for each in arguments
             )
             return kind if is_moved else None
         asks = any(word.arg == "dtype" for word in node.keywords)
@@ -367,7 +369,7 @@ def _position(node: ast.AST | None) -> tuple[int, int]:
     return _start(node)
 
 
-def _agreed(kinds: list[Kind | None]) -> Kind | None:
+def _agree(kinds: list[Kind | None]) -> Kind | None:
     return kinds[0] if len(kinds) <= _MOST and len(set(kinds)) == 1 else None
 
 
@@ -377,11 +379,11 @@ def _join(parts: Iterable[Kind | None], family: str = "") -> Kind | None:
     for part in parts:
         if part is None or part.family == "generator":
             return None
-        joined = part if joined is None else _promoted(joined, part)
+        joined = part if joined is None else _promote(joined, part)
     return joined._replace(is_scalar=False) if joined and family == "list" else joined
 
 
-def _promoted(first: Kind, second: Kind) -> Kind:
+def _promote(first: Kind, second: Kind) -> Kind:
     families = {first.family, second.family}
     family = next(name for name in ("torch", "numpy", "python") if name in families)
     # Python's numbers, and those of NumPy with a tensor, change the rank of a dtype and not its bits.

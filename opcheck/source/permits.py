@@ -32,7 +32,7 @@ _NARROW = {"bfloat16", "float", "half"}
 _DEEPEST = 3
 
 
-def permitted(
+def filter_fixes(
     hits: Sequence[tuple[ScanRule, Hit]], scanned: Scanned
 ) -> Iterator[tuple[ScanRule, Hit]]:
     """Yield the hits, without the fixes that would raise on a Mac, or would hide why a program cannot run there."""
@@ -65,7 +65,7 @@ def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
     if not any("mps" in edit.text or "{helper}" in edit.text for edit in fix.edits):
         return hit
     target = scanned.target.torch
-    pinned = _allowed(scanned.path.parent) if scanned.path is not None else None
+    pinned = _find_releases(scanned.path.parent) if scanned.path is not None else None
     oldest, newest = pinned or (target, target)
     if min(target, newest) < fix.since:
         where = (
@@ -78,7 +78,7 @@ def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
 
 
 @functools.lru_cache(maxsize=256)
-def _allowed(folder: Path) -> tuple[Version, Version] | None:
+def _find_releases(folder: Path) -> tuple[Version, Version] | None:
     return requirements.allowed_torch(folder)
 
 

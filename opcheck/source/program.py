@@ -107,7 +107,7 @@ class Program:
         #: the modules of the project that the file imports all names of: ``.base``
         self._stars: list[str] = []
         #: returns what a name of another file of the project imports there; empty where it is that file's own
-        self.follow: Callable[[str], str] = lambda _dotted: ""
+        self.follow: Callable[[str], str] = lambda _find_dotted: ""
         self._grow()
         for node in self.nodes:
             if type(node) in _BINDING:
@@ -116,13 +116,13 @@ class Program:
     def _grow(self) -> None:
         # A loop and not a recursion: machine-made files nest deeper than Python's stack.  A file of 100,000 lines has
         # 700,000 nodes, so the loop does as little as it can for each.
-        places, nodes, known = self._places, self.nodes, _FIELDS
+        places, nodes, fields_by_kind = self._places, self.nodes, _FIELDS
         waiting: list[ast.AST] = [self.tree]
         while waiting:
             node = waiting.pop()
             nodes.append(node)
             kind = type(node)
-            fields = known[kind]
+            fields = fields_by_kind[kind]
             if not fields:
                 if isinstance(node, ast.Global):
                     self._globals |= {(places[node][3], name) for name in node.names}
@@ -200,10 +200,10 @@ class Program:
     def dotted(self, node: ast.AST | None) -> str:
         """The full name, ``torch.cuda.amp.autocast``, of an imported object; else empty."""
         if node is not self._named[0]:
-            self._named = (node, self._dotted(node))
+            self._named = (node, self._find_dotted(node))
         return self._named[1]
 
-    def _dotted(self, node: ast.AST | None) -> str:
+    def _find_dotted(self, node: ast.AST | None) -> str:
         parts: list[str] = []
         while isinstance(node, ast.Attribute) and len(parts) < _LONGEST_NAME:
             parts.append(node.attr)
@@ -291,7 +291,7 @@ class Program:
 
     def _bind(self, node: ast.AST) -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imported = dict(_imported(node))
+            imported = dict(_list_imports(node))
             self.imports |= imported
             if star := imported.get("*"):
                 further = self._has_star and star.startswith(("torch.", "."))
@@ -304,7 +304,7 @@ class Program:
             if node.name:
                 self._name(node.name, None, node)
         else:
-            for target, value in _bound(node):
+            for target, value in _list_targets(node):
                 self._target(target, value, node)
 
     def _target(self, target: ast.expr, value: ast.expr | None, node: ast.AST) -> None:
@@ -334,7 +334,7 @@ class Program:
             own += [Binding(value, node), Binding(None, node)]
 
 
-def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+def _list_targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     """The targets of an assignment, each with its value."""
     if isinstance(node, ast.Assign):
         yield from ((target, node.value) for target in node.targets)
@@ -351,7 +351,7 @@ def _is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+def _list_imports(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]

@@ -86,12 +86,12 @@ class Project:
             self._values[place] = ()  # of a value that depends on itself
             self._open += 1
             try:
-                self._values[place] = self._of(*place)
+                self._values[place] = self._find_values(*place)
             finally:
                 self._open -= 1
         return self._values[place]
 
-    def _of(self, path: Path, name: str) -> tuple[object, ...]:
+    def _find_values(self, path: Path, name: str) -> tuple[object, ...]:
         module = self._load(path)
         if module is None:
             return ()
@@ -99,7 +99,7 @@ class Project:
         for binding in module.program.module_bindings(name):
             if binding.value is None:
                 return ()
-            if module.mac.reached(binding.node, tries=False):
+            if module.mac.is_reached(binding.node, tries=False):
                 values += [value.constant for value in module.mac.values(binding.value)]
         return tuple(values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,7 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 
 def check_lines(lines: list[str]) -> Iterator[Hit]:
     """Return the findings in a requirements.txt."""
-    for text, number, severity in in_lines(lines):
-        for hit in judge(text, number, severity):
-            yield replace(hit, fix=_fix(text, lines[number - 1], number))
+    yield from _check(in_lines(lines), lines)
 
 
 def check_pyproject(text: str) -> Iterator[Hit]:
@@ -53,10 +51,15 @@ def check_pyproject(text: str) -> Iterator[Hit]:
     Raises:
         ValueError: it is not TOML.
     """
-    lines = split_lines(text)
-    for requirement, number, severity in in_pyproject(text):
-        for hit in judge(requirement, number, severity):
-            yield replace(hit, fix=_fix(requirement, lines[number - 1], number, quoted=True))
+    yield from _check(in_pyproject(text), split_lines(text), is_quoted=True)
+
+
+def _check(
+    wanted: Iterable[tuple[str, int, Severity]], lines: list[str], *, is_quoted: bool = False
+) -> Iterator[Hit]:
+    for text, number, severity in wanted:
+        for hit in judge(text, number, severity):
+            yield replace(hit, fix=_fix(text, lines[number - 1], number, is_quoted=is_quoted))
 
 
 def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
@@ -84,7 +87,7 @@ def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
     _expect(project, dict, "project is not a table")
     extras = project.get("optional-dependencies", {})
     _expect(extras, dict, "project.optional-dependencies is not a table")
-    lines = _quoted(text)
+    lines = _find_quotes(text)
     listed: list[tuple[str, Any, Severity]] = [
         ("dependencies", project.get("dependencies", []), "error")
     ]
@@ -101,7 +104,7 @@ def _expect(value: object, kind: type, message: str) -> None:
         raise ValueError(message)  # noqa: TRY004  (of a file, as all errors of this reader)
 
 
-def _quoted(text: str) -> dict[str, int]:
+def _find_quotes(text: str) -> dict[str, int]:
     """The first line of each text in quotes."""
     lines: dict[str, int] = {}
     for number, line in enumerate(split_lines(text), 1):
@@ -148,7 +151,7 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     )
 
 
-def _fix(text: str, line: str, number: int, *, quoted: bool = False) -> Fix | None:
+def _fix(text: str, line: str, number: int, *, is_quoted: bool) -> Fix | None:
     """A marker that leaves the requirement out on macOS; elsewhere pip installs what it did before."""
     try:
         wanted = Requirement(text)
@@ -161,7 +164,7 @@ def _fix(text: str, line: str, number: int, *, quoted: bool = False) -> Fix | No
     if wanted.url or start < 0 or line.count(text) > 1 or "\\" in text or " --" in line:
         return None
     quote = '"'
-    if quoted:
+    if is_quoted:
         before = line[start - 1 : start]
         if before not in {"'", '"'}:
             return None

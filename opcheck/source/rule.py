@@ -45,11 +45,11 @@ class Scanned:
     _answers: dict[tuple[object, ...], object] = field(default_factory=dict)
 
     def once(
-        self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
+        self, question: tuple[object, ...], find: Callable[..., Answer], *arguments: object
     ) -> Answer:
         """Return what ``find`` returns; it is called once for a file, not at each node."""
         if question not in self._answers:
-            self._answers[question] = find(*given)
+            self._answers[question] = find(*arguments)
         return self._answers[question]  # type: ignore[return-value]  # what find returned
 
     def forget(self) -> None:
@@ -151,10 +151,14 @@ def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | No
     for keyword in call.keywords:
         if keyword.arg in names:
             return keyword.value
-    given = call.args if position is not None else []
-    if position is None or position >= len(given) or any(_starred(arg) for arg in given):
+    arguments = call.args if position is not None else []
+    if (
+        position is None
+        or position >= len(arguments)
+        or any(isinstance(arg, ast.Starred) for arg in arguments)
+    ):
         return None
-    return given[position]
+    return arguments[position]
 
 
 def method(node: ast.AST) -> str:
@@ -185,7 +189,3 @@ def torch_alias(scanned: Scanned) -> bool:
 def _imports_kin(program: Program) -> bool:
     kin = ("torch", ".", "timm", "transformers", "diffusers", "lightning")
     return any(name.startswith(kin) for name in program.imports.values())
-
-
-def _starred(node: ast.expr) -> bool:
-    return isinstance(node, ast.Starred)

@@ -85,12 +85,12 @@ def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> It
                 hint="give a path",
             ) from error
         if is_directory:
-            yield from _below(path, skipped, problems)
+            yield from _walk_folder(path, skipped, problems)
         else:
             yield FoundFile(path, path.parent)
 
 
-def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[FoundFile]:
+def _walk_folder(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[FoundFile]:
     # Not os.walk: it hides the directories that it cannot list, and recurses (Python 3.11,
     # Lib/os.py).
     ignores = GitIgnores(root, skipped)

@@ -37,7 +37,7 @@ IDLE, RAISES, INSTEAD = read_table("idle"), read_table("raises"), read_table("in
 NOT_COMPILED = RAISES["init"]
 
 
-def printed(name: str, target: Target) -> str:
+def find_error(name: str, target: Target) -> str:
     """Return the error of a name in torch.cuda; empty where it depends on the arguments.
 
     torch/cuda/streams.py of the wheels: ``Stream.__new__`` checks for CUDA itself since 2.10.

@@ -25,12 +25,12 @@ _MPS_FLAG = {
 }  # fmt: skip
 
 
-def device_compared(kind: type[ast.cmpop], left: list[object], right: list[object]) -> bool | None:
+def compare_device(kind: type[ast.cmpop], left: list[object], right: list[object]) -> bool | None:
     """Return the result of comparing an unknown device with a text, in a program that runs on MPS."""
-    known = [value for value in (*left, *right) if value is not UNKNOWN]
-    if len(known) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
+    values = [value for value in (*left, *right) if value is not UNKNOWN]
+    if len(values) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
         return None
-    texts = known[0] if isinstance(known[0], tuple) else (known[0],)
+    texts = values[0] if isinstance(values[0], tuple) else (values[0],)
     if texts and all(is_cuda(text) or text in tables.NOT_ON_A_MAC for text in texts):
         return kind in _NEGATIVE
     return kind not in _NEGATIVE if "mps" in texts else None
@@ -71,7 +71,7 @@ def begins(node: ast.expr) -> str:
             return str(node.value) if is_text else ""  # type: ignore[attr-defined]  # a Constant
 
 
-def quoted(constant: object) -> str:
+def quote(constant: object) -> str:
     """Format a constant for a message: at most 80 characters, and no number of 5,000 digits."""
     if isinstance(constant, int) and constant.bit_length() > _BITS:
         return "a number of hundreds of digits"
@@ -103,7 +103,7 @@ def compared_by_name(kind: type[ast.cmpop], left: ast.expr, right: ast.expr) -> 
     return (device == {"mps"}) is (kind not in _NEGATIVE)
 
 
-def caught(handler: ast.ExceptHandler) -> set[str]:
+def find_caught(handler: ast.ExceptHandler) -> set[str]:
     """Return the names of the exceptions that a handler catches."""
     if handler.type is None:
         return {"BaseException"}

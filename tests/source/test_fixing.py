@@ -760,8 +760,16 @@ def test_a_repository_gets_one_helper_for_its_folders(tmp_path: Path) -> None:
                 '        "mps" if torch.backends.mps.is_available() else "cuda", dtype=torch.bfloat16\n    ):\n        pass\n'
             ),
         ),
+        (
+            "def f(x, device):\n    return torch.load(x, map_location=lambda storage, loc: storage.cuda())\n",
+            "def f(x, device):\n    return torch.load(x, map_location=device)\n",
+        ),
+        (
+            "def f(device):\n    return map(lambda x: x.cuda(), range(3))\n",
+            "def f(device):\n    return map(lambda x: x.to(device), range(3))\n",
+        ),
     ],
-    ids=["cuda:0", "a guarded move", "autocast"],
+    ids=["cuda:0", "a guarded move", "autocast", "a storage", "a lambda"],
 )
 def test_a_device_in_scope_comes_first_and_no_choice_makes_a_line_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str

@@ -42,13 +42,13 @@ def find_cuda_autocast(
 ) -> Iterator[Hit]:
     """Autocast and GradScaler of CUDA, and functions about them."""
     if isinstance(node, (ast.Attribute, ast.Name)):
-        yield from _asked(node, scanned)
+        yield from _find_queries(node, scanned)
     else:
         yield from _find_refused(node, scanned)
-        yield from _called(node, scanned)
+        yield from _find_calls(node, scanned)
 
 
-def _asked(node: ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[Hit]:
+def _find_queries(node: ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[Hit]:
     instead = _OF_CUDA.get(scanned.dotted(node))
     if instead:
         yield Hit(
@@ -59,7 +59,7 @@ def _asked(node: ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
-def _called(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = _name(node, scanned)
     if name in _DECORATORS and scanned.mac.cuda(argument(node, None, "device_type")):
         yield Hit(
@@ -206,24 +206,24 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
     if scales and is_half and not alone:
         since, needs = _SCALES_SINCE, "GradScaler on MPS"
         scalers = scanned.once(("edits of scalers",), _scaler_edits, scanned)
-    given = argument(node, 0, "device_type")
+    device_type = argument(node, 0, "device_type")
     if name in _AUTOCAST:
-        is_text = isinstance(given, ast.Constant) and given.value == "cuda"
-        if not is_text or given is None:
+        is_text = isinstance(device_type, ast.Constant) and device_type.value == "cuda"
+        if not is_text or device_type is None:
             return None
-        fix = Fix((replace(given, device), *scalers), applicability, since=since, needs=needs)
-        return _wrapped(fix, node, scanned)
+        fix = Fix((replace(device_type, device), *scalers), applicability, since=since, needs=needs)
+        return _wrap_arguments(fix, node, scanned)
     is_starred = any(isinstance(part, ast.Starred) for part in node.args)
-    edits = _renamed(node, f"{torch}.autocast", device, scanned)
+    edits = _rename_call(node, f"{torch}.autocast", device, scanned)
     if not edits or is_starred or len(node.args) > len(_PARAMETERS):
         return None
     named = zip(_PARAMETERS, node.args, strict=False)
-    edits += [insert_before(given, f"{parameter}=") for parameter, given in named]
-    fix = Fix((*_joined(edits), *scalers), applicability, since=since, needs=needs)
-    return _wrapped(fix, node, scanned)
+    edits += [insert_before(device_type, f"{parameter}=") for parameter, device_type in named]
+    fix = Fix((*_merge_edits(edits), *scalers), applicability, since=since, needs=needs)
+    return _wrap_arguments(fix, node, scanned)
 
 
-def _renamed(node: ast.Call, name: str, device: str, scanned: Scanned) -> list[Edit]:
+def _rename_call(node: ast.Call, name: str, device: str, scanned: Scanned) -> list[Edit]:
     """The edits that call another function with a device as its first argument; none for an unusual form."""
     line, column = node.func.end_lineno or node.lineno, node.func.end_col_offset or 0
     if not scanned.lines[line - 1].encode()[column:].startswith(b"("):
@@ -232,7 +232,7 @@ def _renamed(node: ast.Call, name: str, device: str, scanned: Scanned) -> list[E
     return [replace(node.func, name), Edit(line, column + 1, line, column + 1, device)]
 
 
-def _wrapped(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
+def _wrap_arguments(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
     """The arguments on a line of their own, where the line would become too long."""
     line, column = node.func.end_lineno or 0, (node.func.end_col_offset or 0) + 1
     text = scanned.lines[line - 1]
@@ -255,16 +255,16 @@ def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
     if not torch or not scanned.dotted(node.func):
         return None
     device = f'"mps" if {torch}.backends.mps.is_available() else "cuda"'
-    given = argument(node, 0, "device") if name in _SCALER else None
+    device_type = argument(node, 0, "device") if name in _SCALER else None
     edits = (
-        [replace(given, device)]
-        if given is not None
-        else _renamed(node, f"{torch}.amp.GradScaler", device, scanned)
+        [replace(device_type, device)]
+        if device_type is not None
+        else _rename_call(node, f"{torch}.amp.GradScaler", device, scanned)
     )
     if not edits:
         return None
     fix = Fix(tuple(edits), "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
-    return _wrapped(fix, node, scanned)
+    return _wrap_arguments(fix, node, scanned)
 
 
 def _scaler_edits(scanned: Scanned) -> tuple[Edit, ...]:
@@ -300,7 +300,7 @@ def _casts(scanned: Scanned) -> bool:
     return False
 
 
-def _joined(edits: list[Edit]) -> Iterator[Edit]:
+def _merge_edits(edits: list[Edit]) -> Iterator[Edit]:
     """Join insertions at one place: the first argument begins where the device is inserted."""
     merged: dict[tuple[int, int], Edit] = {}
     for edit in edits:

@@ -12,7 +12,7 @@ from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, argument, method, rule
 from opcheck.source.rules.device_choice import find_device_choices
 from opcheck.source.tables import read_words
-from opcheck.source.words import caught, is_cuda, last, tells_failure
+from opcheck.source.words import find_caught, is_cuda, last, tells_failure
 
 # -- OC204: the program refuses to run without CUDA ------------------------------------------------
 
@@ -94,7 +94,7 @@ def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
     for _, place in scanned.program.ancestors(node):
         if isinstance(place.parent, ast.Try) and place.field == "body":
             for handler in place.parent.handlers:
-                if caught(handler) & {name, "Exception", "BaseException"}:
+                if find_caught(handler) & {name, "Exception", "BaseException"}:
                     return not _ends(handler.body[-1], scanned) and not any(
                         map(tells_failure, ast.walk(handler))
                     )
@@ -297,7 +297,7 @@ def _entries(node: ast.Dict, scanned: Scanned) -> Iterator[Hit]:
             yield from _lists(first if isinstance(first, ast.List) else value, None, scanned)
 
 
-def _checked(node: ast.Compare, scanned: Scanned) -> Iterator[Hit]:
+def _find_checks(node: ast.Compare, scanned: Scanned) -> Iterator[Hit]:
     if len(node.ops) == 1 and isinstance(node.ops[0], _CHECKED) and _refuses(node, scanned):
         yield from _lists(node.comparators[0], None, scanned)
 
@@ -348,7 +348,7 @@ def _chain(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
     compared: list[tuple[str, str]] = []
     link: ast.AST | None = node
     while isinstance(link, ast.If) and len(compared) < _LONGEST_CHAIN:
-        compared.append(_compared(link.test))
+        compared.append(_split_comparison(link.test))
         parent = scanned.program.parent(link)
         link = parent if isinstance(parent, ast.If) and parent.orelse == [link] else None
     texts = [text for _, text in reversed(compared)]
@@ -372,7 +372,7 @@ def _is_device(text: str) -> bool:
     return is_cuda(text) or text in _DEVICES
 
 
-def _compared(test: ast.expr) -> tuple[str, str]:
+def _split_comparison(test: ast.expr) -> tuple[str, str]:
     """What a condition compares with a text, and the text: ``device == "cuda"``, ``"cuda" in device``."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return "", ""
@@ -417,7 +417,7 @@ _FORMS: dict[type[ast.AST], Callable[..., Iterator[Hit]]] = {
     ast.Subscript: _literal,
     ast.Call: _call,
     ast.Dict: _entries,
-    ast.Compare: _checked,
+    ast.Compare: _find_checks,
     ast.List: _providers,
     ast.If: _chain,
 }

@@ -14,8 +14,8 @@ from opcheck.source.devices import (
     chosen,
     cuda_name,
     device_name,
+    find_offer,
     holds_on_cuda,
-    offered,
     torch_name,
     written,
 )
@@ -95,7 +95,7 @@ def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
     if devices is not None and is_cuda(devices[0].text):
         yield _hit(node, _ternary_fix(node, first, second, devices, scanned))
     elif _moves(first, scanned) and not isinstance(second, ast.IfExp):
-        fix = _moved(node, node.test, first, scanned) or _moved_by_branch(
+        fix = _write_move(node, node.test, first, scanned) or _moved_by_branch(
             node, node.test, first, scanned
         )
         yield _hit(node, fix if on_cuda else None, *_MOVE)
@@ -128,10 +128,10 @@ def _call_of_helper(
 ) -> tuple[Edit, ...]:
     """The same by a helper function, where nothing but CUDA decides."""
     plain = isinstance(test.test, ast.Call) and devices[0].text in {"cuda", "cuda:0"}
-    if not plain or devices[0].made != devices[1].made:
+    if not plain or devices[0].is_object != devices[1].is_object:
         return ()
     text = "{helper}"
-    if devices[0].made:
+    if devices[0].is_object:
         text = f"{torch_name(scanned)}.device({text})"
     return (replace(node, text),)
 
@@ -140,10 +140,12 @@ def _like_tensor(
     node: ast.expr, asked: ast.Attribute, devices: tuple[Device, Device], scanned: Scanned
 ) -> Fix | None:
     """``"cuda" if x.is_cuda else "cpu"`` is the type of the tensor's device."""
-    if (devices[0].text, devices[1].text) != ("cuda", "cpu") or devices[0].made != devices[1].made:
+    if (devices[0].text, devices[1].text) != ("cuda", "cpu") or devices[0].is_object != devices[
+        1
+    ].is_object:
         return None
     text = f"{scanned.text(asked.value)}.device.type"
-    if devices[0].made:
+    if devices[0].is_object:
         if not torch_name(scanned):
             return None
         text = f"{torch_name(scanned)}.device({text})"
@@ -231,7 +233,7 @@ def _guarded_move(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
         and not node.orelse
         and isinstance(only, (ast.Assign, ast.Expr))
     ):
-        fix = _moved(node, node.test, only.value, scanned)
+        fix = _write_move(node, node.test, only.value, scanned)
         fix = fix or _moved_by_branch(node, node.test, only.value, scanned)
     return _hit(node.test, fix, *_MOVE)
 
@@ -253,12 +255,12 @@ def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None
 def _answer(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
     """``if torch.cuda.is_available(): return True``, and False otherwise, in a function about a GPU."""
     other = sides.other or _statements_after(node, scanned)
-    answers = (_returned(sides.cuda), _returned(other))
+    answers = (_find_answer(sides.cuda), _find_answer(other))
     is_flag = answers == (True, False) and _tells_of_gpu(node, scanned)
     return _hit(node.test, None, *_FALSE) if is_flag else None
 
 
-def _returned(block: Sequence[ast.stmt]) -> object:
+def _find_answer(block: Sequence[ast.stmt]) -> object:
     """The constant that a block returns at once."""
     value = block[0].value if block and isinstance(block[0], ast.Return) else None
     return value.value if isinstance(value, ast.Constant) else None
@@ -319,7 +321,7 @@ def _devices(block: Sequence[ast.stmt], scanned: Scanned) -> Iterator[tuple[str,
                 name = ast.unparse(target)
             case _:
                 continue
-        device = offered(value, scanned)
+        device = find_offer(value, scanned)
         if device is not None:
             yield name, device
 
@@ -436,8 +438,8 @@ def _statement_fix(
     value = statement.value if isinstance(statement, (ast.Assign, ast.Return)) else None
     if not asked or value is None or _is_elif(node, scanned):
         return None
-    device = 'device("mps")' if devices[0].made else '"mps"'
-    if devices[0].made:
+    device = 'device("mps")' if devices[0].is_object else '"mps"'
+    if devices[0].is_object:
         device = f"{torch_name(scanned)}.{device}"
     target = "return"
     if isinstance(statement, ast.Assign):
@@ -502,7 +504,7 @@ def _index(call: ast.Call, scanned: Scanned) -> bool:
     return len(call.args) > 1 or device is None or device.text != "cuda"
 
 
-def _moved(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
+def _write_move(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
     """``x.to(device)``; unsafe where the name in scope may not be the device that the condition chooses."""
     certain = cuda_name(test, scanned, test)
     device = certain or device_name(node, scanned)

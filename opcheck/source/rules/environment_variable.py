@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from opcheck.data.environment import NAME, MpsVariable, load_environment, number
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, argument, rule
-from opcheck.source.words import UNKNOWN, quoted
+from opcheck.source.words import UNKNOWN, quote
 
 #: Importing these imports torch.
 _TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers", "lightning"}
@@ -28,37 +28,37 @@ def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hi
         name = scanned.mac.constant(name_node)
         if not isinstance(name, str):
             continue
-        meant = _meant(name)
+        meant = _correct_name(name)
         if meant:
             yield Hit(
                 node=node,
                 severity="error",
-                message=f"no release of PyTorch reads {quoted(name)}",
+                message=f"no release of PyTorch reads {quote(name)}",
                 hint=f"{meant} is meant",
-                fix=_renamed(name_node, meant, scanned),
+                fix=_rename(name_node, meant, scanned),
             )
             continue
         if not NAME.fullmatch(name):
             continue
-        known = load_environment().explain(name, str(scanned.target.torch))
-        if known.status != "read":
+        explained = load_environment().explain(name, str(scanned.target.torch))
+        if explained.status != "read":
             yield Hit(
                 node=node,
-                message=known.text.partition(". ")[0].rstrip("."),
-                hint=known.text.partition(". ")[2],
-                severity="error" if known.status == "invented" else None,
+                message=explained.text.partition(". ")[0].rstrip("."),
+                hint=explained.text.partition(". ")[2],
+                severity="error" if explained.status == "invented" else None,
             )
-        elif known.variable is not None:
-            yield from _misused(node, known.variable, value, scanned)
+        elif explained.variable is not None:
+            yield from _find_misuse(node, explained.variable, value, scanned)
 
 
-def _meant(name: str) -> str:
+def _correct_name(name: str) -> str:
     """Return the variable of PyTorch that a name misspells by up to two letters; empty if it is none."""
-    known = load_environment()
-    if name in known.variables or name in known.invented or not 10 < len(name) < 60:
+    explained = load_environment()
+    if name in explained.variables or name in explained.invented or not 10 < len(name) < 60:
         return ""
     return next(
-        (variable for variable in known.variables if 0 < _distance(name, variable) <= 2), ""
+        (variable for variable in explained.variables if 0 < _distance(name, variable) <= 2), ""
     )
 
 
@@ -74,7 +74,7 @@ def _distance(first: str, second: str) -> int:
     return min(row[-1], 3)
 
 
-def _renamed(node: ast.expr, meant: str, scanned: Scanned) -> Fix | None:
+def _rename(node: ast.expr, meant: str, scanned: Scanned) -> Fix | None:
     text = scanned.text(node) if isinstance(node, ast.Constant) else ""
     return Fix((replace(node, f"{text[0]}{meant}{text[0]}"),)) if text[:1] in {"'", '"'} else None
 
@@ -90,13 +90,13 @@ def _set(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[tuple[ast.ex
         if name in _SETTERS and len(node.args) == 2:
             yield node.args[0], node.args[1]
         elif name == "os.environ.update":
-            yield from _updated(node)
+            yield from _list_updates(node)
 
 
-def _updated(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
-    given = argument(node, 0)
-    if isinstance(given, ast.Dict):
-        for key, value in zip(given.keys, given.values, strict=True):
+def _list_updates(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
+    mapping = argument(node, 0)
+    if isinstance(mapping, ast.Dict):
+        for key, value in zip(mapping.keys, mapping.values, strict=True):
             if key is not None:
                 yield key, value
     for keyword in node.keywords:
@@ -104,7 +104,7 @@ def _updated(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield ast.Constant(keyword.arg), keyword.value
 
 
-def _misused(
+def _find_misuse(
     node: ast.AST, variable: MpsVariable, value: ast.expr, scanned: Scanned
 ) -> Iterator[Hit]:
     constant = scanned.mac.constant(value)
@@ -112,15 +112,15 @@ def _misused(
         yield Hit(
             node=node,
             severity="error",
-            message=f"{variable.name} is set to {quoted(constant)}, which is no text: Python "
+            message=f"{variable.name} is set to {quote(constant)}, which is no text: Python "
             "raises TypeError",
-            hint=f'write it in quotes: "{quoted(constant)}"',
+            hint=f'write it in quotes: "{quote(constant)}"',
         )
     elif isinstance(constant, str) and number(constant) is None:
         yield Hit(
             node=node,
             severity="error",
-            message=f"{variable.name} is set to {quoted(constant)}, which is no number",
+            message=f"{variable.name} is set to {quote(constant)}, which is no number",
             hint=f"it takes {variable.values}",
         )
     first = _torch_import(node, scanned)

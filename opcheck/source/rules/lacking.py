@@ -53,7 +53,7 @@ FLASH = "flash_attention_2"
 _BITS = {"load_in_4bit", "load_in_8bit"}
 
 
-def _demanded(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
+def _find_attention(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """``attn_implementation="flash_attention_2"`` makes transformers use flash_attn, or a kernel for CUDA."""
     if node.arg in _ATTENTION and scanned.mac.constant(node.value) == FLASH:
         package = packages().by_name["flash-attn"]
@@ -65,7 +65,7 @@ def _demanded(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
-def _quantized(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
+def _find_quantization(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """``load_in_4bit=True`` makes transformers quantize by bitsandbytes."""
     if node.arg in _BITS and scanned.mac.constant(node.value) is True:
         method = packages().methods["bitsandbytes"]
@@ -188,8 +188,8 @@ def find_missing_packages(
 ) -> Iterator[Hit]:
     """Unguarded imports of such a package, one finding for each package.  Options that need such a package."""
     if isinstance(node, ast.keyword):
-        yield from _demanded(node, scanned)
-        yield from _quantized(node, scanned)
+        yield from _find_attention(node, scanned)
+        yield from _find_quantization(node, scanned)
         return
     for name in dict.fromkeys(_lacking(node, scanned)):
         first = scanned.once(("first without a wheel",), _first, scanned)[name]

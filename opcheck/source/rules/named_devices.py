@@ -21,7 +21,7 @@ from opcheck.source.program import Program
 from opcheck.source.project import defaults
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
 from opcheck.source.tables import NOT_COMPILED, read_table
-from opcheck.source.words import is_cuda, last, leaves, quoted
+from opcheck.source.words import is_cuda, last, leaves, quote
 
 # -- OC201: .cuda() on a tensor or a module --------------------------------------------------------
 
@@ -74,6 +74,10 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
     if any(keyword.arg not in {"device", "non_blocking"} for keyword in node.keywords):
         return None
     index = argument(node, 0, "device")
+    around = scanned.program.parent(node)
+    option = scanned.program.parent(around) if isinstance(around, ast.Lambda) else None
+    if isinstance(option, ast.keyword) and option.arg == "map_location":
+        return _fix_map_location(option.value, index, scanned)
     if index is not None and not first_gpu:
         return _fix_indexed_move(node, index, scanned)
     further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in node.keywords)
@@ -89,6 +93,17 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
         (replace_method(node, "cuda", f"to({text}{further})"),) for text in (choice, "{helper}")
     )
     return Fix(inline, "unsafe", helper)
+
+
+def _fix_map_location(node: ast.expr, index: ast.expr | None, scanned: Scanned) -> Fix | None:
+    """``map_location=lambda storage, loc: storage.cuda()``: a device, because ``to()`` of a storage has keywords alone.
+
+    torch/storage.py of the wheels: ``_StorageBase.to``.
+    """
+    if name := device_name(node, scanned):
+        return Fix((replace(node, name),), "unsafe")
+    choice = write_choice('"cuda"', scanned) if index is None else ""
+    return Fix((replace(node, choice),), "unsafe", (replace(node, "{helper}"),)) if choice else None
 
 
 def _fix_indexed_move(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix | None:
@@ -155,7 +170,7 @@ def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[H
             severity="warning" if corrected else None,
             fix=_fix_device(value.origin, scanned),
             use=node,
-            message=f"the device is {quoted(value.constant)}, which a Mac does not have",
+            message=f"the device is {quote(value.constant)}, which a Mac does not have",
             hint="choose the device in one place: torch.accelerator.current_accelerator()",
         )
     elif _MAKES.match(called or last(node.func)):
@@ -185,7 +200,7 @@ def _text_hit(node: ast.Constant) -> Hit:
     return Hit(
         node=node,
         severity="warning",
-        message=f"the text {quoted(node.value)} is given as a device, which a Mac does not have",
+        message=f"the text {quote(node.value)} is given as a device, which a Mac does not have",
         hint="choose the device in one place: torch.accelerator.current_accelerator()",
     )
 
@@ -304,10 +319,10 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
         return name
     if method(node) != "type" and name != "torch.set_default_tensor_type":
         return ""
-    given = argument(node, 0, "dtype", "t")
-    if given is None:
+    argument_given = argument(node, 0, "dtype", "t")
+    if argument_given is None:
         return ""
-    text = scanned.dotted(given) or scanned.mac.constant(given)
+    text = scanned.dotted(argument_given) or scanned.mac.constant(argument_given)
     is_type = isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
     return str(text) if is_type else ""
 
@@ -404,7 +419,9 @@ def find_cuda_defaults(
         name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
         if name in _OPTIONS:
             default = argument(node, None, "default")
-            yield from _default_hits(_cuda(default, scanned), "option", _chosen(default, scanned))
+            yield from _default_hits(
+                _cuda(default, scanned), "option", _write_default(default, scanned)
+            )
         yield from _looked_up(node, scanned)
         yield from _relying(node, scanned)
     elif isinstance(node, ast.arguments):
@@ -422,8 +439,10 @@ def _looked_up(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name, default = _LOOKUPS.get(last(node.func), (0, 0))
     asked = argument(node, name) if default else None
     if isinstance(asked, ast.Constant) and "device" in str(asked.value).lower():
-        given = argument(node, default, "default")
-        yield from _default_hits(_cuda(given, scanned), "setting", _chosen(given, scanned))
+        argument_given = argument(node, default, "default")
+        yield from _default_hits(
+            _cuda(argument_given, scanned), "setting", _write_default(argument_given, scanned)
+        )
 
 
 def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -434,15 +453,15 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     found = scanned.project.defaults(name, scanned.path)
     # A call that unpacks arguments may give it.
     is_unpacked = any(isinstance(part, ast.Starred) for part in node.args)
-    given = {word.arg for word in node.keywords}
-    if found is None or is_unpacked or None in given:
+    argument_given = {word.arg for word in node.keywords}
+    if found is None or is_unpacked or None in argument_given:
         return
     for default in found[1]:
         is_positional = default.position is not None and default.position < len(node.args)
-        if default.parameter not in given and not is_positional:
+        if default.parameter not in argument_given and not is_positional:
             yield Hit(
                 node=node,
-                message=f"{name.rpartition('.')[2]} takes {default.parameter}={quoted(default.constant)} by default "
+                message=f"{name.rpartition('.')[2]} takes {default.parameter}={quote(default.constant)} by default "
                 f"({found[0].name}, line {default.line})",
                 hint="hand on the device that the program chose",
             )
@@ -453,7 +472,7 @@ def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
     return scanned.mac.cuda(default and scanned.unwrap_device(default))
 
 
-def _chosen(default: ast.expr | None, scanned: Scanned) -> Fix | None:
+def _write_default(default: ast.expr | None, scanned: Scanned) -> Fix | None:
     """The choice in place of the text, made when the option is."""
     is_text = isinstance(default, ast.Constant) and default.value in {"cuda", "cuda:0"}
     choice = write_choice(scanned.text(default), scanned) if default is not None and is_text else ""
@@ -465,7 +484,7 @@ def _chosen(default: ast.expr | None, scanned: Scanned) -> Fix | None:
 def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fix | None:
     """``device=None``, and the choice in the body: a default is evaluated when the file is imported."""
     function = scanned.program.parent(node)
-    chosen = _chosen(default, scanned)
+    chosen = _write_default(default, scanned)
     if (
         chosen is None
         or default is None
@@ -497,7 +516,7 @@ def _default_hits(value: Value | None, what: str, fix: Fix | None = None) -> Ite
         yield Hit(
             node=value.origin,
             fix=fix,
-            message=f"the default of the {what} is {quoted(value.constant)}: on a Mac it must be "
+            message=f"the default of the {what} is {quote(value.constant)}: on a Mac it must be "
             "given",
             hint='make the default "auto" or None, and choose what the machine has',
         )
@@ -518,12 +537,12 @@ def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``x.type(y.type())``, also through a name."""
     if method(node) != "type" or len(node.args) != 1 or node.keywords:
         return
-    given = node.args[0]
-    written = _is_type(given)
+    argument_given = node.args[0]
+    written = _is_type(argument_given)
     # The argument, and not the call: a chain of calls begins many lines above.
-    origin: ast.AST = given
+    origin: ast.AST = argument_given
     if not written:
-        bindings = scanned.program.bindings(given)
+        bindings = scanned.program.bindings(argument_given)
         values = [binding.value for binding in bindings]
         if not values or not all(value is not None and _is_type(value) for value in values):
             return
@@ -536,7 +555,7 @@ def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         message='the type of a tensor on MPS is "torch.mps.FloatTensor", which type() refuses',
         hint=".to(y) takes the dtype and the device of a tensor; .to(y.dtype) the dtype alone",
         prints="ValueError: invalid type: 'torch.mps.FloatTensor'",
-        fix=_fix_type(node, given, scanned) if written else None,
+        fix=_fix_type(node, argument_given, scanned) if written else None,
     )
 
 
@@ -549,11 +568,11 @@ def _is_type(node: ast.expr) -> bool:
     )
 
 
-def _fix_type(node: ast.Call, given: ast.expr, scanned: Scanned) -> Fix | None:
+def _fix_type(node: ast.Call, argument_given: ast.expr, scanned: Scanned) -> Fix | None:
     """``x.to(y)`` does the same on the CPU and on CUDA: the dtype and the device of y."""
-    if not (isinstance(node.func, ast.Attribute) and isinstance(given, ast.Call)):
+    if not (isinstance(node.func, ast.Attribute) and isinstance(argument_given, ast.Call)):
         return None
-    source = given.func.value if isinstance(given.func, ast.Attribute) else None
+    source = argument_given.func.value if isinstance(argument_given.func, ast.Attribute) else None
     if source is None or "\n" in scanned.text(source):
         return None
     return Fix((replace_method(node, "type", f"to({scanned.text(source)})"),))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opcheck.source.program import Function, walk
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
-from opcheck.source.words import last
+from opcheck.source.words import last, names
 
 # -- OC208: processes that talk through NCCL -------------------------------------------------------
 
@@ -51,11 +51,11 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     lightning 2: fabric/connector.py raises ValueError for strategies of the DDP family on MPS, and
     fabric/utilities/device_parser.py MisconfigurationException for more devices than there are.
     """
-    given = {key: argument(node, None, key) for key in ("accelerator", "strategy", "devices")}
-    values = {key: value and scanned.mac.constant(value) for key, value in given.items()}
+    arguments = {key: argument(node, None, key) for key in ("accelerator", "strategy", "devices")}
+    values = {key: value and scanned.mac.constant(value) for key, value in arguments.items()}
     if "lightning" not in scanned.dotted(node.func) or values["accelerator"] in _NOT_GPU:
         return
-    strategy, devices, listed = values["strategy"], values["devices"], given["devices"]
+    strategy, devices, listed = values["strategy"], values["devices"], arguments["devices"]
     is_count = isinstance(devices, int) and devices > 1
     if isinstance(strategy, str) and strategy.startswith(_FAMILIES):
         yield Hit(
@@ -179,7 +179,7 @@ class _AtImport(NamedTuple):
 
     nodes: frozenset[ast.AST]
     #: parameters of functions, with the expressions that calls give for them
-    given: dict[tuple[ast.AST, str], list[ast.expr]]
+    arguments: dict[tuple[ast.AST, str], list[ast.expr]]
 
 
 @rule(
@@ -200,13 +200,13 @@ def find_spawned_processes(node: _Iterating, scanned: Scanned) -> Iterator[Hit]:
         elif name in _STARTS:
             yield from _not_sent(node, scanned, "target", "initializer")
             if _is_at_import(node, scanned):
-                yield _unguarded(node, "a process is started")
-    source = _iterated(node)
+                yield _report_unguarded(node, "a process is started")
+    source = _find_iterable(node)
     if source is not None and _is_at_import(node, scanned) and _is_loader(source, scanned, 0):
-        yield _unguarded(source, "a DataLoader starts its workers")
+        yield _report_unguarded(source, "a DataLoader starts its workers")
 
 
-def _unguarded(node: ast.AST, what: str) -> Hit:
+def _report_unguarded(node: ast.AST, what: str) -> Hit:
     return Hit(
         node=node,
         message=f'{what} outside of if __name__ == "__main__":, and macOS starts processes by spawn: '
@@ -228,12 +228,12 @@ def _is_at_import(node: ast.AST, scanned: Scanned) -> bool:
 def _at_import(scanned: Scanned) -> _AtImport:
     """Follow the statements at the top level, and the functions of the file that they call."""
     nodes: set[ast.AST] = set()
-    given: dict[tuple[ast.AST, str], list[ast.expr]] = {}
+    arguments: dict[tuple[ast.AST, str], list[ast.expr]] = {}
     waiting: list[ast.AST] = list(scanned.program.tree.body)
     functions: set[ast.AST] = set()
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and _asks_for_main(node.test):
+        if isinstance(node, ast.If) and any(names(part, "__name__") for part in walk(node.test)):
             waiting += node.orelse
             continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -243,17 +243,13 @@ def _at_import(scanned: Scanned) -> _AtImport:
         if isinstance(node, ast.Call) and (function := _function(node, scanned)) is not None:
             names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
             for name, value in zip(names, node.args, strict=False):
-                given.setdefault((function, name), []).append(value)
+                arguments.setdefault((function, name), []).append(value)
             for keyword in node.keywords:
-                given.setdefault((function, keyword.arg or ""), []).append(keyword.value)
+                arguments.setdefault((function, keyword.arg or ""), []).append(keyword.value)
             if function not in functions and len(functions) < _MOST_FUNCTIONS:
                 functions.add(function)
                 waiting += function.body
-    return _AtImport(frozenset(nodes), given)
-
-
-def _asks_for_main(test: ast.expr) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in walk(test))
+    return _AtImport(frozenset(nodes), arguments)
 
 
 def _function(call: ast.Call, scanned: Scanned) -> Function | None:
@@ -267,7 +263,7 @@ def _function(call: ast.Call, scanned: Scanned) -> Function | None:
 # -- loaders ---------------------------------------------------------------------------------------
 
 
-def _iterated(node: ast.AST) -> ast.expr | None:
+def _find_iterable(node: ast.AST) -> ast.expr | None:
     """Return what a node goes through."""
     if isinstance(node, (ast.For, ast.AsyncFor)):
         return node.iter
@@ -300,20 +296,18 @@ def _is_loader(node: ast.expr, scanned: Scanned, depth: int) -> bool:
         return any(_is_loader(part, scanned, depth + 1) for part in node.elts)
     if not isinstance(node, ast.Name):
         return False
-    given = scanned.once(("at import",), _at_import, scanned).given
+    arguments = scanned.once(("at import",), _at_import, scanned).arguments
     values: list[ast.expr | None] = []
     for binding in scanned.program.bindings(node):
         if isinstance(binding.node, ast.arg):
-            values += given.get((scanned.program.scope(node), node.id), [])
+            values += arguments.get((scanned.program.scope(node), node.id), [])
         else:
-            values.append(binding.value if binding.value is not None else _unpacked(binding.node))
+            # The names of a tuple get parts of the value.
+            unpacked = binding.node.value if isinstance(binding.node, ast.Assign) else None
+            values.append(binding.value or unpacked)
     return bool(values) and all(
         value is not None and _is_loader(value, scanned, depth + 1) for value in values
     )
-
-
-def _unpacked(node: ast.AST) -> ast.expr | None:
-    return node.value if isinstance(node, ast.Assign) else None
 
 
 def _has_workers(call: ast.Call, scanned: Scanned) -> bool:
@@ -392,7 +386,7 @@ def _not_sent(call: ast.Call, scanned: Scanned, *names: str) -> Iterator[Hit]:
     for name in names:
         value = argument(call, None, name)
         if value is not None and (what := _local(value, scanned)):
-            yield _unpickled(value, f"{name}={what}")
+            yield _report_unpickled(value, f"{name}={what}")
 
 
 def _dataset_not_sent(call: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -404,10 +398,10 @@ def _dataset_not_sent(call: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if not isinstance(dataset, ast.Call):
         return
     if what := _local(dataset.func, scanned):
-        yield _unpickled(dataset, f"the dataset's class: {what}")
+        yield _report_unpickled(dataset, f"the dataset's class: {what}")
     for keyword in dataset.keywords:
         if keyword.arg in _KEPT and (part := _lambda_in(keyword.value, scanned)) is not None:
-            yield _unpickled(part, f"{keyword.arg}={_local(part, scanned)} of the dataset")
+            yield _report_unpickled(part, f"{keyword.arg}={_local(part, scanned)} of the dataset")
 
 
 def _lambda_in(node: ast.expr, scanned: Scanned) -> ast.expr | None:
@@ -447,7 +441,7 @@ def _local(node: ast.expr, scanned: Scanned) -> str:
     return "" if is_at_top else f"a {kind} local to a function"
 
 
-def _unpickled(node: ast.AST, what: str) -> Hit:
+def _report_unpickled(node: ast.AST, what: str) -> Hit:
     return Hit(
         node=node,
         message=f"{what} cannot be sent to a process that macOS spawns: "

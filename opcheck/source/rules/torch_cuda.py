@@ -9,7 +9,7 @@ from opcheck.common.versions import Version
 from opcheck.source.devices import called_on_mps, torch_name
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, rule
-from opcheck.source.tables import IDLE, INSTEAD, RAISES, printed, read_words
+from opcheck.source.tables import IDLE, INSTEAD, RAISES, find_error, read_words
 from opcheck.source.words import last
 
 # -- OC205: a function of torch.cuda that raises without CUDA --------------------------------------
@@ -45,7 +45,7 @@ def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
             hint=f"on MPS: {instead}"
             if instead
             else "call it only where torch.cuda.is_available()",
-            prints=printed(name, scanned.target),
+            prints=find_error(name, scanned.target),
         )
 
 
@@ -55,7 +55,7 @@ def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
     torch.mps.Event came with 2.1 (torch/mps/event.py of the wheels) and takes enable_timing alone.
     """
     if name == "set_device":
-        return _guarded(node, scanned)
+        return _guard(node, scanned)
     if name != "Event" or not isinstance(node, ast.Call):
         return called_on_mps(node, name, scanned)
     torch = torch_name(scanned)
@@ -67,7 +67,7 @@ def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
     return Fix((event,), since=Version(2, 1))
 
 
-def _guarded(node: ast.AST, scanned: Scanned) -> Fix | None:
+def _guard(node: ast.AST, scanned: Scanned) -> Fix | None:
     """``set_device`` behind a check for CUDA; unsafe, because the program continues where it failed before."""
     statement, torch = scanned.program.parent(node), torch_name(scanned)
     line = scanned.lines[getattr(node, "lineno", 1) - 1]
@@ -152,18 +152,14 @@ def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> 
             and name.value == "has_mps"
         )
     if asked:
+        torch = torch_name(scanned)
         yield Hit(
             node=node,
-            fix=_fix_check(node, scanned),
+            fix=Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None,
             message="torch.has_mps is deprecated, and says how torch was built, not what the Mac "
             "has",
             hint="torch.backends.mps.is_available()",
         )
-
-
-def _fix_check(node: ast.AST, scanned: Scanned) -> Fix | None:
-    torch = torch_name(scanned)
-    return Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None
 
 
 # -- OC226: the number of CUDA devices, used as a number -------------------------------------------

@@ -68,10 +68,10 @@ def find_numpy_of_mps(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     for call in chain(node.func):
         if method(call) in _LEAVES:
             return
-        given = [argument(call, None, "device")]
+        targets = [argument(call, None, "device")]
         if method(call) == "to":
-            given += call.args[:1]
-        devices = [scanned.mac.constant(value) for value in given if value is not None]
+            targets += call.args[:1]
+        devices = [scanned.mac.constant(value) for value in targets if value is not None]
         if any(isinstance(device, str) for device in devices):
             if any(str(device).startswith("mps") for device in devices):
                 yield Hit(

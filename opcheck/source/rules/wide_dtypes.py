@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.common.versions import Target, Version
+from opcheck.common.versions import Version
 from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
 from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, method, rule, torch_alias
 from opcheck.source.tables import read_table
@@ -52,8 +52,8 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if _on_cpu(node, scanned):
         return
     name = scanned.dotted(node.func)
-    made = name.startswith("torch.") and name.rpartition(".")[2] in _MAKES
-    if made and argument(node, None, "device") is None:
+    is_creation = name.startswith("torch.") and name.rpartition(".")[2] in _MAKES
+    if is_creation and argument(node, None, "device") is None:
         yield Hit(
             node=node,
             severity="note",
@@ -143,10 +143,10 @@ def _on_cpu(node: ast.Call, scanned: Scanned) -> bool:
     for call in chain(node):
         if call is not node and method(call) in _TO_CPU:
             return True
-        given = [argument(call, None, "device", "map_location")]
+        value_given = [argument(call, None, "device", "map_location")]
         if method(call) == "to":
-            given += call.args
-        if any(value is not None and _is_cpu(value, scanned) for value in given):
+            value_given += call.args
+        if any(value is not None and _is_cpu(value, scanned) for value in value_given):
             return True
     return False
 
@@ -172,10 +172,10 @@ def find_wide_defaults(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls that make float64 the default."""
     if scanned.dotted(node.func) not in _SETS:
         return
-    given = argument(node, 0, "d", "t")
-    if given is None:
+    value_given = argument(node, 0, "d", "t")
+    if value_given is None:
         return
-    text = scanned.dotted(given) or scanned.mac.constant(given)
+    text = scanned.dotted(value_given) or scanned.mac.constant(value_given)
     if text in _DOUBLE:
         yield Hit(
             node=node,
@@ -188,10 +188,6 @@ def find_wide_defaults(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 _TORCH, _MACOS = Version(2, 3), Version(14)
 _COMPLEX = {"torch.complex64", "torch.cfloat"}
-
-
-def _applies(target: Target) -> bool:
-    return target.torch < _TORCH or target.macos < _MACOS
 
 
 def _with_torch(node: ast.AST, scanned: Scanned) -> bool:
@@ -213,7 +209,7 @@ def _calls_torch(node: ast.AST, scanned: Scanned) -> bool:
     "OC212",
     "warning",
     calls={"dtype"},
-    applies=_applies,
+    applies=lambda target: target.torch < _TORCH or target.macos < _MACOS,
     no_fix="a narrower dtype, or real tensors, change the numbers: a person must choose",
 )
 def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Iterator[Hit]:
