@@ -47,7 +47,7 @@ _SETTINGS = (
     _Setting(
         find_cuda_defaults, re.compile(r"(?:.*[_-])?(?:device|map_location|accelerator)(?:_type)?"),
         re.compile(r"cuda(?::\d+)?"), "the setting {key} is {value!r}: on a Mac it must be given",
-        'a value such as "auto", for which the program chooses what the machine has',
+        'a value such as "auto" that lets the program choose what the machine has',
     ),
     # What hydra calls.
     _Setting(
@@ -62,7 +62,7 @@ _SETTINGS = (
     ),
     _Setting(
         find_nccl, re.compile("devices"), re.compile(r"[2-9]|[1-9]\d+"),
-        "{value} devices are asked for, and a Mac has one GPU",
+        "{value} devices are requested, and a Mac has a single GPU",
         "devices: auto takes those that the machine has", "warning",
         frozenset({"accelerator", "strategy", "num_nodes"}),
     ),

@@ -122,8 +122,7 @@ def scan(
         raise UsageError(
             "there is no Python source below these paths",
             context=f"opcheck scan {' '.join(paths)}",
-            hint="give files or directories that hold .py, .ipynb, requirements*.txt, "
-            "pyproject.toml",
+            hint="give files or directories with .py, .ipynb, requirements*.txt, pyproject.toml",
         )
     order = {file.path.as_posix(): number for number, file in enumerate(reader.files)}
     if silenced:

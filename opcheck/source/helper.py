@@ -215,7 +215,9 @@ def _home(path: Path, program: Program, project_files: set[Path]) -> Path | None
     if package is not None:
         is_inside = _imports_from(package, program) or path.name == "__init__.py"
         return package if is_inside else None
-    return path.parent if _has_neighbour(path, program, project_files) else None
+    # At the top of a repository a script sees its neighbours, however it is run.
+    is_at_top = (path.parent / ".git").exists()
+    return path.parent if is_at_top or _has_neighbour(path, program, project_files) else None
 
 
 def _has_neighbour(path: Path, program: Program, project_files: set[Path]) -> bool:

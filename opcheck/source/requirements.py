@@ -95,7 +95,7 @@ def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
     for key, wanted, severity in listed:
         _expect(wanted, list, f"project.{key} is not a list")
         for requirement in wanted:
-            _expect(requirement, str, f"project.{key} does not hold texts alone")
+            _expect(requirement, str, f"project.{key} does not contain texts alone")
             yield requirement, lines.get(requirement, 1), severity
 
 

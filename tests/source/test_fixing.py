@@ -789,3 +789,11 @@ def test_a_finding_without_a_fix_says_that_the_line_would_be_too_long(
     (tmp_path / "a.py").write_text(f"import torch\n{line}\n", encoding="utf-8")
     (finding,) = scan([str(tmp_path)], TARGET).findings
     assert finding.fix == "none: the line would have more than 100 columns"
+
+
+def test_scripts_at_the_top_of_a_repository_share_a_helper(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    text = "import torch\nx = torch.zeros(2).cuda()\ny = torch.zeros(2).cuda()\n"
+    changed = fixed(tmp_path, {"a.py": text, "b.py": text}, unsafe=True)
+    assert sorted(changed) == ["a.py", "b.py", "device.py"]
+    assert all("from device import get_device\n" in changed[name] for name in ("a.py", "b.py"))

@@ -55,7 +55,7 @@ def command(
     ] = (),
     baseline: Annotated[
         str,
-        Option("Leave out the findings that this file knows.", metavar="FILE", action="reads"),
+        Option("Leave out the findings that this file lists.", metavar="FILE", action="reads"),
     ] = "",
     update_baseline: Annotated[bool, flag("Write all findings to that file.")] = False,
     fix: Annotated[
@@ -130,7 +130,7 @@ def _show(fixed: Fixed, output: OutputOptions) -> int:
         output.put("".join(diff for path, diff in diffs.items() if path not in hidden))
     for path in hidden:
         streams.note(
-            f"{one_line(path.as_posix())}: the change is not shown: its lines hold control characters, or a command to "
+            f"{one_line(path.as_posix())}: the change is not shown: its lines have control characters, or a command to "
             "a CI service (--fix makes it)"
         )
     _tell(fixed, "would be fixed", fixed.changes)

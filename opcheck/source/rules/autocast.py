@@ -114,7 +114,7 @@ def _find_refused(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
             message=f"torch {scanned.target.torch} has no autocast of MPS: with such a device this raises",
             hint=f"torch {_MPS_SINCE} has it; before, contextlib.nullcontext() where the device is MPS",
             prints="RuntimeError: User specified an unsupported autocast device_type 'mps'",
-            no_fix="what stands in the block belongs into it on other devices",
+            no_fix="on other devices the block needs autocast",
         )
 
 

@@ -24,7 +24,7 @@ _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
     "error",
     words=("cuda", "CUDA", "Cuda", "nccl", "NCCL", "Nccl"),
     fix="unsafe",
-    no_fix="what is asked for is more than torch.cuda.is_available()",
+    no_fix="the condition is more than torch.cuda.is_available()",
 )
 def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
     """``assert`` of CUDA, and ``if not CUDA: raise``."""
@@ -46,7 +46,7 @@ def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
             message="where the rest of the condition holds, the program ends here without CUDA"
             if may
             else "without CUDA the program ends here: the condition fails on a Mac",
-            hint="ask for what is needed, not for CUDA: x.device.type in {...}, or drop the check",
+            hint="require what is needed, not CUDA: x.device.type in {...}, or drop the check",
         )
 
 
@@ -138,7 +138,7 @@ _MESSAGES = read_words("messages") | {"error", "append", "write"}
     words=("cuda",),
     calls={"startswith", "is_bf16_supported"},
     attributes={"is_cuda"},
-    no_fix="whether MPS can take this branch depends on what stands in it",
+    no_fix="whether MPS can take this branch depends on its contents",
 )
 def find_cuda_branches(
     node: ast.Compare | ast.Attribute | ast.Call | ast.If | ast.IfExp, scanned: Scanned
@@ -241,7 +241,7 @@ def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
             node=node.test,
             severity="warning",
             message="half precision is chosen for CUDA alone: a Mac computes in the other dtype",
-            hint="MPS has float16, and bfloat16 from macOS 14 on; choose by what the model needs",
+            hint="MPS has float16, and bfloat16 from macOS 14 on; choose by the needs of the model",
         )
 
 

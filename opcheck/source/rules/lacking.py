@@ -33,7 +33,7 @@ def find_cuda_extensions(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             message="builds CUDA kernels, which no Mac compiles",
-            hint="build them only beside CUDA, and write the same in plain torch for other devices",
+            hint="build them only where there is CUDA, and write the same in plain torch for other devices",
         )
 
 
@@ -230,5 +230,5 @@ def find_compile_backends(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             message=_LACKING[name],
-            hint="leave the backend out (Inductor), or aot_eager: opcheck compile says what works",
+            hint="leave the backend out (Inductor), or aot_eager: opcheck compile shows what works",
         )

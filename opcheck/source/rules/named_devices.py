@@ -146,7 +146,7 @@ _OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
     words=("cuda",),
     carried=True,
     fix="unsafe",
-    no_fix="the device is part of a longer expression, stands beside the CPU, or is a default",
+    no_fix="the device is part of a longer expression, is in a list with the CPU, or is a default",
 )
 def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[Hit]:
     """Devices that may come to ``cuda``: given to torch or a constructor, by a keyword or key named after a device."""
@@ -182,7 +182,7 @@ def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[H
             message=f"{typed} is a type of CUDA tensors, which a Mac does not have",
             hint="give dtype= and device= instead of a tensor type",
             fix=_cast(node, typed, scanned),
-            no_fix="the arguments of a constructor mean data or sizes: a person must tell them apart",
+            no_fix="the arguments of a constructor mean data or sizes: a person must distinguish them",
         )
 
 

@@ -186,7 +186,7 @@ class _AtImport(NamedTuple):
     "OC229",
     "error",
     words=("num_workers", "multiprocess", "ProcessPoolExecutor", "start_processes"),
-    no_fix="what must stand behind the guard, or move to the top level, is a person's choice",
+    no_fix="what must be behind the guard, or move to the top level, is a person's choice",
 )
 def find_spawned_processes(node: _Iterating, scanned: Scanned) -> Iterator[Hit]:
     """Loops over loaders with workers and processes without a main guard, and what pickle cannot send to them."""

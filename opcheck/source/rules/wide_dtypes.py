@@ -65,7 +65,7 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     yield Hit(
         node=node,
         message=f"{dtype} is asked of a tensor; MPS has no {dtype}, and raises if it is there",
-        hint="float32, or .cpu() before it; opcheck audit --precision says which parts need more",
+        hint="float32, or .cpu() before it; opcheck audit --precision names the parts that need more",
     )
 
 
