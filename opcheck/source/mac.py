@@ -351,7 +351,7 @@ class Mac:
 
     def _is_for_others(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
         """Return whether a test is skipped on a Mac, or all code that calls a function is guarded."""
-        return any(map(self._skips, node.decorator_list)) or (
+        return self._once(("skipped", node), any, map(self._skips, node.decorator_list)) or (
             not isinstance(node, ast.ClassDef)
             and self._once(("guarded", node.name), self._called_under_guards, node.name)
         )

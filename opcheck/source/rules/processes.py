@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opcheck.source.program import Function, walk
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
-from opcheck.source.words import last, names
+from opcheck.source.words import last
 
 # -- OC208: processes that talk through NCCL -------------------------------------------------------
 
@@ -233,7 +233,7 @@ def _at_import(scanned: Scanned) -> _AtImport:
     functions: set[ast.AST] = set()
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and any(names(part, "__name__") for part in walk(node.test)):
+        if isinstance(node, ast.If) and any(map(_is_module_name, walk(node.test))):
             waiting += node.orelse
             continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -250,6 +250,10 @@ def _at_import(scanned: Scanned) -> _AtImport:
                 functions.add(function)
                 waiting += function.body
     return _AtImport(frozenset(nodes), arguments)
+
+
+def _is_module_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "__name__"
 
 
 def _function(call: ast.Call, scanned: Scanned) -> Function | None:
