@@ -86,11 +86,6 @@ EXTREME = PRODUCT.replace("threadgroup_prod", "threadgroup_max")
             "threadgroup float tmp_acc_0[19]; c10::metal::threadgroup_argmax(tmp_acc_0, tmp_acc_1)",
         ),
         (
-            "where-casts-to-the-first",
-            "auto tmp1 = 0;\nauto tmp2 = tmp0 ? tmp1 : static_cast<decltype(tmp1)>(2.5);",
-            "auto tmp1 = 0.0;\nauto tmp2 = tmp0 ? tmp1 : static_cast<decltype(tmp1)>(2.5);",
-        ),
-        (
             "masked-loads",
             "auto tmp7 = in_ptr0[(-1) + x0];\nauto tmp8 = tmp6 ? tmp7 : 0.0;",
             "auto tmp7 = in_ptr0[x0];\nauto tmp8 = tmp6 ? tmp7 : 0.0;",

@@ -272,14 +272,22 @@ def define_kernel() -> Place:
 
 def masked_block() -> Place:
     """Return the step that writes the body of a mask for Metal, to replace it. Required."""
-    backend = _METAL["scheduling"].partition(":")[0]
-    return Place(lazily(f"{backend}:MetalOverrides", _GENERATING), "masked")
+    return _backend_step("MetalOverrides", "masked")
+
+
+def choice() -> Place:
+    """Return the step that writes a choice between two values for Metal, to replace it. Required."""
+    return _backend_step("MetalOverrides", "where")
 
 
 def bounds_check() -> Place:
     """Return the step that writes the check of an index for Metal, to replace it. Required."""
+    return _backend_step("MetalKernel", "check_bounds")
+
+
+def _backend_step(owner: str, name: str) -> Place:
     backend = _METAL["scheduling"].partition(":")[0]
-    return Place(lazily(f"{backend}:MetalKernel", _GENERATING), "check_bounds")
+    return Place(lazily(f"{backend}:{owner}", _GENERATING), name)
 
 
 def loop_ranges(kernel: Any) -> dict[Any, Any]:

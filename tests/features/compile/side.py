@@ -19,6 +19,7 @@ def side(
     *args: Any,
     train: bool = False,
     compiler: SideCompiler | None = None,
+    dynamic: bool | None = None,
 ) -> list[SideGraph]:
     """The graphs of one run; in training with backward of the mean square."""
     torch.set_num_threads(1)
@@ -26,7 +27,7 @@ def side(
     # A set of the class's own: what one kernel includes (an error buffer), every later one of the process does.
     MetalKernel.headers = OrderedSet(["utils"])
     compiler = compiler or SideCompiler()
-    compiled = torch.compile(program, backend=compiler)
+    compiled = torch.compile(program, backend=compiler, dynamic=dynamic)
     if train:
         with sdpa_kernel(SDPBackend.MATH):
             compiled(*args).square().mean().backward()

@@ -209,7 +209,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
     kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
     define, comment = kernel_step.value(), extern_step.value()
     masked_step, blocks = compilation.masked_block(), MaskedBlocks()
-    check_step = compilation.bounds_check()
+    check_step, choice_step = compilation.bounds_check(), compilation.choice()
 
     def define_kernel(self: Any, written: str, schedule: Any, kernel: Any) -> Any:
         source = plain(written)
@@ -233,6 +233,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         (*extern_step, codegen_comment),
         (*masked_step, staticmethod(blocks.following(masked_step.value()))),
         (*check_step, blocks.checking(check_step.value())),
+        (*choice_step, staticmethod(blocks.choosing(choice_step.value()))),
         (*compilation.compile_shader(), _StandInLibrary),
         (torch.backends.mps, "get_core_count", lambda: CORES),
     ]

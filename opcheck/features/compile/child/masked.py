@@ -10,14 +10,19 @@ on.  Two mistakes of released versions come from how it names things:
 Up to 2.10 the body is computed for every thread, and so is the check of an index inside of it: where one side of the
 range is checked, a thread whose index lies outside ends and writes nothing (``MetalKernel.check_bounds``; a check of
 both sides is never true, because it joins them with ``&&``).
+
+``MetalOverrides.where`` casts its third argument to the type of its second from 2.11 to 2.14.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
+
+import torch
 
 from opcheck.tracing.torch_private import compilation
 
@@ -86,6 +91,17 @@ class MaskedBlocks:
 
         return check
 
+    def choosing(self, where: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap ``MetalOverrides.where`` so that a value is noted that the type of the other does not hold."""
+
+        def choose(condition: Any, first: Any, second: Any) -> Any:
+            if _kind(first) < _kind(second) and not _is_whole(second):
+                note = f"a choice casts {second} to the type of {first}, which does not hold it"
+                self._notes.setdefault(compilation.current_kernel(), {})[plain(note)] = None
+            return where(condition, first, second)
+
+        return choose
+
     def _keep(self, variable: Any, result: str) -> None:
         kernel = compilation.current_kernel()
         first = self._blocks.setdefault(kernel, {}).setdefault(
@@ -107,6 +123,19 @@ class MaskedBlocks:
             for name in _hidden_names(source)
         )
         return (*self._notes.get(kernel, {}), *dict.fromkeys(hidden))
+
+
+def _kind(value: Any) -> int:
+    """Return 0 for a truth value of a kernel, 1 for an integer, 2 for any other number."""
+    dtype = value.dtype if hasattr(value, "dtype") else torch.tensor(value).dtype
+    return 2 if dtype is None or dtype.is_floating_point else int(dtype != torch.bool)
+
+
+def _is_whole(value: Any) -> bool:
+    """Return whether a value of a kernel is a constant without a fraction."""
+    bounds = getattr(value, "bounds", None)
+    lower, upper = (value, value) if bounds is None else (bounds.lower, bounds.upper)
+    return bool(lower == upper and lower == math.floor(lower))
 
 
 def _ends_a_thread(kernel: Any, expr: Any, size: Any) -> str:
