@@ -13,6 +13,7 @@ from opcheck.kernels.records import Sample
 #: What a float32 computation may be off in its argument, in units of float32's precision: the
 #: reference moved so far bounds what rounding before the last step can do.
 _MOVED = 4.0
+EPS = 2.0**-23
 _DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8, torch.float8_e4m3fn: 4}
 #: A relative error that is no matter of digits.
 _GROSS = 1e-2
@@ -263,3 +264,24 @@ def text(value: Tensor) -> str:
 
 def _float(number: float) -> str:
     return f"{number:.9g}"
+
+
+def rounding(dtype: torch.dtype) -> float:
+    """Return what rounding a value to the dtype may change, relative to it; float32's for integers."""
+    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else EPS
+
+
+def summed_slack(size: Tensor, value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what another order of summation may change, and the rounding of the result.
+
+    Args:
+        size: the same product of the absolute values.
+        value: the product.
+        dtype: of the result.
+    """
+    return size.double() * 16 * EPS + value.abs().double() * rounding(dtype)
+
+
+def half_steps(dtype: torch.dtype) -> float:
+    """Return what rounding each of a few steps to the dtype may change."""
+    return 4 * torch.finfo(dtype).eps if dtype in {torch.float16, torch.bfloat16} else 0.0

@@ -19,29 +19,22 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opcheck.kernels import air, judging, names, values
+from opcheck.kernels import air, judging, names
 from opcheck.kernels.judging import Expected, Judged
 from opcheck.kernels.machine import Kernel
-from opcheck.kernels.pointwise import DTYPES, Unfit, address, packed
+from opcheck.kernels.pointwise import Unfit, address, dtype_named, packed
+from opcheck.kernels.values import untouched
 
-#: What stands in a result's memory before the kernel runs.
-_UNTOUCHED = 77
 #: c10/metal/error.h, ErrorMessages: a count and 30 messages.
 _ERRORS = 32 << 10
 #: Extents that are tried: one, odd, around the simdgroup's width, more than a threadgroup.
 LENGTHS = (1, 7, 33, 100, 1025)
-EPS = 2.0**-23
 #: More than a result of moderate numbers moves where denormal ones among them become zero.
 _FLUSHED = 2.0**-116
 
 
 #: Bytes of the types that structs have arrays of.
 _WIDTHS = {"long": 8, "ulong": 8, "int": 4, "uint": 4, "float": 4}
-#: Words of names beside those of Metal's types; kernels that only move elements are keyed by their width.
-_WORDS = {
-    "float8": torch.float8_e4m3fn, "8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32,
-    "64bit": torch.int64, "int32_t": torch.int32, "int64_t": torch.int64,
-}  # fmt: skip
 #: The dtypes of numbers that the host passes, and of the elements of their vectors.
 _NUMBERS = {
     "bool": torch.bool, "uchar": torch.uint8, "int": torch.int32, "uint": torch.int32, "long": torch.int64,
@@ -240,71 +233,3 @@ def _allowed(dtype: torch.dtype) -> float:
 def _inputs(given: Tensor, count: int) -> tuple[Tensor, ...]:
     """Return the index of each result and the first value of its input, for the record."""
     return (torch.arange(count), given.flatten()[:1].expand(count))
-
-
-def dtype_named(word: str) -> torch.dtype:
-    """Return the dtype of a word in a kernel's name, or of an argument's type.
-
-    Raises:
-        Unfit: the dtype is not driven.
-    """
-    dtype = _WORDS.get(word) or DTYPES.get(word)
-    if dtype is None:
-        raise Unfit(f"a dtype that is not driven: {word}")
-    return dtype
-
-
-def random(shape: Sequence[int], dtype: torch.dtype, salt: int = 0) -> Tensor:
-    """Return moderate random values, so that a reduction of them does not overflow.
-
-    Among those of float32 and its halves are ties, zeros of both signs and denormal numbers.
-    """
-    generator = values.generator(salt)
-    if dtype.is_complex:
-        real = torch.float32 if dtype == torch.complex64 else torch.float16
-        drawn = torch.randn(*shape, 2, generator=generator, dtype=torch.float64)
-        return torch.view_as_complex(drawn.to(real))
-    if dtype.is_floating_point:
-        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
-        if dtype in values.FLOATS:
-            flat = drawn.view(-1)
-            flat[3::5] = (flat[3::5] * 4).round() / 4
-            flat[7::13] = flat[7::13].sign() * torch.finfo(dtype).smallest_normal * 0.75
-        return drawn.to(dtype)
-    if dtype == torch.bool:
-        return torch.rand(*shape, generator=generator) < 0.5
-    low = 0 if torch.iinfo(dtype).min == 0 else -9
-    return torch.randint(low, 10, tuple(shape), generator=generator).to(dtype)
-
-
-def widened(tensor: Tensor) -> Tensor:
-    """Return a tensor in double, complex double or int64."""
-    if tensor.dtype.is_complex:
-        return tensor.to(torch.complex128)
-    return tensor.double() if tensor.dtype.is_floating_point else tensor.long()
-
-
-def untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return memory for a result, with a value by which an untouched element is known."""
-    return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)
-
-
-def rounding(dtype: torch.dtype) -> float:
-    """Return what rounding a value to the dtype may change, relative to it; float32's for integers."""
-    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else EPS
-
-
-def summed_slack(size: Tensor, value: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what another order of summation may change, and the rounding of the result.
-
-    Args:
-        size: the same product of the absolute values.
-        value: the product.
-        dtype: of the result.
-    """
-    return size.double() * 16 * EPS + value.abs().double() * rounding(dtype)
-
-
-def half_steps(dtype: torch.dtype) -> float:
-    """Return what rounding each of a few steps to the dtype may change."""
-    return 4 * torch.finfo(dtype).eps if dtype in {torch.float16, torch.bfloat16} else 0.0

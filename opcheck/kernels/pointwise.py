@@ -21,24 +21,15 @@ from opcheck.kernels import air, judging, names, reference, values
 from opcheck.kernels.judging import Expected, Judged
 from opcheck.kernels.machine import Kernel, KernelError
 
-#: Metal's name of a type -> torch's; half2 and float2 are complex.
-DTYPES = {
-    "float": torch.float32,
-    "half": torch.float16,
-    "bfloat": torch.bfloat16,
-    "long": torch.int64,
-    "int": torch.int32,
-    "short": torch.int16,
-    "char": torch.int8,
-    "uchar": torch.uint8,
-    "ushort": torch.uint16,
-    "uint": torch.uint32,
-    "ulong": torch.uint64,
-    "bool": torch.bool,
-    "float2": torch.complex64,
-    "half2": torch.complex32,
-    "float8_e4m3fn": torch.float8_e4m3fn,
-}
+#: Metal's name of a type -> torch's.
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, dtype) for name, dtype in names.WORDS.items() if name != dtype
+} | {name: getattr(torch, name) for name in ("bool", "float8_e4m3fn")}
+#: Words of names beside those of Metal's types; kernels that only move elements are keyed by their width.
+_WORDS = {
+    "float8": torch.float8_e4m3fn, "8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32,
+    "64bit": torch.int64, "int32_t": torch.int32, "int64_t": torch.int64,
+}  # fmt: skip
 #: c10/core/ScalarType.h
 SCALAR_TYPES = {
     torch.uint8: 0,
@@ -85,6 +76,18 @@ _PACKED = {
 
 class Unfit(ValueError):  # noqa: N818  (it is a reason, not a mistake)
     """The kernel is not one that this module can call; the message says why."""
+
+
+def dtype_named(word: str) -> torch.dtype:
+    """Return the dtype of a word in a kernel's name, or of an argument's type.
+
+    Raises:
+        Unfit: the dtype is not driven.
+    """
+    dtype = _WORDS.get(word) or DTYPES.get(word)
+    if dtype is None:
+        raise Unfit(f"a dtype that is not driven: {word}")
+    return dtype
 
 
 def address(tensor: Tensor) -> int:

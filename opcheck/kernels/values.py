@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+#: What stands in a result's memory before the kernel runs.
+_UNTOUCHED = 77
 #: Of the random values; a run is the same wherever it is done.
 SEED = 20240
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -192,3 +195,38 @@ def drawn(dtype: torch.dtype, salt: int) -> Tensor:
     numbers = _random_integers(dtype, salt).long()
     places = torch.randint(0, len(numbers), (2 * _RANDOM,), generator=generator(salt))
     return numbers[places].to(dtype)
+
+
+def random(shape: Sequence[int], dtype: torch.dtype, salt: int = 0) -> Tensor:
+    """Return moderate random values, so that a reduction of them does not overflow.
+
+    Among those of float32 and its halves are ties, zeros of both signs and denormal numbers.
+    """
+    seeded = generator(salt)
+    if dtype.is_complex:
+        real = torch.float32 if dtype == torch.complex64 else torch.float16
+        drawn = torch.randn(*shape, 2, generator=seeded, dtype=torch.float64)
+        return torch.view_as_complex(drawn.to(real))
+    if dtype.is_floating_point:
+        drawn = torch.randn(*shape, generator=seeded, dtype=torch.float64)
+        if dtype in FLOATS:
+            flat = drawn.view(-1)
+            flat[3::5] = (flat[3::5] * 4).round() / 4
+            flat[7::13] = flat[7::13].sign() * torch.finfo(dtype).smallest_normal * 0.75
+        return drawn.to(dtype)
+    if dtype == torch.bool:
+        return torch.rand(*shape, generator=seeded) < 0.5
+    low = 0 if torch.iinfo(dtype).min == 0 else -9
+    return torch.randint(low, 10, tuple(shape), generator=seeded).to(dtype)
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """Return a tensor in double, complex double or int64."""
+    if tensor.dtype.is_complex:
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.dtype.is_floating_point else tensor.long()
+
+
+def untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Return memory for a result, with a value by which an untouched element is known."""
+    return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)

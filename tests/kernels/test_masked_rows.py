@@ -12,8 +12,9 @@ pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drivers, library
-from opcheck.kernels.launch import Launch, run, untouched
+from opcheck.kernels.launch import Launch, run
 from opcheck.kernels.machine import Kernel, Machine
+from opcheck.kernels.values import untouched
 
 pytestmark = pytest.mark.wheel
 

@@ -11,17 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    dtype_named,
-    family,
-    random,
-    rounding,
-    untouched,
-)
+from opcheck.kernels.judging import EPS, rounding
+from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.pointwise import dtype_named
+from opcheck.kernels.values import random, untouched
 
 #: Of the blocks that the first of two passes makes of the keys; the second reads one a lane.
 _BLOCKS = 32

@@ -11,19 +11,10 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
 from opcheck.kernels import values
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    dtype_named,
-    family,
-    half_steps,
-    random,
-    rounding,
-    untouched,
-    widened,
-)
+from opcheck.kernels.judging import EPS, half_steps, rounding
+from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.pointwise import dtype_named
+from opcheck.kernels.values import random, untouched, widened
 
 
 @family(r"masked_fill_scalar_(?P<how>dense|strided|broadcast)_(?P<a>\d+bit)")

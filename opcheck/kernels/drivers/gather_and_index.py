@@ -9,19 +9,10 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import values
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    dtype_named,
-    family,
-    half_steps,
-    random,
-    untouched,
-    widened,
-)
-from opcheck.kernels.pointwise import Unfit, address
+from opcheck.kernels.judging import EPS, half_steps
+from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.pointwise import Unfit, address, dtype_named
+from opcheck.kernels.values import random, untouched, widened
 
 # Gather, scatter, indexing: ScatterGather.mm, Indexing.mm
 

@@ -11,20 +11,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
-from opcheck.kernels.launch import (
-    EPS,
-    LENGTHS,
-    KernelCall,
-    Launch,
-    Launches,
-    Result,
-    dtype_named,
-    family,
-    random,
-    rounding,
-    untouched,
-)
-from opcheck.kernels.pointwise import Unfit
+from opcheck.kernels.judging import EPS, rounding
+from opcheck.kernels.launch import LENGTHS, KernelCall, Launch, Launches, Result, family
+from opcheck.kernels.pointwise import Unfit, dtype_named
+from opcheck.kernels.values import random, untouched
 
 # Embeddings
 

@@ -12,16 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.kernels.launch import (
-    KernelCall,
-    Launch,
-    Launches,
-    dtype_named,
-    family,
-    random,
-    untouched,
-    widened,
-)
+from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.pointwise import dtype_named
+from opcheck.kernels.values import random, untouched, widened
 
 #: What the error of a step on matrices of moderate values may be.
 _SLACK = 2e-4

@@ -6,18 +6,10 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import values
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    dtype_named,
-    family,
-    random,
-    rounding,
-    summed_slack,
-    widened,
-)
+from opcheck.kernels.judging import EPS, rounding, summed_slack
+from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.pointwise import dtype_named
+from opcheck.kernels.values import random, widened
 
 # Quantized products: Quantized.mm
 

@@ -7,18 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    Result,
-    dtype_named,
-    family,
-    random,
-    rounding,
-)
-from opcheck.kernels.pointwise import address
+from opcheck.kernels.judging import EPS, rounding
+from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
+from opcheck.kernels.pointwise import address, dtype_named
+from opcheck.kernels.values import random
 
 # Optimizers
 

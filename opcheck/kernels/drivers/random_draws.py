@@ -14,17 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    Result,
-    family,
-    random,
-    untouched,
-    widened,
-)
+from opcheck.kernels.judging import EPS
+from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
+from opcheck.kernels.values import random, untouched, widened
 
 _WORD = (1 << 32) - 1
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57

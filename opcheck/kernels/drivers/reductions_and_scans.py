@@ -10,20 +10,10 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opcheck.kernels.launch import (
-    EPS,
-    LENGTHS,
-    KernelCall,
-    Launch,
-    Launches,
-    Result,
-    dtype_named,
-    family,
-    random,
-    untouched,
-    widened,
-)
-from opcheck.kernels.pointwise import Unfit
+from opcheck.kernels.judging import EPS
+from opcheck.kernels.launch import LENGTHS, KernelCall, Launch, Launches, Result, family
+from opcheck.kernels.pointwise import Unfit, dtype_named
+from opcheck.kernels.values import random, untouched, widened
 
 # The reductions are called by aten/src/ATen/native/mps/operations/ReduceOps.mm.
 

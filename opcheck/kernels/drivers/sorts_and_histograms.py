@@ -8,19 +8,10 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import judging, values
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    Result,
-    dtype_named,
-    family,
-    random,
-    untouched,
-    widened,
-)
-from opcheck.kernels.pointwise import Unfit
+from opcheck.kernels.judging import EPS
+from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
+from opcheck.kernels.pointwise import Unfit, dtype_named
+from opcheck.kernels.values import random, untouched, widened
 
 # histogramdd: operations/HistogramKernel.mm.  What a bin's index is made of: 0 is equal widths, 1 is equal
 # widths with a search beside, 2 is a search.

@@ -6,16 +6,9 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import values
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    family,
-    random,
-    untouched,
-    widened,
-)
+from opcheck.kernels.judging import EPS
+from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.values import random, untouched, widened
 
 _ROWS, _INNER, _COLUMNS, _COUNT = 6, 9, 5, 23
 

@@ -11,20 +11,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
-from opcheck.kernels.launch import (
-    EPS,
-    KernelCall,
-    Launch,
-    Launches,
-    dtype_named,
-    family,
-    random,
-    rounding,
-    summed_slack,
-    untouched,
-    widened,
-)
-from opcheck.kernels.pointwise import Unfit
+from opcheck.kernels.judging import EPS, rounding, summed_slack
+from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.pointwise import Unfit, dtype_named
+from opcheck.kernels.values import random, untouched, widened
 
 # Pooling and upsampling: Pooling.mm, UpSample.mm
 
