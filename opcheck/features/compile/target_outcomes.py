@@ -25,7 +25,6 @@ from opcheck.features.compile.compile_records import (
     CompiledVariants,
     CompileFailure,
     CompileReport,
-    Extern,
     FailureGroup,
     JudgedExtern,
     MetalKernel,
@@ -39,7 +38,7 @@ from opcheck.features.compile.plan import AOTINDUCTOR, METAL, PORTABLE
 from opcheck.features.compile.target_inductor import AHEAD_SINCE, METAL_SINCE
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
-from opcheck.model.records import GroupLocation, Report, SourceLocation
+from opcheck.model.records import GroupLocation, Report, SourceLocation, Verdict
 from opcheck.orchestrator import audit
 
 #: The release whose notes announce it as more than a prototype.
@@ -100,36 +99,33 @@ def report(
     Raises:
         OpListError: the lists have no such torch release, or are damaged.
     """
-    defects = load_defects()
-    mended = () if _is_own(compiled, target) else _mended_in(target, defects)
-    lookup = OperatorLookup(lists)
+    known, lookup = _defects_of(target, compiled), OperatorLookup(lists)
     tried = tuple(
         _portable_on_target(attempt, eager or {})
         if attempt.variant.backend in PORTABLE
-        else _on_target(attempt, target, defects, mended, lookup)
+        else _on_target(attempt, target, known, lookup)
         for attempt in compiled.tried
     )
     externs = _judge_externs(tried, target, lookup)
+    not_checked = [*_NOT_CHECKED]
+    if any(attempt.variant.backend == AOTINDUCTOR for attempt in tried):
+        not_checked.append(_AHEAD)
+    if compiled.ended:
+        not_checked.append(f"{compiled.lacking} variants: {compiled.ended} ended the run")
     return CompileReport(
         tool=tool,
         model=compiled.model,
         target={"torch": str(target.torch), "macos": str(target.macos)},
-        advice=_advice(tried, externs, target, mended),
+        advice=_advice(tried, externs, target, known),
         next=_next(tried, command),
         differs=_differs(compiled, target, differing),
         rows=tuple(_rows(tried)),
-        failures=tuple(_failures(tried, _present_in(target, defects), mended)),
-        advisories=tuple(_advisories(tried, target, defects)),
+        failures=tuple(_failures(tried, known)),
+        advisories=tuple(_advisories(tried, known)),
         externs=externs,
         kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
         not_checked=(
-            *_NOT_CHECKED,
-            *([_AHEAD] if any(t.variant.backend == AOTINDUCTOR for t in tried) else ()),
-            *(
-                [f"{compiled.lacking} variants: {compiled.ended} ended the run"]
-                if compiled.ended
-                else ()
-            ),
+            *not_checked,
             *compiled.not_checked,
             *_release_mismatch(compiled, target, unread, differing),
         ),
@@ -176,32 +172,28 @@ def _portable_on_target(tried: TriedVariant, eager: Mapping[Eager, Audit]) -> Tr
     audit = eager.get((tried.variant.dtype, tried.variant.training))
     if audit is None or tried.outcome not in {"works", "one shape only", "differs"}:
         return tried
+    outcome, failure = _of_audit(audit)
+    return msgspec.structs.replace(tried, outcome=outcome, failure=failure) if outcome else tried
+
+
+def _of_audit(audit: Audit) -> tuple[str, CompileFailure | None]:
+    """Return the outcome of a program that runs on mps without code of its own, and why; empty where it runs."""
     if isinstance(audit, OpcheckError):
         message = f"not checked on mps: the audit of this run ended: {audit.message}"
-        failure = CompileFailure(kind="harness", message=message, ours=True)
-        return msgspec.structs.replace(tried, outcome="could not tell", failure=failure)
+        return "could not tell", CompileFailure(kind="harness", message=message, ours=True)
     outcome = _EAGER_OUTCOMES[audit.headline]
-    if not outcome:
-        return tried
     problem = next(iter(audit.problems), None)
     group = next((group for group in audit.groups if group.status != "native"), None)
     if outcome == "could not tell" and problem is not None:
-        failure = CompileFailure(
-            kind="audit", message=f"on mps without torch.compile: {problem.message}"
-        )
-    elif group is not None:
-        place = next(iter(group.locations), None)
-        failure = CompileFailure(
-            kind="audit",
-            message=f"on mps, with or without torch.compile: {group.prints or group.because}",
-            op=group.op,
-            location=None if place is None else _location(place),
-        )
+        why = problem.message
+    elif group is None:
+        why = audit.headline
     else:
-        failure = CompileFailure(
-            kind="audit", message=f"on mps without torch.compile: {audit.headline}"
-        )
-    return msgspec.structs.replace(tried, outcome=outcome, failure=failure)
+        message = f"on mps, with or without torch.compile: {group.prints or group.because}"
+        place = next(map(_location, group.locations), None)
+        return outcome, CompileFailure(kind="audit", message=message, op=group.op, location=place)
+    message = f"on mps without torch.compile: {why}"
+    return outcome, CompileFailure(kind="audit", message=message)
 
 
 def _location(place: GroupLocation) -> SourceLocation | None:
@@ -212,10 +204,39 @@ def _location(place: GroupLocation) -> SourceLocation | None:
     return SourceLocation(file=file, line=int(line), function=place.function, text=place.text)
 
 
-def _is_own(compiled: CompiledVariants, target: Target) -> bool:
-    """Return whether the target's own Metal backend wrote the kernels, so that no failure of theirs is mended."""
-    release = compiled.metal_backend or compiled.installed_torch
-    return Version.parse(release) == target.torch
+class _Defects(NamedTuple):
+    """The known defects of the target, and those that it no longer has and the Inductor that compiled may have."""
+
+    present: tuple[CompileDefect, ...]
+    mended: tuple[CompileDefect, ...]
+
+    def cause(self, failure: CompileFailure) -> CompileDefect | None:
+        """Return the target's defect that explains a failure."""
+        return next(
+            (
+                defect
+                for defect in self.present
+                if failure.message.startswith(f"{defect.id}: ")
+                or defect.when.explains(failure.message)
+            ),
+            None,
+        )
+
+    def release_that_mended(self, failure: CompileFailure) -> str:
+        """Return the release that fixed the failure, or empty."""
+        releases = (d.torch.until for d in self.mended if d.when.explains(failure.message))
+        return str(next(releases, ""))
+
+
+def _defects_of(target: Target, compiled: CompiledVariants) -> _Defects:
+    """Return the known defects; where the target's own backend wrote the kernels no failure of theirs is mended."""
+    defects = load_defects()
+    written_by = Version.parse(compiled.metal_backend or compiled.installed_torch)
+    mended = (d for d in defects if d.torch.until is not None and target.torch >= d.torch.until)
+    return _Defects(
+        tuple(defect for defect in defects if target.torch in defect.torch),
+        () if written_by == target.torch else tuple(mended),
+    )
 
 
 def _absent(variant: Variant, target: Target) -> str:
@@ -230,80 +251,48 @@ def _absent(variant: Variant, target: Target) -> str:
     return ""
 
 
-def _present_in(target: Target, defects: Iterable[CompileDefect]) -> tuple[CompileDefect, ...]:
-    return tuple(defect for defect in defects if target.torch in defect.torch)
-
-
-def _mended_in(target: Target, defects: Iterable[CompileDefect]) -> tuple[CompileDefect, ...]:
-    """Return the defects that the target no longer has, and the installed Inductor may have."""
-    return tuple(
-        defect
-        for defect in defects
-        if defect.torch.until is not None and target.torch >= defect.torch.until
-    )
-
-
 def _on_target(
-    tried: TriedVariant,
-    target: Target,
-    defects: Sequence[CompileDefect],
-    mended: Sequence[CompileDefect],
-    lookup: OperatorLookup,
+    tried: TriedVariant, target: Target, known: _Defects, lookup: OperatorLookup
 ) -> TriedVariant:
     """Return the variant with its outcome on the target's release and in Metal."""
     if not tried.variant.metal:
         return tried
-    absent = _absent(tried.variant, target)
-    if absent:
+    if absent := _absent(tried.variant, target):
         failure = CompileFailure(kind="backend", message=f"torch {target.torch} has no {absent}")
         return msgspec.structs.replace(
             tried, outcome="no backend", failure=failure, side=(), side_again=()
         )
-    present = _present_in(target, defects)
 
-    def judge_graphs(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
-        return tuple(
-            msgspec.structs.replace(
-                graph,
-                failures=(
-                    *_with_defect((*graph.failures, *lint(graph)), present),
-                    *_known_failures(graph, present),
-                    *_refused_externs(graph, target, lookup),
-                ),
-            )
-            for graph in graphs
+    def judge_graph(graph: SideGraph) -> SideGraph:
+        failures = (
+            *(_with_defect(failure, known) for failure in (*graph.failures, *lint(graph))),
+            *_known_failures(graph, known),
+            *_refused_externs(graph, target, lookup),
         )
+        return msgspec.structs.replace(graph, failures=failures)
 
     judged = msgspec.structs.replace(
-        tried, side=judge_graphs(tried.side), side_again=judge_graphs(tried.side_again)
+        tried,
+        side=tuple(map(judge_graph, tried.side)),
+        side_again=tuple(map(judge_graph, tried.side_again)),
     )
-    return msgspec.structs.replace(judged, outcome=_outcome(judged, mended))
+    return msgspec.structs.replace(judged, outcome=_outcome(judged, known))
 
 
-def _with_defect(
-    failures: Iterable[CompileFailure], present: Sequence[CompileDefect]
-) -> Iterator[CompileFailure]:
-    """Yield the failures; what is wrong with the text of a kernel is preceded by the defect that explains it."""
-    for failure in failures:
-        known = next(_explaining(failure, present), None) if failure.kind == "shader" else None
-        message = f"{_cause(known)}: {failure.message}" if known else failure.message
-        yield msgspec.structs.replace(failure, message=message)
+def _with_defect(failure: CompileFailure, known: _Defects) -> CompileFailure:
+    """Return a failure; what is wrong with the text of a kernel is preceded by the defect that explains it."""
+    defect = known.cause(failure) if failure.kind == "shader" else None
+    if defect is None:
+        return failure
+    return msgspec.structs.replace(failure, message=f"{_cause(defect)}: {failure.message}")
 
 
-def _known_failures(graph: SideGraph, present: Sequence[CompileDefect]) -> Iterator[CompileFailure]:
-    """Yield the known defects that the kernels and eager calls of a graph meet."""
-    for defect in present:
-        if defect.effect not in DECIDING:
-            continue
+def _known_failures(graph: SideGraph, known: _Defects) -> Iterator[CompileFailure]:
+    """Yield the known defects that decide, and that the kernels and eager calls of a graph meet."""
+    for defect in known.present:
         affected = next(iter(_affected_places(defect, (graph,))), None)
-        if affected is not None:
-            yield CompileFailure(
-                kind=defect.effect,
-                message=_cause(defect),
-                op=affected.op,
-                location=affected.location,
-                module=affected.module,
-            )
+        if affected is not None and defect.effect in DECIDING:
+            yield CompileFailure(kind=defect.effect, message=_cause(defect), **affected._asdict())
 
 
 class _Affected(NamedTuple):
@@ -341,9 +330,7 @@ def _refused_externs(
         # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
         if "::" not in extern.op:
             continue
-        verdict = lookup.verdict(
-            extern.op, target, extern.dtypes[0] if extern.dtypes else "float32"
-        )
+        verdict = _verdict(extern.op, extern.dtypes, target, lookup)
         refused = verdict.status == "unsupported"
         if refused or (verdict.kind == "env" and not target.cpu_fallback):
             how = "raises" if refused else "raises without PYTORCH_ENABLE_MPS_FALLBACK=1"
@@ -356,13 +343,8 @@ def _refused_externs(
             )
 
 
-def _outcome(tried: TriedVariant, mended: Sequence[CompileDefect]) -> str:
-    """Return the outcome with all that is known of the target, and without failures mended in it.
-
-    Args:
-        tried: the variant, with the failures of its graphs.
-        mended: the defects whose failures do not count, because the target has them no longer.
-    """
+def _outcome(tried: TriedVariant, known: _Defects) -> str:
+    """Return the outcome with all that is known of the target; a failure that the target mended does not count."""
     if tried.outcome not in {"works", "fails", "one shape only"}:
         return tried.outcome
     if tried.failure is not None and tried.outcome == "fails":
@@ -372,47 +354,36 @@ def _outcome(tried: TriedVariant, mended: Sequence[CompileDefect]) -> str:
     standing = {
         failure.kind
         for failure in first
-        if not (failure.ours or _release_that_mended(failure, mended))
+        if not (failure.ours or known.release_that_mended(failure))
     }
     if standing:
-        lesser = (outcome for kind, outcome in _LESSER if kind in standing)
-        return "fails" if standing - dict(_LESSER).keys() else next(lesser)
+        lesser = (outcome for kind, outcome in _LESSER.items() if kind in standing)
+        return "fails" if standing - _LESSER.keys() else next(lesser)
     # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
         return "could not tell"
-    if tried.failure is not None or [
-        failure for failure in again if not _release_that_mended(failure, mended)
-    ]:
+    if tried.failure is not None or not all(map(known.release_that_mended, again)):
         return "one shape only"
     return "works"
 
 
 #: The kinds of failures that leave a program running, the worst first, and what it then does.
-_LESSER = (
-    ("wrong result", "wrong result"),
-    ("fallback", "needs fallback"),
-    ("perhaps wrong", "could not tell"),
-)
+_LESSER = {
+    "wrong result": "wrong result",
+    "fallback": "needs fallback",
+    "perhaps wrong": "could not tell",
+}
 
 
-def _release_that_mended(failure: CompileFailure, mended: Sequence[CompileDefect]) -> str:
-    """Return the release that fixed the failure, or empty."""
-    return next(
-        (str(defect.torch.until) for defect in mended if defect.when.explains(failure.message)), ""
-    )
-
-
-def _advisories(
-    tried: Sequence[TriedVariant], target: Target, defects: Sequence[CompileDefect]
-) -> Iterator[Advisory]:
+def _advisories(tried: Sequence[TriedVariant], known: _Defects) -> Iterator[Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
-    for defect in _present_in(target, defects):
+    for defect in known.present:
         by_variant = [
             (attempt, tuple(_affected_places(defect, (*attempt.side, *attempt.side_again))))
             for attempt in compiled
         ]
         affected = [place for _, places in by_variant for place in places]
-        affected_variants = [attempt for attempt, places in by_variant if places]
+        variants = [attempt for attempt, places in by_variant if places]
         if affected or (compiled and defect.when.any):
             yield Advisory(
                 id=defect.id,
@@ -420,9 +391,7 @@ def _advisories(
                 summary=defect.summary,
                 mended=str(defect.torch.until or ""),
                 kernels=len(affected),
-                variants=_called_together(affected_variants)
-                if len(affected_variants) < len(compiled)
-                else (),
+                variants=_called_together(variants) if len(variants) < len(compiled) else (),
                 line=next((str(place.location) for place in affected if place.location), ""),
                 links=defect.links,
             )
@@ -437,23 +406,19 @@ def _rows(tried: Sequence[TriedVariant]) -> Iterator[VariantRow]:
         yield VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
 
-def _failures(
-    tried: Sequence[TriedVariant], present: Sequence[CompileDefect], mended: Sequence[CompileDefect]
-) -> Iterator[FailureGroup]:
+def _failures(tried: Sequence[TriedVariant], known: _Defects) -> Iterator[FailureGroup]:
     """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
-    groups: dict[tuple[str, ...], list[tuple[TriedVariant, CompileFailure]]] = {}
+    groups: dict[tuple[str, str], list[tuple[TriedVariant, CompileFailure]]] = {}
     for attempt in tried:
         for failure in failures_of(attempt):
-            known = next(_explaining(failure, present), None)
-            cause = known.id if known else _KERNEL.sub("a kernel", failure.message)
+            defect = known.cause(failure)
+            cause = defect.id if defect else _KERNEL.sub("a kernel", failure.message)
             groups.setdefault((failure.kind, cause), []).append((attempt, failure))
     for members in groups.values():
         failure = members[0][1]
         failing = [attempt for attempt in tried if any(attempt is failed for failed, _ in members)]
-        known = next(_explaining(failure, present), None)
-        links = [
-            defect.links for defect in mended if not known and defect.when.explains(failure.message)
-        ]
+        defect = known.cause(failure)
+        links = [d.links for d in known.mended if d.when.explains(failure.message)]
         yield FailureGroup(
             kind=failure.kind,
             message=failure.message,
@@ -464,22 +429,14 @@ def _failures(
             variants=_called_together(failing) if len(failing) < len(tried) else (),
             ours=failure.ours,
             places=len({(str(f.location or f.module), f.op, f.message) for _, f in members}),
-            defect=known.id if known else "",
-            links=known.links if known else tuple(itertools.chain(*links)),
-            mended=_release_that_mended(failure, mended),
+            defect=defect.id if defect else "",
+            links=defect.links if defect else tuple(itertools.chain(*links)),
+            mended=known.release_that_mended(failure),
         )
 
 
 #: What two kernels with one fault differ in.
 _KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
-
-
-def _explaining(
-    failure: CompileFailure, defects: Iterable[CompileDefect]
-) -> Iterator[CompileDefect]:
-    for defect in defects:
-        if failure.message.startswith(f"{defect.id}: ") or defect.when.explains(failure.message):
-            yield defect
 
 
 def failures_of(tried: TriedVariant) -> Iterator[CompileFailure]:
@@ -516,79 +473,64 @@ def _judge_externs(
     tried: Sequence[TriedVariant], target: Target, lookup: OperatorLookup
 ) -> tuple[JudgedExtern, ...]:
     """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
-    groups: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
-    for attempt in tried:
-        for graph in attempt.side:
-            for extern in graph.externs:
-                key = (extern.op, extern.dtypes, str(extern.location or ""), extern.module)
-                groups.setdefault(key, []).append(extern)
+    counts: dict[tuple[str, tuple[str, ...], str, str], int] = {}
+    for graph in itertools.chain(*(attempt.side for attempt in tried)):
+        for extern in graph.externs:
+            key = (extern.op, extern.dtypes, str(extern.location or ""), extern.module)
+            counts[key] = max(counts.get(key, 0), extern.count)
     judged = []
-    for (op, dtypes, line, module), members in groups.items():
-        dtype = dtypes[0] if dtypes else "float32"
-        verdict = lookup.verdict(op, target, dtype)
-        status = f"{verdict.status} {verdict.kind or ''}".strip()
+    for (op, dtypes, line, module), count in counts.items():
+        verdict = _verdict(op, dtypes, target, lookup)
         judged.append(
             JudgedExtern(
                 op=op,
                 dtypes=dtypes,
-                status=status,
+                status=f"{verdict.status} {verdict.kind or ''}".strip(),
                 because=verdict.because,
                 line=line,
                 module=module,
-                count=max(extern.count for extern in members),
+                count=count,
             )
         )
-    return tuple(
-        sorted(
-            judged,
-            key=lambda extern: (extern.status == "native", extern.op, extern.line, extern.module),
-        )
-    )
+    return tuple(sorted(judged, key=lambda e: (e.status == "native", e.op, e.line, e.module)))
+
+
+def _verdict(op: str, dtypes: tuple[str, ...], target: Target, lookup: OperatorLookup) -> Verdict:
+    return lookup.verdict(op, target, dtypes[0] if dtypes else "float32")
 
 
 def _advice(
-    tried: Sequence[TriedVariant],
-    externs: Iterable[JudgedExtern],
-    target: Target,
-    mended: Sequence[CompileDefect],
+    tried: Sequence[TriedVariant], externs: Iterable[JudgedExtern], target: Target, known: _Defects
 ) -> str:
     """Return which backend to use, for each run and dtype, and why not Inductor in the others."""
     metal = _plain(tried)
     if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
         return "torch.compile does nothing for this program: no graph was compiled"
     works, not_works = _ways(metal)
-    why = _why_not([attempt for attempt in metal if attempt.outcome != "works"], mended)
+    why = _why_not([attempt for attempt in metal if attempt.outcome != "works"], known)
     if not works:
-        return _without_inductor(tried, metal, why, mended)
+        return _without_inductor(tried, metal, why, known)
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
-    instead = _instead(tried)
-    judged = list(externs)
-    slow = sorted({extern.op for extern in judged if extern.status not in {"native", "unknown"}})
-    unknown = sorted({extern.op for extern in judged if extern.status == "unknown"})
-    return "; ".join(
-        part
-        for part in (
-            f"use inductor{prototype} {works}{instead}",
-            f"{_refusal(metal)} {not_works}: {why}" if not_works else "",
-            f"it calls {_and(slow)} eagerly, which {_are(slow)} not native" if slow else "",
-            f"it calls {_and(unknown)} eagerly, of which the op lists know nothing"
-            if unknown
-            else "",
-            *_settings(tried, metal, mended),
-        )
-        if part
-    )
+    parts = [f"use inductor{prototype} {works}{_instead(tried)}"]
+    if not_works:
+        parts.append(f"{_refusal(metal)} {not_works}: {why}")
+    others = {(extern.op, extern.status) for extern in externs if extern.status != "native"}
+    slow = sorted({op for op, status in others if status != "unknown"})
+    unknown = sorted({op for op, status in others if status == "unknown"})
+    if slow:
+        are = "is" if len(slow) == 1 else "are"
+        parts.append(f"it calls {_and(slow)} eagerly, which {are} not native")
+    if unknown:
+        parts.append(f"it calls {_and(unknown)} eagerly, for which the op lists have no data")
+    return "; ".join([*parts, *_settings(tried, metal, known)])
 
 
 def _without_inductor(
-    tried: Sequence[TriedVariant],
-    metal: Sequence[TriedVariant],
-    why: str,
-    mended: Sequence[CompileDefect],
+    tried: Sequence[TriedVariant], metal: Sequence[TriedVariant], why: str, known: _Defects
 ) -> str:
     """Return the advice where Inductor works for Metal in no run: another backend, or what was tried in vain."""
     if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
-        return f"could not tell: the program raises {why or _why_not(tried, mended)}"
+        return f"could not tell: the program raises {why or _why_not(tried, known)}"
     backend, where = _portable(tried)
     if backend and any(f.kind == "perhaps wrong" for each in metal for f in failures_of(each)):
         head = f"could not tell whether inductor is right {_ways(metal)[1]}"
@@ -596,15 +538,15 @@ def _without_inductor(
     if backend:
         return f"use backend={backend!r}{where}: {why or 'Inductor for Metal was not tried'}"
     portable = [attempt for attempt in tried if attempt.variant.backend in PORTABLE]
-    if not metal and not portable:
-        return f"nothing was compiled for Metal: {_why_not(tried, mended)}"
-    if not portable:
-        unsure = _refusal(metal) == "not known"
-        head = "could not tell whether inductor works" if unsure else "do not use inductor"
-        return f"{head} {_ways(metal)[1]}: {why}"
-    # Eager operators do the same with or without torch.compile.
-    head = _PORTABLE_ADVICE.get(portable[0].outcome, "do not compile")
-    return f"{head}: {_why_not(portable, mended)}"
+    if portable:
+        # Eager operators do the same with or without torch.compile.
+        head = _PORTABLE_ADVICE.get(portable[0].outcome, "do not compile")
+        return f"{head}: {_why_not(portable, known)}"
+    if not metal:
+        return f"nothing was compiled for Metal: {_why_not(tried, known)}"
+    unsure = _refusal(metal) == "not known"
+    head = "could not tell whether inductor works" if unsure else "do not use inductor"
+    return f"{head} {_ways(metal)[1]}: {why}"
 
 
 #: The advice where no backend works, by the outcome of a backend without code.
@@ -614,14 +556,6 @@ _PORTABLE_ADVICE = {
 }
 
 
-def _by_run(tried: Sequence[TriedVariant]) -> dict[str, list[TriedVariant]]:
-    """Return the variants of inference and those of training."""
-    runs: dict[str, list[TriedVariant]] = {}
-    for attempt in tried:
-        runs.setdefault(attempt.variant.run, []).append(attempt)
-    return runs
-
-
 def _refusal(metal: Sequence[TriedVariant]) -> str:
     outcomes = {attempt.outcome for attempt in metal} - {"works"}
     return "not known" if outcomes <= _UNSURE else "not"
@@ -629,9 +563,8 @@ def _refusal(metal: Sequence[TriedVariant]) -> str:
 
 def _next(tried: Sequence[TriedVariant], command: str) -> str:
     """Return the command that tries a backend that generates no code, where none was tried and Inductor fails."""
-    metal = _plain(tried)
-    fails = not any(attempt.outcome == "works" for attempt in metal)
-    if not command or not fails or {attempt.variant.backend for attempt in tried} & {*PORTABLE}:
+    works = any(attempt.outcome == "works" for attempt in _plain(tried))
+    if not command or works or any(attempt.variant.backend in PORTABLE for attempt in tried):
         return ""
     return f"{command} --backend {PORTABLE[0]}"
 
@@ -650,7 +583,7 @@ def _setting(variant: Variant) -> str:
 
 
 def _settings(
-    tried: Sequence[TriedVariant], plain: Sequence[TriedVariant], mended: Sequence[CompileDefect]
+    tried: Sequence[TriedVariant], plain: Sequence[TriedVariant], known: _Defects
 ) -> Iterator[str]:
     """Yield the settings that make Inductor for Metal fail in a run that works without them, and why."""
     worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
@@ -660,7 +593,7 @@ def _settings(
         if fails and attempt not in plain and _run_and_dtype(attempt) in worked:
             groups.setdefault(_setting(attempt.variant), []).append(attempt)
     for name, attempts in groups.items():
-        yield f"not with {name}: {_why_not(attempts, mended)}"
+        yield f"not with {name}: {_why_not(attempts, known)}"
 
 
 def _run_and_dtype(attempt: TriedVariant) -> tuple[bool, str]:
@@ -702,13 +635,14 @@ def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
 
 def _instead(tried: Sequence[TriedVariant]) -> str:
     """Return the backend for a run in which Inductor for Metal works in no dtype, in words."""
-    texts = []
-    for run, members in _by_run(tried).items():
+    text = ""
+    for run in dict.fromkeys(attempt.variant.run for attempt in tried):
+        members = [attempt for attempt in tried if attempt.variant.run == run]
         metal = {attempt.outcome for attempt in members if attempt.variant.metal}
         portable, _ = _portable(members)
         if metal and "works" not in metal and portable:
-            texts.append(f", backend={portable!r} in {run}")
-    return "".join(texts)
+            text += f", backend={portable!r} in {run}"
+    return text
 
 
 def _portable(tried: Sequence[TriedVariant]) -> tuple[str, str]:
@@ -731,33 +665,31 @@ def _portable(tried: Sequence[TriedVariant]) -> tuple[str, str]:
     return partly
 
 
-def _why_not(metal: Sequence[TriedVariant], mended: Sequence[CompileDefect]) -> str:
+def _why_not(attempts: Sequence[TriedVariant], known: _Defects) -> str:
     """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
-    reasons = [(failure, attempt) for attempt in metal for failure in failures_of(attempt)]
-    for failure, _ in sorted(reasons, key=lambda reason: _weight(reason[0], reason[1], mended)):
-        until = _release_that_mended(failure, mended)
-        later = f", which torch {until} mended: ask with that release installed" if until else ""
-        return f"{_without_kernel(failure.message)}{later}"
-    outcomes = (f"{_called_together([attempt])[0]}: {attempt.outcome}" for attempt in metal)
-    return next(outcomes, "")
 
+    def weight(reason: tuple[CompileFailure, TriedVariant]) -> tuple[bool, bool, bool]:
+        failure, attempt = reason
+        decides = attempt.outcome in {failure.kind, _LESSER.get(failure.kind, "fails")}
+        unsure = failure.ours or failure.kind in {"timeout", "died"}
+        return bool(known.release_that_mended(failure)), unsure, not decides
 
-def _without_kernel(message: str) -> str:
-    """Return the known defect that a message begins with, without the kernel that met it; else the message."""
-    causes = (_cause(defect) for defect in load_defects())
-    return next((cause for cause in causes if message.startswith(cause)), message)
+    reasons = [(failure, attempt) for attempt in attempts for failure in failures_of(attempt)]
+    if not reasons:
+        outcomes = (f"{_called_together([each])[0]}: {each.outcome}" for each in attempts)
+        return next(outcomes, "")
+    failure = min(reasons, key=weight)[0]
+    # A known defect is the reason, not the kernel that met it.
+    causes = map(_cause, load_defects())
+    message = next((c for c in causes if failure.message.startswith(c)), failure.message)
+    until = known.release_that_mended(failure)
+    return message + (
+        f", which torch {until} mended: ask with that release installed" if until else ""
+    )
 
 
 def _cause(defect: CompileDefect) -> str:
     return f"{defect.id}: {defect.summary.rstrip('.')}"
-
-
-def _weight(
-    failure: CompileFailure, attempt: TriedVariant, mended: Sequence[CompileDefect]
-) -> tuple[bool, bool, bool]:
-    decides = attempt.outcome in {failure.kind, dict(_LESSER).get(failure.kind, "fails")}
-    unsure = failure.ours or failure.kind in {"timeout", "died"}
-    return bool(_release_that_mended(failure, mended)), unsure, not decides
 
 
 def _and(words: Sequence[str]) -> str:
@@ -765,10 +697,6 @@ def _and(words: Sequence[str]) -> str:
         return ""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _are(words: Sequence[str]) -> str:
-    return "is" if len(words) == 1 else "are"
 
 
 def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str]) -> str:

@@ -5,36 +5,54 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opcheck.kernels import values
+from opcheck.kernels import judging, values
 from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
 from opcheck.kernels.values import random, widened
 
+
+def _product(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the product of two matrices, and that of their absolute values, which bounds the rounding of sums."""
+    first, second = widened(left), widened(right)
+    return first @ second, first.abs().double() @ second.abs().double()
+
+
+def _scaled_sum(
+    product: tuple[Tensor, Tensor], bias: Tensor, beta: float = 3
+) -> tuple[Tensor, Tensor]:
+    """Return two times a product plus a multiple of the bias, and the same of the absolute values."""
+    value, size = product
+    return 2 * value + beta * widened(bias), 2 * size + beta * widened(bias).abs()
+
+
 # Quantized products: Quantized.mm
 
 
-@family(r"int8pack_mv_{float}")
-def _int8(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    rows, depth, columns = 3, 64, 16
-    given, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
-    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(
-        torch.int8
-    )
-    value = given.double() @ weight.double().T * scales.double()
-    size = given.double().abs() @ weight.double().abs().T * scales.double().abs()
+@family(r"(?P<large>large_m_)?int8pack_m[mv]_{float}")
+def _int8(call: KernelCall, dtype: torch.dtype) -> Launches:
+    rows, depth, columns = (35, 64, 128) if call["large"] else (3, 64, 16)
+    operand, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
+    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).char()
+    value, size = (part * scale for part, scale in zip(
+        _product(operand, weight.double().T), (scales.double(), scales.double().abs()), strict=True
+    ))  # fmt: skip
+    # A denormal scale may be flushed, and takes the whole column with it.
+    slack = summed_slack(size, value, dtype) + value.abs() * judging.is_denormal(scales)
+    grid, group, shared = (-(-rows // 32) * 128, -(-columns // 64), 1), 128, 12288
+    if not call["large"]:
+        grid, group, shared = (columns // 8 * 64, rows, 1), 64, 64
     yield Launch({
-        "A": given, "B": weight, "scalesAndZeros": scales, "sizes": (rows, depth, columns, 0)
-    }, (columns // 8 * 64, rows, 1), {"outputData": (given, value, size * 16 * EPS + value.abs() * rounding(dtype))},
-        group=(64, 1, 1), shared={"shared_memory": 64})  # fmt: skip
+        "A": operand, "B": weight, "scalesAndZeros": scales, "sizes": (rows, depth, columns, 0)
+    }, grid, {"outputData": (operand, value, slack)}, group=(group, 1, 1),
+        shared={"shared_memory": shared})  # fmt: skip
 
 
 @family(r"naive_bmm_{any}")
 def _bmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
     batch, m, k, n = 2, 19, 33, 17
     left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
-    value = widened(left) @ widened(right)
-    size = widened(left).abs().double() @ widened(right).abs().double()
+    value, size = _product(left, right)
     strides = [s for t in (left, right, value) for s in reversed(t.stride())]
     yield Launch(
         {"mat1Data": left, "mat2Data": right, "strides": strides, "sizes": (m, k, n, batch)},
@@ -53,23 +71,16 @@ def _matrix_times_vector(call: KernelCall, dtype: torch.dtype) -> Launches:
         step = 2 if call["x"] == "xs" else 1
         matrix, vector = random((rows, depth), dtype, 1), random((depth, step), dtype, 2)
         bias = random((rows,), dtype, 3)
-        value = widened(matrix) @ widened(vector[:, 0])
-        size = widened(matrix).abs().double() @ widened(vector[:, 0]).abs().double()
+        value, size = _product(matrix, vector[:, 0])
         if call["end"] == "ab":
-            value, size = 2 * value + 0.5 * widened(bias), 2 * size + widened(bias).abs().double()
+            value, size = _scaled_sum((value, size), bias, 0.5)
         dims = call.struct("gP", n=rows, K=depth, ld=depth, ms=1, xs=step, bias_r=1, bias_c=1)
         yield Launch({
             "A": matrix, "x": vector, "gP": dims, "bias": bias,
-            "alpha_beta": torch.tensor([2.0, 0.5]).to(_scale_dtype(call, dtype))
+            "alpha_beta": _scales(call, dtype, 2, 0.5)
         }, (-(-rows // simdgroups) * simdgroups * 32, 1, 1),
             {"y": (matrix, value, size * 16 * EPS + value.abs().double() * rounding(dtype))},
             group=(simdgroups * 32, 1, 1))  # fmt: skip
-
-
-def _scale_dtype(call: KernelCall, dtype: torch.dtype) -> torch.dtype:
-    """Return the type of alpha and beta, which is float32 for the half types."""
-    argument = next(argument for argument in call.buffers if argument.name == "alpha_beta")
-    return dtype_named(argument.fields[0].type) if argument.fields else dtype
 
 
 #: The side of the tiles that a threadgroup multiplies (LinearAlgebra.metal, TILE_DIM).
@@ -80,15 +91,10 @@ def _rounded_up(extent: int, to: int) -> int:
     return -(-extent // to) * to
 
 
-def _size(call: KernelCall, name: str) -> int:
-    return next(argument.size for argument in call.buffers if argument.name == name)
-
-
 def _scales(call: KernelCall, dtype: torch.dtype, alpha: float, beta: float) -> Tensor:
     """Return alpha and beta in the type of the accumulator, which is wider for half types and integers."""
-    argument = next(argument for argument in call.buffers if argument.name == "alpha_beta")
-    kind = argument.fields[0].type if argument.fields else ""
-    return torch.tensor([alpha, beta]).to(dtype_named(kind) if kind else dtype)
+    kinds = [dtype_named(field.type) for field in call.fields("alpha_beta")]
+    return torch.tensor([alpha, beta]).to(kinds[0] if kinds else dtype)
 
 
 @family(r"(?P<op>matmul|addmm|int_mm)_{any}")
@@ -101,11 +107,10 @@ def _matmul(call: KernelCall, dtype: torch.dtype) -> Launches:
         if dtype.is_floating_point and m > 1:
             left[0, 0], right[0] = torch.inf, 1.0  # which the zeros around a tile must not meet
         bias = random((m, n), dtype, 3)
-        value = widened(left) @ widened(right)
-        size = widened(left).abs().double() @ widened(right).abs().double()
+        value, size = _product(left, right)
         tensors = [left, right, value]
         if call["op"] == "addmm":
-            value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+            value, size = _scaled_sum((value, size), bias)
             tensors.append(bias)
         bound = {
             "mat1Data": left, "mat2Data": right, "biasData": bias, "sizes": (m, k, n, 0),
@@ -127,11 +132,10 @@ def _batched(call: KernelCall, dtype: torch.dtype) -> Launches:
     if dtype.is_floating_point:
         left[0, 0, 0], right[0, 0] = torch.inf, 1.0
     bias = random((m, n) if summed else (batch, m, n), dtype, 3)
-    value = widened(left) @ widened(right)
-    size = widened(left).abs().double() @ widened(right).abs().double()
+    value, size = _product(left, right)
     if summed:
         value, size = value.sum(0), size.sum(0)
-    value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+    value, size = _scaled_sum((value, size), bias)
     # Innermost first; the missing batch dimension has a stride of 0.
     strides = [
         stride for t in (left, right, value, bias) for stride in (*reversed(t.stride()), 0)[:3]
@@ -158,10 +162,9 @@ def _vector_times_matrix(call: KernelCall, dtype: torch.dtype) -> Launches:
         if dtype.is_floating_point:
             matrix[0, 0, 0] = torch.inf
         bias = random((columns,), dtype, 3)
-        value = widened(row[:, 0]) @ widened(matrix[..., 0])
-        size = widened(row[:, 0]).abs().double() @ widened(matrix[..., 0]).abs().double()
+        value, size = _product(row[:, 0], matrix[..., 0])
         if call["end"] == "ab":
-            value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+            value, size = _scaled_sum((value, size), bias)
         dims = call.struct(
             "gP", n=columns, K=depth, ld=columns * step, ms=step, xs=2, bias_r=1, bias_c=1
         )
@@ -204,16 +207,15 @@ def _grouped(call: KernelCall, dtype: torch.dtype) -> Launches:
         m, k = 21, ends[-1]
         left, right = random((m, k), dtype, 1), random((k, n), dtype, 2)
         pairs = [(left[:, part], right[part]) for part in slices]
-        value = torch.stack([widened(a) @ widened(b) for a, b in pairs])
-        size = torch.stack([widened(a).abs() @ widened(b).abs() for a, b in pairs])
+        join = torch.stack
         grid = (-(-n // 64), -(-m // rows), groups)
     else:
         m = ends[-1]
         left, right = random((m, k), dtype, 1), random((groups, n, k), dtype, 2).transpose(1, 2)
         pairs = [(left[part], right[group]) for group, part in enumerate(slices)]
-        value = torch.cat([widened(a) @ widened(b) for a, b in pairs])
-        size = torch.cat([widened(a).abs() @ widened(b).abs() for a, b in pairs])
+        join = torch.cat
         grid = (-(-n // 64), -(-m // rows) + groups, 1)
+    value, size = (join(parts) for parts in zip(*[_product(a, b) for a, b in pairs], strict=True))
     simdgroups = 16 if mode == "few_rows" else 2 if rows == 16 else 4
     if mode == "few_rows":
         grid = (-(-n // simdgroups), m, 1)
@@ -228,21 +230,6 @@ def _grouped(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 # Packed integers: Quantized.mm
-
-
-@family(r"large_m_int8pack_mm_{float}")
-def _large_int8(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    rows, depth, columns = 35, 64, 128
-    given, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
-    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(
-        torch.int8
-    )
-    value = widened(given) @ weight.double().T * scales.double()
-    size = given.double().abs() @ weight.double().abs().T * scales.double().abs()
-    yield Launch({
-        "A": given, "B": weight, "scalesAndZeros": scales, "sizes": (rows, depth, columns, 0)
-    }, (-(-rows // 32) * 128, -(-columns // 64), 1), {"outputData": (given, value, summed_slack(size, value, dtype))},
-        group=(128, 1, 1), shared={"shared_memory": 12288})  # fmt: skip
 
 
 @family(r"int4pack_mm_(?P<group>\d+)_{float}")
