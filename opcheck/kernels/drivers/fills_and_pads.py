@@ -245,6 +245,30 @@ def _where(_call: KernelCall, dtype: torch.dtype) -> Launches:
     }, (columns, rows, 1), {"output": (first, value)})  # fmt: skip
 
 
+@family(r"lerp_tensor_(?P<how>dense|scalar_weight|strided_2d|strided_3d|strided)_{any}")
+def _lerp(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with a weight for each place or one for all; later releases have a pointwise kernel."""
+    rows, columns = 5, 7
+    start, end = random((rows, columns), dtype, 1), random((rows, columns), dtype, 2)
+    weight = random((1,) if call["how"] == "scalar_weight" else (rows, columns), dtype, 3)
+    first, last, share = widened(start), widened(end), widened(weight)
+    value = first + (last - first) * share
+    size = first.abs() + (last.abs() + first.abs()) * (1 + share.abs())
+    tensors = {"self": start, "end": end, "weight": weight}
+    strides = tuple(start.element_size() * step for step in (1, columns, rows * columns))
+    bound = tensors | {f"{name}_ptr": tensor for name, tensor in tensors.items()}
+    bound |= {f"{name}_strides": strides for name in ("out", *tensors)}
+    bound |= {"ndim": 2, "sizes": (columns, rows)}
+    result = "out_ptr" if "out_ptr" in call.types else "out"
+    grid = {"strided_2d": (columns, rows), "strided_3d": (columns, rows, 1)}.get(
+        call["how"], (start.numel(),)
+    )
+    yield Launch(
+        bound, grid,
+        {result: (start, value, size.double() * 4 * rounding(dtype))}, group=(1,) * len(grid)
+    )  # fmt: skip
+
+
 # Copies of bytes, sixteen a thread: operations/Copy.mm, operations/Shape.mm
 
 _EACH = 16

@@ -135,7 +135,11 @@ def _index_copy(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) 
     value = widened(given).index_copy(1, index, widened(source))
     grid = (inner, picked, outer) if call["how"] == "dense" else (source.numel(),)
     group = (1, 1, 1) if call["how"] == "dense" else (32,)
+    if "input" in call.types:  # up to 2.12 a thread for each result, which is a copy or a source's
+        grid, group = (given.numel(),), (1,)
     yield Launch({
+        "input": given, "dim": 1, "sizes": given.shape, "ndim": 3, "input_strides": given.stride(),
+        "output_strides": given.stride(), "source_strides": source.stride(),
         "output": given.clone(), "source": source, "indices": index.to(index_dtype), "dim_size": columns,
         "inner": inner, "indices_numel": picked, "dim_out_stride": inner, "dim_source_stride": inner,
         "slice_sizes": (outer, inner), "slice_out_strides": (columns * inner, 1),

@@ -220,7 +220,7 @@ def _channels_last(call: KernelCall, dtype: torch.dtype) -> Launches:
 _WINDOWS = (((3, 2), (1, 1), (0, 0), (1, 1)), ((2, 3), (2, 1), (1, 2), (2, 1)))
 
 
-@family(r"im2col_{any}_u(?P<bits>32|64)")
+@family(r"im2col_{any}(?:_u32|_u64)?")
 def _im2col(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, dilation, padding, stride in _WINDOWS:
         given = random((2, 3, 7, 8), dtype, 1)
@@ -234,7 +234,7 @@ def _im2col(_call: KernelCall, dtype: torch.dtype) -> Launches:
         }, (value.shape[2], 3, 2), {"outputData": (given, value)}, group=(64, 1, 1))  # fmt: skip
 
 
-@family(r"col2im_kernel_{any}_u(?P<bits>32|64)")
+@family(r"col2im_kernel_{any}(?:_u32|_u64)?")
 def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, dilation, padding, stride in _WINDOWS:
         shape = [
@@ -354,15 +354,16 @@ def _slack(value: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @family(
-    r"grid_sampler_(?P<dims>[23])d_(?P<mode>bilinear|nearest|bicubic)_(?P<pad>zeros|border|reflection)"
-    r"_i(?:32|64)_{float}"
+    r"grid_sampler_(?P<dims>[23])d_(?:(?P<mode>bilinear|nearest|bicubic)_)?(?P<pad>zeros|border|reflection)"
+    r"(?:_i32|_i64)?_{float}"
 )
 def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
-    dims = int(call["dims"])
+    """Call with the mode of the name; up to 2.12 those of three dimensions have the bilinear one alone."""
+    dims, mode = int(call["dims"]), call["mode"] or "bilinear"
     for corners in (False, True):
         given, grid = _sampled(dims, dtype)
         value = F.grid_sample(
-            given.double(), grid.double(), call["mode"], call["pad"], align_corners=corners
+            given.double(), grid.double(), mode, call["pad"], align_corners=corners
         )
         params = call.struct("params", **_params(given, grid, value, corners=corners))
         threads = value.numel() // (value.shape[1] if dims == 2 else 1)
@@ -373,7 +374,7 @@ def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(
     r"grid_sampler_(?P<dims>[23])d_backward(?:_(?P<mode>bilinear|nearest|bicubic)_(?P<of>input|grid))?"
-    r"(?:_(?P<pad>zeros|border|reflection))?_i(?:32|64)_{float}"
+    r"(?:_(?P<pad>zeros|border|reflection))?(?:_i32|_i64)?_{float}"
 )
 def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the modes that the name leaves open; what the nearest place does not change stays zero."""
