@@ -106,7 +106,7 @@ def _expected(change: Change) -> list[str]:
     told = []
     for inputs in change.inputs:
         operands = tuple(torch.tensor([_number(text)], dtype=dtype) for text in inputs)
-        value = pointwise.expected(change.operation, operands, ()).value[0]
+        value = pointwise.expect(change.operation, operands, ()).value[0]
         told.append(judging.text(value if dtype == torch.complex32 else value.to(dtype)))
     return told
 

@@ -32,11 +32,11 @@ class Drivers:
         judged, reason = Judged(compared=0, wrong=0, ulps=0.0), ""
         try:
             kernel = self._kernel(machine, function, named)
-            judged = self._judged(kernel, named)
+            judged = self._judge(kernel, named)
             verdict = "wrong" if judged.wrong else "right" if judged.ulps <= _RIGHT else "within"
             if kernel.fusible:
                 kernel.fuse(fused=False)
-                separate = self._judged(kernel, named)
+                separate = self._judge(kernel, named)
                 kernel.fuse(fused=True)
                 if bool(separate.wrong) != bool(judged.wrong):
                     verdict = "depends on fusing"
@@ -44,13 +44,13 @@ class Drivers:
                     judged = judged if judged.wrong else separate
             if verdict == "wrong" and kernel.flushed:
                 kernel.flushed = False
-                if not self._judged(kernel, named).wrong:
+                if not self._judge(kernel, named).wrong:
                     verdict, reason = "depends on flushing", _FLUSHED
                 kernel.flushed = True
             if kernel.together and not verdict.startswith("depends"):
                 # A missing barrier may show in one order of the threads alone.
                 kernel.backwards = True
-                other = self._judged(kernel, named)
+                other = self._judge(kernel, named)
                 if other.wrong and not judged.wrong:
                     verdict, reason, judged = "wrong", _RACE, other
                 elif judged.wrong and other != judged:
@@ -80,9 +80,9 @@ class Drivers:
         """Compile only what can be called."""
         if not drivers.is_driven(function.name) and not named.form:
             raise Unfit("its family is not driven")
-        return machine.kernel(machine.compiled(function))
+        return machine.kernel(machine.compile_cached(function))
 
-    def _judged(self, kernel: Kernel, named: names.Named) -> Judged:
+    def _judge(self, kernel: Kernel, named: names.Named) -> Judged:
         if drivers.is_driven(kernel.name):
             return drivers.judge(kernel.name, kernel)
         return self._pointwise.judge(named, kernel)

@@ -171,7 +171,7 @@ def _body(run: Run, operation: str, kinds: Sequence[_Kind]) -> Iterator[str]:
         "",
         "<details><summary>The kernels</summary>",
         "",
-        *_listed(names),
+        *_list(names),
         "",
         "</details>",
     )
@@ -190,7 +190,7 @@ def _name(operation: str) -> str:
     return call(operation).partition("(")[0] or operation
 
 
-def _listed(outcomes: Iterable[Outcome]) -> Iterator[str]:
+def _list(outcomes: Iterable[Outcome]) -> Iterator[str]:
     for outcome in outcomes:
         yield f"- `{outcome.kernel}`: {outcome.wrong:,} of {outcome.compared:,} inputs"
 

@@ -59,7 +59,7 @@ def slack(value: Tensor, moved: tuple[Tensor, ...]) -> Tensor:
     return largest
 
 
-def nudged(operand: Tensor) -> tuple[Tensor, Tensor]:
+def nudge(operand: Tensor) -> tuple[Tensor, Tensor]:
     """Return an operand in double a little larger and a little smaller."""
     by = _MOVED * 2.0**-24
     return operand * (1 + by), operand * (1 - by)
@@ -80,10 +80,10 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
         got: the results, in the order of the inputs.
         allowed: units in the last place by which a float may differ.
     """
-    bad, ulps = _compared(expected, expected.value, got, allowed)
+    bad, ulps = _compare(expected, expected.value, got, allowed)
     for other in (expected.flushed, expected.plain):
         if other is not None:
-            also, _ = _compared(expected, other, got, allowed)
+            also, _ = _compare(expected, other, got, allowed)
             also |= other.isnan() & ~got.isnan()
             bad = bad & also
     if expected.left_out is not None:
@@ -99,7 +99,7 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
     )
 
 
-def _compared(
+def _compare(
     expected: Expected, value: Tensor, got: Tensor, allowed: float
 ) -> tuple[Tensor, Tensor]:
     """Return which results are wrong, and the units by which each differs."""
@@ -107,11 +107,11 @@ def _compared(
         return _complex(value, expected.slack, got, allowed)
     if got.dtype.is_floating_point:
         return _floats(value, expected.slack, got, allowed)
-    bad = _wrapped(value, got.dtype).long() != got.long()
+    bad = _wrap(value, got.dtype).long() != got.long()
     return bad, torch.zeros(got.shape, dtype=torch.float64)
 
 
-def _wrapped(value: Tensor, dtype: torch.dtype) -> Tensor:
+def _wrap(value: Tensor, dtype: torch.dtype) -> Tensor:
     """Return integers as their type holds them; a float reference is whole where it is an integer."""
     if dtype == torch.bool:
         return value.to(torch.bool)

@@ -22,8 +22,8 @@ from torch import Tensor
 from opcheck.kernels import air, judging, names
 from opcheck.kernels.judging import Expected, Judged
 from opcheck.kernels.machine import Kernel
-from opcheck.kernels.pointwise import Unfit, address, dtype_named, packed
-from opcheck.kernels.values import untouched
+from opcheck.kernels.pointwise import Unfit, address, dtype_named, pack
+from opcheck.kernels.values import fill_untouched
 
 #: c10/metal/error.h, ErrorMessages: a count and 30 messages.
 _ERRORS = 32 << 10
@@ -104,7 +104,7 @@ class KernelCall:
             width = _WIDTHS.get(field.type) or field.size // max(field.length, 1)
             for place, item in enumerate(listed):
                 at = field.offset + place * width
-                memory[at : at + width] = packed(field.type, (), width, (item,))[:width]
+                memory[at : at + width] = pack(field.type, (), width, (item,))[:width]
         return memory
 
 
@@ -138,7 +138,7 @@ def family(pattern: str) -> Callable[[Family], Family]:
 
 def is_driven(name: str) -> bool:
     """Return whether a function here calls kernels of this name."""
-    short = names.shortened(name)
+    short = names.shorten(name)
     return any(pattern.fullmatch(short) for pattern, _ in FAMILIES)
 
 
@@ -149,7 +149,7 @@ def judge(name: str, kernel: Kernel) -> Judged:
         Unfit: no family is known for its name, or for its arguments.
         KernelError: it cannot be run.
     """
-    return _judged(kernel, launches(name, kernel))
+    return _judge_launches(kernel, launches(name, kernel))
 
 
 def launches(name: str, kernel: Kernel) -> Launches:
@@ -159,7 +159,7 @@ def launches(name: str, kernel: Kernel) -> Launches:
         Unfit: no family is known for its name.
     """
     for pattern, function in FAMILIES:
-        match = pattern.fullmatch(names.shortened(name))
+        match = pattern.fullmatch(names.shorten(name))
         if match:
             groups = "ab"[: len(inspect.signature(function).parameters) - 1]
             dtypes = (dtype_named(match[group]) for group in groups)
@@ -187,7 +187,7 @@ def _memory(argument: air.Argument, launch: Launch) -> Tensor | None:
     if argument.name in launch.expected:
         first, value, *_ = launch.expected[argument.name]
         dtype = first.dtype if argument.type == "void" else dtype_named(_element(argument))
-        return untouched(value.shape, dtype)
+        return fill_untouched(value.shape, dtype)
     return None
 
 
@@ -207,7 +207,7 @@ def run(kernel: Kernel, launch: Launch) -> dict[str, Any]:
     return {**launch.bound, **tensors}
 
 
-def _judged(kernel: Kernel, launches: Launches) -> Judged:
+def _judge_launches(kernel: Kernel, launches: Launches) -> Judged:
     compared = wrong = 0
     ulps, smallest, worst = 0.0, None, None
     for launch in launches:
@@ -219,14 +219,14 @@ def _judged(kernel: Kernel, launches: Launches) -> Judged:
             off = off.expand(value.shape).flatten()
             off = off + _FLUSHED * kernel.flushed
             expected = Expected(_inputs(first, value.numel()), value.flatten(), off)
-            judged = judging.judge(expected, got, _allowed(got.dtype))
+            judged = judging.judge(expected, got, _allowed_units(got.dtype))
             compared, wrong = compared + judged.compared, wrong + judged.wrong
             ulps, smallest = max(ulps, judged.ulps), smallest or judged.smallest
             worst = worst or judged.worst
     return Judged(compared=compared, wrong=wrong, ulps=ulps, smallest=smallest, worst=worst)
 
 
-def _allowed(dtype: torch.dtype) -> float:
+def _allowed_units(dtype: torch.dtype) -> float:
     return 4.0 if dtype == torch.float32 else 2.0  # the rounding of the result, and fused steps
 
 

@@ -99,14 +99,14 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
         name: of the kernel.
         arguments: of the kernel.
     """
-    lines, declared = _rewritten(_stepped(text) if _IN_STEP.match(name) else text)
+    lines, declared = _rewritten(_count_steps(text) if _IN_STEP.match(name) else text)
     if is_flushed(text):
-        lines = _flushed("\n".join(lines))
+        lines = _flush("\n".join(lines))
     definitions, missing = [], []
     kept = {}
     for function, (result, parameters) in declared.items():
         if function.startswith(_FUSIBLE):
-            definitions += _fused(function, kind(result))
+            definitions += _fuse(function, kind(result))
         elif function.startswith("llvm."):
             marked = [f"{kind(p)} immarg" if "immarg" in p else kind(p) for p in parameters]
             kept[function] = f"declare {kind(result)} @{function}({', '.join(marked)})"
@@ -123,7 +123,7 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
     fusible = any(function.startswith(_FUSIBLE) for function in declared)
     if fusible:
         definitions.append("@opcheck.separate = global i8 0\n")
-    text, divisions = _guarded("\n".join(lines).replace(f"@{_FUSIBLE}", "@opcheck.fmuladd."))
+    text, divisions = _guard("\n".join(lines).replace(f"@{_FUSIBLE}", "@opcheck.fmuladd."))
     text = "\n".join([text, *_unique(definitions), _body(text, name, arguments), _poison(text)])
     text += divisions + intrinsics.HELPERS["opcheck.grid"]
     text += intrinsics.helpers(text)
@@ -134,7 +134,7 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
     return Lowered("\n".join([text, *kept.values(), ""]), (), together, fusible)
 
 
-def _fused(function: str, whole: str) -> list[str]:
+def _fuse(function: str, whole: str) -> list[str]:
     """Define a multiplication and an addition that is fused, or not, by ``opcheck.separate``."""
     suffix = function.removeprefix(_FUSIBLE)
     fused = intrinsics.define(f"air.fma.{suffix}", whole, (whole,) * 3) or ""
@@ -154,7 +154,7 @@ fused:
     return [fused, choice]
 
 
-def _stepped(text: str) -> str:
+def _count_steps(text: str) -> str:
     """Let the lanes of a simdgroup wait for each other before each store to threadgroup memory."""
     return "".join(
         f"  call void @opcheck_step()\n{line}" if _SHARED_STORE.match(line) else line
@@ -162,7 +162,7 @@ def _stepped(text: str) -> str:
     )
 
 
-def _flushed(text: str) -> list[str]:
+def _flush(text: str) -> list[str]:
     """Let a bfloat that is stored lose its denormals, but one that was loaded, or is made of bits.
 
     Apple's GPUs hold a bfloat16 as a float32 and flush it where they convert it back: pytorch/pytorch#193897
@@ -226,7 +226,7 @@ def kind(text: str) -> str:
     return word[0] if word else text
 
 
-def _guarded(text: str) -> tuple[str, str]:
+def _guard(text: str) -> tuple[str, str]:
     """Replace every division by a call of a function that does not trap on 0, or on the least by -1."""
     used: set[tuple[str, str]] = set()
 

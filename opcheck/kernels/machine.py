@@ -105,7 +105,7 @@ class Machine:
         engine.finalize_object()
         return engine
 
-    def compiled(self, function: Function) -> Compiled:
+    def compile_cached(self, function: Function) -> Compiled:
         """Compile a kernel, or take it from the cache.
 
         Raises:

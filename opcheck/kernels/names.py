@@ -58,14 +58,14 @@ class Named(msgspec.Struct, frozen=True):
         return tuple(WORDS.get(word, word) for word in self.types)
 
 
-def shortened(name: str) -> str:
+def shorten(name: str) -> str:
     """Return a kernel's name with one word for each dtype."""
     return name.replace(_FLOAT8, _SHORT)
 
 
 def parse(name: str) -> Named:
     """Take a kernel's name apart; one without a form has its first words as the operation."""
-    words = shortened(name).split("_")
+    words = shorten(name).split("_")
     start = next((at for at, word in enumerate(words) if at and word in _WALKS), None)
     if start is None:
         at = len(words)

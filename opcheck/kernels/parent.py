@@ -87,7 +87,7 @@ def run(
     kept = _kept_file(wheels.parent / "kernels", request)
     finished = _read_kept(kept)
     ended = _run_all(
-        library, wheels, _without(tasks, finished), jobs, timeout, kept, finished, progress
+        library, wheels, _leave_out(tasks, finished), jobs, timeout, kept, finished, progress
     )
     if not ended:
         left = None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
@@ -101,7 +101,7 @@ def run(
         seconds=round(time.monotonic() - started, 1),
         outcomes=tuple(sorted(finished.values(), key=lambda outcome: outcome.kernel)),
         ended=ended,
-        lacking=0 if not ended else sum(len(task.kernels) for task in _without(tasks, finished)),
+        lacking=0 if not ended else sum(len(task.kernels) for task in _leave_out(tasks, finished)),
     )
 
 
@@ -129,7 +129,7 @@ def _seal(path: Path, content: bytes) -> bytes:
     return caches.seal(path, content).hex().encode()
 
 
-def _without(tasks: Iterable[Task], finished: Collection[str]) -> list[Task]:
+def _leave_out(tasks: Iterable[Task], finished: Collection[str]) -> list[Task]:
     """Return what is left of tasks, the longest first, so that no process is left with one at the end."""
     left = [
         msgspec.structs.replace(

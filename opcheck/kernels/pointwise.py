@@ -95,7 +95,7 @@ def address(tensor: Tensor) -> int:
     return tensor.data_ptr() or torch.zeros(1).data_ptr() or 1
 
 
-def packed(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[float]) -> Tensor:
+def pack(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[float]) -> Tensor:
     """Return a scalar or a struct of them in memory.
 
     Raises:
@@ -146,7 +146,7 @@ class Case:
             operands: tuple[Tensor, ...] = (values.single(dtypes[0]),)
             self.cross, self.extents = 0, (0, 0)
         else:
-            first, second = defined(operation, values.few(dtypes[0]), values.few(dtypes[1]))
+            first, second = select_defined(operation, values.few(dtypes[0]), values.few(dtypes[1]))
             self.cross = len(first) * len(second)
             self.extents = len(first), len(second)
             crossed = [first.repeat_interleave(len(second)), second.repeat(len(first))]
@@ -154,7 +154,7 @@ class Case:
                 values.few(d)[torch.arange(self.cross) * 7 % len(values.few(d))] for d in dtypes[2:]
             ]
             drawn = harmless(
-                operation, tuple(values.drawn(d, 10 + place) for place, d in enumerate(dtypes))
+                operation, tuple(values.draw(d, 10 + place) for place, d in enumerate(dtypes))
             )
             # Of three operands each pair meets 1, too, the weight and the factor at which a mistake shows.
             plain = [*crossed[:2], *(torch.ones_like(third) for third in crossed[2:])]
@@ -197,13 +197,13 @@ class Case:
     @functools.cached_property
     def expected(self) -> Expected:
         """The reference of all values."""
-        return expected(self.operation, self.operands, self.parameters)
+        return expect(self.operation, self.operands, self.parameters)
 
 
-def defined(operation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def select_defined(operation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Return the values of two operands that appear in some defined pair: some kernels loop on the rest."""
     pairs = (first.repeat_interleave(len(second)), second.repeat(len(first)))
-    out = reference.excluded(operation, pairs)
+    out = reference.leave_out(operation, pairs)
     if out is None or bool(out.all()):
         return first, second
     table = out.view(len(first), len(second))
@@ -212,22 +212,20 @@ def defined(operation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tens
 
 def harmless(operation: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return the operands with ones where nothing is defined."""
-    out = reference.excluded(operation, operands)
+    out = reference.leave_out(operation, operands)
     if out is None:
         return operands
     return tuple(torch.where(out, torch.ones_like(operand), operand) for operand in operands)
 
 
-def expected(
-    operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
-) -> Expected:
+def expect(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]) -> Expected:
     """Return the reference of an operation, and by how much it may be off."""
-    out = reference.excluded(operation, operands)
+    out = reference.leave_out(operation, operands)
     # Where nothing is defined the reference is not asked: it may trap or loop.
     used = harmless(operation, operands)
     floating = any(o.dtype.is_floating_point or o.dtype.is_complex for o in operands)
     comparing = operation in _UNMOVED or operation.startswith(("logical", "is", "bitwise"))
-    value, wide = _evaluated(operation, used, parameters)
+    value, wide = _evaluate(operation, used, parameters)
     denormal = [judging.is_denormal(operand) for operand in used]
     flushed = None
     if bool(torch.stack(denormal).any()):
@@ -238,21 +236,21 @@ def expected(
         kept = tuple(
             torch.where(d, zero, o) for d, zero, o in zip(denormal, zeros, used, strict=True)
         )
-        flushed, _ = _evaluated(operation, kept, parameters)
+        flushed, _ = _evaluate(operation, kept, parameters)
     moves = None
     if (floating or value.dtype.is_floating_point) and not comparing and value.dtype != torch.bool:
         real = [o if o.is_complex() else o.double() for o in wide]
         moved = [
             reference.evaluate(operation, (*real[:at], moved_operand, *real[at + 1 :]), parameters)
             for at in range(len(real))
-            for moved_operand in judging.nudged(real[at])
+            for moved_operand in judging.nudge(real[at])
         ]
         if operation != "nextafter":
-            moves = judging.slack(value, tuple(moved)) + reference.cancelled(operation, real)
+            moves = judging.slack(value, tuple(moved)) + reference.cancelled_terms(operation, real)
     return Expected(operands, value, moves, out, flushed)
 
 
-def _evaluated(
+def _evaluate(
     operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
 ) -> tuple[Tensor, list[Tensor]]:
     """Return an operation's reference, and the operands in the precision in which it was computed."""
@@ -324,7 +322,7 @@ class Driver:
         judged: list[Judged] = []
         for call in self._calls(named, kernel, case, result):
             got = run(named, kernel, call, case.parameters)
-            selected = _selected(wanted, call.part)
+            selected = _select(wanted, call.part)
             if got.is_complex() and not selected.value.is_complex():
                 # The host takes the real part (abs, angle).
                 got = torch.view_as_real(got)[..., 0].contiguous()
@@ -332,7 +330,7 @@ class Driver:
                 raise Unfit("a real result of a complex function")
             if result is None:
                 got = _before_cast(got, selected.value, sources[0])
-            allowed = reference.allowed(named.operation, got.dtype)
+            allowed = reference.allowed_units(named.operation, got.dtype)
             judgement = judging.judge(selected, got, allowed)
             if judgement.wrong:
                 selected = _with_plain(selected, case, got.dtype)
@@ -340,7 +338,7 @@ class Driver:
             usual = call.part >= case.usual
             if judgement.wrong and bool(usual.any()):
                 among = judging.judge(
-                    _selected(selected, usual.nonzero().flatten()), got[usual], allowed
+                    _select(selected, usual.nonzero().flatten()), got[usual], allowed
                 )
                 share = among.wrong / among.compared
                 judgement = msgspec.structs.replace(judgement, usual=share)
@@ -406,7 +404,7 @@ def _with_plain(wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
     return msgspec.structs.replace(wanted, plain=plain.to(dtype).to(wanted.value.dtype))
 
 
-def _selected(whole: Expected, part: Tensor) -> Expected:
+def _select(whole: Expected, part: Tensor) -> Expected:
     return Expected(
         tuple(operand[part] for operand in whole.inputs),
         whole.value[part],
@@ -504,15 +502,15 @@ class Binding:
             elif name in self._operands:
                 buffers[name] = address(self._operands[name])
             else:
-                made = self._made(argument)
+                made = self._make(argument)
                 self._kept.append(made)
                 buffers[name] = address(made)
         return buffers
 
-    def _made(self, argument: air.Argument) -> Tensor:
+    def _make(self, argument: air.Argument) -> Tensor:
         name = argument.name
         if name == "alpha":
-            return packed(argument.type, argument.fields, argument.size, self._parameters)
+            return pack(argument.type, argument.fields, argument.size, self._parameters)
         if name in {"sizes", "outer_sizes"} and argument.type == "long":
             return numbers(*self._sizes[name == "outer_sizes" :], size=8)
         if name.endswith("_strides"):

@@ -61,7 +61,7 @@ def _is_inexact(x: Tensor) -> bool:
     return x.is_floating_point() or x.is_complex()
 
 
-def _truncated(function: Function, x: Tensor) -> Tensor:
+def _truncate(function: Function, x: Tensor) -> Tensor:
     """Return a function of floats; of integers it is computed in float32 and loses its fraction."""
     return function(x) if x.is_floating_point() else function(x.float()).long()
 
@@ -84,7 +84,7 @@ FUNCTIONS: dict[str, Function] = {
     "log_sigmoid_forward": F.logsigmoid,
     "hardswish": F.hardswish,
     "hardsigmoid": F.hardsigmoid,
-    "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else _truncated(F.silu, x),
+    "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else _truncate(F.silu, x),
     "mish": F.mish,
     "log1p": torch.log1p,
     "elu": _aten.elu,
@@ -179,7 +179,7 @@ def function(operation: str) -> Function | None:
     return None
 
 
-def allowed(operation: str, dtype: torch.dtype) -> float:
+def allowed_units(operation: str, dtype: torch.dtype) -> float:
     """Return the units in the last place by which a result may differ before it is wrong."""
     if dtype in (torch.float16, torch.bfloat16, torch.complex32):
         units = _ULPS.get(operation, _SHORT)
@@ -196,7 +196,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else torch.int64
 
 
-def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
+def leave_out(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
     """Return where the operands' result is not defined, by Metal or by PyTorch; None: nowhere."""
     first, *rest = operands
     if "shift" in operation and not operation.startswith("shifted"):
@@ -242,7 +242,7 @@ def _outside(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
     return None
 
 
-def cancelled(operation: str, operands: Sequence[Tensor]) -> Tensor | float:
+def cancelled_terms(operation: str, operands: Sequence[Tensor]) -> Tensor | float:
     """Return by how much the rounding of terms that cancel moves the results of an operation in float32."""
     if operation not in _CANCELLED:
         return 0.0

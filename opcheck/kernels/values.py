@@ -170,14 +170,14 @@ def usual(dtype: torch.dtype, salt: int) -> Tensor:
             parts.to(torch.float32 if dtype == torch.complex64 else torch.float16)
         )
     if dtype in {torch.bool, _FLOAT8}:
-        return drawn(dtype, salt)
+        return draw(dtype, salt)
     info = torch.iinfo(dtype)
     low, high = max(info.min, -1000), min(info.max, 1000)
     return torch.randint(low, high + 1, (_USUAL,), generator=made).to(dtype)
 
 
 @functools.cache
-def drawn(dtype: torch.dtype, salt: int) -> Tensor:
+def draw(dtype: torch.dtype, salt: int) -> Tensor:
     """Return random values, `2 * _RANDOM` of them, for functions of several arguments."""
     if dtype == torch.bool:
         return torch.randint(0, 2, (2 * _RANDOM,), generator=generator(salt)).bool()
@@ -220,13 +220,13 @@ def random(shape: Sequence[int], dtype: torch.dtype, salt: int = 0) -> Tensor:
     return torch.randint(low, 10, tuple(shape), generator=seeded).to(dtype)
 
 
-def widened(tensor: Tensor) -> Tensor:
+def widen(tensor: Tensor) -> Tensor:
     """Return a tensor in double, complex double or int64."""
     if tensor.dtype.is_complex:
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.dtype.is_floating_point else tensor.long()
 
 
-def untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def fill_untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return memory for a result, with a value by which an untouched element is known."""
     return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)

@@ -19,7 +19,7 @@ from opcheck.worker.protocol import Say
 
 def answer(trial: Trial, _say: Say) -> Outcome:
     """Run a kernel, and judge its results."""
-    machine, released = _prepared(trial.source)
+    machine, released = _prepare(trial.source)
     start = time.process_time()
     outcome = _drivers(trial.task).outcome(machine, released.functions[trial.kernel], trial.task)
     seconds = round(time.process_time() - start, 4)
@@ -27,7 +27,7 @@ def answer(trial: Trial, _say: Say) -> Outcome:
 
 
 @functools.lru_cache(maxsize=1)
-def _prepared(source: Source) -> tuple[Machine, Library]:
+def _prepare(source: Source) -> tuple[Machine, Library]:
     torch.set_num_threads(1)
     # Half complex numbers are experimental on the CPU; they are only converted.
     warnings.filterwarnings("ignore", message="ComplexHalf")

@@ -197,12 +197,12 @@ def test_a_buffer_that_is_not_bound_is_an_error(machine: Machine) -> None:
 def test_compiled_kernels_are_kept_by_their_content(tmp_path: Path) -> None:
     first = Machine(tmp_path)
     data = made.metallib({"k": made.unary("k", "  %r = fneg float %x")})
-    (compiled,) = [first.compiled(function) for function in metallib.functions(data)]
+    (compiled,) = [first.compile_cached(function) for function in metallib.functions(data)]
     (kept,) = [path for path in tmp_path.rglob("*") if path.is_file()]
     again = Machine(tmp_path)
     again.compile = None  # type: ignore[method-assign, assignment]
     (function,) = metallib.functions(data)
-    assert again.compiled(function) == compiled
+    assert again.compile_cached(function) == compiled
     assert kept.name == function.digest
 
 

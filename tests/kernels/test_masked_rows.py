@@ -14,7 +14,7 @@ from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drivers, library
 from opcheck.kernels.launch import Launch, run
 from opcheck.kernels.machine import Kernel, Machine
-from opcheck.kernels.values import untouched
+from opcheck.kernels.values import fill_untouched
 
 pytestmark = pytest.mark.wheel
 
@@ -30,7 +30,7 @@ def machine() -> Machine:
 
 
 def kernel_named(machine: Machine, release: str, name: str) -> Kernel:
-    return machine.kernel(machine.compiled(library.read(release).functions[name]))
+    return machine.kernel(machine.compile_cached(library.read(release).functions[name]))
 
 
 def last_call(name: str, kernel: Kernel) -> Launch:
@@ -65,7 +65,7 @@ def in_two_passes(machine: Machine, release: str, mask: float) -> tuple[Tensor, 
     half = run(kernels[0], first)
     _, heads, queries, _ = bound["queries"].shape
     results = {"partials": half["out"], "sums": half["sums"], "maxs": half["maxs"]}
-    results["out"] = untouched(bound["queries"].shape, torch.float32)
+    results["out"] = fill_untouched(bound["queries"].shape, torch.float32)
     second = Launch(results, (heads * 1024, queries, 1), {}, group=(1024, 1, 1))
     return run(kernels[1], second)["out"], on_the_cpu(
         bound["queries"], bound["keys"], bound["values"], bound["mask"]

@@ -48,7 +48,7 @@ def result(machine: Machine, release: str, defect: Defect) -> str:
         return sample.result if sample and sample.inputs == defect.inputs else "right"
     named = names.parse(defect.kernel)
     dtype = pointwise.DTYPES[named.types[0]]
-    kernel = machine.kernel(machine.compiled(function))
+    kernel = machine.kernel(machine.compile_cached(function))
     operands = tuple(torch.tensor([number(text)], dtype=dtype) for text in defect.inputs)
     call = pointwise.Call(dtype, operands, torch.arange(1))
     parameters = reference.PARAMETERS.get(named.operation, ())

@@ -173,10 +173,10 @@ def test_values_are_the_same_every_time_and_hold_the_delicate_ones() -> None:
 def test_what_is_not_defined_is_left_out() -> None:
     numbers = torch.tensor([1, 7, -(2**31)], dtype=torch.int32)
     divisors = torch.tensor([0, 2, -1], dtype=torch.int32)
-    left_out = reference.excluded("div_floor", (numbers, divisors))
+    left_out = reference.leave_out("div_floor", (numbers, divisors))
     assert left_out is not None
     assert left_out.tolist() == [True, False, True]
-    shifted = reference.excluded(
+    shifted = reference.leave_out(
         "bitwise_left_shift", (numbers, torch.tensor([31, 32, 1], dtype=torch.int32))
     )
     assert shifted is not None
@@ -244,9 +244,9 @@ def test_plain_arithmetic_of_the_cpu_is_no_defect_and_needs_no_vectors() -> None
 
 def test_either_reading_of_a_denormal_input_is_right_and_a_third_is_wrong() -> None:
     tiny = torch.tensor([1e-40])
-    case = pointwise.expected("exp2", (tiny * 0 + tiny,), ())
+    case = pointwise.expect("exp2", (tiny * 0 + tiny,), ())
     assert judging.judge(case, torch.tensor([1.0]), 1.0).wrong == 0
-    logarithm = pointwise.expected("log2", (tiny,), ())
+    logarithm = pointwise.expect("log2", (tiny,), ())
     for got, wrong in ((float(tiny.double().log2()), 0), (float("-inf"), 0), (-100.0, 1)):
         assert judging.judge(logarithm, torch.tensor([got]), 1.0).wrong == wrong
 
@@ -286,7 +286,7 @@ def test_a_race_that_one_order_of_the_threads_shows_is_wrong(
     monkeypatch.setattr(drive.Drivers, "_kernel", lambda *_: kernel)
     monkeypatch.setattr(
         drive.Drivers,
-        "_judged",
+        "_judge",
         lambda _, ran, __: judging.Judged(compared=4, wrong=int(ran.backwards), ulps=0.0),
     )
     function: Any = SimpleNamespace(name="sum_reduction_float_float")
@@ -298,7 +298,7 @@ def test_a_race_that_one_order_of_the_threads_shows_is_wrong(
 
 @pytest.mark.parametrize("dtype", values.FLOATS)
 def test_what_the_drivers_draw_has_ties_zeros_and_denormals(dtype: torch.dtype) -> None:
-    drawn = launch.random((400,), dtype, 1)
+    drawn = values.random((400,), dtype, 1)
     zeros = drawn[drawn == 0]
     assert zeros.signbit().any()
     assert not zeros.signbit().all()

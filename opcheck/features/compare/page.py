@@ -167,7 +167,7 @@ def _time(timing: Time) -> tuple[str, ...]:
         str(timing.calls),
         device,
         f"{1000 * timing.cpu:.3f}",
-        f"{1000 * timing.lost:.3f}",
+        f"{1000 * timing.excess:.3f}",
         ratio,
     )
 

@@ -33,7 +33,7 @@ def operations(library: Library, kernels: Sequence[str]) -> str:
     return "\n".join([_head(library, len(kernels)), "", *lines])
 
 
-def listed(library: Library, entries: Sequence[Entry], *, in_full: bool) -> str:
+def list_kernels(library: Library, entries: Sequence[Entry], *, in_full: bool) -> str:
     """Return each kernel: with its arguments, or with their names alone on its line."""
     lines = [_head(library, len(entries))]
     if not in_full:
@@ -71,7 +71,7 @@ def _argument(argument: Argument) -> str:
     return f"{argument.name}: {kind} {argument.location}, {access}, {argument.type}{size}{fields}"
 
 
-def changed(old: Library, new: Library, changes: Changes) -> str:
+def list_changes(old: Library, new: Library, changes: Changes) -> str:
     """Return what differs, by operation."""
     lines = [
         f"torch {old.torch} -> {new.torch}, {new.section}",

@@ -43,7 +43,7 @@ def document(run: Run) -> Document:
         Heading("By family"),
         Table(
             ("family", "run", *shown, "seconds"),
-            tuple(_family(name, group, shown) for name, group in _grouped(run.outcomes, "family")),
+            tuple(_family(name, group, shown) for name, group in _group(run.outcomes, "family")),
             (0,),
         ),
     ]
@@ -73,7 +73,7 @@ def document(run: Run) -> Document:
     return tuple(blocks)
 
 
-def _grouped(outcomes: Iterable[Outcome], key: str) -> list[tuple[str, list[Outcome]]]:
+def _group(outcomes: Iterable[Outcome], key: str) -> list[tuple[str, list[Outcome]]]:
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[getattr(outcome, key)].append(outcome)

@@ -64,7 +64,7 @@ def list_(*, pattern: str, target: _Release) -> int:
         streams.emit(page.operations(library, functions))
     else:
         read = catalogue.entries(library, pattern)
-        streams.emit(page.listed(library, read, in_full=len(read) <= _IN_FULL))
+        streams.emit(page.list_kernels(library, read, in_full=len(read) <= _IN_FULL))
     return 0
 
 
@@ -90,7 +90,7 @@ def diff(
     first, second = _library(old), _library(new)
     with progress.shown() as say:
         differing = catalogue.changes(first, second, pattern, say)
-    streams.emit(page.changed(first, second, differing))
+    streams.emit(page.list_changes(first, second, differing))
     return 0
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.kernels.judging import EPS, rounding
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
-from opcheck.kernels.values import random, untouched
+from opcheck.kernels.values import fill_untouched, random
 
 #: Of the blocks that the first of two passes makes of the keys; the second reads one a lane.
 _BLOCKS = 32
@@ -109,7 +109,7 @@ def _prefill(call: KernelCall) -> Launches:
             V_strides=given.v.stride()[:3], O_strides=value.stride()[:3])  # fmt: skip
         threads = 32 * int(call["wm"]) * int(call["wn"])
         yield Launch({
-            "Q": given.q, "K": given.k, "V": given.v, "O": untouched(value.shape, dtype), "params": params,
+            "Q": given.q, "K": given.k, "V": given.v, "O": fill_untouched(value.shape, dtype), "params": params,
             "mask": given.mask,
             "mask_params": call.struct("mask_params", M_strides=given.mask.stride() if mask != "none" else ())
         }, (-(-queries // block) * threads, heads, batch),
@@ -131,7 +131,7 @@ def _problems(call: KernelCall, keys: int) -> Iterator[tuple[Problem, str]]:
         )  # fmt: skip
 
 
-def _bound(given: Problem, mask: str) -> dict[str, Any]:
+def _bind_few_queries(given: Problem, mask: str) -> dict[str, Any]:
     """Return the buffers of the kernels of few queries; strides are of heads, of positions, of batches."""
     tensors = given.q, given.k, given.v
     return {
@@ -149,7 +149,7 @@ def _bound(given: Problem, mask: str) -> dict[str, Any]:
 def _few_queries(call: KernelCall) -> Launches:
     for given, mask in _problems(call, 40):
         value = given.result
-        bound = _bound(given, mask) | {"out": untouched(value.shape, given.q.dtype)}
+        bound = _bind_few_queries(given, mask) | {"out": fill_untouched(value.shape, given.q.dtype)}
         if mask != "none" and all(a.name != "qkv_batch_strides_heads" for a in call.buffers):
             _, head, query, key = given.mask.stride()
             bound["mask_strides"] = (head, key, query, 0)  # the order up to 2.11
@@ -178,8 +178,8 @@ def _first_pass(call: KernelCall) -> Launches:
             [weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2
         )
         results = {"out": values, "sums": sums, "maxs": largest}
-        bound = _bound(given, mask) | {
-            name: untouched(value.shape, _type(call, name)) for name, value in results.items()
+        bound = _bind_few_queries(given, mask) | {
+            name: fill_untouched(value.shape, _type(call, name)) for name, value in results.items()
         }
         yield Launch(
             bound, (4 * 256, given.q.shape[2], _BLOCKS), {"maxs": (given.q, largest, 64 * EPS),

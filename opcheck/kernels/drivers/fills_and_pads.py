@@ -14,7 +14,7 @@ from opcheck.kernels import values
 from opcheck.kernels.judging import EPS, half_steps, rounding
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 
 @family(r"masked_fill_scalar_(?P<how>dense|strided|broadcast)_(?P<a>\d+bit)")
@@ -53,7 +53,7 @@ def _flip(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _eye_diagonal(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call on memory that the host has filled with zeros."""
     output = torch.zeros((4, 6), dtype=dtype)
-    value = widened(torch.eye(4, 6, dtype=torch.float64).to(dtype))
+    value = widen(torch.eye(4, 6, dtype=torch.float64).to(dtype))
     yield Launch({"output": output, "diag_stride": 7}, 4, {"output": (value, value)})
 
 
@@ -70,11 +70,11 @@ def _triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
     batch, rows, columns = 2, 5, 7
     for diagonal in (0, 2, -1):
         given = random((batch, rows, columns), dtype, 1)
-        value = getattr(torch, call["op"])(widened(given), diagonal)
+        value = getattr(torch, call["op"])(widen(given), diagonal)
         strides = (1, columns, rows * columns, 0)
         result = "self" if call["inplace"] else "out"
         yield Launch({
-            "inp": given, "out": untouched(given.shape, dtype), "self": given.clone(), "out_strides": strides,
+            "inp": given, "out": fill_untouched(given.shape, dtype), "self": given.clone(), "out_strides": strides,
             "inp_strides": strides, "strides": strides, "sizes": (columns, rows, batch, 0),
             "k_ndim": torch.tensor([diagonal, 3], dtype=torch.int32)
         }, (columns, rows, batch), {result: (given, value)})  # fmt: skip
@@ -90,10 +90,10 @@ def _cat(call: KernelCall, first: torch.dtype, second: torch.dtype) -> Launches:
     if not target.is_signed and source.is_floating_point:
         given = given.abs()  # what a negative number becomes is not specified
     shape = (batch, before + rows + 1, columns)
-    output = untouched(shape, target)
-    value = widened(output)
+    output = fill_untouched(shape, target)
+    value = widen(output)
     moved = given.to(target)
-    value[:, before : before + rows] = widened(moved)
+    value[:, before : before + rows] = widen(moved)
     shared = call.struct(
         "shared_params", ndim=3, cat_dim=1, output_strides=output.stride(), output_sizes=shape
     )  # fmt: skip
@@ -116,11 +116,11 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
     for left, right in ((1, 2), (2, 0)):
         shape = (2, 3, 3, 5, 4)[:2] + (3, 5, 4)[3 - dims :]
         given = random(shape, dtype, 1)
-        wide = widened(given)
+        wide = widen(given)
         wide = wide if wide.is_floating_point() or wide.is_complex() else wide.double()
         wide.requires_grad_(call["way"] == "backward")
         padded = F.pad(wide, (left, right) * dims, mode=_PADDED[call["mode"]])
-        output = untouched(padded.shape, dtype)
+        output = fill_untouched(padded.shape, dtype)
 
         def strides(tensor: Tensor) -> tuple[int, ...]:
             spatial = tuple(reversed(tensor.stride()[2:]))
@@ -136,7 +136,7 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
             yield Launch(bound, grid, {"output": (given, padded)})
             continue
         upstream = random(padded.shape, dtype, 2)
-        (gradient,) = torch.autograd.grad(padded, wide, widened(upstream))
+        (gradient,) = torch.autograd.grad(padded, wide, widen(upstream))
         slack = float(upstream.abs().double().amax()) * 64 * (EPS + half_steps(dtype) / 8)
         yield Launch({
             "grad_output": upstream, "grad_input": torch.zeros(shape, dtype=dtype), "params": params
@@ -148,9 +148,9 @@ def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
     shape, left, right = (3, 4, 5), (1, 2, 0), (2, 0, 3)
     given, filler = random(shape, dtype, 1), random((1,), dtype, 3)
     sides = [side for dimension in (2, 1, 0) for side in (left[dimension], right[dimension])]
-    value = F.pad(widened(given), sides, value=0)
+    value = F.pad(widen(given), sides, value=0)
     inside = F.pad(torch.ones(shape, dtype=torch.bool), sides, value=False)
-    value = torch.where(inside, value, widened(filler))
+    value = torch.where(inside, value, widen(filler))
     given_strides = {} if call["dense"] else {
         "input_strides": (1, 5, 20), "output_strides": tuple(reversed(value.stride())), "ndim": 3
     }  # fmt: skip
@@ -165,13 +165,13 @@ def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
 _STEPS = 33
 
 
-def _ranged(
+def _launch_range(
     call: KernelCall, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **given: Any
 ) -> Launch:
     """Return the launch of a range, dense or with every second place of rows of 24; ``given`` are its limits."""
     strided = "ndim" in call.types
-    output = untouched((3, 24) if strided else (_STEPS,), dtype)
-    wanted, off = widened(output), torch.zeros(output.shape, dtype=torch.float64)
+    output = fill_untouched((3, 24) if strided else (_STEPS,), dtype)
+    wanted, off = widen(output), torch.zeros(output.shape, dtype=torch.float64)
     for whole, part in ((wanted, value), (off, torch.as_tensor(slack, dtype=torch.float64))):
         target = whole[:, :22:2] if strided else whole
         target.copy_(part.expand(_STEPS).view(target.shape))
@@ -203,7 +203,7 @@ def _ranges(call: KernelCall, dtype: torch.dtype) -> Launches:
     argument = next(argument for argument in call.buffers if argument.name == name)
     numeric = dtype_named(argument.fields[0].type)
     limits = torch.tensor(parameters[operation]).to(numeric)
-    yield _ranged(call, value, dtype, slack, **{name: limits})
+    yield _launch_range(call, value, dtype, slack, **{name: limits})
 
 
 @family(r"linspace_integral_(?:strided_)?{whole}(?:_i32|_i64)?")
@@ -215,16 +215,16 @@ def _whole_ranges(call: KernelCall) -> Launches:
         exact = [Fraction(start * (parts - i) + last * i, parts) for i in range(_STEPS)]
         value = torch.tensor([math.trunc(number) for number in exact])
         params = (start, last, *divmod(abs(last - start), parts))
-        yield _ranged(call, value, dtype_named(call["a"]), 0.0, params=params)
+        yield _launch_range(call, value, dtype_named(call["a"]), 0.0, params=params)
 
 
 @family(r"fill_scalar_(?P<how>dense|strided)_{any}")
 def _fill(call: KernelCall, dtype: torch.dtype) -> Launches:
     rows, columns = 5, 7
-    filler, output = random((1,), dtype, 3), untouched((rows, columns), dtype)
+    filler, output = random((1,), dtype, 3), fill_untouched((rows, columns), dtype)
     size = output.element_size()
     grid = (output.numel(),) if call["how"] == "dense" else (columns, rows)
-    value = widened(filler).expand(rows, columns)
+    value = widen(filler).expand(rows, columns)
     yield Launch({
         "out": output, "fill_val": filler, "numel": output.numel(), "sizes": (rows, columns),
         "strides": (columns * size, size), "ndim": 2
@@ -237,7 +237,7 @@ def _where(_call: KernelCall, dtype: torch.dtype) -> Launches:
     condition = random((rows, columns), torch.bool, 0)
     first, second = random((rows, columns), dtype, 1), random((rows, 1), dtype, 2)
     size = first.element_size()
-    value = widened(torch.where(condition, first, second))
+    value = widen(torch.where(condition, first, second))
     yield Launch({
         "input": condition, "other1": first, "other2": second, "sizes": (columns, rows),
         "output_strides": (size, columns * size), "input_strides": (1, columns),
@@ -251,7 +251,7 @@ def _lerp(call: KernelCall, dtype: torch.dtype) -> Launches:
     rows, columns = 5, 7
     start, end = random((rows, columns), dtype, 1), random((rows, columns), dtype, 2)
     weight = random((1,) if call["how"] == "scalar_weight" else (rows, columns), dtype, 3)
-    first, last, share = widened(start), widened(end), widened(weight)
+    first, last, share = widen(start), widen(end), widen(weight)
     value = first + (last - first) * share
     size = first.abs() + (last.abs() + first.abs()) * (1 + share.abs())
     tensors = {"self": start, "end": end, "weight": weight}
@@ -278,7 +278,7 @@ _EACH = 16
 def _byte_copy(_call: KernelCall) -> Launches:
     for count, base in ((64, 0), (37, 16), (50, 3)):
         given = random((count + base,), torch.uint8, count)
-        value = torch.cat([untouched((base,), torch.uint8), given[base:]])
+        value = torch.cat([fill_untouched((base,), torch.uint8), given[base:]])
         bound = {"in": given, "chunk_bytes": count, "base": base}
         yield Launch(bound, -(-count // _EACH), {"out": (given, value)})
 
@@ -288,7 +288,7 @@ def _rows_copy(_call: KernelCall) -> Launches:
     """Call with rows that lie apart in memory, by other strides on each side."""
     for width, stride in ((48, 64), (37, 41), (18, 22)):
         given = random((2, 3, stride), torch.uint8, width)
-        output = untouched((3, 2, stride + 2), torch.uint8)
+        output = fill_untouched((3, 2, stride + 2), torch.uint8)
         value = output.clone()
         value[..., :width] = given[..., :width].transpose(0, 1)
         grid = (-(-width // _EACH), 6)
@@ -303,7 +303,7 @@ def _blocks_copy(call: KernelCall) -> Launches:
     """Call as a cat does: each slice goes to its offset in a longer one."""
     for width, stride, offset in ((48, 64, 16), (37, 50, 5), (18, 22, 2)):
         given = random((5, width), torch.uint8, width)
-        output = untouched((5, stride), torch.uint8)
+        output = fill_untouched((5, stride), torch.uint8)
         value = output.clone()
         value[:, offset : offset + width] = given
         params = call.struct("params", chunk_base=0, slice_bytes=width, out_stride_bytes=stride, off_bytes=offset,
@@ -357,11 +357,11 @@ def _cross(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for the middle dimension of three (operations/CrossKernel.mm): a thread computes all three results."""
     shape = (5, 3, 7)
     first, second = random(shape, dtype, 1), random(shape, dtype, 2)
-    value = torch.linalg.cross(widened(first), widened(second), dim=1)
+    value = torch.linalg.cross(widen(first), widen(second), dim=1)
     products = torch.linalg.cross(
-        widened(first).abs().double(), -widened(second).abs().double(), dim=1
+        widen(first).abs().double(), -widen(second).abs().double(), dim=1
     ).abs()
-    rolled = widened(first).abs().roll(1, 1) * widened(second).abs().roll(-1, 1)
+    rolled = widen(first).abs().roll(1, 1) * widen(second).abs().roll(-1, 1)
     slack = (products + rolled * 2).double() * 4 * rounding(dtype)
     strides = first.stride()
     yield Launch({
@@ -382,7 +382,7 @@ def _frexp(_call: KernelCall, dtype: torch.dtype) -> Launches:
     given = given[given.isfinite()]
     given = given[: len(given) // 8 * 8].view(8, -1)
     mantissa, exponent = torch.frexp(given.double())
-    out = untouched(given.shape, dtype), untouched(given.shape, torch.int32)
+    out = fill_untouched(given.shape, dtype), fill_untouched(given.shape, torch.int32)
     strides = _byte_strides(given, *out)
     bound = {
         "mantissa": out[0], "exponent": out[1], "input": given, "ndim": 2, "sizes": (*reversed(given.shape),),
@@ -406,11 +406,11 @@ def _glu(call: KernelCall, dtype: torch.dtype) -> Launches:
     wide = given.double().requires_grad_()
     value = F.glu(wide)
     upstream = random((rows, half), dtype, 2)
-    out = untouched((rows, half), dtype)
+    out = fill_untouched((rows, half), dtype)
     result, name = value.detach(), "out"
     if call["back"]:
         (result,) = torch.autograd.grad(value, wide, upstream.double())
-        out, name = untouched(given.shape, dtype), "grad_input"
+        out, name = fill_untouched(given.shape, dtype), "grad_input"
     strides = _byte_strides(out, given, upstream)
     offset = half * given.element_size()
     dense = "inner_half" in call.types
@@ -432,15 +432,15 @@ def _replication(call: KernelCall, dtype: torch.dtype) -> Launches:
         if call["way"] == "forward":
             given = random(shape, dtype, 1)
             value = F.pad(
-                widened(given).double() if dtype == torch.bool else widened(given), (before, after), "replicate"
+                widen(given).double() if dtype == torch.bool else widen(given), (before, after), "replicate"
             )  # fmt: skip
             names, sizes = ("input", "output"), (9, 9 + before + after)
         else:
             given = random((2, 3, 9 + before + after), dtype, 1)
-            wide = widened(given).new_zeros(shape).requires_grad_()
+            wide = widen(given).new_zeros(shape).requires_grad_()
             result = F.pad(wide, (before, after), "replicate")
-            value = torch.autograd.grad(result, wide, widened(given))[0].resolve_conj()
+            value = torch.autograd.grad(result, wide, widen(given))[0].resolve_conj()
             names, sizes = ("grad_output", "grad_input"), (9, 9 + before + after)
         yield Launch({
-            names[0]: given, names[1]: untouched(value.shape, dtype), "sizes_pad": (*sizes, before, after)
+            names[0]: given, names[1]: fill_untouched(value.shape, dtype), "sizes_pad": (*sizes, before, after)
         }, (value.shape[-1], 3, 2), {names[1]: (given, value, value.abs().double() * 4 * rounding(dtype))})  # fmt: skip

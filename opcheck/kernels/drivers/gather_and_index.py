@@ -12,7 +12,7 @@ from opcheck.kernels import values
 from opcheck.kernels.judging import EPS, half_steps
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import Unfit, address, dtype_named
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 # Gather, scatter, indexing: ScatterGather.mm, Indexing.mm
 
@@ -21,23 +21,23 @@ from opcheck.kernels.values import random, untouched, widened
 _SIGN = -(2**63)
 
 
-def _scattered(operation: str, given: Tensor, index: Tensor, source: Tensor) -> Tensor:
+def _scatter(operation: str, given: Tensor, index: Tensor, source: Tensor) -> Tensor:
     """Return what scattering along the last dimension gives.
 
     Raises:
         Unfit: nothing to compare with.
     """
-    wide, reduce = widened(given), operation.removeprefix("scatter_")
+    wide, reduce = widen(given), operation.removeprefix("scatter_")
     if reduce == "set":
-        return wide.scatter(1, index, widened(source))
+        return wide.scatter(1, index, widen(source))
     if given.dtype.is_complex and reduce == "add":
-        return wide.scatter_add(1, index, widened(source))
+        return wide.scatter_add(1, index, widen(source))
     if given.dtype.is_complex:
         raise Unfit("no reference for reductions of the dtype")
-    return wide.scatter_reduce(1, index, widened(source), "sum" if reduce == "add" else reduce)
+    return wide.scatter_reduce(1, index, widen(source), "sum" if reduce == "add" else reduce)
 
 
-def _held(operation: str, value: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+def _flip_sign_bits(operation: str, value: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
     """Return the result and the memory before it as the kernel holds them.
 
     The largest and smallest int64 are found by atomics of uint64: the host flips the sign bits of the
@@ -49,7 +49,7 @@ def _held(operation: str, value: Tensor, given: Tensor) -> tuple[Tensor, Tensor]
 
 
 @family(r"scatter_signbit_xor_long")
-def _flipped_signs(_call: KernelCall) -> Launches:
+def _xor_signs(_call: KernelCall) -> Launches:
     given = random((45,), torch.int64, 1)
     bound = {"data": given.clone(), "tid_offset": 0}
     yield Launch(bound, 45, {"data": (given, given ^ _SIGN)}, group=32)
@@ -68,11 +68,11 @@ def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> L
         "index_sizes": (picked, rows), "input": given, "src": source, "dim_size": columns, "input_dim_size": columns
     }  # fmt: skip
     if operation == "gather":
-        value, width = widened(given).gather(1, index), picked
-        bound["output"] = untouched((rows, picked), dtype)
+        value, width = widen(given).gather(1, index), picked
+        bound["output"] = fill_untouched((rows, picked), dtype)
     else:
-        value, bound["output"] = _held(
-            operation, _scattered(operation, given, index, source), given
+        value, bound["output"] = _flip_sign_bits(
+            operation, _scatter(operation, given, index, source), given
         )
         width = columns
     for name, extent in {"output": width, "input": columns, "src": picked, "index": picked}.items():
@@ -86,7 +86,7 @@ def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> L
 _WIDTHS = {"8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32, "64bit": torch.int64}
 
 
-def _picked(rows: int, columns: int, picked: int) -> Tensor:
+def _pick_places(rows: int, columns: int, picked: int) -> Tensor:
     """Return places without duplicates along the middle dimension, shaped (rows, picked)."""
     order = torch.rand(rows, columns, generator=values.generator(rows))
     return order.argsort(1)[:, :picked].contiguous()
@@ -97,15 +97,17 @@ def _gather_dense(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     """Call the kernels for contiguous tensors, seen as (outer, dimension, inner)."""
     operation = call["op"]
     outer, columns, picked, inner = 3, 9, 6, 5
-    index = _picked(outer, columns, picked)[..., None].expand(outer, picked, inner).contiguous()
+    index = (
+        _pick_places(outer, columns, picked)[..., None].expand(outer, picked, inner).contiguous()
+    )
     given = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
     if call["value"]:
         source = source[:1, :1, :1].expand(source.shape).contiguous()
     if operation == "gather":
-        value, output = widened(given).gather(1, index), untouched(index.shape, dtype)
+        value, output = widen(given).gather(1, index), fill_untouched(index.shape, dtype)
     else:
-        value, output = _held(operation, _scattered(operation, given, index, source), given)
+        value, output = _flip_sign_bits(operation, _scatter(operation, given, index, source), given)
     yield Launch({
         "output": output, "input": given, "src": source, "value": source.flatten()[:1], "index": index.to(index_dtype),
         "inner_size": inner, "input_dim_size": columns, "index_dim_size": picked,
@@ -116,9 +118,9 @@ def _gather_dense(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
 @family(r"scatter_set_(?P<a>(?!dense)[a-z0-9]+)_{index}")
 def _scatter_set(_call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
     rows, columns, picked = 5, 9, 6
-    index = _picked(rows, columns, picked)
+    index = _pick_places(rows, columns, picked)
     given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
-    value = widened(given).scatter(1, index, widened(source))
+    value = widen(given).scatter(1, index, widen(source))
     yield Launch({
         "output": given.clone(), "src": source, "index": index.to(index_dtype), "index_sizes": (picked, rows),
         "output_strides": (1, columns), "src_strides": (1, picked), "index_strides": (1, picked),
@@ -129,10 +131,10 @@ def _scatter_set(_call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
 @family(r"index_copy_(?P<how>dense|strided)_{any}_{index}(_(32|64))?")
 def _index_copy(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
     outer, columns, picked, inner = 3, 9, 4, 5
-    index = _picked(1, columns, picked)[0]
+    index = _pick_places(1, columns, picked)[0]
     given = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
-    value = widened(given).index_copy(1, index, widened(source))
+    value = widen(given).index_copy(1, index, widen(source))
     grid = (inner, picked, outer) if call["how"] == "dense" else (source.numel(),)
     group = (1, 1, 1) if call["how"] == "dense" else (32,)
     if "input" in call.types:  # up to 2.12 a thread for each result, which is a copy or a source's
@@ -153,16 +155,16 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     rows, columns, picked = 5, 9, 6
     index = torch.tensor([3, 0, 3, 8, 0, 1])
     given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
-    wide = widened(given)
+    wide = widen(given)
     if operation in {"add", "mean"}:  # of a mean the host divides the sums
         factor = 2 if operation == "add" else 1
-        value = wide.index_add(1, index, widened(source), alpha=factor)
+        value = wide.index_add(1, index, widen(source), alpha=factor)
         if dtype == torch.bool:
             value = wide.bool().long().index_add(1, index, source.long()).bool().long()
     elif dtype.is_complex or dtype == torch.bool:
         raise Unfit("no reference for reductions of the dtype")
     else:
-        value = wide.index_reduce(1, index, widened(source), operation)
+        value = wide.index_reduce(1, index, widen(source), operation)
     params = call.struct("params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
         source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
     alpha = torch.tensor([2]).to(dtype)
@@ -182,7 +184,7 @@ def _index_fill(_call: KernelCall, dtype: torch.dtype) -> Launches:
     index = torch.tensor([3, -1, 0])
     given = random((outer, columns, inner), dtype, 1)
     filler = random((1,), dtype, 3)
-    value = widened(given).index_fill(1, index % columns, widened(filler)[0])
+    value = widen(given).index_fill(1, index % columns, widen(filler)[0])
     yield Launch({
         "output": given.clone(), "indices": index, "fill_val": filler, "dim_size": columns, "dim_stride": inner,
         "slice_numel": outer * inner, "dim_out_stride": inner, "slice_sizes": (outer, inner),
@@ -196,7 +198,7 @@ def _index_fill_mask(call: KernelCall, dtype: torch.dtype) -> Launches:
     mask = torch.zeros(columns, dtype=torch.bool)
     mask[[0, 3, 8]] = True
     given, filler = random((outer, columns, inner), dtype, 1), random((1,), dtype, 3)
-    value = widened(torch.where(mask[:, None], filler, given))
+    value = widen(torch.where(mask[:, None], filler, given))
     dense = call["how"] == "dense"
     yield Launch({
         "output": given.clone(), "mask": mask, "fill_val": filler, "dim_size": columns, "inner_size": inner,
@@ -238,7 +240,7 @@ def _indices(*, repeated: bool) -> tuple[Tensor, Tensor]:
     return rows, columns
 
 
-def _indexed(picked: tuple[Tensor, Tensor], outside: str, size: int) -> dict[str, Any]:
+def _bind_indices(picked: tuple[Tensor, Tensor], outside: str, size: int) -> dict[str, Any]:
     """Return the host's arguments; ``outside`` is what has the shape of the indices: output or input."""
     count = len(picked[0])
     own = (size, _INNER * size)
@@ -268,8 +270,11 @@ def _index(call: KernelCall) -> Launches:
     value = given[picked]
     for wrong in (0, 1):
         asked = (picked[0] + torch.tensor([0, 0, 0, 0, 9 * wrong]), picked[1])
-        output = untouched(value.shape, given.dtype)
-        bound = _indexed(asked, "output", given.element_size()) | {"input": given, "output": output}
+        output = fill_untouched(value.shape, given.dtype)
+        bound = _bind_indices(asked, "output", given.element_size()) | {
+            "input": given,
+            "output": output,
+        }
         if wrong:
             value[-1] = 0  # what a wrong index gives, beside the message
         yield Launch(
@@ -287,7 +292,7 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = given.clone()
     for place, (row, column) in enumerate(zip(*picked, strict=True)):
         value[row, column] = source[place]
-    bound = _indexed(picked, "input", given.element_size()) | {
+    bound = _bind_indices(picked, "input", given.element_size()) | {
         "input": source, "output": given.clone()
     }  # fmt: skip
     yield Launch(
@@ -301,14 +306,17 @@ def _index_put_accumulate(_call: KernelCall, dtype: torch.dtype) -> Launches:
     picked = _indices(repeated=True)
     given = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
     source = random((len(picked[0]), _INNER), dtype, 2)
-    value = widened(given).index_put(picked, widened(source), accumulate=True)
+    value = widen(given).index_put(picked, widen(source), accumulate=True)
     # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
     memory = torch.cat([given.flatten(), torch.zeros(8, dtype=dtype)])
-    bound = _indexed(picked, "input", given.element_size()) | {"input": source, "output": memory}
+    bound = _bind_indices(picked, "input", given.element_size()) | {
+        "input": source,
+        "output": memory,
+    }
     small = dtype in {torch.float16, torch.bfloat16, torch.complex32}
     step = torch.finfo(torch.float16 if dtype == torch.complex32 else dtype).eps if small else EPS
     terms = (
-        widened(given).abs().double().index_put(picked, widened(source).abs().double(), accumulate=True)
+        widen(given).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
     )  # fmt: skip
     yield Launch(
         bound, source.numel(), {"output": (given, value, terms * 4 * step), "error_buffer": _error_count(0)},

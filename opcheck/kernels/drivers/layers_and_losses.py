@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.kernels.judging import EPS, rounding
 from opcheck.kernels.launch import LENGTHS, KernelCall, Launch, Launches, Result, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
-from opcheck.kernels.values import random, untouched
+from opcheck.kernels.values import fill_untouched, random
 
 # Embeddings
 
@@ -41,7 +41,7 @@ def _bags(call: KernelCall, mode: int, weighted: bool, **more: Any) -> Tensor:  
     return call.struct("params", **{name: value for name, value in given.items() if name in fields})
 
 
-def _bagged(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
+def _reduce_bags(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
     indices, bags = torch.tensor(_INDICES), torch.tensor(_BAGS)
     own = weights if mode == 0 else None
     return F.embedding_bag(indices, weight, bags, mode=_MODES[mode], per_sample_weights=own)
@@ -52,13 +52,13 @@ def _embedding_bag(call: KernelCall, dtype: torch.dtype, places: torch.dtype) ->
     """Call with a thread an element of the result; one of the bags is empty."""
     weight, own = random((_WEIGHTS, _FEATURES), dtype, 1), random((len(_INDICES),), dtype, 2)
     for mode, weighted in ((0, False), (0, True), (1, False), (2, False)):
-        value = _bagged(mode, weight.double(), own.double() if weighted else None)
+        value = _reduce_bags(mode, weight.double(), own.double() if weighted else None)
         count = len(_BAGS) * _FEATURES
         yield Launch({
             "weight": weight, "indices": torch.tensor(_INDICES, dtype=places),
             "offsets": torch.tensor(_BAGS, dtype=places), "per_sample_weights": own,
-            "offset2bag": untouched((len(_INDICES),), places), "bag_size": untouched((len(_BAGS),), places),
-            "max_indices": untouched(value.shape, places), "params": _bags(call, mode, weighted)
+            "offset2bag": fill_untouched((len(_INDICES),), places), "bag_size": fill_untouched((len(_BAGS),), places),
+            "max_indices": fill_untouched(value.shape, places), "params": _bags(call, mode, weighted)
         }, count, {"output": (weight, value, 16 * EPS + 4 * rounding(dtype) * value.abs())}, group=32)  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def _embedding_bag_backward(call: KernelCall, dtype: torch.dtype, places: torch.
     modes = ((0, True),) if call["own"] else ((0, False), (0, True), (1, False), (2, False))
     for mode, weighted in modes:
         wide, wide_own = weight.double().requires_grad_(), own.double().requires_grad_()
-        result = _bagged(mode, wide, wide_own if weighted else None)
+        result = _reduce_bags(mode, wide, wide_own if weighted else None)
         sought = wide_own if call["own"] else wide
         (gradient,) = torch.autograd.grad(result, sought, upstream.double())
         largest = torch.zeros(len(_BAGS), _FEATURES, dtype=torch.int64)
@@ -290,7 +290,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
         scale = upstream[None, :, None].double() * (loss.detach()[None, :, None] + 8) * off
         expected = {"grad": (logs, gradient, scale.expand(gradient.shape))}
     elif step:
-        bound["log_beta"] = untouched(beta.shape, dtype)
+        bound["log_beta"] = fill_untouched(beta.shape, dtype)
         bound["log_beta"][
             1:, -1
         ] = -torch.inf  # not written behind a short input, and never read there
@@ -369,7 +369,7 @@ def _softmax_in_chunks(call: KernelCall, dtype: torch.dtype) -> Launches:
         if call["strided"]:
             grid, group = (inner, rows * 32, len(chunks)), (inner, 32, 1)
         if call["step"] == "partial":
-            bound["partials"] = untouched(partials.shape, torch.float32)
+            bound["partials"] = fill_untouched(partials.shape, torch.float32)
             expected = {"partials": (given, partials, partials.abs() * 16 * EPS)}
         else:
             value = (torch.log_softmax if call["log"] else torch.softmax)(given.double(), 1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 #: What the error of a step on matrices of moderate values may be.
 _SLACK = 2e-4
@@ -34,7 +34,7 @@ def _size(values: Tensor) -> Tensor:
     return torch.view_as_real(values).abs().sum(-1) if values.is_complex() else values.abs()
 
 
-def _factored(matrix: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
+def _factor_columns(matrix: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
     """Return a matrix with some of its columns factored from a diagonal element on, and the pivots of them."""
     matrix, pivots = matrix.clone(), []
     for column in range(start, start + width):
@@ -56,7 +56,7 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
     for (m, n), start in (((75, 60), 16), ((70, 45), 45 - width // 2)):
         given = random((_BATCH, m, n), dtype, m)
         taken_columns = min(width, n - start)
-        steps = [_factored(widened(matrix), start, taken_columns) for matrix in given]
+        steps = [_factor_columns(widen(matrix), start, taken_columns) for matrix in given]
         pivots = torch.zeros((_BATCH, n), dtype=torch.int32)
         placed = pivots.clone()
         placed[:, start : start + taken_columns] = torch.stack([pivot for _, pivot in steps])
@@ -91,7 +91,7 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     yield Launch({
         "A": _whole(given), "pivots": pivots, "dims": (m, n), "params": (start, count, 0, 0),
         "w": (0, start, start + count, n)
-    }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (given, widened(value))}, group=(256, 1, 1))  # fmt: skip
+    }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (given, widen(value))}, group=(256, 1, 1))  # fmt: skip
 
 
 @family(r"trsmPanelLU_{wide}_(?P<size>\d+)")
@@ -117,7 +117,7 @@ def _solved_block(dtype: torch.dtype, n: int, count: int, *, lower: bool, unit: 
     block = slice(start, start + count)
     given[:, range(start, start + count), range(start, start + count)] += 2
     columns = slice(start + count, n - 1)
-    wide = widened(given)
+    wide = widen(given)
     value = wide.clone()
     value[:, block, columns] = torch.linalg.solve_triangular(
         wide[:, block, block].tril() if lower else wide[:, block, block].triu(),
@@ -136,7 +136,7 @@ def _lu_update(call: KernelCall) -> Launches:
     dtype, (m, n) = dtype_named(call["a"] or "float"), (75, 150)
     given = random((_BATCH, m, n), dtype, 1)
     rows, columns, inner = slice(21, 72), slice(30, 145), slice(3, 21)
-    wide = widened(given)
+    wide = widen(given)
     value = wide.clone()
     value[:, rows, columns] -= wide[:, rows, inner] @ wide[:, inner, columns]
     window = (rows.start, rows.stop, columns.start, columns.stop)
@@ -159,7 +159,7 @@ def _lu_transpose(call: KernelCall) -> Launches:
     tiles = -(-size // 32)
     yield Launch({
         "A": _whole(given), "dims": (size, size)
-    }, (tiles * 32, tiles * 8, _BATCH), {"A": (given, widened(given.transpose(1, 2).contiguous()))}, group=(32, 8, 1)
+    }, (tiles * 32, tiles * 8, _BATCH), {"A": (given, widen(given.transpose(1, 2).contiguous()))}, group=(32, 8, 1)
     )  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def _lu_right_side(_call: KernelCall, dtype: torch.dtype) -> Launches:
         yield Launch({
             "A": _whole(given), "pivots": pivots.int(), "dims": (size, size + columns),
             "params": (size, columns, size, backwards)
-        }, (_BATCH * columns, 1, 1), {"A": (given, widened(value))}, group=(columns, 1, 1))  # fmt: skip
+        }, (_BATCH * columns, 1, 1), {"A": (given, widen(value))}, group=(columns, 1, 1))  # fmt: skip
 
 
 #: Threads of the kernels that factor a tall panel a column at a time, and simdgroups of a threadgroup.
@@ -197,7 +197,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
         "A": _whole(given), "pivots": torch.zeros((_BATCH, n), dtype=torch.int32), "dims": (m, n),
         "info": torch.zeros(_BATCH, dtype=torch.int32),
     }  # fmt: skip
-    wide = widened(given)
+    wide = widen(given)
     width = given.element_size() // (2 if dtype.is_complex else 1) * (2 if dtype.is_complex else 1)
     row_of = [matrix[start + column, panel] for matrix in given]
     if call["step"] == "Update":
@@ -269,7 +269,7 @@ def _small_inverse(call: KernelCall) -> Launches:
 
 
 @family(r"unpack_pivots_{whole}_{index}")
-def _unpacked(call: KernelCall) -> Launches:
+def _unpack_pivots(call: KernelCall) -> Launches:
     size = 12
     pivots = torch.randint(1, size + 1, (3, size), generator=torch.Generator().manual_seed(3))
     value = torch.arange(size).repeat(3, 1)
@@ -330,12 +330,12 @@ def _small_triangle(call: KernelCall) -> Launches:
 
 
 def _definite(dtype: torch.dtype, size: int) -> Tensor:
-    drawn = widened(random((_BATCH, size, size), dtype, size)) / size**0.5
+    drawn = widen(random((_BATCH, size, size), dtype, size)) / size**0.5
     product: Tensor = drawn @ drawn.mH
     return product + torch.eye(size)
 
 
-def _stored(matrix: Tensor, form: str, dtype: torch.dtype) -> Tensor:
+def _store(matrix: Tensor, form: str, dtype: torch.dtype) -> Tensor:
     """Return a lower triangular or symmetric matrix as the kernels of the form have it."""
     return _whole(matrix.transpose(1, 2) if form == "L" else matrix).to(dtype)
 
@@ -354,7 +354,7 @@ def _cholesky(
     counts = (*groups, 1)[:2]
     grid = tuple(count * extent for count, extent in zip(counts, threads, strict=False))
     return Launch({
-        "A": _stored(given, form, dtype), "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
+        "A": _store(given, form, dtype), "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
         "k": step
     }, grid, {"lower": (given, value.tril(), _SLACK)}, group=threads, derived={"lower": lower})  # fmt: skip
 
@@ -418,7 +418,7 @@ def _reflectors(call: KernelCall) -> Launches:
     for rows, columns in ((45, width or 20), (width + 3 if width else 20, width or 33)):
         given = random((_BATCH, rows, columns), torch.float32, rows)
         value, tau = torch.geqrf(given.double())
-        result = untouched(tau.shape, torch.float32)
+        result = fill_untouched(tau.shape, torch.float32)
         memory = _whole(given)
         threads = 32 * (width or 8)
         yield Launch({
@@ -434,13 +434,13 @@ def _reflector_block(call: KernelCall, dtype: torch.dtype) -> Launches:
     (rows, columns) = (45, 12)
     factored, tau = torch.geqrf(random((_BATCH, rows, columns), dtype, 1))
     factored = factored.contiguous()
-    v = widened(factored).tril(-1) + torch.eye(rows, columns, dtype=widened(factored).dtype)
-    w = v * widened(tau)[:, None]
+    v = widen(factored).tril(-1) + torch.eye(rows, columns, dtype=widen(factored).dtype)
+    w = v * widen(tau)[:, None]
     for column in range(1, columns):
         for before in reversed(range(column)):
             reflector = v[:, :, before, None]
             product = reflector.mH @ w[:, :, column, None]
-            w[:, :, column] -= (widened(tau)[:, before, None, None] * reflector @ product)[..., 0]
+            w[:, :, column] -= (widen(tau)[:, before, None, None] * reflector @ product)[..., 0]
     bound = {
         "A": factored, "tau": tau, "V": torch.zeros((_BATCH, columns, rows), dtype=dtype),
         "W": torch.zeros((_BATCH, columns, rows), dtype=dtype), "params": _reflector_params(call, factored, tau),
@@ -457,7 +457,7 @@ def _orthogonal(call: KernelCall, dtype: torch.dtype) -> Launches:
     single = torch.complex64 if dtype.is_complex else torch.float32
     factored, tau = torch.geqrf(random((_BATCH, m, n), single, 1))
     factored, tau = factored.contiguous().to(dtype), tau[:, :k].contiguous().to(dtype)
-    value = torch.linalg.householder_product(widened(factored), widened(tau))
+    value = torch.linalg.householder_product(widen(factored), widen(tau))
     square = torch.zeros((_BATCH, m, m), dtype=dtype)
     # From 2.11 on the square of m comes with it.
     names = {field.name for argument in call.buffers for field in argument.fields}
@@ -484,7 +484,7 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with tall matrices, and with one whose adjoint is tall; its vectors have signs of their own."""
     for (m, n), transposed, staged in (((12, 7), 0, 1), ((9, 9), 0, 0), ((11, 6), 1, 1)):
         given = random((_BATCH, m, n), dtype, m)
-        values = torch.linalg.svdvals(widened(given))
+        values = torch.linalg.svdvals(widen(given))
         left, right = ((n, n), (n, m)) if transposed else ((m, n), (n, n))
         u, v = (torch.zeros((_BATCH, *reversed(shape)), dtype=dtype) for shape in (left, right))
         params = call.struct(
@@ -493,10 +493,10 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
         )  # fmt: skip
 
         def product(bound: Mapping[str, Tensor]) -> Tensor:
-            u, v = (widened(bound[name]).transpose(1, 2) for name in "UV")
+            u, v = (widen(bound[name]).transpose(1, 2) for name in "UV")
             return ((u * bound["S"].double()[:, None]) @ v).to(bound["U"].dtype)
 
-        whole = widened(given.mH if transposed else given)
+        whole = widen(given.mH if transposed else given)
         threads, width = _threads(n), given.element_size()
         yield Launch(
             {"A": given, "U": u, "S": torch.zeros((_BATCH, n)), "V": v,
@@ -512,11 +512,11 @@ def _eigenvalues(call: KernelCall, dtype: torch.dtype) -> Launches:
     for size, upper in ((8, 0), (13, 1)):
         drawn = random((_BATCH, size, size), dtype, size)
         given = (drawn + drawn.mH) / 2
-        values = torch.linalg.eigvalsh(widened(given))
+        values = torch.linalg.eigvalsh(widen(given))
         params = call.struct("params", n=size, max_sweeps=80, tol=1e-6, compute_v=1, upper=upper)
 
         def product(bound: Mapping[str, Tensor]) -> Tensor:
-            q = widened(bound["Q"]).transpose(1, 2)
+            q = widen(bound["Q"]).transpose(1, 2)
             return ((q * bound["W"].double()[:, None]) @ q.mH).to(bound["Q"].dtype)
 
         threads, width = _threads(size), given.element_size()
@@ -524,7 +524,7 @@ def _eigenvalues(call: KernelCall, dtype: torch.dtype) -> Launches:
             "A": _whole(given.transpose(1, 2)), "W": torch.zeros((_BATCH, size)),
             "Q": torch.zeros((_BATCH, size, size), dtype=dtype), "params": params,
             "info": torch.ones(_BATCH, dtype=torch.int32)
-        }, _BATCH * threads, {"W": (given, values, _SLACK), "product": (given, widened(given), _SLACK),
+        }, _BATCH * threads, {"W": (given, values, _SLACK), "product": (given, widen(given), _SLACK),
             "info": (given, torch.zeros(_BATCH))}, group=threads,
             shared={"Atg": size * size * width, "Qtg": size * size * width}, derived={"product": product})  # fmt: skip
 
@@ -539,7 +539,7 @@ def _triangular(call: KernelCall, dtype: torch.dtype) -> Launches:
         given = random((2, size, size), dtype, 1) / 4
         given = (given.triu(1) if upper else given.tril(-1)) + 2 * torch.eye(size, dtype=dtype)
         right = random((2, size, columns), dtype, 2)
-        value = torch.linalg.solve_triangular(widened(given), widened(right), upper=bool(upper))
+        value = torch.linalg.solve_triangular(widen(given), widen(right), upper=bool(upper))
         params = call.struct("p", nbatch=2, n=size, k=columns, upper=upper)
         group = 32
         yield Launch({

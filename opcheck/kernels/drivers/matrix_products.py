@@ -9,12 +9,12 @@ from opcheck.kernels import judging, values
 from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
-from opcheck.kernels.values import random, widened
+from opcheck.kernels.values import random, widen
 
 
 def _product(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return the product of two matrices, and that of their absolute values, which bounds the rounding of sums."""
-    first, second = widened(left), widened(right)
+    first, second = widen(left), widen(right)
     return first @ second, first.abs().double() @ second.abs().double()
 
 
@@ -23,7 +23,7 @@ def _scaled_sum(
 ) -> tuple[Tensor, Tensor]:
     """Return two times a product plus a multiple of the bias, and the same of the absolute values."""
     value, size = product
-    return 2 * value + beta * widened(bias), 2 * size + beta * widened(bias).abs()
+    return 2 * value + beta * widen(bias), 2 * size + beta * widen(bias).abs()
 
 
 # Quantized products: Quantized.mm
@@ -125,7 +125,7 @@ def _matmul(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 @family(r"naive_(?P<op>addbmm|baddbmm)_{any}")
-def _batched(call: KernelCall, dtype: torch.dtype) -> Launches:
+def _batched_sum(call: KernelCall, dtype: torch.dtype) -> Launches:
     summed = call["op"] == "addbmm"
     batch, m, k, n = 3, 19, 33, 17
     left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
@@ -182,8 +182,8 @@ def _linear_combination(_call: KernelCall, dtype: torch.dtype) -> Launches:
     given = random((terms, inner), dtype, 1)
     weights = random((rows, terms), torch.float32 if dtype.is_complex else dtype, 2)
     start = random((rows, inner), dtype, 3)
-    value = widened(start) + widened(weights).to(widened(start).dtype) @ widened(given)
-    size = widened(start).abs() + widened(weights).abs() @ widened(given).abs()
+    value = widen(start) + widen(weights).to(widen(start).dtype) @ widen(given)
+    size = widen(start).abs() + widen(weights).abs() @ widen(given).abs()
     width = given.element_size()
     yield Launch({
         "out_ptr": start.clone(), "in_ptr": given, "coeff_ptr": weights, "sizes": (inner, rows),
@@ -196,7 +196,7 @@ def _linear_combination(_call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 @family(r"grouped_mm_(?P<mode>few_rows|rows|k)_{float}(?:_bm(?P<bm>\d+))?_u(?:32|64)")
-def _grouped(call: KernelCall, dtype: torch.dtype) -> Launches:
+def _grouped_product(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with one empty group; an output tile has 64 columns."""
     mode, rows = call["mode"], int(call["bm"] or 1)
     n, k = 70, 40
@@ -263,7 +263,7 @@ def _int4_weight(_call: KernelCall) -> Launches:
 
 
 @family(r"scaled_mm_(?:few_rows_(?P<rows>\d)_)?(?P<a>float|half|bfloat|float8)")
-def _scaled(call: KernelCall, dtype: torch.dtype) -> Launches:
+def _scaled_product(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with scales of the whole matrices and of rows and columns; the second matrix is stored transposed."""
     few = call["rows"]
     m, k, n = (int(few) if few else 35), 80, 40

@@ -131,7 +131,7 @@ def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 @family(r"ampNonFiniteCheckAndUnscale(?P<single>Single)?_{float}")
-def _unscaled(call: KernelCall, dtype: torch.dtype) -> Launches:
+def _unscale(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with finite gradients, and with one that is not."""
     for bad in (False, True):
         tensors = [random((extent,), dtype, extent) for extent in _EXTENTS]
@@ -156,7 +156,7 @@ def _unscaled(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 @family(r"ampUpdateScale_{float}")
-def _scale_updated(call: KernelCall) -> Launches:
+def _update_scale(call: KernelCall) -> Launches:
     for overflow, tracked, scale, tracker in ((0, 3, 8.0, 4), (0, 4, 16.0, 0), (1, 3, 4.0, 0)):
         value, count = torch.tensor([scale]).double(), torch.tensor([tracker])
         yield Launch({

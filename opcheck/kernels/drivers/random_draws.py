@@ -16,7 +16,7 @@ from torch import Tensor
 
 from opcheck.kernels.judging import EPS
 from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 _WORD = (1 << 32) - 1
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -65,7 +65,7 @@ def _pairs(words: Tensor) -> Tensor:
     return torch.stack([length * angle.cos(), length * angle.sin()], -1).flatten(-2)
 
 
-def _bound(offset: int = _OFFSET, **more: Any) -> dict[str, Any]:
+def _bind(offset: int = _OFFSET, **more: Any) -> dict[str, Any]:
     return {"seed_base_offset": (_SEED, offset), "numel": _COUNT, **more}
 
 
@@ -75,7 +75,7 @@ _PARAMETERS = {
 }  # fmt: skip
 
 
-def _drawn(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
+def _draw(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
     """Return the samples of a distribution, and how far rounding inside of it moves them."""
     first, second = _PARAMETERS[operation]
     uniform = _uniform(words).double()
@@ -107,13 +107,13 @@ def _distributions(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with four samples a thread."""
     for offset in _OFFSETS:
         words = _words(-(-_COUNT // _EACH), offset)
-        value, slack = (part.flatten()[:_COUNT] for part in _drawn(call["op"], words))
+        value, slack = (part.flatten()[:_COUNT] for part in _draw(call["op"], words))
         if call["op"] == "uniform_dist":
             # What rounds to the upper limit becomes the lower one: the interval excludes it.
             low, high = _PARAMETERS["uniform_dist"]
             value = torch.where(value.to(dtype) == high, low, value)
-        bound = _bound(
-            offset, output=untouched((_COUNT,), dtype), params=torch.tensor(_PARAMETERS[call["op"]])
+        bound = _bind(
+            offset, output=fill_untouched((_COUNT,), dtype), params=torch.tensor(_PARAMETERS[call["op"]])
         )  # fmt: skip
         expected: dict[str, Result] = {}
         derived: dict[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
@@ -135,8 +135,8 @@ def _bernoulli(call: KernelCall, dtype: torch.dtype) -> Launches:
             chances[:4] = 1.0
         sure = chances.expand(_COUNT) == 1
         value = ((_uniform(words).flatten()[:_COUNT] < chances) | sure).double()
-        bound = _bound(
-            offset, output=untouched((_COUNT,), dtype), params=torch.tensor([0.3, 0.0]), probs=chances
+        bound = _bind(
+            offset, output=fill_untouched((_COUNT,), dtype), params=torch.tensor([0.3, 0.0]), probs=chances
         )  # fmt: skip
         value = value.to(torch.complex128) if dtype.is_complex else value
         yield Launch(bound, len(words), {"output": (words[:, 0], value)}, group=32)
@@ -156,7 +156,7 @@ def _random_integers(_call: KernelCall, dtype: torch.dtype) -> Launches:
     else:
         value = drawn % extent
     each = 2 if dtype.itemsize == torch.int64.itemsize else _EACH
-    bound = _bound(output=untouched((_COUNT,), dtype), params=(start, extent))
+    bound = _bind(output=fill_untouched((_COUNT,), dtype), params=(start, extent))
     yield Launch(bound, -(-_COUNT // each), {"output": (words[:, 0], (value + start)[:_COUNT])}, group=32)  # fmt: skip
 
 
@@ -165,9 +165,9 @@ def _dropout(call: KernelCall, dtype: torch.dtype) -> Launches:
     words = _words(-(-_COUNT // _EACH))
     given, kept, scale = random((_COUNT,), dtype, 1), 0.7, 1 / 0.7
     mask = _uniform(words).flatten()[:_COUNT] < torch.tensor(kept)
-    value = widened(given) * scale * mask
-    out = untouched((_COUNT,), dtype)
-    bound = _bound(
+    value = widen(given) * scale * mask
+    out = fill_untouched((_COUNT,), dtype)
+    bound = _bind(
         output=out, grad_input=out, mask=mask.clone(), input=given, grad_output=given,
         params=torch.tensor([kept, scale]), scale=torch.tensor(scale),
     )  # fmt: skip
@@ -189,7 +189,7 @@ _REJECTING: dict[str, tuple[dict[str, float], float, float]] = {
 @family(r"(?P<op>standard_gamma|poisson|standard_binomial)_{float}")
 def _rejecting(call: KernelCall, dtype: torch.dtype) -> Launches:
     given, mean, deviation = _REJECTING[call["op"]]
-    bound = _bound(output=untouched((_COUNT,), dtype))
+    bound = _bind(output=fill_untouched((_COUNT,), dtype))
     bound |= {name: torch.full((_COUNT,), value, dtype=dtype) for name, value in given.items()}
     value = torch.full((_COUNT,), mean, dtype=torch.float64)
     yield Launch(bound, _COUNT, {"output": (value, value, 10 * deviation)}, group=32)
@@ -224,11 +224,11 @@ def _dirichlet(_call: KernelCall, dtype: torch.dtype) -> Launches:
     rows, count = 5, 4
     alpha = torch.full((rows, count), 10000.0, dtype=dtype)
     value = torch.full((rows, count), 1 / count, dtype=torch.float64)
-    bound = _bound(output=untouched((rows, count), dtype), alpha_in=alpha, num_alpha=count)
+    bound = _bind(output=fill_untouched((rows, count), dtype), alpha_in=alpha, num_alpha=count)
     yield Launch(bound, rows * 32, {"output": (alpha, value, 0.03)}, group=32)
 
 
-def _shuffled(ids: list[int], words: Iterator[int]) -> list[int]:
+def _shuffle(ids: list[int], words: Iterator[int]) -> list[int]:
     """Return a list after Fisher and Yates, from its end, each step with one random word."""
     for last in range(len(ids) - 1, 0, -1):
         other = next(words) % (last + 1)
@@ -247,7 +247,7 @@ def _stream(offset: int) -> Iterator[int]:
 def _small_permutation(_call: KernelCall) -> Launches:
     """Call with one threadgroup, whose first thread shuffles."""
     for count in (1, 7, 300):
-        value = torch.tensor(_shuffled(list(range(count)), _stream(_OFFSET)))
+        value = torch.tensor(_shuffle(list(range(count)), _stream(_OFFSET)))
         bound = {"seed_base_offset": (_SEED, _OFFSET), "n": count}
         yield Launch(bound, 256, {"output": (value, value)}, group=256)
 
@@ -260,7 +260,7 @@ def _islands(call: KernelCall, dtype: torch.dtype) -> Launches:
     keys = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
     data, start = list(range(count)), 0
     for length in lengths:
-        data[start : start + length] = _shuffled(
+        data[start : start + length] = _shuffle(
             data[start : start + length], _stream(_OFFSET + start)
         )
         start += length

@@ -13,7 +13,7 @@ from torch import Tensor
 from opcheck.kernels.judging import EPS
 from opcheck.kernels.launch import LENGTHS, KernelCall, Launch, Launches, Result, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 # The reductions are called by aten/src/ATen/native/mps/operations/ReduceOps.mm.
 
@@ -57,8 +57,8 @@ def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor,
     given = random(shape, dtype, shape[-1])
     if operation == "prod":
         if dtype.is_complex:
-            given = (widened(given) / 3).to(dtype)
-        given = torch.where(widened(given) == 0, torch.ones_like(given), given)
+            given = (widen(given) / 3).to(dtype)
+        given = torch.where(widen(given) == 0, torch.ones_like(given), given)
         given = given if dtype.is_complex else given.sign()
     return given, given
 
@@ -66,13 +66,13 @@ def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor,
 def _result(word: str, given: Tensor, value: Tensor, slack: Tensor) -> dict[str, Any]:
     """Return the results' memory, and what a launch says of it."""
     if word != _STATE:
-        out = untouched(value.shape, dtype_named(word))
+        out = fill_untouched(value.shape, dtype_named(word))
         return {"out": out, "expected": {"output": (given, value, slack)}, "derived": {}}
     state = _state(given)[..., :3]
     wide = given.double()
     off = (wide.abs().sum(-1) + wide.square().sum(-1))[..., None] * 8 * EPS
     return {
-        "out": untouched((*value.shape, 4), torch.float32),
+        "out": fill_untouched((*value.shape, 4), torch.float32),
         "expected": {"output": (given, state, off.expand(state.shape))},
         "derived": {"output": lambda bound: bound["output"][..., :3]},
     }
@@ -85,12 +85,12 @@ def _combined_places(call: KernelCall, dtype: torch.dtype) -> Launches:
     for parts in (1, 7, 33, 100):
         given = random((rows, parts), dtype, parts)
         places = torch.arange(rows * parts, dtype=torch.int32).view(rows, parts) * 5 + 2
-        wide = widened(given)
+        wide = widen(given)
         extreme = (wide.amax if call["op"] == "argmax" else wide.amin)(-1, keepdim=True)
         value = torch.where(wide == extreme, places, 2**31 - 1).amin(-1).long()
         yield Launch({
-            "input": given, "idx_in": places, "sizes": (rows, parts, 1, parts), "val_out": untouched((rows,), dtype),
-            "idx_out": untouched((rows,), torch.int32)
+            "input": given, "idx_in": places, "sizes": (rows, parts, 1, parts),
+            "val_out": fill_untouched((rows,), dtype), "idx_out": fill_untouched((rows,), torch.int32)
         }, rows * 32, {"output": (given, value)}, group=32)  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _reductions(call: KernelCall) -> Launches:
         if operation in {"var", "std"} and length == 1:
             continue
         given, memory = _operand(call["a"], operation, (rows, length))
-        value = _REDUCED[operation](widened(given))
+        value = _REDUCED[operation](widen(given))
         result = _result(call["b"], given, value, _reduction_slack(operation, given, value))
         params = call.struct("params", p=1.0, reduction_size=length, ndim=2,
             input_sizes=(rows, length), input_strides=(length, 1),
@@ -224,7 +224,7 @@ def _reduction_forms(call: KernelCall) -> Launches:
         given, memory = _operand(source, operation, (batch, width, length))
         if operation.endswith("combine"):
             given = memory = given.abs()  # sums of squares
-        value = references[operation](widened(given))
+        value = references[operation](widen(given))
         numbers_of = (batch, width, length)
         result = _result(call["b"], given, value, _reduction_slack(operation, given, value))
         bound = {
@@ -236,13 +236,13 @@ def _reduction_forms(call: KernelCall) -> Launches:
             "param": 1.0,
             "divisor": 1.0,  # before 2.15.0
             "idx_in": torch.arange(given.numel(), dtype=torch.int32),
-            "val_out": untouched((batch * width,), given.dtype),
-            "idx_out": untouched((batch * width,), torch.int32),
+            "val_out": fill_untouched((batch * width,), given.dtype),
+            "idx_out": fill_untouched((batch * width,), torch.int32),
         }
         expected = result["expected"]
         if partial:
             largest = (given.amax if operation == "argmax" else given.amin)(-1)
-            expected = {"val_out": (given, widened(largest)), "idx_out": (given, value)}
+            expected = {"val_out": (given, widen(largest)), "idx_out": (given, value)}
         yield Launch(
             bound, form.threads(batch, width), expected, group=form.group, derived=result["derived"]
         )
@@ -276,7 +276,7 @@ def _scans(call: KernelCall, dtype: torch.dtype) -> Launches:
             if dtype == torch.float16:
                 given[..., 7] = 1.0 if operation != "cumsum" else 0.25
         dim = 1
-        scanned = _SCANNED[operation](widened(given), dim)
+        scanned = _SCANNED[operation](widen(given), dim)
         value, places = (
             (scanned.values, scanned.indices) if operation in {"cummax", "cummin"} else (scanned, None)
         )  # fmt: skip
@@ -284,12 +284,12 @@ def _scans(call: KernelCall, dtype: torch.dtype) -> Launches:
         if dtype.is_floating_point or dtype.is_complex:
             slack = given.abs().double().cumsum(dim) * 4 * EPS + value.abs() * length * EPS
         bound = {"in": given, "axis_size": length, "stride": 40, "stride_blocks": 2}
-        out = untouched(given.shape, target)
+        out = fill_untouched(given.shape, target)
         expected: dict[str, Result] = {}
         if places is None:
             bound["out"], expected["out"] = out, (given, value, slack)
         elif "out_values" in names:
-            bound |= {"out_values": out, "out_indices": untouched(given.shape, torch.int64)}
+            bound |= {"out_values": out, "out_indices": fill_untouched(given.shape, torch.int64)}
             expected = {"out_values": (given, value)}
             if dtype.is_floating_point and not outer:
                 expected["out_indices"] = (given, places, 0.0)
@@ -316,9 +316,9 @@ def _factors(operation: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tens
     return torch.where(given == 0, torch.ones_like(given), given).sign()
 
 
-def _accumulated(operation: str, given: Tensor, dim: int) -> tuple[Tensor, Tensor | float]:
+def _accumulate(operation: str, given: Tensor, dim: int) -> tuple[Tensor, Tensor | float]:
     """Return a scan and what another order of its steps may change."""
-    value = _SCANNED[operation](widened(given), dim)
+    value = _SCANNED[operation](widen(given), dim)
     if not given.dtype.is_floating_point:
         return value, 0.0
     return value, given.abs().double().cumsum(dim) * 8 * EPS
@@ -349,10 +349,10 @@ def _block_scans(call: KernelCall, source: torch.dtype) -> Launches:
     inner = width if form == "vec" else width - 3 if form else 1
     for length in (block * 2, block * 3 - 5):
         given = _factors(operation, (rows, length, inner), source)
-        value, slack = _accumulated(operation, given, 1)
+        value, slack = _accumulate(operation, given, 1)
         blocks = -(-length // block)
         parts = torch.stack(
-            [_total(operation, part, 1) for part in torch.split(widened(given), block, 1)], -1
+            [_total(operation, part, 1) for part in torch.split(widen(given), block, 1)], -1
         )  # (rows, inner, blocks)
         sums = parts if form != "vec" else parts.transpose(1, 2).contiguous()
         if form == "strided" and call["step"] == "carry":
@@ -376,7 +376,7 @@ def _block_sums(call: KernelCall) -> Launches:
     accumulator, operation = _accumulator(dtype_named(call["a"])), call["op"]
     for blocks in (1, 7, 300, 700):
         given = _factors(operation, (3, blocks), accumulator)
-        value, slack = _accumulated(operation, given, 1)
+        value, slack = _accumulate(operation, given, 1)
         yield Launch({
             "block_sums": given.clone(), "num_blocks": blocks
         }, (256, 3, 1), {"block_sums": (given, value, slack)}, group=(256, 1, 1))  # fmt: skip
@@ -393,7 +393,7 @@ def _scans_with_look_back(call: KernelCall, dtype: torch.dtype) -> Launches:
     tile = group * int(call["each"] or 16)
     for length in (tile * 2 + 77, 100):
         given = _factors(operation, (rows, length, width), dtype)
-        value, slack = _accumulated(operation, given, 1)
+        value, slack = _accumulate(operation, given, 1)
         tiles = -(-length // tile)
         total = rows * tiles
         yield Launch({
@@ -410,7 +410,7 @@ def _short_scans(call: KernelCall, source: torch.dtype) -> Launches:
     for length in (1, 5, 32):
         rows = 500
         given = _factors(call["op"], (rows, length), source)
-        value, slack = _accumulated(call["op"], given, 1)
+        value, slack = _accumulate(call["op"], given, 1)
         each = 2048 // length
         yield Launch({
             "in": given, "axis_size": length, "n_scans": rows, "rows_per_tg": each
@@ -425,7 +425,7 @@ def _transposed_scans(call: KernelCall, source: torch.dtype) -> Launches:
     columns = 40
     for length in LENGTHS[:4]:
         given = _factors(call["op"], (length, columns), source)
-        value, slack = _accumulated(call["op"], given, 0)
+        value, slack = _accumulate(call["op"], given, 0)
         if isinstance(slack, Tensor):
             slack = slack.T.contiguous()
         yield Launch({

@@ -11,7 +11,7 @@ from opcheck.kernels import judging, values
 from opcheck.kernels.judging import EPS
 from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 # histogramdd: operations/HistogramKernel.mm.  What a bin's index is made of: 0 is equal widths, 1 is equal
 # widths with a search beside, 2 is a search.
@@ -107,7 +107,7 @@ def _histograms(digits: Tensor, block: int, bits: int) -> Tensor:
     return torch.stack(counts)
 
 
-def _before(histograms: Tensor) -> Tensor:
+def _count_before(histograms: Tensor) -> Tensor:
     """Return how many elements stand before those of a digit in a block, in the sorted row."""
     flat = histograms.flatten(1)
     return (flat.cumsum(1) - flat).view_as(histograms)
@@ -121,7 +121,7 @@ def _radix_counts(call: KernelCall, dtype: torch.dtype) -> Launches:
     for down, shift in ((False, 0), (True, 8 * dtype.itemsize - bits)):
         given = random((2, block + 100), dtype, 1)
         counts = _histograms(_digits(given, bits, shift, down=down), block, bits)
-        value = _before(counts) if call["scan"] else counts
+        value = _count_before(counts) if call["scan"] else counts
         grid = threads if call["scan"] else threads * counts.shape[-1]
         yield Launch({
             "input": given, "desc": down, "dims": (given.shape[1], counts.shape[-1], shift, 0)
@@ -132,7 +132,7 @@ def _radix_counts(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _radix_scan(_call: KernelCall) -> Launches:
     for entries in (16, 700, 5000):
         given = random((2, entries), torch.uint8, entries).int()
-        value = _before(given[..., None].long())[..., 0]
+        value = _count_before(given[..., None].long())[..., 0]
         yield Launch({
             "histograms": given.clone(), "n_entries": entries
         }, (1024, 2, 1), {"histograms": (given, value)}, group=(1024, 1, 1))  # fmt: skip
@@ -155,12 +155,12 @@ def _radix_scatter(call: KernelCall, dtype: torch.dtype) -> Launches:
         digits = _digits(given, bits, shift, down=down)
         counts = _histograms(digits, block, bits)
         order = digits.argsort(dim=1, stable=True)
-        keys, moved = widened(given).gather(1, order), places.gather(1, order)
+        keys, moved = widen(given).gather(1, order), places.gather(1, order)
         start, chosen = (3, 40) if call["topk"] else (0, length)
         keys, moved = keys[:, start : start + chosen], moved[:, start : start + chosen]
         yield Launch({
             "keys_in": given, "vals_in": places.to(call.dtype("vals_in")),
-            "offsets": (counts if call["fused"] else _before(counts)).int(),
+            "offsets": (counts if call["fused"] else _count_before(counts)).int(),
             "dims": (length, counts.shape[-1], shift, 0), "flags": torch.tensor([down, first]), "sel": (start, chosen)
         }, (threads * counts.shape[-1], rows, 1), {"keys_out": (given, keys), "vals_out": (given, moved)},
             group=(threads, 1, 1))  # fmt: skip
@@ -188,11 +188,11 @@ def _sort(call: KernelCall, dtype: torch.dtype) -> Launches:
         chosen = part if "sel" in types else length
         given = random((2, length), dtype, length)
         order = torch.sort(given, dim=-1, descending=down, stable=True)
-        expected: dict[str, Any] = {"out_vals": (given, widened(order.values[:, :chosen]))}
+        expected: dict[str, Any] = {"out_vals": (given, widen(order.values[:, :chosen]))}
         if call["stable"]:
             expected["out_idx"] = (given, order.indices, 0.0)
         yield Launch({
-            "inp": given, "out_idx": untouched((2, chosen), torch.int64), "size": length, "strides": (1, length),
+            "inp": given, "out_idx": fill_untouched((2, chosen), torch.int64), "size": length, "strides": (1, length),
             "desc": down, "sel": (0, chosen)
         }, (threads, 2, 1), expected, group=(threads, 1, 1))  # fmt: skip
 
@@ -209,9 +209,9 @@ def _sort_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
             held.reshape(2, 3, block), descending=down and not call["key"], stable=True
         )
         yield Launch({
-            "inp": given, "di": untouched(given.shape, call.dtype("di")), "size": 3 * block, "strides": (1, 3 * block),
-            "desc": down
-        }, (3 * threads, 2, 1), {"dv": (given, widened(order.values))}, group=(threads, 1, 1))  # fmt: skip
+            "inp": given, "di": fill_untouched(given.shape, call.dtype("di")), "size": 3 * block,
+            "strides": (1, 3 * block), "desc": down
+        }, (3 * threads, 2, 1), {"dv": (given, widen(order.values))}, group=(threads, 1, 1))  # fmt: skip
 
 
 @family(r"mb_merge_(?:final_)?(?P<topk>topk_)?(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?")
@@ -230,15 +230,15 @@ def _merge_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
         merged = torch.sort(given, descending=down, stable=True).values[:, :chosen]
         yield Launch({
             "vi": order.values.to(call.dtype("vi") if call["key"] else dtype), "ii": places.to(call.dtype("ii")),
-            "io": untouched((2, chosen), call.dtype("io")), "dims": (2 * block, 2, 2, 0), "desc": down,
+            "io": fill_untouched((2, chosen), call.dtype("io")), "dims": (2 * block, 2, 2, 0), "desc": down,
             "sel": (0, chosen)
-        }, (2 * threads, 2, 1), {"vo": (given, widened(merged))}, group=(threads, 1, 1))  # fmt: skip
+        }, (2 * threads, 2, 1), {"vo": (given, widen(merged))}, group=(threads, 1, 1))  # fmt: skip
 
 
 # The kernels of unique are called by operations/Unique.mm there.
 
 
-def _sorted(dtype: torch.dtype) -> Tensor:
+def _sorted_row(dtype: torch.dtype) -> Tensor:
     """Return a sorted row with duplicates."""
     given = random((61,), dtype, 5)
     repeated = torch.cat([given, given[:20]])
@@ -254,7 +254,7 @@ def _runs(given: Tensor) -> Tensor:
 
 @family(r"unique_mark_boundaries_{word}")
 def _unique_boundaries(call: KernelCall) -> Launches:
-    given = _sorted(dtype_named(call["a"]))
+    given = _sorted_row(dtype_named(call["a"]))
     yield Launch({"sorted": given}, len(given), {"mask": (given, _runs(given))}, group=32)
 
 
@@ -263,12 +263,12 @@ _SCANNED = {"32": torch.int32, "64": torch.int64}
 
 @family(r"unique_emit_{word}_(?P<size>32|64)")
 def _unique_emit(call: KernelCall, dtype: torch.dtype) -> Launches:
-    given = _sorted(dtype)
+    given = _sorted_row(dtype)
     runs = _runs(given)
     first = runs.nonzero().flatten()
     yield Launch(
         {"sorted": given, "mask": runs.int(), "scan": runs.cumsum(0).to(_SCANNED[call["size"]])}, len(given),
-        {"unique_values": (given, widened(given[first])), "bound_pos": (given, first)}, group=32
+        {"unique_values": (given, widen(given[first])), "bound_pos": (given, first)}, group=32
     )  # fmt: skip
 
 
@@ -285,7 +285,7 @@ def _unique_inverse(call: KernelCall) -> Launches:
 
 @family(r"unique_counts")
 def _unique_counts(_call: KernelCall) -> Launches:
-    given = _sorted(torch.int64)
+    given = _sorted_row(torch.int64)
     value: Tensor = torch.unique(given, return_counts=True)[1]
     yield Launch({
         "bound_pos": _runs(given).nonzero().flatten(), "num_unique": len(value), "numel": len(given)
@@ -302,9 +302,9 @@ def _median_gather(_call: KernelCall, dtype: torch.dtype) -> Launches:
         given[1, 2] = given[1, 5] = torch.nan
         order = given.sort(dim=1, stable=True)
         median = (given.nanmedian if ignoring else given.median)(1)
-        expected: dict[str, Result] = {"out_vals": (given, widened(median.values))}
+        expected: dict[str, Result] = {"out_vals": (given, widen(median.values))}
         yield Launch(
-            {"sorted_vals": order.values, "sorted_idxs": order.indices, "out_idxs": untouched((3,), torch.int64),
+            {"sorted_vals": order.values, "sorted_idxs": order.indices, "out_idxs": fill_untouched((3,), torch.int64),
             "sort_size": length, "ignore_nan": ignoring}, 3, expected
         )  # fmt: skip
 
@@ -341,7 +341,7 @@ def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
     passes = dtype.itemsize
     keys = _bytes_of_keys(given)
     state = call.struct("state")
-    output, left = untouched((1,), dtype), torch.ones(count, dtype=torch.bool)
+    output, left = fill_untouched((1,), dtype), torch.ones(count, dtype=torch.bool)
     median = given.sort().values[(count - 1) // 2]
     for number in range(passes):
         digits = keys[:, number]
@@ -358,7 +358,7 @@ def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
         )
         expected: dict[str, Result] = {"state": (given, torch.tensor([prefix]))}
         if number == passes - 1:
-            expected["out"] = (given, widened(median)[None], 0.0)
+            expected["out"] = (given, widen(median)[None], 0.0)
         yield Launch(
             bound, 1, expected, derived={"state": lambda bound: bound["state"][:8].view(torch.int64)}
         )  # fmt: skip

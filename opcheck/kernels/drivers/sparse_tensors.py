@@ -8,7 +8,7 @@ from torch import Tensor
 from opcheck.kernels import values
 from opcheck.kernels.judging import EPS
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 _ROWS, _INNER, _COLUMNS, _COUNT = 6, 9, 5, 23
 
@@ -21,8 +21,8 @@ def _places(rows: int, columns: int, count: int, salt: int) -> Tensor:
 
 def _full(places: Tensor, numbers_there: Tensor, rows: int, columns: int) -> Tensor:
     """Return the matrix of a list of places, in double or int64."""
-    full = torch.zeros(rows, columns, dtype=widened(numbers_there).dtype)
-    full[places[0], places[1]] = widened(numbers_there)
+    full = torch.zeros(rows, columns, dtype=widen(numbers_there).dtype)
+    full[places[0], places[1]] = widen(numbers_there)
     return full
 
 
@@ -46,8 +46,8 @@ def _addmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
         held, dense = held.sign().abs(), dense.abs() + 2**24  # whole numbers that float32 has not
     full = _full(places, held, _ROWS, _INNER)
     for alpha, beta in ((1, 0), (2, 3)):
-        value = alpha * (full @ widened(dense)) + beta * widened(added)
-        terms = alpha * (full.abs() @ widened(dense).abs()) + beta * widened(added).abs()
+        value = alpha * (full @ widen(dense)) + beta * widen(added)
+        terms = alpha * (full.abs() @ widen(dense).abs()) + beta * widen(added).abs()
         yield Launch({
             "indices2d": places, "vals": held, "dense": dense, "t_in": added, "dims": (_ROWS, _INNER, _COLUMNS, 0),
             "alpha_beta": torch.tensor([alpha, beta], dtype=torch.float32), "nnz": _COUNT
@@ -65,8 +65,8 @@ def _bmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
     starts = [
         torch.searchsorted(p[0], torch.arange(_ROWS + 1)) + batch * _COUNT for batch, p in enumerate(places)
     ]  # fmt: skip
-    value = full @ widened(dense)
-    slack = _rounding(full.abs() @ widened(dense).abs(), dtype)
+    value = full @ widen(dense)
+    slack = _rounding(full.abs() @ widen(dense).abs(), dtype)
     yield Launch({
         "cols": torch.cat([p[1] for p in places]), "vals": held, "dense": dense, "row_ptr": torch.stack(starts),
         "dims": (batches, _ROWS, _INNER, 40)
@@ -77,7 +77,7 @@ def _bmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
 def _dense_times_sparse(_call: KernelCall, dtype: torch.dtype) -> Launches:
     places = _places(_ROWS, _INNER, _COUNT, 1)
     dense, held = random((_ROWS, _INNER, _COLUMNS), dtype, 2), random((_COUNT, _COLUMNS), dtype, 3)
-    value = widened(dense)[places[0], places[1]] * widened(held)
+    value = widen(dense)[places[0], places[1]] * widen(held)
     yield Launch({
         "dense": dense, "values": held, "indices": places, "sizes": (_ROWS, _INNER),
         "sparse_params": (_COUNT, 2, _COLUMNS, 0)
@@ -91,7 +91,7 @@ def _products_of_matches(_call: KernelCall, dtype: torch.dtype) -> Launches:
     left, right = random((_COUNT, _COLUMNS), dtype, 2), random((_COUNT, _COLUMNS), dtype, 3)
     drawn = torch.randperm(_COUNT, generator=values.generator(4))
     first, second = drawn[:picked], drawn[picked : 2 * picked]
-    value = widened(left)[first] * widened(right)[second]
+    value = widen(left)[first] * widen(right)[second]
     yield Launch({
         "lhs_vals": left, "rhs_vals": right, "lhs_sel": first, "rhs_sel": second, "lhs_indices": places,
         "dims_input": (2, _COUNT), "dims_output": (picked, _COLUMNS)
@@ -100,7 +100,7 @@ def _products_of_matches(_call: KernelCall, dtype: torch.dtype) -> Launches:
     )  # fmt: skip
 
 
-def _repeated() -> Tensor:
+def _repeat() -> Tensor:
     """Return sorted numbers, many of them several times."""
     drawn = torch.randint(0, 15, (_COUNT,), generator=values.generator(6))
     return drawn.sort().values
@@ -112,13 +112,13 @@ def _firsts(given: Tensor) -> Tensor:
 
 @family(r"coalesce_with_positions_kernel_{any}")
 def _coalesce(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    flat = _repeated()
+    flat = _repeat()
     indices = torch.stack([flat // 4, flat % 4])
     given, firsts = random((_COUNT, _COLUMNS), dtype, 2), _firsts(flat)
     places = firsts.long().cumsum(0) - firsts.long()
     unique: Tensor = torch.unique(flat, return_inverse=True)[1]
     count = int(firsts.sum())
-    wide = widened(given)
+    wide = widen(given)
     value = torch.zeros(count, _COLUMNS, dtype=wide.dtype).index_add(0, unique, wide)
     terms = torch.zeros(count, _COLUMNS, dtype=torch.float64).index_add(
         0, unique, wide.abs().double()
@@ -133,7 +133,7 @@ def _coalesce(_call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"mark_unique_positions_and_count_kernel|compute_output_positions_kernel|mark_segments")
 def _unique_places(call: KernelCall) -> Launches:
     """Call one of the steps before coalescing: which elements are first, how many, and where they go."""
-    given = _repeated()
+    given = _repeat()
     firsts = _firsts(given)
     positions = firsts.long().cumsum(0) - firsts.long()
     results = {
@@ -143,7 +143,7 @@ def _unique_places(call: KernelCall) -> Launches:
     expected = results.get(call.name, counted)
     yield Launch({
         "flat_indices": given, "indices": given, "count": torch.zeros(1, dtype=torch.int32),
-        "mask": untouched(given.shape, torch.int32), "positions": untouched(given.shape, torch.int32),
+        "mask": fill_untouched(given.shape, torch.int32), "positions": fill_untouched(given.shape, torch.int32),
         "is_unique": firsts if call.name.startswith("compute") else ~firsts
     }, _COUNT, {name: (given, value) for name, value in expected.items()})  # fmt: skip
 
@@ -151,7 +151,7 @@ def _unique_places(call: KernelCall) -> Launches:
 @family(r"compute_offsets_and_counts")
 def _pools(_call: KernelCall) -> Launches:
     """Call for the pools of a sparse softmax: where each begins, and its size."""
-    given = _repeated()
+    given = _repeat()
     scan = _firsts(given).long().cumsum(0)
     counts = torch.bincount(scan - 1)
     yield Launch({
@@ -195,7 +195,7 @@ def _starts(call: KernelCall) -> Launches:
     bound = {
         "batches": batches, "rows": rows, "batch_ptr": batch_starts, "nnz_B": (len(rows), batch_count),
         "dims": (_ROWS, batch_count),
-    } | {name: untouched(value.shape, torch.int64)}  # fmt: skip
+    } | {name: fill_untouched(value.shape, torch.int64)}  # fmt: skip
     yield Launch(bound, grid, {name: (rows, value)})
 
 
@@ -227,12 +227,12 @@ def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
         wide = given.double().requires_grad_()
         value = torch.cat([function(part, 0) for part in torch.split(wide, list(pools))])
         result, name = value.detach(), "output"
-        output = untouched(given.shape, dtype)
+        output = fill_untouched(given.shape, dtype)
         bound = {
             "values": given, "output": output, "pool_offsets": offsets.int(), "pool_sizes": torch.tensor(pools).int(),
             "offsets": offsets.int(), "counts": torch.tensor(pools).int(), "scan": scan.int(),
             "nnz_nvalues": (count, _COLUMNS), "is_log": log, "grad_output": upstream,
-            "grad_input": untouched(given.shape, dtype),
+            "grad_input": fill_untouched(given.shape, dtype),
         }  # fmt: skip
         if call["way"] == "backward":
             (result,) = torch.autograd.grad(value, wide, upstream.double())

@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
-from opcheck.kernels.values import random, untouched, widened
+from opcheck.kernels.values import fill_untouched, random, widen
 
 # Pooling and upsampling: Pooling.mm, UpSample.mm
 
@@ -42,7 +42,7 @@ def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
         bound = {"input": given, "params": params}
         expected: dict[str, Any] = {"output": (given, value, value.abs() * 4 * EPS)}
         if call["op"] == "max":
-            bound["indices"] = untouched(value.shape, torch.int64)
+            bound["indices"] = fill_untouched(value.shape, torch.int64)
             if dtype.is_floating_point:
                 expected["indices"] = (given, places, 0.0)
         expected["output"] = (given, value, _terms(wide, 9))
@@ -100,7 +100,7 @@ def _group_of(given: Tensor, weight: Tensor) -> int:
     return given.shape[1] // weight.shape[1]
 
 
-def _convolved(given: Tensor, weight: Tensor, bias: Tensor, **how: Any) -> tuple[Tensor, Tensor]:
+def _convolve(given: Tensor, weight: Tensor, bias: Tensor, **how: Any) -> tuple[Tensor, Tensor]:
     """Return a convolution in double, and the same of the absolute values."""
     function = (F.conv1d, F.conv2d, F.conv3d)[given.dim() - 3]
     groups = _group_of(given, weight)
@@ -135,7 +135,7 @@ def _conv2d(call: KernelCall, dtype: torch.dtype) -> Launches:
     ):
         given, weight = random((2, 4, 9, 11), dtype, 1), random((6, 4 // groups, 3, 2), dtype, 2)
         bias = random((6,), dtype, 3)
-        value, size = _convolved(given, weight, bias, **how)
+        value, size = _convolve(given, weight, bias, **how)
         params = call.struct("p", **_geometry(given, weight, value, **how))
         yield Launch({
             "input": given, "weight": weight, "bias": bias, "p": params
@@ -149,7 +149,7 @@ def _conv1d(call: KernelCall, dtype: torch.dtype) -> Launches:
     for stride, padding, dilation in ((1, 2, 1), (2, 1, 3)):
         given, weight = random((2, 3, 45), dtype, 1), random((6, 1, 4), dtype, 2)
         bias = random((6,), dtype, 3)
-        value, size = _convolved(
+        value, size = _convolve(
             given, weight, bias, stride=stride, padding=padding, dilation=dilation
         )
         flat = (given[:, :, None], weight[:, :, None], value[:, :, None])
@@ -174,7 +174,7 @@ def _conv3d(call: KernelCall, dtype: torch.dtype) -> Launches:
             random((2, 6, 4, 11, 10), dtype, 1), random((10, 6 // groups, 2, 3, 2), dtype, 2)
         )  # fmt: skip
         bias = random((10,), dtype, 3)
-        value, size = _convolved(given, weight, bias, **how)
+        value, size = _convolve(given, weight, bias, **how)
         params = call.struct("gP", D=given.shape[2], outD=value.shape[2], kD=2, sD=1, padD=1, dD=1, out_ncdhw=first,
             **_geometry(given, weight, value, **how))  # fmt: skip
         grid = (
@@ -224,7 +224,7 @@ _WINDOWS = (((3, 2), (1, 1), (0, 0), (1, 1)), ((2, 3), (2, 1), (1, 2), (2, 1)))
 def _im2col(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, dilation, padding, stride in _WINDOWS:
         given = random((2, 3, 7, 8), dtype, 1)
-        wide = given.double() if dtype == torch.bool else widened(given)
+        wide = given.double() if dtype == torch.bool else widen(given)
         value = F.unfold(wide, window, dilation, padding, stride)
         columns = (8 + 2 * padding[1] - dilation[1] * (window[1] - 1) - 1) // stride[1] + 1
         yield Launch({
@@ -242,7 +242,7 @@ def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
             by in zip((7, 8), window, dilation, padding, stride, strict=True)
         ]  # fmt: skip
         given = random((2, 3 * window[0] * window[1], shape[0] * shape[1]), dtype, 1)
-        wide = given.double() if dtype == torch.bool else widened(given)
+        wide = given.double() if dtype == torch.bool else widen(given)
         value = F.fold(wide, (7, 8), window, dilation, padding, stride)
         size = F.fold(wide.abs(), (7, 8), window, dilation, padding, stride)
         partly = size.abs().double() * 6 * rounding(dtype)  # each addition is rounded
@@ -257,7 +257,7 @@ def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
 def _unfold_backward(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, step in ((3, 2), (2, 3)):
         upstream = random((4, len(range(0, 11 - window, step)), 5, window), dtype, 1)
-        value = torch.ops.aten.unfold_backward(widened(upstream), (4, 10, 5), 1, window, step)
+        value = torch.ops.aten.unfold_backward(widen(upstream), (4, 10, 5), 1, window, step)
         # Innermost first; the window's own dimension is the last.
         strides = [upstream.stride(place) for place in (2, 1, 0, 3)]
         yield Launch({
@@ -275,7 +275,7 @@ def _atomics(dtype: torch.dtype, shape: torch.Size) -> Tensor:
     return torch.zeros(shape.numel() + 8, dtype=dtype)
 
 
-def _padded(value: Tensor) -> Tensor:
+def _pad_flat(value: Tensor) -> Tensor:
     return torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
 
 
@@ -303,7 +303,7 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
             }  # fmt: skip
         upstream = random(result.shape, dtype, 2)
         value, bound_by = (
-            _padded(torch.autograd.grad(result, given, gradient.double(), retain_graph=True)[0])
+            _pad_flat(torch.autograd.grad(result, given, gradient.double(), retain_graph=True)[0])
             for gradient in (upstream, upstream.abs())
         )
         yield Launch({
@@ -317,8 +317,8 @@ def _unpooling(call: KernelCall, dtype: torch.dtype) -> Launches:
     given = random((2, 3, 4, 5), dtype, 1)
     order = torch.rand((2, 3, 56), generator=torch.Generator().manual_seed(1)).argsort(-1)
     places = order[..., :20].reshape(2, 3, 4, 5).contiguous()
-    value = widened(given).new_zeros((2, 3, 56))
-    value = value.scatter(2, places.flatten(2), widened(given).flatten(2)).reshape(2, 3, 7, 8)
+    value = widen(given).new_zeros((2, 3, 56))
+    value = value.scatter(2, places.flatten(2), widen(given).flatten(2)).reshape(2, 3, 7, 8)
     params = call.struct("params", dims=4, pooling_dims=2, input_sizes=given.shape, input_strides=given.stride(),
         output_sizes=value.shape, output_strides=value.stride(), indices_strides=places.stride())  # fmt: skip
     yield Launch({
@@ -333,7 +333,7 @@ _PADDINGS = ("zeros", "border", "reflection")
 _INTERPOLATIONS = ("bilinear", "nearest", "bicubic")
 
 
-def _sampled(dims: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _image_and_grid(dims: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return an image, and a grid of which some places lie outside."""
     image, places = _SHAPES[dims]
     return random((2, 3, *image), dtype, 1), random((2, *places, dims), dtype, 2)
@@ -361,7 +361,7 @@ def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the mode of the name; up to 2.12 those of three dimensions have the bilinear one alone."""
     dims, mode = int(call["dims"]), call["mode"] or "bilinear"
     for corners in (False, True):
-        given, grid = _sampled(dims, dtype)
+        given, grid = _image_and_grid(dims, dtype)
         value = F.grid_sample(
             given.double(), grid.double(), mode, call["pad"], align_corners=corners
         )
@@ -387,7 +387,7 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         for padding in paddings
         for corners in (False, True)
     ):
-        given, grid = _sampled(dims, dtype)
+        given, grid = _image_and_grid(dims, dtype)
         wide, places = given.double().requires_grad_(), grid.double().requires_grad_()
         result = F.grid_sample(wide, places, mode, padding, align_corners=corners)
         upstream = random(result.shape, dtype, 3)

@@ -99,7 +99,7 @@ class Time(Record, frozen=True, kw_only=True):
     cpu: float | None
 
     @property
-    def lost(self) -> float:
+    def excess(self) -> float:
         """Seconds that the device takes more than the CPU."""
         return self.device - self.cpu if self.cpu is not None else 0.0
 

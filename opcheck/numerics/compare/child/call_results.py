@@ -153,7 +153,7 @@ class Clock:
                     cpu=sum(known) if len(known) == len(kinds) else None,
                 )
             )
-        yield from sorted(rows, key=lambda row: (-row.lost, -row.device, row.op))
+        yield from sorted(rows, key=lambda row: (-row.excess, -row.device, row.op))
 
     def _seconds(self, call: Float64Call) -> tuple[float, float | None]:
         here = restore((call.args, call.kwargs))
