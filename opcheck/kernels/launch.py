@@ -179,11 +179,11 @@ def _memory(argument: air.Argument, launch: Launch) -> Tensor | None:
         return torch.zeros(_ERRORS, dtype=torch.uint8)
     if argument.name in launch.shared:
         return torch.full((launch.shared[argument.name],), 255, dtype=torch.uint8)
-    given = launch.bound.get(argument.name)
-    if isinstance(given, Tensor):
-        return given
-    if given is not None:
-        return torch.tensor(given, dtype=_NUMBERS[_element(argument).rstrip("1234")])
+    content = launch.bound.get(argument.name)
+    if isinstance(content, Tensor):
+        return content
+    if content is not None:
+        return torch.tensor(content, dtype=_NUMBERS[_element(argument).rstrip("1234")])
     if argument.name in launch.expected:
         first, value, *_ = launch.expected[argument.name]
         dtype = first.dtype if argument.type == "void" else dtype_named(_element(argument))
@@ -230,6 +230,6 @@ def _allowed_units(dtype: torch.dtype) -> float:
     return 4.0 if dtype == torch.float32 else 2.0  # the rounding of the result, and fused steps
 
 
-def _inputs(given: Tensor, count: int) -> tuple[Tensor, ...]:
+def _inputs(content: Tensor, count: int) -> tuple[Tensor, ...]:
     """Return the index of each result and the first value of its input, for the record."""
-    return (torch.arange(count), given.flatten()[:1].expand(count))
+    return (torch.arange(count), content.flatten()[:1].expand(count))

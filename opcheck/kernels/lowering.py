@@ -329,11 +329,11 @@ def _position(place: int, number: int, argument_type: str) -> list[str]:
 def _poison(text: str) -> str:
     lines = []
     for number, match in enumerate(_SHARED.finditer(text)):
-        given = f"ptr @{match['name']}, i8 -1, i64 %size{number}, i1 false"
+        arguments = f"ptr @{match['name']}, i8 -1, i64 %size{number}, i1 false"
         lines += [
             f"  %end{number} = getelementptr {match['kind']}, ptr null, i32 1",
             f"  %size{number} = ptrtoint ptr %end{number} to i64",
-            f"  call void @llvm.memset.p0.i64({given})",
+            f"  call void @llvm.memset.p0.i64({arguments})",
         ]
     body = "\n".join([*lines, "  ret void"])
     return f"\ndefine void @opcheck.poison() {{\n{body}\n}}\n"

@@ -95,7 +95,7 @@ def address(tensor: Tensor) -> int:
     return tensor.data_ptr() or torch.zeros(1).data_ptr() or 1
 
 
-def pack(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[float]) -> Tensor:
+def pack(kind: str, fields: Sequence[air.Field], size: int, scalars: Sequence[float]) -> Tensor:
     """Return a scalar or a struct of them in memory.
 
     Raises:
@@ -103,7 +103,7 @@ def pack(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[floa
     """
     buffer = bytearray(max(size, 8))
     places = [(field.offset, field.type) for field in fields] or [(0, kind)]
-    filled = [*given, *[0] * len(places)]
+    filled = [*scalars, *[0] * len(places)]
     for (offset, field_type), value in zip(places, filled, strict=False):
         name = field_type.partition("<")[0]
         if name == "bfloat":
@@ -120,9 +120,9 @@ def pack(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[floa
     return torch.frombuffer(buffer, dtype=torch.uint8)
 
 
-def numbers(*given: int, size: int = 4) -> Tensor:
+def numbers(*scalars: int, size: int = 4) -> Tensor:
     """Pack integers of four or eight bytes into memory."""
-    return torch.tensor(given, dtype=torch.int32 if size == 4 else torch.int64)
+    return torch.tensor(scalars, dtype=torch.int32 if size == 4 else torch.int64)
 
 
 class Call(NamedTuple):
@@ -357,10 +357,10 @@ class Driver:
                 yield Call(dtype, tuple(operand[part] for operand in every), part)
         elif "broadcast" in roles:
             part, period = case.broadcast_part(first=roles[0] == "broadcast")
-            given = [operand[part] for operand in every]
+            chosen = [operand[part] for operand in every]
             small = roles.index("broadcast")
-            given[small] = given[small][:period].clone()
-            yield Call(dtype, tuple(given), part)
+            chosen[small] = chosen[small][:period].clone()
+            yield Call(dtype, tuple(chosen), part)
         elif named.form.startswith(("strided", "inner")):
             count = len(every[0]) // _BLOCK * _BLOCK
             # Few values, as of bool, are repeated.

@@ -66,27 +66,27 @@ def problem(
     if causal:
         allowed = torch.arange(keys)[None] <= torch.arange(queries)[:, None]
         scores = scores.masked_fill(~allowed, -torch.inf)
-    given = torch.zeros(8, dtype=dtype)
+    case = torch.zeros(8, dtype=dtype)
     if mask != "none":
-        given = random(shape, dtype_named(mask), 4)
+        case = random(shape, dtype_named(mask), 4)
         # The last query sees no key, as the padded rows of transformers do: zeros by a mask of bool, else the mean.
-        if given.dtype == torch.bool:
-            given[..., 0] = True
-            given[..., -1, :] = False
-            scores = scores.masked_fill(~given, -torch.inf)
+        if case.dtype == torch.bool:
+            case[..., 0] = True
+            case[..., -1, :] = False
+            scores = scores.masked_fill(~case, -torch.inf)
         else:
-            given[..., -1, :] = torch.finfo(given.dtype).min
-            scores = scores + given.double()
-    return Problem(q, k, v, given, scores)
+            case[..., -1, :] = torch.finfo(case.dtype).min
+            scores = scores + case.double()
+    return Problem(q, k, v, case, scores)
 
 
-def _slack(given: Problem, value: Tensor) -> Tensor:
+def _slack(case: Problem, value: Tensor) -> Tensor:
     """Return what rounding scores and probabilities in float32 may change, and the result to its dtype."""
-    dtype = given.q.dtype
-    size = given.scores.abs().nan_to_num(0.0, 0.0, 0.0).amax(-1, keepdim=True)
+    dtype = case.q.dtype
+    size = case.scores.abs().nan_to_num(0.0, 0.0, 0.0).amax(-1, keepdim=True)
     # Beside the lowest float32 nothing is left of a score to be rounded.
     size = torch.where(size * EPS < 1, 64 + 2 * size, 64.0)
-    return given.v.double().abs().amax() * size * EPS + value.abs() * 2 * rounding(dtype)
+    return case.v.double().abs().amax() * size * EPS + value.abs() * 2 * rounding(dtype)
 
 
 _DTYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "bool_": "bool"}
@@ -102,18 +102,18 @@ def _prefill(call: KernelCall) -> Launches:
     mask = _DTYPES[call["mask"]] if call["masked"] == "1" else "none"
     for shape in ((1, 4, block + 5, 45), (2, 2, 7, 64)):
         batch, heads, queries, keys = shape
-        given = problem(dtype, shape, (size, size), mask=mask, causal=call["causal"] == "1")
-        value = given.result
+        case = problem(dtype, shape, (size, size), mask=mask, causal=call["causal"] == "1")
+        value = case.result
         params = call.struct("params", B=batch, H=heads, D=size, qL=queries, kL=keys, gqa_factor=2, scale=size**-0.5,
-            softcapping=1.0, Q_strides=given.q.stride()[:3], K_strides=given.k.stride()[:3],
-            V_strides=given.v.stride()[:3], O_strides=value.stride()[:3])  # fmt: skip
+            softcapping=1.0, Q_strides=case.q.stride()[:3], K_strides=case.k.stride()[:3],
+            V_strides=case.v.stride()[:3], O_strides=value.stride()[:3])  # fmt: skip
         threads = 32 * int(call["wm"]) * int(call["wn"])
         yield Launch({
-            "Q": given.q, "K": given.k, "V": given.v, "O": fill_untouched(value.shape, dtype), "params": params,
-            "mask": given.mask,
-            "mask_params": call.struct("mask_params", M_strides=given.mask.stride() if mask != "none" else ())
+            "Q": case.q, "K": case.k, "V": case.v, "O": fill_untouched(value.shape, dtype), "params": params,
+            "mask": case.mask,
+            "mask_params": call.struct("mask_params", M_strides=case.mask.stride() if mask != "none" else ())
         }, (-(-queries // block) * threads, heads, batch),
-            {"O": (given.q, value, _slack(given, value) + given.v.abs().max().double() * 2 * rounding(dtype))},
+            {"O": (case.q, value, _slack(case, value) + case.v.abs().max().double() * 2 * rounding(dtype))},
             group=(threads, 1, 1))  # fmt: skip
 
 
@@ -131,30 +131,30 @@ def _problems(call: KernelCall, keys: int) -> Iterator[tuple[Problem, str]]:
         )  # fmt: skip
 
 
-def _bind_few_queries(given: Problem, mask: str) -> dict[str, Any]:
+def _bind_few_queries(case: Problem, mask: str) -> dict[str, Any]:
     """Return the buffers of the kernels of few queries; strides are of heads, of positions, of batches."""
-    tensors = given.q, given.k, given.v
+    tensors = case.q, case.k, case.v
     return {
-        "queries": given.q, "keys": given.k, "values": given.v, "mask": given.mask, "gqa_factor": 2,
-        "N": given.k.shape[2], "scale": torch.tensor(given.q.shape[-1] ** -0.5), "has_mask": mask != "none",
+        "queries": case.q, "keys": case.k, "values": case.v, "mask": case.mask, "gqa_factor": 2,
+        "N": case.k.shape[2], "scale": torch.tensor(case.q.shape[-1] ** -0.5), "has_mask": mask != "none",
         "qkv_head_strides": (*(t.stride(1) for t in tensors), 0),
         "qkv_seq_strides": (*(t.stride(2) for t in tensors), 0),
-        "qkv_batch_strides_heads": (*(t.stride(0) for t in tensors), given.q.shape[1]),
-        "k_head_seq_stride": given.k.stride()[1:3], "v_head_seq_stride": given.v.stride()[1:3],
-        "mask_strides": (*_mask_strides(given, mask),)
+        "qkv_batch_strides_heads": (*(t.stride(0) for t in tensors), case.q.shape[1]),
+        "k_head_seq_stride": case.k.stride()[1:3], "v_head_seq_stride": case.v.stride()[1:3],
+        "mask_strides": (*_mask_strides(case, mask),)
     }  # fmt: skip
 
 
 @family(rf"sdpa_vector{_FORM}(?P<causal>_causal)?")
 def _few_queries(call: KernelCall) -> Launches:
-    for given, mask in _problems(call, 40):
-        value = given.result
-        bound = _bind_few_queries(given, mask) | {"out": fill_untouched(value.shape, given.q.dtype)}
+    for case, mask in _problems(call, 40):
+        value = case.result
+        bound = _bind_few_queries(case, mask) | {"out": fill_untouched(value.shape, case.q.dtype)}
         if mask != "none" and all(a.name != "qkv_batch_strides_heads" for a in call.buffers):
-            _, head, query, key = given.mask.stride()
+            _, head, query, key = case.mask.stride()
             bound["mask_strides"] = (head, key, query, 0)  # the order up to 2.11
         yield Launch(
-            bound, (4 * 1024, value.shape[2], 1), {"out": (given.q, value, _slack(given, value))}, group=(1024, 1, 1)
+            bound, (4 * 1024, value.shape[2], 1), {"out": (case.q, value, _slack(case, value))}, group=(1024, 1, 1)
         )  # fmt: skip
 
 
@@ -165,26 +165,26 @@ def _first_pass(call: KernelCall) -> Launches:
     blocks = [
         [place for place in range(keys) if place // _AT_ONCE % _BLOCKS == block] for block in range(_BLOCKS)
     ]  # fmt: skip
-    for given, mask in _problems(call, keys):
-        largest = torch.stack([given.scores[..., block].amax(-1) for block in blocks], -1)
+    for case, mask in _problems(call, keys):
+        largest = torch.stack([case.scores[..., block].amax(-1) for block in blocks], -1)
         weights = [
-            (given.scores[..., block] - largest[..., place : place + 1]).exp().nan_to_num(0.0)
+            (case.scores[..., block] - largest[..., place : place + 1]).exp().nan_to_num(0.0)
             for place, block in enumerate(blocks)
         ]
         largest = largest.masked_fill(largest == -torch.inf, _NO_KEY)
         sums = torch.stack([weight.sum(-1) for weight in weights], -1)
-        wide = given.v.double().repeat_interleave(2, 1)
+        wide = case.v.double().repeat_interleave(2, 1)
         values = torch.stack(
             [weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2
         )
         results = {"out": values, "sums": sums, "maxs": largest}
-        bound = _bind_few_queries(given, mask) | {
+        bound = _bind_few_queries(case, mask) | {
             name: fill_untouched(value.shape, _type(call, name)) for name, value in results.items()
         }
         yield Launch(
-            bound, (4 * 256, given.q.shape[2], _BLOCKS), {"maxs": (given.q, largest, 64 * EPS),
-            "sums": (given.q, sums, sums * 64 * EPS),
-            "out": (given.q, values, values.abs() * rounding(given.q.dtype) + 1e-4)}, group=(256, 1, 1)
+            bound, (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, 64 * EPS),
+            "sums": (case.q, sums, sums * 64 * EPS),
+            "out": (case.q, values, values.abs() * rounding(case.q.dtype) + 1e-4)}, group=(256, 1, 1)
         )  # fmt: skip
 
 
@@ -192,9 +192,9 @@ def _type(call: KernelCall, name: str) -> torch.dtype:
     return dtype_named(next(a.type for a in call.buffers if a.name == name))
 
 
-def _mask_strides(given: Problem, mask: str) -> tuple[int, ...]:
+def _mask_strides(case: Problem, mask: str) -> tuple[int, ...]:
     """Return the mask's strides as the kernel takes them: of keys, queries, heads and batches."""
-    return tuple(reversed(given.mask.stride())) if mask != "none" else (0, 0, 0, 0)
+    return tuple(reversed(case.mask.stride())) if mask != "none" else (0, 0, 0, 0)
 
 
 @family(r"sdpa_vector_2pass_2_{float}_(?P<v>\d+)")

@@ -20,33 +20,33 @@ from opcheck.kernels.values import fill_untouched, random, widen
 @family(r"masked_fill_scalar_(?P<how>dense|strided|broadcast)_(?P<a>\d+bit)")
 def _masked_fill(call: KernelCall, dtype: torch.dtype) -> Launches:
     rows, columns = 5, 7
-    given, filler = random((rows, columns), dtype, 1), random((1,), dtype, 3)
+    operand, filler = random((rows, columns), dtype, 1), random((1,), dtype, 3)
     mask = random((rows, columns), torch.bool, 2)
     if call["how"] == "broadcast":
         mask = mask[:1]
-    value = torch.where(mask, filler, given)
+    value = torch.where(mask, filler, operand)
     width = 1 if call["how"] == "broadcast" else columns
     yield Launch({
-        "input": given.clone(), "mask": mask.contiguous(), "val": filler, "mask_numel": mask.numel(),
+        "input": operand.clone(), "mask": mask.contiguous(), "val": filler, "mask_numel": mask.numel(),
         "sizes": (columns, rows), "input_strides": (1, columns), "mask_strides": (1, width), "ndim": 2
-    }, given.numel(), {"input": (given, value)})  # fmt: skip
+    }, operand.numel(), {"input": (operand, value)})  # fmt: skip
 
 
 @family(r"flip_(?P<direct>direct_)?(?P<a>\d+bit)")
 def _flip(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a negative stride for the flipped dimension, as the host turns it (in bytes)."""
     rows, columns = 4, 6
-    given = random((rows, columns), dtype, 1)
-    value = given.flip(0, 1)
-    size = given.element_size()
+    operand = random((rows, columns), dtype, 1)
+    value = operand.flip(0, 1)
+    size = operand.element_size()
     bound = {
         # The last element comes first: strides count down from it.
-        "input": given.flatten()[-1:], "ndim": 2,
+        "input": operand.flatten()[-1:], "ndim": 2,
         "sizes": (columns, rows), "output_strides": (size, columns * size, 0, 0),
         "input_strides": (-size, -columns * size, 0, 0),
     }  # fmt: skip
-    grid = (columns, rows, 1) if call["direct"] else (given.numel(),)
-    yield Launch(bound, grid, {"output": (given, value)}, group=(1, 1, 1) if call["direct"] else (1,))  # fmt: skip
+    grid = (columns, rows, 1) if call["direct"] else (operand.numel(),)
+    yield Launch(bound, grid, {"output": (operand, value)}, group=(1, 1, 1) if call["direct"] else (1,))  # fmt: skip
 
 
 @family(r"eye_diag_{any}")
@@ -69,15 +69,16 @@ def _eye(_call: KernelCall, dtype: torch.dtype) -> Launches:
 def _triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
     batch, rows, columns = 2, 5, 7
     for diagonal in (0, 2, -1):
-        given = random((batch, rows, columns), dtype, 1)
-        value = getattr(torch, call["op"])(widen(given), diagonal)
+        operand = random((batch, rows, columns), dtype, 1)
+        value = getattr(torch, call["op"])(widen(operand), diagonal)
         strides = (1, columns, rows * columns, 0)
         result = "self" if call["inplace"] else "out"
         yield Launch({
-            "inp": given, "out": fill_untouched(given.shape, dtype), "self": given.clone(), "out_strides": strides,
+            "inp": operand, "out": fill_untouched(operand.shape, dtype), "self": operand.clone(),
+            "out_strides": strides,
             "inp_strides": strides, "strides": strides, "sizes": (columns, rows, batch, 0),
             "k_ndim": torch.tensor([diagonal, 3], dtype=torch.int32)
-        }, (columns, rows, batch), {result: (given, value)})  # fmt: skip
+        }, (columns, rows, batch), {result: (operand, value)})  # fmt: skip
 
 
 @family(r"cat_(?P<i>int32_t|int64_t)_{any}_(?P<b>[a-z0-9]+)")
@@ -86,22 +87,22 @@ def _cat(call: KernelCall, first: torch.dtype, second: torch.dtype) -> Launches:
     types = call.types
     source, target = (first, second) if types["input"] == call["a"] else (second, first)
     batch, before, rows, columns = 2, 3, 4, 5
-    given = random((batch, rows, columns), source, 1)
+    operand = random((batch, rows, columns), source, 1)
     if not target.is_signed and source.is_floating_point:
-        given = given.abs()  # what a negative number becomes is not specified
+        operand = operand.abs()  # what a negative number becomes is not specified
     shape = (batch, before + rows + 1, columns)
     output = fill_untouched(shape, target)
     value = widen(output)
-    moved = given.to(target)
+    moved = operand.to(target)
     value[:, before : before + rows] = widen(moved)
     shared = call.struct(
         "shared_params", ndim=3, cat_dim=1, output_strides=output.stride(), output_sizes=shape
     )  # fmt: skip
     own = call.struct("input_params", cat_dim_offset=before, input_element_offset=0,
-        input_strides=given.stride(), input_sizes=given.shape)  # fmt: skip
+        input_strides=operand.stride(), input_sizes=operand.shape)  # fmt: skip
     yield Launch({
-        "input": given, "output": output, "shared_params": shared, "input_params": own
-    }, given.numel(), {"output": (given, value)}, group=32)  # fmt: skip
+        "input": operand, "output": output, "shared_params": shared, "input_params": own
+    }, operand.numel(), {"output": (operand, value)}, group=32)  # fmt: skip
 
 
 _PADDED = {"reflection": "reflect", "replication": "replicate"}
@@ -115,8 +116,8 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
     dims = int(call["dims"])
     for left, right in ((1, 2), (2, 0)):
         shape = (2, 3, 3, 5, 4)[:2] + (3, 5, 4)[3 - dims :]
-        given = random(shape, dtype, 1)
-        wide = widen(given)
+        operand = random(shape, dtype, 1)
+        wide = widen(operand)
         wide = wide if wide.is_floating_point() or wide.is_complex() else wide.double()
         wide.requires_grad_(call["way"] == "backward")
         padded = F.pad(wide, (left, right) * dims, mode=_PADDED[call["mode"]])
@@ -127,28 +128,28 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
             return (*spatial, *(0,) * (3 - dims), tensor.stride(1), tensor.stride(0))
 
         params = call.struct("params", input_sizes=tuple(reversed(shape[2:])), left_pad=(left,) * dims,
-            output_sizes=tuple(reversed(padded.shape[2:])), input_strides=strides(given),
+            output_sizes=tuple(reversed(padded.shape[2:])), input_strides=strides(operand),
             output_strides=strides(output), channels=3)  # fmt: skip
-        extent = padded.shape[2:] if call["way"] == "forward" else given.shape[2:]
+        extent = padded.shape[2:] if call["way"] == "forward" else operand.shape[2:]
         grid = (extent[-1], extent[-2] if dims > 1 else 1, 6 * (extent[0] if dims == 3 else 1))
         if call["way"] == "forward":
-            bound = {"input": given, "output": output, "params": params}
-            yield Launch(bound, grid, {"output": (given, padded)})
+            bound = {"input": operand, "output": output, "params": params}
+            yield Launch(bound, grid, {"output": (operand, padded)})
             continue
         upstream = random(padded.shape, dtype, 2)
         (gradient,) = torch.autograd.grad(padded, wide, widen(upstream))
         slack = float(upstream.abs().double().amax()) * 64 * (EPS + half_steps(dtype) / 8)
         yield Launch({
             "grad_output": upstream, "grad_input": torch.zeros(shape, dtype=dtype), "params": params
-        }, grid, {"grad_input": (given, gradient, slack)})  # fmt: skip
+        }, grid, {"grad_input": (operand, gradient, slack)})  # fmt: skip
 
 
 @family(r"constant_pad_nd_(?P<dense>dense_)?(?P<a>[a-z0-9]+?)(_u32|_u64)?")
 def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
     shape, left, right = (3, 4, 5), (1, 2, 0), (2, 0, 3)
-    given, filler = random(shape, dtype, 1), random((1,), dtype, 3)
+    operand, filler = random(shape, dtype, 1), random((1,), dtype, 3)
     sides = [side for dimension in (2, 1, 0) for side in (left[dimension], right[dimension])]
-    value = F.pad(widen(given), sides, value=0)
+    value = F.pad(widen(operand), sides, value=0)
     inside = F.pad(torch.ones(shape, dtype=torch.bool), sides, value=False)
     value = torch.where(inside, value, widen(filler))
     given_strides = {} if call["dense"] else {
@@ -158,15 +159,15 @@ def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
         left_pad=tuple(reversed(left)), **given_strides)  # fmt: skip
     depth, height, width = value.shape
     grid = (width, height, depth) if call["dense"] else (width, height * depth)
-    bound = {"input": given, "params": params, "fill_value": filler}
-    yield Launch(bound, grid, {"output": (given, value)}, group=(1,) * len(grid))
+    bound = {"input": operand, "params": params, "fill_value": filler}
+    yield Launch(bound, grid, {"output": (operand, value)}, group=(1,) * len(grid))
 
 
 _STEPS = 33
 
 
 def _launch_range(
-    call: KernelCall, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **given: Any
+    call: KernelCall, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **operand: Any
 ) -> Launch:
     """Return the launch of a range, dense or with every second place of rows of 24; ``given`` are its limits."""
     strided = "ndim" in call.types
@@ -175,10 +176,10 @@ def _launch_range(
     for whole, part in ((wanted, value), (off, torch.as_tensor(slack, dtype=torch.float64))):
         target = whole[:, :22:2] if strided else whole
         target.copy_(part.expand(_STEPS).view(target.shape))
-    steps = () if "se" in given else (_STEPS,)
+    steps = () if "se" in operand else (_STEPS,)
     return Launch({
         "out": output, "p": (*steps, 1, 0, 0), "sp": (_STEPS, 0), "base": 0, "ndim": 2, "sizes": (11, 3),
-        "strides": (2, 24), "steps": (_STEPS, 0), "stride": 1, **given
+        "strides": (2, 24), "steps": (_STEPS, 0), "stride": 1, **operand
     }, _STEPS, {"out": (value, wanted, off)})  # fmt: skip
 
 
@@ -277,39 +278,39 @@ _EACH = 16
 @family(r"contiguous_byte_copy")
 def _byte_copy(_call: KernelCall) -> Launches:
     for count, base in ((64, 0), (37, 16), (50, 3)):
-        given = random((count + base,), torch.uint8, count)
-        value = torch.cat([fill_untouched((base,), torch.uint8), given[base:]])
-        bound = {"in": given, "chunk_bytes": count, "base": base}
-        yield Launch(bound, -(-count // _EACH), {"out": (given, value)})
+        operand = random((count + base,), torch.uint8, count)
+        value = torch.cat([fill_untouched((base,), torch.uint8), operand[base:]])
+        bound = {"in": operand, "chunk_bytes": count, "base": base}
+        yield Launch(bound, -(-count // _EACH), {"out": (operand, value)})
 
 
 @family(r"inner_contiguous_copy")
 def _rows_copy(_call: KernelCall) -> Launches:
     """Call with rows that lie apart in memory, by other strides on each side."""
     for width, stride in ((48, 64), (37, 41), (18, 22)):
-        given = random((2, 3, stride), torch.uint8, width)
+        operand = random((2, 3, stride), torch.uint8, width)
         output = fill_untouched((3, 2, stride + 2), torch.uint8)
         value = output.clone()
-        value[..., :width] = given[..., :width].transpose(0, 1)
+        value[..., :width] = operand[..., :width].transpose(0, 1)
         grid = (-(-width // _EACH), 6)
         yield Launch({
-            "input": given, "output": output, "outer_sizes": (3, 2), "input_outer_strides": (stride, 3 * stride),
+            "input": operand, "output": output, "outer_sizes": (3, 2), "input_outer_strides": (stride, 3 * stride),
             "output_outer_strides": (2 * (stride + 2), stride + 2), "ndim_outer_inner_bytes": (2, width)
-        }, grid, {"output": (given, value)})  # fmt: skip
+        }, grid, {"output": (operand, value)})  # fmt: skip
 
 
 @family(r"inner_contiguous_scatter_u(?:32|64)")
 def _blocks_copy(call: KernelCall) -> Launches:
     """Call as a cat does: each slice goes to its offset in a longer one."""
     for width, stride, offset in ((48, 64, 16), (37, 50, 5), (18, 22, 2)):
-        given = random((5, width), torch.uint8, width)
+        operand = random((5, width), torch.uint8, width)
         output = fill_untouched((5, stride), torch.uint8)
         value = output.clone()
-        value[:, offset : offset + width] = given
+        value[:, offset : offset + width] = operand
         params = call.struct("params", chunk_base=0, slice_bytes=width, out_stride_bytes=stride, off_bytes=offset,
-            nbytes=given.numel())  # fmt: skip
-        bound = {"input": given, "output": output, "params": params}
-        yield Launch(bound, -(-given.numel() // _EACH), {"output": (given, value)})
+            nbytes=operand.numel())  # fmt: skip
+        bound = {"input": operand, "output": output, "params": params}
+        yield Launch(bound, -(-operand.numel() // _EACH), {"output": (operand, value)})
 
 
 @family(r"repeat_interleave_(?P<a>int32_t|int64_t)")
@@ -378,23 +379,23 @@ def _byte_strides(*tensors: Tensor) -> list[list[int]]:
 @family(r"frexp_(?P<how>dense|strided)_{float}")
 def _frexp(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call over all delicate values; of infinities and NaN the exponent is not defined."""
-    given = values.single(dtype)
-    given = given[given.isfinite()]
-    given = given[: len(given) // 8 * 8].view(8, -1)
-    mantissa, exponent = torch.frexp(given.double())
-    out = fill_untouched(given.shape, dtype), fill_untouched(given.shape, torch.int32)
-    strides = _byte_strides(given, *out)
+    operand = values.single(dtype)
+    operand = operand[operand.isfinite()]
+    operand = operand[: len(operand) // 8 * 8].view(8, -1)
+    mantissa, exponent = torch.frexp(operand.double())
+    out = fill_untouched(operand.shape, dtype), fill_untouched(operand.shape, torch.int32)
+    strides = _byte_strides(operand, *out)
     bound = {
-        "mantissa": out[0], "exponent": out[1], "input": given, "ndim": 2, "sizes": (*reversed(given.shape),),
+        "mantissa": out[0], "exponent": out[1], "input": operand, "ndim": 2, "sizes": (*reversed(operand.shape),),
         "input_strides": strides[0], "mantissa_strides": strides[1], "exponent_strides": strides[2]
     }  # fmt: skip
     # A denormal may be flushed, and then is zero.
-    flushed = given.abs() < torch.finfo(dtype).smallest_normal
+    flushed = operand.abs() < torch.finfo(dtype).smallest_normal
     for tensor in (mantissa, exponent):
         tensor[flushed] = 0
-    given[flushed] = 0
+    operand[flushed] = 0
     yield Launch(
-        bound, given.numel(), {"mantissa": (given, mantissa), "exponent": (given, exponent.long())}
+        bound, operand.numel(), {"mantissa": (operand, mantissa), "exponent": (operand, exponent.long())}
     )  # fmt: skip
 
 
@@ -402,25 +403,25 @@ def _frexp(_call: KernelCall, dtype: torch.dtype) -> Launches:
 def _glu(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for the last dimension, whose halves are the values and the gates (operations/GatedLinearUnit.mm)."""
     rows, half = 5, 7
-    given = random((rows, 2 * half), dtype, 1) * 4
-    wide = given.double().requires_grad_()
+    operand = random((rows, 2 * half), dtype, 1) * 4
+    wide = operand.double().requires_grad_()
     value = F.glu(wide)
     upstream = random((rows, half), dtype, 2)
     out = fill_untouched((rows, half), dtype)
     result, name = value.detach(), "out"
     if call["back"]:
         (result,) = torch.autograd.grad(value, wide, upstream.double())
-        out, name = fill_untouched(given.shape, dtype), "grad_input"
-    strides = _byte_strides(out, given, upstream)
-    offset = half * given.element_size()
+        out, name = fill_untouched(operand.shape, dtype), "grad_input"
+    strides = _byte_strides(out, operand, upstream)
+    offset = half * operand.element_size()
     dense = "inner_half" in call.types
     # Each step is rounded to the dtype.
     slack = (result.abs() + 1) * 4 * torch.finfo(dtype).eps + EPS
     yield Launch({
-        name: out, "input": given, "grad_output": upstream, "inner_half": half, "sizes": (half, rows),
+        name: out, "input": operand, "grad_output": upstream, "inner_half": half, "sizes": (half, rows),
         f"{name}_strides": strides[0], "input_strides": strides[1], "grad_output_strides": strides[2],
         "grad_input_byte_offset": offset, "input_byte_offset": offset, "ndim": 2
-    }, (half, rows) if dense else (half * rows,), {name: (given, result, slack)}, group=(1, 1) if dense else (1,)
+    }, (half, rows) if dense else (half * rows,), {name: (operand, result, slack)}, group=(1, 1) if dense else (1,)
     )  # fmt: skip
 
 
@@ -430,17 +431,18 @@ def _replication(call: KernelCall, dtype: torch.dtype) -> Launches:
     shape = (2, 3, 9)
     for before, after in ((3, 2), (-2, 4), (0, -3)):
         if call["way"] == "forward":
-            given = random(shape, dtype, 1)
+            operand = random(shape, dtype, 1)
             value = F.pad(
-                widen(given).double() if dtype == torch.bool else widen(given), (before, after), "replicate"
+                widen(operand).double() if dtype == torch.bool else widen(operand), (before, after), "replicate"
             )  # fmt: skip
             names, sizes = ("input", "output"), (9, 9 + before + after)
         else:
-            given = random((2, 3, 9 + before + after), dtype, 1)
-            wide = widen(given).new_zeros(shape).requires_grad_()
+            operand = random((2, 3, 9 + before + after), dtype, 1)
+            wide = widen(operand).new_zeros(shape).requires_grad_()
             result = F.pad(wide, (before, after), "replicate")
-            value = torch.autograd.grad(result, wide, widen(given))[0].resolve_conj()
+            value = torch.autograd.grad(result, wide, widen(operand))[0].resolve_conj()
             names, sizes = ("grad_output", "grad_input"), (9, 9 + before + after)
         yield Launch({
-            names[0]: given, names[1]: fill_untouched(value.shape, dtype), "sizes_pad": (*sizes, before, after)
-        }, (value.shape[-1], 3, 2), {names[1]: (given, value, value.abs().double() * 4 * rounding(dtype))})  # fmt: skip
+            names[0]: operand, names[1]: fill_untouched(value.shape, dtype), "sizes_pad": (*sizes, before, after)
+        }, (value.shape[-1], 3, 2), {names[1]: (operand, value,
+            value.abs().double() * 4 * rounding(dtype))})  # fmt: skip

@@ -21,38 +21,38 @@ from opcheck.kernels.values import fill_untouched, random, widen
 _SIGN = -(2**63)
 
 
-def _scatter(operation: str, given: Tensor, index: Tensor, source: Tensor) -> Tensor:
+def _scatter(operation: str, operand: Tensor, index: Tensor, source: Tensor) -> Tensor:
     """Return what scattering along the last dimension gives.
 
     Raises:
         Unfit: nothing to compare with.
     """
-    wide, reduce = widen(given), operation.removeprefix("scatter_")
+    wide, reduce = widen(operand), operation.removeprefix("scatter_")
     if reduce == "set":
         return wide.scatter(1, index, widen(source))
-    if given.dtype.is_complex and reduce == "add":
+    if operand.dtype.is_complex and reduce == "add":
         return wide.scatter_add(1, index, widen(source))
-    if given.dtype.is_complex:
+    if operand.dtype.is_complex:
         raise Unfit("no reference for reductions of the dtype")
     return wide.scatter_reduce(1, index, widen(source), "sum" if reduce == "add" else reduce)
 
 
-def _flip_sign_bits(operation: str, value: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+def _flip_sign_bits(operation: str, value: Tensor, operand: Tensor) -> tuple[Tensor, Tensor]:
     """Return the result and the memory before it as the kernel holds them.
 
     The largest and smallest int64 are found by atomics of uint64: the host flips the sign bits of the
     result's memory before and after (``scatter_signbit_xor``), the kernel those of the source.
     """
-    if given.dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
-        return value ^ _SIGN, given ^ _SIGN
-    return value, given.clone()
+    if operand.dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
+        return value ^ _SIGN, operand ^ _SIGN
+    return value, operand.clone()
 
 
 @family(r"scatter_signbit_xor_long")
 def _xor_signs(_call: KernelCall) -> Launches:
-    given = random((45,), torch.int64, 1)
-    bound = {"data": given.clone(), "tid_offset": 0}
-    yield Launch(bound, 45, {"data": (given, given ^ _SIGN)}, group=32)
+    operand = random((45,), torch.int64, 1)
+    bound = {"data": operand.clone(), "tid_offset": 0}
+    yield Launch(bound, 45, {"data": (operand, operand ^ _SIGN)}, group=32)
 
 
 @family(r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))_strided_{any}_{index}")
@@ -61,24 +61,24 @@ def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> L
     rows, columns, picked = 5, 9, 6
     order = torch.rand(rows, columns, generator=values.generator(0))
     index = order.argsort(1)[:, :picked].contiguous()
-    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    operand, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
     # Innermost first, as TensorIterator has dimensions.
     bound = {
         "index": index.to(index_dtype), "ndim_dim": (2, 0, 0, 0), "tid_offset": 0, "sizes": (picked, rows),
-        "index_sizes": (picked, rows), "input": given, "src": source, "dim_size": columns, "input_dim_size": columns
+        "index_sizes": (picked, rows), "input": operand, "src": source, "dim_size": columns, "input_dim_size": columns
     }  # fmt: skip
     if operation == "gather":
-        value, width = widen(given).gather(1, index), picked
+        value, width = widen(operand).gather(1, index), picked
         bound["output"] = fill_untouched((rows, picked), dtype)
     else:
         value, bound["output"] = _flip_sign_bits(
-            operation, _scatter(operation, given, index, source), given
+            operation, _scatter(operation, operand, index, source), operand
         )
         width = columns
     for name, extent in {"output": width, "input": columns, "src": picked, "index": picked}.items():
         bound[f"{name}_strides"] = (1, extent)
     yield Launch(
-        bound, rows * picked, {"output": (given, value, value.abs().double() * 4 * EPS)}, group=32
+        bound, rows * picked, {"output": (operand, value, value.abs().double() * 4 * EPS)}, group=32
     )  # fmt: skip
 
 
@@ -100,53 +100,56 @@ def _gather_dense(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     index = (
         _pick_places(outer, columns, picked)[..., None].expand(outer, picked, inner).contiguous()
     )
-    given = random((outer, columns, inner), dtype, 1)
+    operand = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
     if call["value"]:
         source = source[:1, :1, :1].expand(source.shape).contiguous()
     if operation == "gather":
-        value, output = widen(given).gather(1, index), fill_untouched(index.shape, dtype)
+        value, output = widen(operand).gather(1, index), fill_untouched(index.shape, dtype)
     else:
-        value, output = _flip_sign_bits(operation, _scatter(operation, given, index, source), given)
+        value, output = _flip_sign_bits(
+            operation, _scatter(operation, operand, index, source), operand
+        )
     yield Launch({
-        "output": output, "input": given, "src": source, "value": source.flatten()[:1], "index": index.to(index_dtype),
+        "output": output, "input": operand, "src": source, "value": source.flatten()[:1],
+        "index": index.to(index_dtype),
         "inner_size": inner, "input_dim_size": columns, "index_dim_size": picked,
         "output_dim_size": picked if operation == "gather" else columns, "tid_offset": 0
-    }, index.numel(), {"output": (given, value, value.abs().double() * 4 * EPS)}, group=32)  # fmt: skip
+    }, index.numel(), {"output": (operand, value, value.abs().double() * 4 * EPS)}, group=32)  # fmt: skip
 
 
 @family(r"scatter_set_(?P<a>(?!dense)[a-z0-9]+)_{index}")
 def _scatter_set(_call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
     rows, columns, picked = 5, 9, 6
     index = _pick_places(rows, columns, picked)
-    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
-    value = widen(given).scatter(1, index, widen(source))
+    operand, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    value = widen(operand).scatter(1, index, widen(source))
     yield Launch({
-        "output": given.clone(), "src": source, "index": index.to(index_dtype), "index_sizes": (picked, rows),
+        "output": operand.clone(), "src": source, "index": index.to(index_dtype), "index_sizes": (picked, rows),
         "output_strides": (1, columns), "src_strides": (1, picked), "index_strides": (1, picked),
         "ndim_dim": (2, 0, 0, 0), "dim_size": columns, "tid_offset": 0
-    }, index.numel(), {"output": (given, value)}, group=32)  # fmt: skip
+    }, index.numel(), {"output": (operand, value)}, group=32)  # fmt: skip
 
 
 @family(r"index_copy_(?P<how>dense|strided)_{any}_{index}(_(32|64))?")
 def _index_copy(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
     outer, columns, picked, inner = 3, 9, 4, 5
     index = _pick_places(1, columns, picked)[0]
-    given = random((outer, columns, inner), dtype, 1)
+    operand = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
-    value = widen(given).index_copy(1, index, widen(source))
+    value = widen(operand).index_copy(1, index, widen(source))
     grid = (inner, picked, outer) if call["how"] == "dense" else (source.numel(),)
     group = (1, 1, 1) if call["how"] == "dense" else (32,)
     if "input" in call.types:  # up to 2.12 a thread for each result, which is a copy or a source's
-        grid, group = (given.numel(),), (1,)
+        grid, group = (operand.numel(),), (1,)
     yield Launch({
-        "input": given, "dim": 1, "sizes": given.shape, "ndim": 3, "input_strides": given.stride(),
-        "output_strides": given.stride(), "source_strides": source.stride(),
-        "output": given.clone(), "source": source, "indices": index.to(index_dtype), "dim_size": columns,
+        "input": operand, "dim": 1, "sizes": operand.shape, "ndim": 3, "input_strides": operand.stride(),
+        "output_strides": operand.stride(), "source_strides": source.stride(),
+        "output": operand.clone(), "source": source, "indices": index.to(index_dtype), "dim_size": columns,
         "inner": inner, "indices_numel": picked, "dim_out_stride": inner, "dim_source_stride": inner,
         "slice_sizes": (outer, inner), "slice_out_strides": (columns * inner, 1),
         "slice_source_strides": (picked * inner, 1), "slice_ndim": 2, "slice_numel": outer * inner, "indices_stride": 1
-    }, grid, {"output": (given, value)}, group=group)  # fmt: skip
+    }, grid, {"output": (operand, value)}, group=group)  # fmt: skip
 
 
 @family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod|reduce_mean)_{any}_{index}")
@@ -154,8 +157,8 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     operation = call["op"].removeprefix("reduce_")
     rows, columns, picked = 5, 9, 6
     index = torch.tensor([3, 0, 3, 8, 0, 1])
-    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
-    wide = widen(given)
+    operand, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    wide = widen(operand)
     if operation in {"add", "mean"}:  # of a mean the host divides the sums
         factor = 2 if operation == "add" else 1
         value = wide.index_add(1, index, widen(source), alpha=factor)
@@ -169,12 +172,13 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
         source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
     alpha = torch.tensor([2]).to(dtype)
     # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
-    memory = torch.cat([given.flatten(), torch.zeros(8, dtype=dtype)])
+    memory = torch.cat([operand.flatten(), torch.zeros(8, dtype=dtype)])
     padded = torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
     yield Launch({
         "self": memory, "index": index.to(index_dtype), "source": source, "params": params, "alpha": alpha
     }, source.numel(),
-        {"self": (given, padded, padded.abs().double() * 8 * EPS + half_steps(dtype) * padded.abs().double())}, group=32
+        {"self": (operand, padded, padded.abs().double() * 8 * EPS + half_steps(dtype) * padded.abs().double())},
+        group=32
     )  # fmt: skip
 
 
@@ -182,14 +186,14 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
 def _index_fill(_call: KernelCall, dtype: torch.dtype) -> Launches:
     outer, columns, inner = 3, 9, 5
     index = torch.tensor([3, -1, 0])
-    given = random((outer, columns, inner), dtype, 1)
+    operand = random((outer, columns, inner), dtype, 1)
     filler = random((1,), dtype, 3)
-    value = widen(given).index_fill(1, index % columns, widen(filler)[0])
+    value = widen(operand).index_fill(1, index % columns, widen(filler)[0])
     yield Launch({
-        "output": given.clone(), "indices": index, "fill_val": filler, "dim_size": columns, "dim_stride": inner,
+        "output": operand.clone(), "indices": index, "fill_val": filler, "dim_size": columns, "dim_stride": inner,
         "slice_numel": outer * inner, "dim_out_stride": inner, "slice_sizes": (outer, inner),
         "slice_out_strides": (columns * inner, 1), "slice_ndim": 2, "indices_stride": 1
-    }, len(index) * outer * inner, {"output": (given, value)})  # fmt: skip
+    }, len(index) * outer * inner, {"output": (operand, value)})  # fmt: skip
 
 
 @family(r"index_fill_(?P<how>dense|strided)_from_mask_{any}")
@@ -197,13 +201,13 @@ def _index_fill_mask(call: KernelCall, dtype: torch.dtype) -> Launches:
     outer, columns, inner = 3, 9, 5
     mask = torch.zeros(columns, dtype=torch.bool)
     mask[[0, 3, 8]] = True
-    given, filler = random((outer, columns, inner), dtype, 1), random((1,), dtype, 3)
-    value = widen(torch.where(mask[:, None], filler, given))
+    operand, filler = random((outer, columns, inner), dtype, 1), random((1,), dtype, 3)
+    value = widen(torch.where(mask[:, None], filler, operand))
     dense = call["how"] == "dense"
     yield Launch({
-        "output": given.clone(), "mask": mask, "fill_val": filler, "dim_size": columns, "inner_size": inner,
-        "sizes": (outer, columns, inner), "out_strides": given.stride(), "dim": 1, "ndim": 3
-    }, (inner, columns, outer) if dense else (given.numel(),), {"output": (given, value)},
+        "output": operand.clone(), "mask": mask, "fill_val": filler, "dim_size": columns, "inner_size": inner,
+        "sizes": (outer, columns, inner), "out_strides": operand.stride(), "dim": 1, "ndim": 3
+    }, (inner, columns, outer) if dense else (operand.numel(),), {"output": (operand, value)},
         group=(1, 1, 1) if dense else (1,))  # fmt: skip
 
 
@@ -211,18 +215,19 @@ def _index_fill_mask(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _index_select(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
     outer, columns, inner = 3, 9, 5
     index = torch.tensor([3, 0, 3, 8])
-    given = random((outer, columns, inner), dtype, 1)
-    value = given.index_select(1, index)
-    bound = {"index": index.to(index_dtype), "input": given}
+    operand = random((outer, columns, inner), dtype, 1)
+    value = operand.index_select(1, index)
+    bound = {"index": index.to(index_dtype), "input": operand}
     if call["dense"]:
         bound["params"] = call.struct(
             "params", inner=inner, in_dim_size=columns, out_dim_size=len(index), index_stride=1
         )  # fmt: skip
-        yield Launch(bound, (inner, len(index), outer), {"output": (given, value)})
+        yield Launch(bound, (inner, len(index), outer), {"output": (operand, value)})
         return
-    bound["params"] = call.struct("params", ndim=3, reduce_dim=1, self_strides=given.stride(), self_sizes=given.shape,
+    bound["params"] = call.struct("params", ndim=3, reduce_dim=1, self_strides=operand.stride(),
+    self_sizes=operand.shape,
         source_strides=value.stride(), source_sizes=value.shape, index_stride=1)  # fmt: skip
-    yield Launch(bound, value.numel(), {"output": (given, value)})
+    yield Launch(bound, value.numel(), {"output": (operand, value)})
 
 
 _ROWS, _COLUMNS, _INNER = 7, 5, 3
@@ -265,20 +270,20 @@ def _errors(bound: Mapping[str, Tensor]) -> Tensor:
 
 @family(r"index_select_(?P<a>\d+bit)")
 def _index(call: KernelCall) -> Launches:
-    given = random((_ROWS, _COLUMNS, _INNER), dtype_named(call["a"]), 1)
+    operand = random((_ROWS, _COLUMNS, _INNER), dtype_named(call["a"]), 1)
     picked = _indices(repeated=False)
-    value = given[picked]
+    value = operand[picked]
     for wrong in (0, 1):
         asked = (picked[0] + torch.tensor([0, 0, 0, 0, 9 * wrong]), picked[1])
-        output = fill_untouched(value.shape, given.dtype)
-        bound = _bind_indices(asked, "output", given.element_size()) | {
-            "input": given,
+        output = fill_untouched(value.shape, operand.dtype)
+        bound = _bind_indices(asked, "output", operand.element_size()) | {
+            "input": operand,
             "output": output,
         }
         if wrong:
             value[-1] = 0  # what a wrong index gives, beside the message
         yield Launch(
-            bound, value.numel(), {"output": (given, value.clone()), "error_buffer": _error_count(wrong * _INNER)},
+            bound, value.numel(), {"output": (operand, value.clone()), "error_buffer": _error_count(wrong * _INNER)},
             derived={"error_buffer": _errors}
         )  # fmt: skip
 
@@ -287,16 +292,16 @@ def _index(call: KernelCall) -> Launches:
 def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call the serial form, which has one thread, with places that are written twice: the last value stays."""
     picked = _indices(repeated=bool(call["serial"]))
-    given = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
+    operand = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
     source = random((len(picked[0]), _INNER), dtype, 2)
-    value = given.clone()
+    value = operand.clone()
     for place, (row, column) in enumerate(zip(*picked, strict=True)):
         value[row, column] = source[place]
-    bound = _bind_indices(picked, "input", given.element_size()) | {
-        "input": source, "output": given.clone()
+    bound = _bind_indices(picked, "input", operand.element_size()) | {
+        "input": source, "output": operand.clone()
     }  # fmt: skip
     yield Launch(
-        bound, 1 if call["serial"] else source.numel(), {"output": (given, value), "error_buffer": _error_count(0)},
+        bound, 1 if call["serial"] else source.numel(), {"output": (operand, value), "error_buffer": _error_count(0)},
         derived={"error_buffer": _errors}
     )  # fmt: skip
 
@@ -304,23 +309,23 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"index_put_accumulate_{any}")
 def _index_put_accumulate(_call: KernelCall, dtype: torch.dtype) -> Launches:
     picked = _indices(repeated=True)
-    given = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
+    operand = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
     source = random((len(picked[0]), _INNER), dtype, 2)
-    value = widen(given).index_put(picked, widen(source), accumulate=True)
+    value = widen(operand).index_put(picked, widen(source), accumulate=True)
     # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
-    memory = torch.cat([given.flatten(), torch.zeros(8, dtype=dtype)])
-    bound = _bind_indices(picked, "input", given.element_size()) | {
+    memory = torch.cat([operand.flatten(), torch.zeros(8, dtype=dtype)])
+    bound = _bind_indices(picked, "input", operand.element_size()) | {
         "input": source,
         "output": memory,
     }
     small = dtype in {torch.float16, torch.bfloat16, torch.complex32}
     step = torch.finfo(torch.float16 if dtype == torch.complex32 else dtype).eps if small else EPS
     terms = (
-        widen(given).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
+        widen(operand).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
     )  # fmt: skip
     yield Launch(
-        bound, source.numel(), {"output": (given, value, terms * 4 * step), "error_buffer": _error_count(0)},
-        derived={"output": lambda bound: bound["output"][: given.numel()], "error_buffer": _errors}
+        bound, source.numel(), {"output": (operand, value, terms * 4 * step), "error_buffer": _error_count(0)},
+        derived={"output": lambda bound: bound["output"][: operand.numel()], "error_buffer": _errors}
     )  # fmt: skip
 
 
@@ -337,11 +342,11 @@ def _asserts(call: KernelCall) -> Launches:
     """Call with a value of so many bytes, which is zero or has only its last byte set."""
     size = int(call["size"])
     for last in (1, 0):
-        given = torch.zeros(size, dtype=torch.uint8)
-        given[-1] = last
+        operand = torch.zeros(size, dtype=torch.uint8)
+        operand[-1] = last
         message = torch.tensor([*b"not true", 0], dtype=torch.uint8)
         yield Launch(
-            {"input": given, "msg": message}, 1, {"error_buf": _error_count(1 - last)}, derived={"error_buf": _errors}
+            {"input": operand, "msg": message}, 1, {"error_buf": _error_count(1 - last)}, derived={"error_buf": _errors}
         )  # fmt: skip
 
 
@@ -366,40 +371,41 @@ _BLOCK = 1024
 
 def _sparse(dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """Return values of which about half are zero."""
-    given = random(shape, dtype, 1)
-    return torch.where(random(shape, torch.bool, 2), given, torch.zeros_like(given))
+    operand = random(shape, dtype, 1)
+    return torch.where(random(shape, torch.bool, 2), operand, torch.zeros_like(operand))
 
 
-def _block_sums(given: Tensor) -> Tensor:
-    return torch.stack([(part != 0).sum() for part in torch.split(given.flatten(), _BLOCK)])
+def _block_sums(operand: Tensor) -> Tensor:
+    return torch.stack([(part != 0).sum() for part in torch.split(operand.flatten(), _BLOCK)])
 
 
 @family(r"count_nonzero_prefix_sum_{any}_(?:uint|ulong)")
 def _count_nonzero(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for count in (100, 2 * _BLOCK + 52):
-        given = _sparse(dtype, (count,))
-        value = _block_sums(given)
-        bound = {"input": given, "flat_base": 0, "block_base": 0}
-        yield Launch(bound, count, {"block_sums": (given, value)}, group=_BLOCK)
+        operand = _sparse(dtype, (count,))
+        value = _block_sums(operand)
+        bound = {"input": operand, "flat_base": 0, "block_base": 0}
+        yield Launch(bound, count, {"block_sums": (operand, value)}, group=_BLOCK)
 
 
 @family(r"prefix_sum_blocks_(?:uint|ulong)")
 def _block_offsets(_call: KernelCall) -> Launches:
     """Call with one threadgroup, each of whose threads has several blocks."""
     for count in (1, 100, 2500):
-        given = random((count,), torch.uint8, count).long()
+        operand = random((count,), torch.uint8, count).long()
         yield Launch({
-            "block_sums": given.int(), "num_blocks": count
-        }, _BLOCK, {"block_offsets": (given, given.cumsum(0) - given), "total_nonzero": (given, given.sum()[None])},
+            "block_sums": operand.int(), "num_blocks": count
+        }, _BLOCK, {"block_offsets": (operand, operand.cumsum(0) - operand),
+            "total_nonzero": (operand, operand.sum()[None])},
             group=_BLOCK)  # fmt: skip
 
 
 @family(r"scatter_nonzero_indices_{any}_(?:uint|ulong)")
 def _nonzero(_call: KernelCall, dtype: torch.dtype) -> Launches:
     shape = (3, 100, 7)
-    given = _sparse(dtype, shape)
-    sums, value = _block_sums(given), given.nonzero()
+    operand = _sparse(dtype, shape)
+    sums, value = _block_sums(operand), operand.nonzero()
     yield Launch({
-        "input": given, "ndim": 3, "sizes": shape, "block_offsets": sums.cumsum(0) - sums, "max_entries": len(value),
+        "input": operand, "ndim": 3, "sizes": shape, "block_offsets": sums.cumsum(0) - sums, "max_entries": len(value),
         "flat_base": 0, "block_base": 0
-    }, given.numel(), {"output": (given, value)}, group=_BLOCK)  # fmt: skip
+    }, operand.numel(), {"output": (operand, value)}, group=_BLOCK)  # fmt: skip

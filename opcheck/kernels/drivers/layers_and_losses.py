@@ -31,14 +31,16 @@ def _bags(call: KernelCall, mode: int, weighted: bool, **more: Any) -> Tensor:  
     fields = {
         field.name for argument in call.buffers if argument.name == "params" for field in argument.fields
     }  # fmt: skip
-    given = {
+    operand = {
         "weight_strides": (_FEATURES, 1), "output_strides": (_FEATURES, 1), "max_indices_strides": (_FEATURES, 1),
         "weight_grad_strides": (_FEATURES, 1), "output_grad_strides": (_FEATURES, 1),
         "per_sample_weights_stride": 1, "per_sample_weights_grad_stride": 1, "num_indices": len(_INDICES),
         "num_bags": len(_BAGS), "feature_size": _FEATURES, "num_weights": _WEIGHTS, "mode": mode,
         "padding_idx": -1, "use_per_sample_weights": int(weighted), **more,
     }  # fmt: skip
-    return call.struct("params", **{name: value for name, value in given.items() if name in fields})
+    return call.struct(
+        "params", **{name: value for name, value in operand.items() if name in fields}
+    )
 
 
 def _reduce_bags(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
@@ -129,24 +131,24 @@ def _embedding_backward(call: KernelCall) -> Launches:
 def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a thread a target; the last of them is ignored."""
     batch, classes, places = 3, 5, 4
-    given, weight = random((batch, classes, places), dtype, 1), random((classes,), dtype, 2).abs()
+    operand, weight = random((batch, classes, places), dtype, 1), random((classes,), dtype, 2).abs()
     target = torch.randint(0, classes, (batch, places), generator=torch.Generator().manual_seed(1))
     target[-1, -1] = -100
     forward = {
         "n_classes": classes, "map_size": places, "batch_stride": classes * places, "class_stride": places,
         "ignore_index": -100, "has_weight": 1,
     }  # fmt: skip
-    wide = given.double().requires_grad_()
+    wide = operand.double().requires_grad_()
     value = F.nll_loss(wide, target, weight.double(), reduction="none")
     kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
     bound = {
-        "input": given, "target": target, "weight": weight, "grad_input": torch.zeros(given.shape, dtype=dtype),
+        "input": operand, "target": target, "weight": weight, "grad_input": torch.zeros(operand.shape, dtype=dtype),
         "total_weight": kept.sum().to(dtype),
     }  # fmt: skip
     if call["way"] == "forward":
         bound["params"] = call.struct("params", **forward)
         yield Launch(
-            bound, target.numel(), {"output": (given, value.detach(), 8 * EPS), "sample_weights": (given, kept)},
+            bound, target.numel(), {"output": (operand, value.detach(), 8 * EPS), "sample_weights": (operand, kept)},
             group=32
         )  # fmt: skip
         return
@@ -160,8 +162,8 @@ def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
             loss, wide, upstream.double().view(loss.shape), retain_graph=True
         )[0]
         yield Launch(
-            bound | {"params": params, "grad_output": upstream, "grad_input": torch.zeros(given.shape, dtype=dtype)},
-            target.numel(), {"grad_input": (given, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype)))},
+            bound | {"params": params, "grad_output": upstream, "grad_input": torch.zeros(operand.shape, dtype=dtype)},
+            target.numel(), {"grad_input": (operand, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype)))},
             group=32
         )  # fmt: skip
 
@@ -249,14 +251,14 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
     targets = torch.tensor(_TARGETS)
     batch, longest = targets.shape
     lengths = {
-        name: torch.tensor(given) for name, given in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
+        name: torch.tensor(numbers) for name, numbers in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
     }  # fmt: skip
     wide = logs.double().requires_grad_()
     loss = F.ctc_loss(wide, targets, lengths["input"], lengths["target"], _BLANK, reduction="none")
     upstream = torch.tensor([1.0, 2.0, 0.5])
     (gradient,) = torch.autograd.grad(loss, wide, upstream.double())
     sums = alpha.shape[1] * alpha.shape[2]
-    given = {
+    numbers = {
         "BLANK": _BLANK, "max_input_length": _TIMES, "max_target_length": longest, "batch_size": batch,
         "num_labels": _LABELS, "tg_target_stride": 1, "log_probs_time_stride": batch * _LABELS,
         "log_probs_batch_stride": _LABELS, "log_probs_token_stride": 1, "log_alpha_batch_stride": sums,
@@ -272,7 +274,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
     bound = {
         "log_probs": logs, "targets": targets.to(whole[types["targets"]]),
         "target_batch_offsets": (torch.arange(batch) * longest).to(whole[types["target_batch_offsets"]]),
-        "params": call.struct("params", **{name: value for name, value in given.items() if name in fields}),
+        "params": call.struct("params", **{name: value for name, value in numbers.items() if name in fields}),
         "loss": loss.detach().to(dtype), "log_alpha": alpha.to(dtype), "log_beta": beta.to(dtype),
         "grad_out": upstream.to(dtype),
         # The host fills the gradient's memory with the logarithm of zero.
@@ -310,16 +312,16 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"(?P<log>log_)?softmax_row_{any}_(?:u32|u64)")
 def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
     for length in LENGTHS:
-        given = random((4, length), dtype, length) * 3
-        given[0, 0] = -100.0
+        operand = random((4, length), dtype, length) * 3
+        operand[0, 0] = -100.0
         function = torch.log_softmax if call["log"] else torch.softmax
-        value = function(given.double(), -1)
+        value = function(operand.double(), -1)
         params = call.struct("params", dim_size=length, num_rows=4, inner_size=1, chunk_size=length,
             n_chunks=1, ndim=2, dim=1, sizes=(4, length), strides=(length, 1))  # fmt: skip
         group = min(256, -(-length // 32) * 32)
         slack = (value.abs() + 1) * 8 * EPS if call["log"] else value * 8 * EPS
         yield Launch(
-            {"input": given, "params": params}, 4 * group, {"output": (given, value, slack)}, group=group
+            {"input": operand, "params": params}, 4 * group, {"output": (operand, value, slack)}, group=group
         )  # fmt: skip
 
 
@@ -334,12 +336,12 @@ def _softmax_params(call: KernelCall, shape: tuple[int, int, int], chunk: int) -
 def _softmax_strided(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with 8 columns and 32 threads a column in a threadgroup."""
     for length in LENGTHS:
-        given = random((2, length, 8), dtype, length) * 3
-        value = (torch.log_softmax if call["log"] else torch.softmax)(given.double(), 1)
+        operand = random((2, length, 8), dtype, length) * 3
+        value = (torch.log_softmax if call["log"] else torch.softmax)(operand.double(), 1)
         slack = (value.abs() + 1) * 8 * EPS if call["log"] else value * 8 * EPS
         params = _softmax_params(call, (2, length, 8), length)
         yield Launch(
-            {"input": given, "params": params}, (8, 64), {"output": (given, value, slack)}, group=(8, 32)
+            {"input": operand, "params": params}, (8, 64), {"output": (operand, value, slack)}, group=(8, 32)
         )  # fmt: skip
 
 
@@ -354,15 +356,16 @@ def _softmax_in_chunks(call: KernelCall, dtype: torch.dtype) -> Launches:
     chunk, rows = 32, 3
     inner = 8 if call["strided"] else 1
     for length in (32, 100, 1025):
-        given = random((rows, length, inner), dtype, length) * 3
-        chunks = [part.double() for part in torch.split(given, chunk, 1)]
+        operand = random((rows, length, inner), dtype, length) * 3
+        chunks = [part.double() for part in torch.split(operand, chunk, 1)]
         largest = torch.stack([part.amax(1) for part in chunks], -1)
         sums = torch.stack(
             [(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1
         )
         partials = torch.stack([largest, sums], -1)  # of a row, a column and a chunk
         bound = {
-            "input": given, "partials": partials.float(), "params": _softmax_params(call, (rows, length, inner), chunk)
+            "input": operand, "partials": partials.float(),
+            "params": _softmax_params(call, (rows, length, inner), chunk)
         }  # fmt: skip
         grid: tuple[int, ...] = (len(chunks) * 32, rows)
         group: tuple[int, ...] = (32, 1)
@@ -370,11 +373,11 @@ def _softmax_in_chunks(call: KernelCall, dtype: torch.dtype) -> Launches:
             grid, group = (inner, rows * 32, len(chunks)), (inner, 32, 1)
         if call["step"] == "partial":
             bound["partials"] = fill_untouched(partials.shape, torch.float32)
-            expected = {"partials": (given, partials, partials.abs() * 16 * EPS)}
+            expected = {"partials": (operand, partials, partials.abs() * 16 * EPS)}
         else:
-            value = (torch.log_softmax if call["log"] else torch.softmax)(given.double(), 1)
+            value = (torch.log_softmax if call["log"] else torch.softmax)(operand.double(), 1)
             slack = (value.abs() + 1) * 16 * EPS if call["log"] else value * 16 * EPS
-            expected = {"output": (given, value, slack)}
+            expected = {"output": (operand, value, slack)}
         yield Launch(bound, grid, expected, group=group)
 
 
@@ -383,19 +386,20 @@ def _layer_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
     # A small variance with the eps of vision transformers (pytorch/pytorch#190491), and rows about 1 (#186367).
     scales = ((1.0, 0.0, 1e-5), (9.9e-4, 0.0, 1e-12), (1e-3, 1.0, 1e-7))
     for length, (scale, shift, eps) in itertools.product((8, 33, 100, 1000), scales):
-        given = (random((3, length), torch.float32, length) * scale + shift).to(dtype)
+        operand = (random((3, length), torch.float32, length) * scale + shift).to(dtype)
         weight, bias = random((length,), dtype, 1), random((length,), dtype, 2)
-        wide = given.double()
+        wide = operand.double()
         value = F.layer_norm(wide, (length,), weight.double(), bias.double(), eps)
         mean, rstd = wide.mean(-1), (wide.var(-1, correction=0) + eps).rsqrt()
         # The mean is off by a rounding, which a small variance magnifies.
         off = 64 * EPS * (1 + shift / scale)
         slack = off * (1 + weight.double().abs() * 4)
         bound = {
-            "input": given, "axis_size": length, "epsilon": eps, "weight": weight, "bias": bias
+            "input": operand, "axis_size": length, "epsilon": eps, "weight": weight, "bias": bias
         }  # fmt: skip
         expected: dict[str, Result] = {
-            "output": (given, value, slack), "meanOut": (given, mean, 1e-6), "rstdTensor": (given, rstd, rstd * off)
+            "output": (operand, value, slack), "meanOut": (operand, mean, 1e-6),
+            "rstdTensor": (operand, rstd, rstd * off)
         }  # fmt: skip
         for extra in call.types.keys() - bound.keys() - expected.keys():
             if call.types[extra] not in {"bool", "int", "uint"}:
@@ -409,13 +413,13 @@ def _layer_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"rms_norm(?P<how>_looped)?_{float}")
 def _rms_norm(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for length in (8, 33, 100, 1000):
-        given, weight = random((3, length), dtype, length), random((length,), dtype, 1)
-        wide = given.double()
+        operand, weight = random((3, length), dtype, length), random((length,), dtype, 1)
+        wide = operand.double()
         value = wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * weight.double()
         group = min(1024, -(-length // (4 * 32)) * 32)
         yield Launch({
-            "x": given, "w": weight, "eps": 1e-5, "axis_size": length, "w_stride": 1
-        }, 3 * group, {"out": (given, value, value.abs() * (rounding(dtype) + 16 * EPS))}, group=group)  # fmt: skip
+            "x": operand, "w": weight, "eps": 1e-5, "axis_size": length, "w_stride": 1
+        }, 3 * group, {"out": (operand, value, value.abs() * (rounding(dtype) + 16 * EPS))}, group=group)  # fmt: skip
 
 
 @family(
@@ -425,26 +429,26 @@ def _group_norm(call: KernelCall) -> Launches:
     dtype, statistics = dtype_named(call["x"]), dtype_named(call["stat"])
     batch, groups, per_group, extent = 2, 3, 4, 15
     channels = groups * per_group
-    given = random((batch, channels, extent), dtype, 1)
+    operand = random((batch, channels, extent), dtype, 1)
     affine = {
         name: None if call[name] == "void" else random((channels,), dtype_named(call[name]), salt)
         for salt, name in ((2, "gamma"), (3, "beta"))
     }
-    wide = given.double()
+    wide = operand.double()
     gamma, beta = (None if tensor is None else tensor.double() for tensor in affine.values())
     value = F.group_norm(wide, groups, gamma, beta, 1e-5)
     rows = wide.reshape(batch * groups, -1)
     mean, rstd = rows.mean(-1), (rows.var(-1, correction=0) + 1e-5).rsqrt()
     params = _group_params(call, batch, groups, per_group, extent)
-    bound = {"X": given, "params": params}
+    bound = {"X": operand, "params": params}
     for name, tensor in affine.items():
         bound[name] = torch.zeros(8) if tensor is None else tensor
     group = 64
     slack = 1e-5 + 4 * rounding(dtype)
     yield Launch(
-        bound, batch * groups * group, {"Y": (given, value, slack * 4),
-        "mean": (given, mean, 1e-6 + rounding(statistics)),
-        "rstd": (given, rstd, rstd * (1e-5 + rounding(statistics)))}, group=group
+        bound, batch * groups * group, {"Y": (operand, value, slack * 4),
+        "mean": (operand, mean, 1e-6 + rounding(statistics)),
+        "rstd": (operand, rstd, rstd * (1e-5 + rounding(statistics)))}, group=group
     )  # fmt: skip
 
 
@@ -460,12 +464,12 @@ def _group_norm_backward(call: KernelCall) -> Launches:
     dtype, statistics = dtype_named(call["x"]), dtype_named(call["stat"])
     batch, groups, per_group, extent = 2, 3, 4, 15
     channels = groups * per_group
-    given, upstream = (
+    operand, upstream = (
         random((batch, channels, extent), dtype, 1), random((batch, channels, extent), dtype, 2)
     )  # fmt: skip
     kind = None if call["gamma"] == "void" else dtype_named(call["gamma"])
     gamma = torch.ones(channels, dtype=dtype) if kind is None else random((channels,), kind, 3)
-    wide = given.double().requires_grad_()
+    wide = operand.double().requires_grad_()
     scale, shift = (
         gamma.double().requires_grad_(), torch.zeros(channels, dtype=torch.float64, requires_grad=True)
     )  # fmt: skip
@@ -476,12 +480,15 @@ def _group_norm_backward(call: KernelCall) -> Launches:
         rows.mean(-1).to(statistics), (rows.var(-1, correction=0) + 1e-5).rsqrt().to(statistics)
     )  # fmt: skip
     bound = {
-        "dY": upstream, "X": given, "mean": mean, "rstd": rstd,
+        "dY": upstream, "X": operand, "mean": mean, "rstd": rstd,
         "gamma": gamma, "params": _group_params(call, batch, groups, per_group, extent),
             }  # fmt: skip
     slack = 1e-4 + 64 * (rounding(dtype) + rounding(statistics) + rounding(gamma.dtype))
-    expected: dict[str, Any] = {"dX": (given, gradients[0], slack)}
+    expected: dict[str, Any] = {"dX": (operand, gradients[0], slack)}
     if call["of"] == "affine":
-        expected = {"dgamma": (given, gradients[1], slack), "dbeta": (given, gradients[2], slack)}
+        expected = {
+            "dgamma": (operand, gradients[1], slack),
+            "dbeta": (operand, gradients[2], slack),
+        }
     count = batch * groups if call["of"] == "x" else channels
     yield Launch(bound, count * 64, expected, group=64)

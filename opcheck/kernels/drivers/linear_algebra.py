@@ -54,19 +54,19 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for columns that begin in the middle; each thread has one, two or four rows."""
     rows, width = int(call["rows"]), int(call["width"])
     for (m, n), start in (((75, 60), 16), ((70, 45), 45 - width // 2)):
-        given = random((_BATCH, m, n), dtype, m)
+        operand = random((_BATCH, m, n), dtype, m)
         taken_columns = min(width, n - start)
-        steps = [_factor_columns(widen(matrix), start, taken_columns) for matrix in given]
+        steps = [_factor_columns(widen(matrix), start, taken_columns) for matrix in operand]
         pivots = torch.zeros((_BATCH, n), dtype=torch.int32)
         placed = pivots.clone()
         placed[:, start : start + taken_columns] = torch.stack([pivot for _, pivot in steps])
         value = torch.stack([matrix for matrix, _ in steps])
         threads = math.ceil((m - start) / rows / 32) * 32
         yield Launch({
-            "A": _whole(given), "pivots": pivots, "info": torch.zeros(_BATCH, dtype=torch.int32), "dims": (m, n),
+            "A": _whole(operand), "pivots": pivots, "info": torch.zeros(_BATCH, dtype=torch.int32), "dims": (m, n),
             "params": (start, 0, 0, 0)
         }, (_BATCH * threads, 1, 1),
-            {"A": (given, value, _SLACK), "pivots": (given, placed), "info": (given, torch.zeros(_BATCH))},
+            {"A": (operand, value, _SLACK), "pivots": (operand, placed), "info": (operand, torch.zeros(_BATCH))},
             group=(threads, 1, 1))  # fmt: skip
 
 
@@ -74,13 +74,13 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for two ranges of columns beside the factored ones; the host begins at multiples of four."""
     (m, n), start, count = (80, 90), 8, 20
-    given = random((_BATCH, m, n), dtype, 1)
+    operand = random((_BATCH, m, n), dtype, 1)
     pivots = torch.zeros((_BATCH, m), dtype=torch.int32)
     picked = torch.randint(
         0, m - start - count, (_BATCH, count), generator=torch.Generator().manual_seed(1)
     )
     pivots[:, start : start + count] = picked + torch.arange(count) + start + 1
-    value = given.clone()
+    value = operand.clone()
     ranges = [*range(start), *range(start + count, n)]
     for matrix, order in zip(value, pivots, strict=True):
         for place in range(start, start + count):
@@ -89,9 +89,9 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
             matrix[place, ranges], matrix[other, ranges] = rows[0], rows[1]
     width = 32 if dtype.is_complex else 64  # columns of a threadgroup
     yield Launch({
-        "A": _whole(given), "pivots": pivots, "dims": (m, n), "params": (start, count, 0, 0),
+        "A": _whole(operand), "pivots": pivots, "dims": (m, n), "params": (start, count, 0, 0),
         "w": (0, start, start + count, n)
-    }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (given, widen(value))}, group=(256, 1, 1))  # fmt: skip
+    }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (operand, widen(value))}, group=(256, 1, 1))  # fmt: skip
 
 
 @family(r"trsmPanelLU_{wide}_(?P<size>\d+)")
@@ -113,11 +113,11 @@ def _lu_solve(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _solved_block(dtype: torch.dtype, n: int, count: int, *, lower: bool, unit: bool) -> Launch:
     """Solve a triangular block on the diagonal for the columns to its right."""
     m, start = 60, 4
-    given = random((_BATCH, m, n), dtype, 1) / 4
+    operand = random((_BATCH, m, n), dtype, 1) / 4
     block = slice(start, start + count)
-    given[:, range(start, start + count), range(start, start + count)] += 2
+    operand[:, range(start, start + count), range(start, start + count)] += 2
     columns = slice(start + count, n - 1)
-    wide = widen(given)
+    wide = widen(operand)
     value = wide.clone()
     value[:, block, columns] = torch.linalg.solve_triangular(
         wide[:, block, block].tril() if lower else wide[:, block, block].triu(),
@@ -125,8 +125,8 @@ def _solved_block(dtype: torch.dtype, n: int, count: int, *, lower: bool, unit: 
     )  # fmt: skip
     groups = -(-(columns.stop - columns.start) // 128)
     return Launch({
-        "A": _whole(given), "dims": (m, n), "params": (start, columns.start, columns.stop, count)
-    }, (_BATCH * 128, groups, 1), {"A": (given, value, _SLACK * (1 + value.abs()))}, group=(128, 1, 1))  # fmt: skip
+        "A": _whole(operand), "dims": (m, n), "params": (start, columns.start, columns.stop, count)
+    }, (_BATCH * 128, groups, 1), {"A": (operand, value, _SLACK * (1 + value.abs()))}, group=(128, 1, 1))  # fmt: skip
 
 
 @family(r"gemm(?:SimdLU|TiledLU_{wide})")
@@ -134,32 +134,32 @@ def _lu_update(call: KernelCall) -> Launches:
     """Call the update of what is left: its product of the columns and rows that were factored goes off."""
     simd = not call["a"]
     dtype, (m, n) = dtype_named(call["a"] or "float"), (75, 150)
-    given = random((_BATCH, m, n), dtype, 1)
+    operand = random((_BATCH, m, n), dtype, 1)
     rows, columns, inner = slice(21, 72), slice(30, 145), slice(3, 21)
-    wide = widen(given)
+    wide = widen(operand)
     value = wide.clone()
     value[:, rows, columns] -= wide[:, rows, inner] @ wide[:, inner, columns]
     window = (rows.start, rows.stop, columns.start, columns.stop)
     inside = (inner.start, inner.stop - inner.start, 0, 0)
     bound = {
-        "A": _whole(given), "dims": (m, n), "win": window, "kwin": inside, "params": window, "w": inside
+        "A": _whole(operand), "dims": (m, n), "win": window, "kwin": inside, "params": window, "w": inside
     }  # fmt: skip
     height, width = rows.stop - rows.start, columns.stop - columns.start
     grid = (-(-width // 64) * 128, -(-height // 32), _BATCH)
     group: tuple[int, ...] = (128, 1, 1)
     if not simd:
         grid, group = (-(-width // 16) * 16, -(-height // 16) * 16, _BATCH), (16, 16, 1)
-    yield Launch(bound, grid, {"A": (given, value, _SLACK)}, group=group)
+    yield Launch(bound, grid, {"A": (operand, value, _SLACK)}, group=group)
 
 
 @family(r"transposeInPlaceLU_{wide}")
 def _lu_transpose(call: KernelCall) -> Launches:
     size = 75
-    given = random((_BATCH, size, size), dtype_named(call["a"]), 1)
+    operand = random((_BATCH, size, size), dtype_named(call["a"]), 1)
     tiles = -(-size // 32)
     yield Launch({
-        "A": _whole(given), "dims": (size, size)
-    }, (tiles * 32, tiles * 8, _BATCH), {"A": (given, widen(given.transpose(1, 2).contiguous()))}, group=(32, 8, 1)
+        "A": _whole(operand), "dims": (size, size)
+    }, (tiles * 32, tiles * 8, _BATCH), {"A": (operand, widen(operand.transpose(1, 2).contiguous()))}, group=(32, 8, 1)
     )  # fmt: skip
 
 
@@ -167,18 +167,18 @@ def _lu_transpose(call: KernelCall) -> Launches:
 def _lu_right_side(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the right side behind the factors, for its solution and that of the adjoint."""
     size, columns = 40, 7
-    given = random((_BATCH, size, size + columns), dtype, 1)
+    operand = random((_BATCH, size, size + columns), dtype, 1)
     pivots = torch.randint(1, size + 1, (_BATCH, size), generator=torch.Generator().manual_seed(2))
     for backwards in (0, 1):
-        value = given.clone()
+        value = operand.clone()
         for matrix, order in zip(value, pivots, strict=True):
             for place in reversed(range(size)) if backwards else range(size):
                 other = int(order[place]) - 1
                 matrix[[place, other], size:] = matrix[[other, place], size:]
         yield Launch({
-            "A": _whole(given), "pivots": pivots.int(), "dims": (size, size + columns),
+            "A": _whole(operand), "pivots": pivots.int(), "dims": (size, size + columns),
             "params": (size, columns, size, backwards)
-        }, (_BATCH * columns, 1, 1), {"A": (given, widen(value))}, group=(columns, 1, 1))  # fmt: skip
+        }, (_BATCH * columns, 1, 1), {"A": (operand, widen(value))}, group=(columns, 1, 1))  # fmt: skip
 
 
 #: Threads of the kernels that factor a tall panel a column at a time, and simdgroups of a threadgroup.
@@ -189,17 +189,19 @@ _STREAM, _STREAM_SIMDGROUPS = 256, 8
 def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call a column's update with the search for the next pivot, or the choice of the pivot and its row's swap."""
     (m, n), start, column = (150, 60), 8, 5
-    given = random((_BATCH, m, n), dtype, 1)
+    operand = random((_BATCH, m, n), dtype, 1)
     panel = slice(start, start + 32)
     per_group, searched = _STREAM_SIMDGROUPS * 2, start + column + 1
     groups = -(-(m - searched) // per_group)
     bound: dict[str, Any] = {
-        "A": _whole(given), "pivots": torch.zeros((_BATCH, n), dtype=torch.int32), "dims": (m, n),
+        "A": _whole(operand), "pivots": torch.zeros((_BATCH, n), dtype=torch.int32), "dims": (m, n),
         "info": torch.zeros(_BATCH, dtype=torch.int32),
     }  # fmt: skip
-    wide = widen(given)
-    width = given.element_size() // (2 if dtype.is_complex else 1) * (2 if dtype.is_complex else 1)
-    row_of = [matrix[start + column, panel] for matrix in given]
+    wide = widen(operand)
+    width = (
+        operand.element_size() // (2 if dtype.is_complex else 1) * (2 if dtype.is_complex else 1)
+    )
+    row_of = [matrix[start + column, panel] for matrix in operand]
     if call["step"] == "Update":
         value = wide.clone()
         factors = (
@@ -211,7 +213,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
         bound["scratch"] = _scratch([torch.zeros(0)] * _BATCH, [[]] * _BATCH, row_of, width)
         bound["params"] = (start, column, 2, 0)
         yield Launch(
-            bound, (groups * _STREAM, _BATCH, 1), {"A": (given, value, _SLACK * (1 + value.abs()))},
+            bound, (groups * _STREAM, _BATCH, 1), {"A": (operand, value, _SLACK * (1 + value.abs()))},
             group=(_STREAM, 1, 1)
         )  # fmt: skip
         return
@@ -232,7 +234,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     bound["scratch"] = _scratch(largest, places, [torch.zeros(32).to(dtype)] * _BATCH, width)
     bound["params"] = (start, column, len(places[0]), 0)
     yield Launch(
-        bound, (_BATCH * _STREAM, 1, 1), {"A": (given, value), "pivots": (given, pivots)}, group=(_STREAM, 1, 1)
+        bound, (_BATCH * _STREAM, 1, 1), {"A": (operand, value), "pivots": (operand, pivots)}, group=(_STREAM, 1, 1)
     )  # fmt: skip
 
 
@@ -253,18 +255,18 @@ def _scratch(
 @family(r"luInvSmall_(?P<size>\d)")
 def _small_inverse(call: KernelCall) -> Launches:
     size, count = int(call["size"]), 9
-    given = random((count, size, size), torch.float32, 1) + 2 * torch.eye(size)
-    value = torch.linalg.inv(given.double())
+    operand = random((count, size, size), torch.float32, 1) + 2 * torch.eye(size)
+    value = torch.linalg.inv(operand.double())
     strides = dict(
-        zip((f"{name}_{kind}stride" for name in "AX" for kind in "brc"), given.stride() * 2, strict=True)
+        zip((f"{name}_{kind}stride" for name in "AX" for kind in "brc"), operand.stride() * 2, strict=True)
     )  # fmt: skip
     bound = {
-        "A": given, "info": torch.ones(count, dtype=torch.int32),
+        "A": operand, "info": torch.ones(count, dtype=torch.int32),
         "params": call.struct(call.buffers[-1].name, **strides),
     }  # fmt: skip
     bound[call.buffers[-1].name] = bound["params"]
     yield Launch(
-        bound, count, {"X": (given, value, value.abs().amax() * 1e-4), "info": (given, torch.zeros(count))}
+        bound, count, {"X": (operand, value, value.abs().amax() * 1e-4), "info": (operand, torch.zeros(count))}
     )  # fmt: skip
 
 
@@ -308,10 +310,10 @@ def _small_triangle(call: KernelCall) -> Launches:
     n, columns = int(call["size"]), 24
     general = [(1, 0, 0, 0), (0, 1, 1, 1), (0, 0, 0, 1)]
     for upper, transpose, unit, by_column in general if call["general"] else [(0, 0, 1, 0)]:
-        given = random((_BATCH, n, n), torch.float32, n) / n + 2 * torch.eye(n)
-        given = given.triu() if upper else given.tril()
+        operand = random((_BATCH, n, n), torch.float32, n) / n + 2 * torch.eye(n)
+        operand = operand.triu() if upper else operand.tril()
         right = random((_BATCH, n, columns), torch.float32, 2)
-        wide = given.double()
+        wide = operand.double()
         value = torch.linalg.solve_triangular(
             wide.transpose(1, 2) if transpose else wide, right.double(),
             upper=bool(upper) != bool(transpose), unitriangular=bool(unit),
@@ -322,7 +324,7 @@ def _small_triangle(call: KernelCall) -> Launches:
             b_col_major=by_column, x_col_major=by_column)  # fmt: skip
         threads = 4 * n
         yield Launch(
-            {"a": given, "b": right, "p": params}, _BATCH * threads, {"x": (given, value, _SLACK)}, group=threads
+            {"a": operand, "b": right, "p": params}, _BATCH * threads, {"x": (operand, value, _SLACK)}, group=threads
         )  # fmt: skip
 
 
@@ -341,11 +343,11 @@ def _store(matrix: Tensor, form: str, dtype: torch.dtype) -> Tensor:
 
 
 def _cholesky(
-    call: KernelCall, given: Tensor, value: Tensor, block: int, step: int,
+    call: KernelCall, operand: Tensor, value: Tensor, block: int, step: int,
     groups: tuple[int, ...], threads: tuple[int, int, int],
 ) -> Launch:  # fmt: skip
     """Call a step of a factorization, and compare the lower triangles."""
-    dtype, form, size = (dtype_named(call["a"] or "float"), call["form"], given.shape[-1])
+    dtype, form, size = (dtype_named(call["a"] or "float"), call["form"], operand.shape[-1])
 
     def lower(bound: Mapping[str, Tensor]) -> Tensor:
         result = bound["A"].transpose(1, 2) if form == "L" else bound["A"]
@@ -354,9 +356,9 @@ def _cholesky(
     counts = (*groups, 1)[:2]
     grid = tuple(count * extent for count, extent in zip(counts, threads, strict=False))
     return Launch({
-        "A": _store(given, form, dtype), "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
+        "A": _store(operand, form, dtype), "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
         "k": step
-    }, grid, {"lower": (given, value.tril(), _SLACK)}, group=threads, derived={"lower": lower})  # fmt: skip
+    }, grid, {"lower": (operand, value.tril(), _SLACK)}, group=threads, derived={"lower": lower})  # fmt: skip
 
 
 @family(r"factorDiagonal(?P<how>Block|Panel)(?P<form>[LU])(?:_{wide})?")
@@ -364,12 +366,12 @@ def _diagonal(call: KernelCall) -> Launches:
     dtype = dtype_named(call["a"] or "float")
     block = 32 if call["how"] == "Block" else 96
     for size, step in ((block * 2 + 6, 1), (block * 2 + 6, 2), (block - 5, 0)):
-        given = _definite(dtype, size)
-        value = given.clone()
+        operand = _definite(dtype, size)
+        value = operand.clone()
         part = slice(step * block, min(size, (step + 1) * block))
-        value[:, part, part] = torch.linalg.cholesky(given[:, part, part])
+        value[:, part, part] = torch.linalg.cholesky(operand[:, part, part])
         threads = (32, 8, 1) if call["how"] == "Block" else (96, 1, 1)
-        yield _cholesky(call, given, value, block, step, (_BATCH,), threads)
+        yield _cholesky(call, operand, value, block, step, (_BATCH,), threads)
 
 
 @family(r"apply(?P<how>|Panel)TRSM(?P<form>[LU])(?:_{wide})?")
@@ -377,37 +379,37 @@ def _below_diagonal(call: KernelCall) -> Launches:
     dtype = dtype_named(call["a"] or "float")
     block = 96 if call["how"] else 32
     for size in (block * 2 + 6, block + 32):
-        given = _definite(dtype, size)
+        operand = _definite(dtype, size)
         top, rest = slice(0, block), slice(block, size)
-        given[:, top, top] = torch.linalg.cholesky(given[:, top, top])
-        value = given.clone()
+        operand[:, top, top] = torch.linalg.cholesky(operand[:, top, top])
+        value = operand.clone()
         value[:, rest, top] = torch.linalg.solve_triangular(
-            given[:, top, top].mH, given[:, rest, top], upper=True, left=False
+            operand[:, top, top].mH, operand[:, rest, top], upper=True, left=False
         )
         groups, threads = (_BATCH, -(-(size - block) // 32)), (128, 1, 1)
         yield _cholesky(
-            call, given, value, block, 0, groups, threads if call["how"] else (32, 8, 1)
+            call, operand, value, block, 0, groups, threads if call["how"] else (32, 8, 1)
         )
 
 
 @family(r"applySYRK(?P<form>[LU])_{wide}")
 def _trailing(call: KernelCall, dtype: torch.dtype) -> Launches:
     block, size = 32, 102
-    given = _definite(dtype, size)
+    operand = _definite(dtype, size)
     top, rest = slice(0, block), slice(block, size)
-    value = given.clone()
-    value[:, rest, rest] -= given[:, rest, top] @ given[:, rest, top].mH
+    value = operand.clone()
+    value[:, rest, rest] -= operand[:, rest, top] @ operand[:, rest, top].mH
     blocks = -(-(size - block) // block)
     groups = (_BATCH, blocks * (blocks + 1) // 2)
-    yield _cholesky(call, given, value, block, 0, groups, (32, 8, 1))
+    yield _cholesky(call, operand, value, block, 0, groups, (32, 8, 1))
 
 
 # QR
 
 
-def _reflector_params(call: KernelCall, given: Tensor, tau: Tensor) -> Tensor:
+def _reflector_params(call: KernelCall, operand: Tensor, tau: Tensor) -> Tensor:
     return call.struct(
-        "params", num_batch_dims=1, A_sizes=given.shape, A_strides=given.stride(), tau_strides=tau.stride()
+        "params", num_batch_dims=1, A_sizes=operand.shape, A_strides=operand.stride(), tau_strides=tau.stride()
     )  # fmt: skip
 
 
@@ -416,15 +418,15 @@ def _reflectors(call: KernelCall) -> Launches:
     """Call with a simdgroup for each column of a panel, or with any number of threads a matrix."""
     width = int(call["width"] or 0)
     for rows, columns in ((45, width or 20), (width + 3 if width else 20, width or 33)):
-        given = random((_BATCH, rows, columns), torch.float32, rows)
-        value, tau = torch.geqrf(given.double())
+        operand = random((_BATCH, rows, columns), torch.float32, rows)
+        value, tau = torch.geqrf(operand.double())
         result = fill_untouched(tau.shape, torch.float32)
-        memory = _whole(given)
+        memory = _whole(operand)
         threads = 32 * (width or 8)
         yield Launch({
-            "R": memory, "A": memory, "tau": result, "params": _reflector_params(call, given, result),
+            "R": memory, "A": memory, "tau": result, "params": _reflector_params(call, operand, result),
             "v_work": torch.zeros(_BATCH * rows * columns)
-        }, _BATCH * threads, {"A" if width else "R": (given, value, _SLACK), "tau": (given, tau, _SLACK)},
+        }, _BATCH * threads, {"A" if width else "R": (operand, value, _SLACK), "tau": (operand, tau, _SLACK)},
             group=threads)  # fmt: skip
 
 
@@ -483,8 +485,8 @@ def _threads(size: int) -> int:
 def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with tall matrices, and with one whose adjoint is tall; its vectors have signs of their own."""
     for (m, n), transposed, staged in (((12, 7), 0, 1), ((9, 9), 0, 0), ((11, 6), 1, 1)):
-        given = random((_BATCH, m, n), dtype, m)
-        values = torch.linalg.svdvals(widen(given))
+        operand = random((_BATCH, m, n), dtype, m)
+        values = torch.linalg.svdvals(widen(operand))
         left, right = ((n, n), (n, m)) if transposed else ((m, n), (n, n))
         u, v = (torch.zeros((_BATCH, *reversed(shape)), dtype=dtype) for shape in (left, right))
         params = call.struct(
@@ -496,13 +498,14 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
             u, v = (widen(bound[name]).transpose(1, 2) for name in "UV")
             return ((u * bound["S"].double()[:, None]) @ v).to(bound["U"].dtype)
 
-        whole = widen(given.mH if transposed else given)
-        threads, width = _threads(n), given.element_size()
+        whole = widen(operand.mH if transposed else operand)
+        threads, width = _threads(n), operand.element_size()
         yield Launch(
-            {"A": given, "U": u, "S": torch.zeros((_BATCH, n)), "V": v,
+            {"A": operand, "U": u, "S": torch.zeros((_BATCH, n)), "V": v,
             "Vacc": torch.zeros((_BATCH, n, n), dtype=dtype), "info": torch.ones(_BATCH, dtype=torch.int32),
             "params": params}, _BATCH * threads,
-            {"S": (given, values, _SLACK), "product": (given, whole, _SLACK), "info": (given, torch.zeros(_BATCH))},
+            {"S": (operand, values, _SLACK), "product": (operand, whole, _SLACK),
+            "info": (operand, torch.zeros(_BATCH))},
             group=threads, shared={"Atg": m * n * width, "Vtg": n * n * width}, derived={"product": product}
         )  # fmt: skip
 
@@ -511,21 +514,21 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _eigenvalues(call: KernelCall, dtype: torch.dtype) -> Launches:
     for size, upper in ((8, 0), (13, 1)):
         drawn = random((_BATCH, size, size), dtype, size)
-        given = (drawn + drawn.mH) / 2
-        values = torch.linalg.eigvalsh(widen(given))
+        operand = (drawn + drawn.mH) / 2
+        values = torch.linalg.eigvalsh(widen(operand))
         params = call.struct("params", n=size, max_sweeps=80, tol=1e-6, compute_v=1, upper=upper)
 
         def product(bound: Mapping[str, Tensor]) -> Tensor:
             q = widen(bound["Q"]).transpose(1, 2)
             return ((q * bound["W"].double()[:, None]) @ q.mH).to(bound["Q"].dtype)
 
-        threads, width = _threads(size), given.element_size()
+        threads, width = _threads(size), operand.element_size()
         yield Launch({
-            "A": _whole(given.transpose(1, 2)), "W": torch.zeros((_BATCH, size)),
+            "A": _whole(operand.transpose(1, 2)), "W": torch.zeros((_BATCH, size)),
             "Q": torch.zeros((_BATCH, size, size), dtype=dtype), "params": params,
             "info": torch.ones(_BATCH, dtype=torch.int32)
-        }, _BATCH * threads, {"W": (given, values, _SLACK), "product": (given, widen(given), _SLACK),
-            "info": (given, torch.zeros(_BATCH))}, group=threads,
+        }, _BATCH * threads, {"W": (operand, values, _SLACK), "product": (operand, widen(operand), _SLACK),
+            "info": (operand, torch.zeros(_BATCH))}, group=threads,
             shared={"Atg": size * size * width, "Qtg": size * size * width}, derived={"product": product})  # fmt: skip
 
 
@@ -536,12 +539,15 @@ def _eigenvalues(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _triangular(call: KernelCall, dtype: torch.dtype) -> Launches:
     size, columns = 5, 3
     for upper in (0, 1):
-        given = random((2, size, size), dtype, 1) / 4
-        given = (given.triu(1) if upper else given.tril(-1)) + 2 * torch.eye(size, dtype=dtype)
+        operand = random((2, size, size), dtype, 1) / 4
+        operand = (operand.triu(1) if upper else operand.tril(-1)) + 2 * torch.eye(
+            size, dtype=dtype
+        )
         right = random((2, size, columns), dtype, 2)
-        value = torch.linalg.solve_triangular(widen(given), widen(right), upper=bool(upper))
+        value = torch.linalg.solve_triangular(widen(operand), widen(right), upper=bool(upper))
         params = call.struct("p", nbatch=2, n=size, k=columns, upper=upper)
         group = 32
         yield Launch({
-            "A": given, "B": right, "p": params
-        }, 2 * columns * group, {"X": (given, value, 1e-5)}, group=group, shared={"xs": 4096, "red": 4096})  # fmt: skip
+            "A": operand, "B": right, "p": params
+        }, 2 * columns * group, {"X": (operand, value, 1e-5)}, group=group, shared={"xs": 4096,
+            "red": 4096})  # fmt: skip

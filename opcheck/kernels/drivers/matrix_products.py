@@ -179,17 +179,17 @@ def _linear_combination(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call it for the Taylor polynomials of matrix_exp: it adds to the output; strides are in bytes."""
     rows, terms, inner = 4, 5, 7
     # Complex matrices have real coefficients.
-    given = random((terms, inner), dtype, 1)
+    operand = random((terms, inner), dtype, 1)
     weights = random((rows, terms), torch.float32 if dtype.is_complex else dtype, 2)
     start = random((rows, inner), dtype, 3)
-    value = widen(start) + widen(weights).to(widen(start).dtype) @ widen(given)
-    size = widen(start).abs() + widen(weights).abs() @ widen(given).abs()
-    width = given.element_size()
+    value = widen(start) + widen(weights).to(widen(start).dtype) @ widen(operand)
+    size = widen(start).abs() + widen(weights).abs() @ widen(operand).abs()
+    width = operand.element_size()
     yield Launch({
-        "out_ptr": start.clone(), "in_ptr": given, "coeff_ptr": weights, "sizes": (inner, rows),
+        "out_ptr": start.clone(), "in_ptr": operand, "coeff_ptr": weights, "sizes": (inner, rows),
         "out_strides": (width, inner * width), "in_strides": (width, 0),
         "coeff_strides": (0, weights[0].numel() * weights.element_size()), "params": (inner, 1, terms, 2)
-    }, rows * inner, {"out_ptr": (given, value, summed_slack(size, value, dtype) * 4)}, group=32)  # fmt: skip
+    }, rows * inner, {"out_ptr": (operand, value, summed_slack(size, value, dtype) * 4)}, group=32)  # fmt: skip
 
 
 # Matrices by groups of rows: GroupedMM.mm
@@ -237,19 +237,19 @@ def _int4(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with weights of which the lower half of each byte comes first; each group has a scale and a zero."""
     group = int(call["group"])
     rows, depth, columns = 3, 512, 8
-    given = random((rows, depth), dtype, 1)
+    operand = random((rows, depth), dtype, 1)
     scales = random((depth // group, columns, 2), dtype, 2)
     weight = torch.randint(0, 16, (columns, depth), generator=values.generator(1))
     scale, zero = (scales[..., place].double().T.repeat_interleave(group, 1) for place in (0, 1))
     wide = (weight - 8) * scale + zero
     value, size = (
-        given.double() @ wide.T, given.double().abs() @ ((weight + 8) * scale.abs() + zero.abs()).T
+        operand.double() @ wide.T, operand.double().abs() @ ((weight + 8) * scale.abs() + zero.abs()).T
     )  # fmt: skip
     packed = (weight[:, ::2] | weight[:, 1::2] << 4).to(torch.uint8)
     yield Launch({
-        "A": given, "B": packed, "scales_and_zeros": scales, "sizes": (rows, depth, columns, 0)
+        "A": operand, "B": packed, "scales_and_zeros": scales, "sizes": (rows, depth, columns, 0)
     }, (columns // 4 * 32, 1, rows),
-        {"output_data": (given, value, size * (16 * EPS + 2 * (rounding(dtype) if dtype != torch.float32 else 0)))},
+        {"output_data": (operand, value, size * (16 * EPS + 2 * (rounding(dtype) if dtype != torch.float32 else 0)))},
         group=(32, 1, 1))  # fmt: skip
 
 
@@ -257,9 +257,9 @@ def _int4(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _int4_weight(_call: KernelCall) -> Launches:
     """Call with eight values a number, the first in its lowest byte's upper half; they are swapped by pairs."""
     weight = torch.randint(-(2**31), 2**31, (5, 6), generator=values.generator(1)).to(torch.int32)
-    given = weight.view(torch.uint8).long()
-    value = given % 16 * 16 + given // 16
-    yield Launch({"W": weight, "sizes": (5, 6)}, (5, 6), {"outputData": (given, value)})
+    operand = weight.view(torch.uint8).long()
+    value = operand % 16 * 16 + operand // 16
+    yield Launch({"W": weight, "sizes": (5, 6)}, (5, 6), {"outputData": (operand, value)})
 
 
 @family(r"scaled_mm_(?:few_rows_(?P<rows>\d)_)?(?P<a>float|half|bfloat|float8)")

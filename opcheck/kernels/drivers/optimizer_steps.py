@@ -41,13 +41,13 @@ def _pointers(lists: list[list[Tensor]]) -> Tensor:
     return table
 
 
-def _scalars(call: KernelCall, given: Mapping[str, float]) -> dict[str, Tensor]:
+def _scalars(call: KernelCall, rates: Mapping[str, float]) -> dict[str, Tensor]:
     """Return the numbers that the kernel takes, in their types."""
     kinds = {"float": torch.float32, "uchar": torch.uint8}
     return {
-        argument.name: torch.tensor([given[argument.name]]).to(kinds[argument.type])
+        argument.name: torch.tensor([rates[argument.name]]).to(kinds[argument.type])
         for argument in call.buffers
-        if argument.name in given
+        if argument.name in rates
     }
 
 

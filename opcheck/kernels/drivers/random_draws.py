@@ -163,19 +163,19 @@ def _random_integers(_call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"dropout_(?P<way>fwd|bwd)_{any}")
 def _dropout(call: KernelCall, dtype: torch.dtype) -> Launches:
     words = _words(-(-_COUNT // _EACH))
-    given, kept, scale = random((_COUNT,), dtype, 1), 0.7, 1 / 0.7
+    operand, kept, scale = random((_COUNT,), dtype, 1), 0.7, 1 / 0.7
     mask = _uniform(words).flatten()[:_COUNT] < torch.tensor(kept)
-    value = widen(given) * scale * mask
+    value = widen(operand) * scale * mask
     out = fill_untouched((_COUNT,), dtype)
     bound = _bind(
-        output=out, grad_input=out, mask=mask.clone(), input=given, grad_output=given,
+        output=out, grad_input=out, mask=mask.clone(), input=operand, grad_output=operand,
         params=torch.tensor([kept, scale]), scale=torch.tensor(scale),
     )  # fmt: skip
     result, grid = ("output", len(words)) if call["way"] == "fwd" else ("grad_input", _COUNT)
     if call["way"] == "fwd":
         bound["mask"] = ~mask
     yield Launch(
-        bound, grid, {result: (given, value, value.abs() * 4 * EPS), "mask": (given, mask)}, group=32
+        bound, grid, {result: (operand, value, value.abs() * 4 * EPS), "mask": (operand, mask)}, group=32
     )  # fmt: skip
 
 
@@ -188,9 +188,9 @@ _REJECTING: dict[str, tuple[dict[str, float], float, float]] = {
 
 @family(r"(?P<op>standard_gamma|poisson|standard_binomial)_{float}")
 def _rejecting(call: KernelCall, dtype: torch.dtype) -> Launches:
-    given, mean, deviation = _REJECTING[call["op"]]
+    operand, mean, deviation = _REJECTING[call["op"]]
     bound = _bind(output=fill_untouched((_COUNT,), dtype))
-    bound |= {name: torch.full((_COUNT,), value, dtype=dtype) for name, value in given.items()}
+    bound |= {name: torch.full((_COUNT,), value, dtype=dtype) for name, value in operand.items()}
     value = torch.full((_COUNT,), mean, dtype=torch.float64)
     yield Launch(bound, _COUNT, {"output": (value, value, 10 * deviation)}, group=32)
 

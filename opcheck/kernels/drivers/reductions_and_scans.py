@@ -29,23 +29,23 @@ _REDUCED: dict[str, Callable[[Tensor], Tensor]] = {
 }  # fmt: skip
 
 
-def _reduction_slack(operation: str, given: Tensor, value: Tensor) -> Tensor:
+def _reduction_slack(operation: str, operand: Tensor, value: Tensor) -> Tensor:
     """Return what another order of summation may change."""
     if value.dtype in {torch.int64, torch.bool} or operation in {"max", "min"}:
         return torch.zeros(value.shape, dtype=torch.float64)
-    wide = given.abs().double()
-    return wide.sum(-1) * 8 * EPS + (value.abs().double() * given.shape[-1] * EPS)
+    wide = operand.abs().double()
+    return wide.sum(-1) * 8 * EPS + (value.abs().double() * operand.shape[-1] * EPS)
 
 
 #: The state of a variance between two passes: the mean, the squares' sum about it, and the count, in 16 bytes.
 _STATE = "float3"
 
 
-def _state(given: Tensor) -> Tensor:
+def _state(operand: Tensor) -> Tensor:
     """Return the states of a variance of the last dimension, in double."""
-    count = torch.full(given.shape[:-1], given.shape[-1], dtype=torch.float64)
-    squares = given.double().var(-1, correction=0) * count
-    return torch.stack([given.double().mean(-1), squares, count, torch.zeros_like(count)], -1)
+    count = torch.full(operand.shape[:-1], operand.shape[-1], dtype=torch.float64)
+    squares = operand.double().var(-1, correction=0) * count
+    return torch.stack([operand.double().mean(-1), squares, count, torch.zeros_like(count)], -1)
 
 
 def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -54,26 +54,26 @@ def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor,
         drawn = random((*shape, 3), torch.float32, shape[-1])
         return drawn.flatten(-2), _state(drawn).float()
     dtype = dtype_named(word)
-    given = random(shape, dtype, shape[-1])
+    operand = random(shape, dtype, shape[-1])
     if operation == "prod":
         if dtype.is_complex:
-            given = (widen(given) / 3).to(dtype)
-        given = torch.where(widen(given) == 0, torch.ones_like(given), given)
-        given = given if dtype.is_complex else given.sign()
-    return given, given
+            operand = (widen(operand) / 3).to(dtype)
+        operand = torch.where(widen(operand) == 0, torch.ones_like(operand), operand)
+        operand = operand if dtype.is_complex else operand.sign()
+    return operand, operand
 
 
-def _result(word: str, given: Tensor, value: Tensor, slack: Tensor) -> dict[str, Any]:
+def _result(word: str, operand: Tensor, value: Tensor, slack: Tensor) -> dict[str, Any]:
     """Return the results' memory, and what a launch says of it."""
     if word != _STATE:
         out = fill_untouched(value.shape, dtype_named(word))
-        return {"out": out, "expected": {"output": (given, value, slack)}, "derived": {}}
-    state = _state(given)[..., :3]
-    wide = given.double()
+        return {"out": out, "expected": {"output": (operand, value, slack)}, "derived": {}}
+    state = _state(operand)[..., :3]
+    wide = operand.double()
     off = (wide.abs().sum(-1) + wide.square().sum(-1))[..., None] * 8 * EPS
     return {
         "out": fill_untouched((*value.shape, 4), torch.float32),
-        "expected": {"output": (given, state, off.expand(state.shape))},
+        "expected": {"output": (operand, state, off.expand(state.shape))},
         "derived": {"output": lambda bound: bound["output"][..., :3]},
     }
 
@@ -83,15 +83,15 @@ def _combined_places(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call the second of two passes over the extreme value of each part and its place: a simdgroup a row."""
     rows = 3
     for parts in (1, 7, 33, 100):
-        given = random((rows, parts), dtype, parts)
+        operand = random((rows, parts), dtype, parts)
         places = torch.arange(rows * parts, dtype=torch.int32).view(rows, parts) * 5 + 2
-        wide = widen(given)
+        wide = widen(operand)
         extreme = (wide.amax if call["op"] == "argmax" else wide.amin)(-1, keepdim=True)
         value = torch.where(wide == extreme, places, 2**31 - 1).amin(-1).long()
         yield Launch({
-            "input": given, "idx_in": places, "sizes": (rows, parts, 1, parts),
+            "input": operand, "idx_in": places, "sizes": (rows, parts, 1, parts),
             "val_out": fill_untouched((rows,), dtype), "idx_out": fill_untouched((rows,), torch.int32)
-        }, rows * 32, {"output": (given, value)}, group=32)  # fmt: skip
+        }, rows * 32, {"output": (operand, value)}, group=32)  # fmt: skip
 
 
 @family(r"(?P<op>\w+?)_reduction_{any}_(?P<b>[a-z0-9]+)")
@@ -102,9 +102,9 @@ def _reductions(call: KernelCall) -> Launches:
     for length in LENGTHS:
         if operation in {"var", "std"} and length == 1:
             continue
-        given, memory = _operand(call["a"], operation, (rows, length))
-        value = _REDUCED[operation](widen(given))
-        result = _result(call["b"], given, value, _reduction_slack(operation, given, value))
+        operand, memory = _operand(call["a"], operation, (rows, length))
+        value = _REDUCED[operation](widen(operand))
+        result = _result(call["b"], operand, value, _reduction_slack(operation, operand, value))
         params = call.struct("params", p=1.0, reduction_size=length, ndim=2,
             input_sizes=(rows, length), input_strides=(length, 1),
             output_sizes=(rows, 1), output_strides=(1, 1))  # fmt: skip
@@ -221,12 +221,12 @@ def _reduction_forms(call: KernelCall) -> Launches:
     for length in form.lengths:
         if operation in {"var", "std"} and length == 1:
             continue
-        given, memory = _operand(source, operation, (batch, width, length))
+        operand, memory = _operand(source, operation, (batch, width, length))
         if operation.endswith("combine"):
-            given = memory = given.abs()  # sums of squares
-        value = references[operation](widen(given))
+            operand = memory = operand.abs()  # sums of squares
+        value = references[operation](widen(operand))
         numbers_of = (batch, width, length)
-        result = _result(call["b"], given, value, _reduction_slack(operation, given, value))
+        result = _result(call["b"], operand, value, _reduction_slack(operation, operand, value))
         bound = {
             "input": memory if form.last else memory.transpose(1, 2).contiguous(),
             "output": result["out"],
@@ -235,14 +235,14 @@ def _reduction_forms(call: KernelCall) -> Launches:
             "strides": (*form.strides(*numbers_of),),
             "param": 1.0,
             "divisor": 1.0,  # before 2.15.0
-            "idx_in": torch.arange(given.numel(), dtype=torch.int32),
-            "val_out": fill_untouched((batch * width,), given.dtype),
+            "idx_in": torch.arange(operand.numel(), dtype=torch.int32),
+            "val_out": fill_untouched((batch * width,), operand.dtype),
             "idx_out": fill_untouched((batch * width,), torch.int32),
         }
         expected = result["expected"]
         if partial:
-            largest = (given.amax if operation == "argmax" else given.amin)(-1)
-            expected = {"val_out": (given, widen(largest)), "idx_out": (given, value)}
+            largest = (operand.amax if operation == "argmax" else operand.amin)(-1)
+            expected = {"val_out": (operand, widen(largest)), "idx_out": (operand, value)}
         yield Launch(
             bound, form.threads(batch, width), expected, group=form.group, derived=result["derived"]
         )
@@ -266,33 +266,33 @@ def _scans(call: KernelCall, dtype: torch.dtype) -> Launches:
     names = call.types
     for length in LENGTHS[:4] if outer else LENGTHS:
         rows = 3
-        given = random((rows, length), dtype, length)
+        operand = random((rows, length), dtype, length)
         if operation == "cumprod":
-            given = torch.where(given == 0, torch.ones_like(given), given)
-            given = given.sign() if not dtype.is_complex else torch.ones_like(given) * 1j
+            operand = torch.where(operand == 0, torch.ones_like(operand), operand)
+            operand = operand.sign() if not dtype.is_complex else torch.ones_like(operand) * 1j
         if outer:  # the scanned dimension stands before 40 columns: more than the 32 of a block
-            given = given[..., None].expand(rows, length, 40).clone()
-            given[..., 7] = given[:, :1, 7]
+            operand = operand[..., None].expand(rows, length, 40).clone()
+            operand[..., 7] = operand[:, :1, 7]
             if dtype == torch.float16:
-                given[..., 7] = 1.0 if operation != "cumsum" else 0.25
+                operand[..., 7] = 1.0 if operation != "cumsum" else 0.25
         dim = 1
-        scanned = _SCANNED[operation](widen(given), dim)
+        scanned = _SCANNED[operation](widen(operand), dim)
         value, places = (
             (scanned.values, scanned.indices) if operation in {"cummax", "cummin"} else (scanned, None)
         )  # fmt: skip
         slack: Tensor | float = 0.0
         if dtype.is_floating_point or dtype.is_complex:
-            slack = given.abs().double().cumsum(dim) * 4 * EPS + value.abs() * length * EPS
-        bound = {"in": given, "axis_size": length, "stride": 40, "stride_blocks": 2}
-        out = fill_untouched(given.shape, target)
+            slack = operand.abs().double().cumsum(dim) * 4 * EPS + value.abs() * length * EPS
+        bound = {"in": operand, "axis_size": length, "stride": 40, "stride_blocks": 2}
+        out = fill_untouched(operand.shape, target)
         expected: dict[str, Result] = {}
         if places is None:
-            bound["out"], expected["out"] = out, (given, value, slack)
+            bound["out"], expected["out"] = out, (operand, value, slack)
         elif "out_values" in names:
-            bound |= {"out_values": out, "out_indices": fill_untouched(given.shape, torch.int64)}
-            expected = {"out_values": (given, value)}
+            bound |= {"out_values": out, "out_indices": fill_untouched(operand.shape, torch.int64)}
+            expected = {"out_values": (operand, value)}
             if dtype.is_floating_point and not outer:
-                expected["out_indices"] = (given, places, 0.0)
+                expected["out_indices"] = (operand, places, 0.0)
         group = min(1024, -(-length // (4 * 32)) * 32)
         if outer:  # 32 rows, and as many lanes a row as read 32 columns: 4 elements a lane, or 2 of eight bytes
             group = 32 * (16 if target.itemsize == 8 else 8)
@@ -310,18 +310,18 @@ def _each(dtype: torch.dtype) -> int:
 
 def _factors(operation: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Return random values; those of a product have the absolute value 1, so that none overflows."""
-    given = random(shape, dtype, sum(shape))
+    operand = random(shape, dtype, sum(shape))
     if operation == "cumsum":
-        return given
-    return torch.where(given == 0, torch.ones_like(given), given).sign()
+        return operand
+    return torch.where(operand == 0, torch.ones_like(operand), operand).sign()
 
 
-def _accumulate(operation: str, given: Tensor, dim: int) -> tuple[Tensor, Tensor | float]:
+def _accumulate(operation: str, operand: Tensor, dim: int) -> tuple[Tensor, Tensor | float]:
     """Return a scan and what another order of its steps may change."""
-    value = _SCANNED[operation](widen(given), dim)
-    if not given.dtype.is_floating_point:
+    value = _SCANNED[operation](widen(operand), dim)
+    if not operand.dtype.is_floating_point:
         return value, 0.0
-    return value, given.abs().double().cumsum(dim) * 8 * EPS
+    return value, operand.abs().double().cumsum(dim) * 8 * EPS
 
 
 def _total(operation: str, wide: Tensor, dim: int) -> Tensor:
@@ -348,24 +348,24 @@ def _block_scans(call: KernelCall, source: torch.dtype) -> Launches:
     ]  # fmt: skip
     inner = width if form == "vec" else width - 3 if form else 1
     for length in (block * 2, block * 3 - 5):
-        given = _factors(operation, (rows, length, inner), source)
-        value, slack = _accumulate(operation, given, 1)
+        operand = _factors(operation, (rows, length, inner), source)
+        value, slack = _accumulate(operation, operand, 1)
         blocks = -(-length // block)
         parts = torch.stack(
-            [_total(operation, part, 1) for part in torch.split(widen(given), block, 1)], -1
+            [_total(operation, part, 1) for part in torch.split(widen(operand), block, 1)], -1
         )  # (rows, inner, blocks)
         sums = parts if form != "vec" else parts.transpose(1, 2).contiguous()
         if form == "strided" and call["step"] == "carry":
             sums = _SCANNED[operation](parts, -1)  # by the kernel between the two passes
         bound = {
-            "in": given, "axis_size": length, "block_sums": sums.to(accumulator), "block_size": block,
+            "in": operand, "axis_size": length, "block_sums": sums.to(accumulator), "block_size": block,
             "num_blocks": blocks, "n_orows": rows, "stride": inner, "stride_blocks": 1
         }  # fmt: skip
         grid = (group, rows * blocks, 1) if form else (group * blocks, rows, 1)
-        sizes = given.abs().double().sum(1).amax() * 8 * EPS if source.is_floating_point else 0.0
-        expected: dict[str, Result] = {"out": (given, value, slack)}
+        sizes = operand.abs().double().sum(1).amax() * 8 * EPS if source.is_floating_point else 0.0
+        expected: dict[str, Result] = {"out": (operand, value, slack)}
         if call["step"] == "reduce":
-            expected = {"block_sums": (given, sums, sizes)}
+            expected = {"block_sums": (operand, sums, sizes)}
             del bound["block_sums"]
         yield Launch(bound, grid, expected, group=(group, 1, 1))
 
@@ -375,11 +375,11 @@ def _block_sums(call: KernelCall) -> Launches:
     """Call the kernel between the two passes, which scans the blocks' totals in place."""
     accumulator, operation = _accumulator(dtype_named(call["a"])), call["op"]
     for blocks in (1, 7, 300, 700):
-        given = _factors(operation, (3, blocks), accumulator)
-        value, slack = _accumulate(operation, given, 1)
+        operand = _factors(operation, (3, blocks), accumulator)
+        value, slack = _accumulate(operation, operand, 1)
         yield Launch({
-            "block_sums": given.clone(), "num_blocks": blocks
-        }, (256, 3, 1), {"block_sums": (given, value, slack)}, group=(256, 1, 1))  # fmt: skip
+            "block_sums": operand.clone(), "num_blocks": blocks
+        }, (256, 3, 1), {"block_sums": (operand, value, slack)}, group=(256, 1, 1))  # fmt: skip
 
 
 @family(
@@ -392,16 +392,16 @@ def _scans_with_look_back(call: KernelCall, dtype: torch.dtype) -> Launches:
     group = 256 if not call["width"] else 768 if width <= 2 else 512
     tile = group * int(call["each"] or 16)
     for length in (tile * 2 + 77, 100):
-        given = _factors(operation, (rows, length, width), dtype)
-        value, slack = _accumulate(operation, given, 1)
+        operand = _factors(operation, (rows, length, width), dtype)
+        value, slack = _accumulate(operation, operand, 1)
         tiles = -(-length // tile)
         total = rows * tiles
         yield Launch({
-            "in": given, "tile_counter": torch.zeros(1, dtype=torch.int32),
+            "in": operand, "tile_counter": torch.zeros(1, dtype=torch.int32),
             "status": torch.zeros(total, dtype=torch.int32), "axis_size": length, "num_tiles": tiles,
             "aggregates": torch.full((total * width,), -1, dtype=torch.int32),
             "inclusive": torch.full((total * width,), -1, dtype=torch.int32)
-        }, group * total, {"out": (given, value, slack)}, group=group)  # fmt: skip
+        }, group * total, {"out": (operand, value, slack)}, group=group)  # fmt: skip
 
 
 @family(r"(?P<op>cumsum|cumprod)_tiny_innermost_{word}(?:_(?P<b>long))?")
@@ -409,12 +409,12 @@ def _short_scans(call: KernelCall, source: torch.dtype) -> Launches:
     """Call with many rows a threadgroup: as many as 2,048 elements have."""
     for length in (1, 5, 32):
         rows = 500
-        given = _factors(call["op"], (rows, length), source)
-        value, slack = _accumulate(call["op"], given, 1)
+        operand = _factors(call["op"], (rows, length), source)
+        value, slack = _accumulate(call["op"], operand, 1)
         each = 2048 // length
         yield Launch({
-            "in": given, "axis_size": length, "n_scans": rows, "rows_per_tg": each
-        }, (256 * -(-rows // each), 1, 1), {"out": (given, value, slack)}, group=(256, 1, 1))  # fmt: skip
+            "in": operand, "axis_size": length, "n_scans": rows, "rows_per_tg": each
+        }, (256 * -(-rows // each), 1, 1), {"out": (operand, value, slack)}, group=(256, 1, 1))  # fmt: skip
 
 
 @family(r"(?P<op>cumsum|cumprod)_innermost_transposed_{word}(?:_(?P<b>long))?")
@@ -424,10 +424,10 @@ def _transposed_scans(call: KernelCall, source: torch.dtype) -> Launches:
     group = 32 // _each(_accumulator(target)) * 32
     columns = 40
     for length in LENGTHS[:4]:
-        given = _factors(call["op"], (length, columns), source)
-        value, slack = _accumulate(call["op"], given, 0)
+        operand = _factors(call["op"], (length, columns), source)
+        value, slack = _accumulate(call["op"], operand, 0)
         if isinstance(slack, Tensor):
             slack = slack.T.contiguous()
         yield Launch({
-            "in": given, "axis_size": length, "n_cols": columns, "stride_blocks": 2
-        }, (group, 2, 1), {"out": (given, value.T.contiguous(), slack)}, group=(group, 1, 1))  # fmt: skip
+            "in": operand, "axis_size": length, "n_cols": columns, "stride_blocks": 2
+        }, (group, 2, 1), {"out": (operand, value.T.contiguous(), slack)}, group=(group, 1, 1))  # fmt: skip

@@ -26,7 +26,7 @@ def _histogramdd(call: KernelCall, dtype: torch.dtype) -> Launches:
             random((count,), torch.uint8, dimension).long() % edges[dimension] for dimension in range(dims)
         ]  # fmt: skip
         # Beyond the last edge in some dimension: not counted.
-        given = torch.stack([part.double() + 0.5 for part in bins], -1).to(dtype)
+        operand = torch.stack([part.double() + 0.5 for part in bins], -1).to(dtype)
         inside = (bins[0] < edges[0] - 1) & (bins[1] < edges[1] - 1)
         place = bins[0] * (edges[1] - 1) + bins[1]
         size = (edges[0] - 1) * (edges[1] - 1)
@@ -36,12 +36,12 @@ def _histogramdd(call: KernelCall, dtype: torch.dtype) -> Launches:
         each[chosen] = 1.0 if call["atomic"] else weight.double()[inside]
         result, value = ("counts", each.sum(0).long()) if call["atomic"] else ("local_out", each)
         yield Launch({
-            "input_": given, "weight": weight, "input_strides": (dims, 1), "num_dims": dims, "num_bin_edges": edges,
+            "input_": operand, "weight": weight, "input_strides": (dims, 1), "num_dims": dims, "num_bin_edges": edges,
             "bin_seq": torch.cat([torch.arange(float(edge)) for edge in edges]).to(dtype),
             "local_out_strides": (size, edges[1] - 1, 1), "hist_strides": (edges[1] - 1, 1),
             "algorithm": torch.tensor([algorithm], dtype=torch.uint8), "weight_stride": 1,
             result: torch.zeros(value.shape, dtype=torch.int32 if call["atomic"] else dtype)
-        }, count, {result: (given, value, EPS)})  # fmt: skip
+        }, count, {result: (operand, value, EPS)})  # fmt: skip
 
 
 # Searching is called by Bucketization.mm.
@@ -51,17 +51,18 @@ def _histogramdd(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _search(call: KernelCall, dtype: torch.dtype) -> Launches:
     for right in (0, 1):
         bounds = torch.unique(random((40,), dtype, 1))
-        given = torch.cat([random((61,), dtype, 2), bounds[:5]])
+        operand = torch.cat([random((61,), dtype, 2), bounds[:5]])
         bound = {
-            "data_in": given, "data_bd": bounds, "idim_in": len(given), "idim_bd": len(bounds), "numel_in": len(given),
+            "data_in": operand, "data_bd": bounds, "idim_in": len(operand), "idim_bd": len(bounds),
+            "numel_in": len(operand),
             "right": right, "is_1d_boundaries": 1
         }  # fmt: skip
         if call["sorter"]:
             order = torch.randperm(len(bounds), generator=values.generator(1))
             bound["data_sort"] = torch.argsort(order)
             bound["data_bd"] = bounds[order]
-        value = torch.searchsorted(bounds.double(), given.double(), right=bool(right))
-        yield Launch(bound, (len(given), 1), {"data_out": (given, value)}, group=(32, 1))
+        value = torch.searchsorted(bounds.double(), operand.double(), right=bool(right))
+        yield Launch(bound, (len(operand), 1), {"data_out": (operand, value)}, group=(32, 1))
 
 
 # Radix sorts: aten/src/ATen/native/mps/kernels/SortRadix.h and SortTopK.h, which the wheel ships.
@@ -69,15 +70,17 @@ def _search(call: KernelCall, dtype: torch.dtype) -> Launches:
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
-def _keys(given: Tensor, *, down: bool) -> Tensor:
+def _keys(operand: Tensor, *, down: bool) -> Tensor:
     """Return the unsigned integers, in int64, whose order is that of the values; without NaN."""
-    bits = 8 * given.element_size()
+    bits = 8 * operand.element_size()
     every = (1 << bits) - 1
-    raw = given.view(torch.uint8) if given.dtype == torch.bool else given.view(_BITS[bits // 8])
+    raw = (
+        operand.view(torch.uint8) if operand.dtype == torch.bool else operand.view(_BITS[bits // 8])
+    )
     raw = raw.long() & every
-    if given.dtype.is_floating_point:
+    if operand.dtype.is_floating_point:
         keys = torch.where(raw >> (bits - 1) > 0, ~raw & every, raw | 1 << (bits - 1))
-    elif given.dtype.is_signed and given.dtype != torch.bool:
+    elif operand.dtype.is_signed and operand.dtype != torch.bool:
         keys = raw ^ 1 << (bits - 1)
     else:
         keys = raw
@@ -95,8 +98,8 @@ _PLACES = {"ushort": torch.uint16, "uint": torch.uint32, "long": torch.int64}
 _RADIX = r"(?P<a>[a-z]+)_(?P<bits>[48])bit(?P<few>_tptg512)?"
 
 
-def _digits(given: Tensor, bits: int, shift: int, *, down: bool) -> Tensor:
-    return _keys(given, down=down) >> shift & (1 << bits) - 1
+def _digits(operand: Tensor, bits: int, shift: int, *, down: bool) -> Tensor:
+    return _keys(operand, down=down) >> shift & (1 << bits) - 1
 
 
 def _histograms(digits: Tensor, block: int, bits: int) -> Tensor:
@@ -119,23 +122,23 @@ def _radix_counts(call: KernelCall, dtype: torch.dtype) -> Launches:
     threads, each = _radix_group(dtype, call["few"])
     block = threads * each
     for down, shift in ((False, 0), (True, 8 * dtype.itemsize - bits)):
-        given = random((2, block + 100), dtype, 1)
-        counts = _histograms(_digits(given, bits, shift, down=down), block, bits)
+        operand = random((2, block + 100), dtype, 1)
+        counts = _histograms(_digits(operand, bits, shift, down=down), block, bits)
         value = _count_before(counts) if call["scan"] else counts
         grid = threads if call["scan"] else threads * counts.shape[-1]
         yield Launch({
-            "input": given, "desc": down, "dims": (given.shape[1], counts.shape[-1], shift, 0)
-        }, (grid, 2, 1), {"histograms": (given, value)}, group=(threads, 1, 1))  # fmt: skip
+            "input": operand, "desc": down, "dims": (operand.shape[1], counts.shape[-1], shift, 0)
+        }, (grid, 2, 1), {"histograms": (operand, value)}, group=(threads, 1, 1))  # fmt: skip
 
 
 @family(r"radix_scan")
 def _radix_scan(_call: KernelCall) -> Launches:
     for entries in (16, 700, 5000):
-        given = random((2, entries), torch.uint8, entries).int()
-        value = _count_before(given[..., None].long())[..., 0]
+        operand = random((2, entries), torch.uint8, entries).int()
+        value = _count_before(operand[..., None].long())[..., 0]
         yield Launch({
-            "histograms": given.clone(), "n_entries": entries
-        }, (1024, 2, 1), {"histograms": (given, value)}, group=(1024, 1, 1))  # fmt: skip
+            "histograms": operand.clone(), "n_entries": entries
+        }, (1024, 2, 1), {"histograms": (operand, value)}, group=(1024, 1, 1))  # fmt: skip
 
 
 @family(rf"radix_scatter_(?P<fused>fused_)?(?P<final>final_)?(?P<topk>topk_)?{_RADIX}(?:_u16)?")
@@ -145,24 +148,24 @@ def _radix_scatter(call: KernelCall, dtype: torch.dtype) -> Launches:
     threads, each = _radix_group(dtype, call["few"])
     block = threads * each
     for down, shift, first in ((False, 0, True), (True, 8 * dtype.itemsize - bits, False)):
-        given = random((1, block + 100), dtype, 1)
+        operand = random((1, block + 100), dtype, 1)
         if dtype.is_floating_point:  # a flushed number has another digit than its offset counts
-            given[judging.is_denormal(given)] = 0
-        rows, length = given.shape
+            operand[judging.is_denormal(operand)] = 0
+        rows, length = operand.shape
         places = torch.arange(length).expand(rows, -1).contiguous()
         if not first:
             places = places.flip(1)
-        digits = _digits(given, bits, shift, down=down)
+        digits = _digits(operand, bits, shift, down=down)
         counts = _histograms(digits, block, bits)
         order = digits.argsort(dim=1, stable=True)
-        keys, moved = widen(given).gather(1, order), places.gather(1, order)
+        keys, moved = widen(operand).gather(1, order), places.gather(1, order)
         start, chosen = (3, 40) if call["topk"] else (0, length)
         keys, moved = keys[:, start : start + chosen], moved[:, start : start + chosen]
         yield Launch({
-            "keys_in": given, "vals_in": places.to(call.dtype("vals_in")),
+            "keys_in": operand, "vals_in": places.to(call.dtype("vals_in")),
             "offsets": (counts if call["fused"] else _count_before(counts)).int(),
             "dims": (length, counts.shape[-1], shift, 0), "flags": torch.tensor([down, first]), "sel": (start, chosen)
-        }, (threads * counts.shape[-1], rows, 1), {"keys_out": (given, keys), "vals_out": (given, moved)},
+        }, (threads * counts.shape[-1], rows, 1), {"keys_out": (operand, keys), "vals_out": (operand, moved)},
             group=(threads, 1, 1))  # fmt: skip
 
 
@@ -186,13 +189,13 @@ def _sort(call: KernelCall, dtype: torch.dtype) -> Launches:
     ):
         length = min(most, 4 * threads)  # a block has four elements a thread
         chosen = part if "sel" in types else length
-        given = random((2, length), dtype, length)
-        order = torch.sort(given, dim=-1, descending=down, stable=True)
-        expected: dict[str, Any] = {"out_vals": (given, widen(order.values[:, :chosen]))}
+        operand = random((2, length), dtype, length)
+        order = torch.sort(operand, dim=-1, descending=down, stable=True)
+        expected: dict[str, Any] = {"out_vals": (operand, widen(order.values[:, :chosen]))}
         if call["stable"]:
-            expected["out_idx"] = (given, order.indices, 0.0)
+            expected["out_idx"] = (operand, order.indices, 0.0)
         yield Launch({
-            "inp": given, "out_idx": fill_untouched((2, chosen), torch.int64), "size": length, "strides": (1, length),
+            "inp": operand, "out_idx": fill_untouched((2, chosen), torch.int64), "size": length, "strides": (1, length),
             "desc": down, "sel": (0, chosen)
         }, (threads, 2, 1), expected, group=(threads, 1, 1))  # fmt: skip
 
@@ -203,15 +206,15 @@ def _sort_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
     threads = int(call["t"])
     block = 4 * threads
     for down in (False, True):
-        given = random((2, 3 * block), dtype, threads)
-        held = _keys(given, down=down) if call["key"] else given
+        operand = random((2, 3 * block), dtype, threads)
+        held = _keys(operand, down=down) if call["key"] else operand
         order = torch.sort(
             held.reshape(2, 3, block), descending=down and not call["key"], stable=True
         )
         yield Launch({
-            "inp": given, "di": fill_untouched(given.shape, call.dtype("di")), "size": 3 * block,
+            "inp": operand, "di": fill_untouched(operand.shape, call.dtype("di")), "size": 3 * block,
             "strides": (1, 3 * block), "desc": down
-        }, (3 * threads, 2, 1), {"dv": (given, widen(order.values))}, group=(threads, 1, 1))  # fmt: skip
+        }, (3 * threads, 2, 1), {"dv": (operand, widen(order.values))}, group=(threads, 1, 1))  # fmt: skip
 
 
 @family(r"mb_merge_(?:final_)?(?P<topk>topk_)?(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?")
@@ -221,18 +224,18 @@ def _merge_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
     block = 4 * threads
     chosen = 7 if call["topk"] else 2 * block
     for down in (False, True):
-        given = random((2, 2 * block), dtype, threads)
-        held = _keys(given, down=down) if call["key"] else given
+        operand = random((2, 2 * block), dtype, threads)
+        held = _keys(operand, down=down) if call["key"] else operand
         order = torch.sort(
             held.reshape(2, 2, block), descending=down and not call["key"], stable=True
         )
         places = order.indices + torch.tensor([0, block])[:, None]
-        merged = torch.sort(given, descending=down, stable=True).values[:, :chosen]
+        merged = torch.sort(operand, descending=down, stable=True).values[:, :chosen]
         yield Launch({
             "vi": order.values.to(call.dtype("vi") if call["key"] else dtype), "ii": places.to(call.dtype("ii")),
             "io": fill_untouched((2, chosen), call.dtype("io")), "dims": (2 * block, 2, 2, 0), "desc": down,
             "sel": (0, chosen)
-        }, (2 * threads, 2, 1), {"vo": (given, widen(merged))}, group=(threads, 1, 1))  # fmt: skip
+        }, (2 * threads, 2, 1), {"vo": (operand, widen(merged))}, group=(threads, 1, 1))  # fmt: skip
 
 
 # The kernels of unique are called by operations/Unique.mm there.
@@ -240,22 +243,22 @@ def _merge_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 def _sorted_row(dtype: torch.dtype) -> Tensor:
     """Return a sorted row with duplicates."""
-    given = random((61,), dtype, 5)
-    repeated = torch.cat([given, given[:20]])
+    operand = random((61,), dtype, 5)
+    repeated = torch.cat([operand, operand[:20]])
     return repeated.sort().values
 
 
-def _runs(given: Tensor) -> Tensor:
+def _runs(operand: Tensor) -> Tensor:
     """Return where a value differs from the one before it."""
-    changed = torch.ones(len(given), dtype=torch.int64)
-    changed[1:] = given[1:] != given[:-1]
+    changed = torch.ones(len(operand), dtype=torch.int64)
+    changed[1:] = operand[1:] != operand[:-1]
     return changed
 
 
 @family(r"unique_mark_boundaries_{word}")
 def _unique_boundaries(call: KernelCall) -> Launches:
-    given = _sorted_row(dtype_named(call["a"]))
-    yield Launch({"sorted": given}, len(given), {"mask": (given, _runs(given))}, group=32)
+    operand = _sorted_row(dtype_named(call["a"]))
+    yield Launch({"sorted": operand}, len(operand), {"mask": (operand, _runs(operand))}, group=32)
 
 
 _SCANNED = {"32": torch.int32, "64": torch.int64}
@@ -263,12 +266,12 @@ _SCANNED = {"32": torch.int32, "64": torch.int64}
 
 @family(r"unique_emit_{word}_(?P<size>32|64)")
 def _unique_emit(call: KernelCall, dtype: torch.dtype) -> Launches:
-    given = _sorted_row(dtype)
-    runs = _runs(given)
+    operand = _sorted_row(dtype)
+    runs = _runs(operand)
     first = runs.nonzero().flatten()
     yield Launch(
-        {"sorted": given, "mask": runs.int(), "scan": runs.cumsum(0).to(_SCANNED[call["size"]])}, len(given),
-        {"unique_values": (given, widen(given[first])), "bound_pos": (given, first)}, group=32
+        {"sorted": operand, "mask": runs.int(), "scan": runs.cumsum(0).to(_SCANNED[call["size"]])}, len(operand),
+        {"unique_values": (operand, widen(operand[first])), "bound_pos": (operand, first)}, group=32
     )  # fmt: skip
 
 
@@ -285,10 +288,10 @@ def _unique_inverse(call: KernelCall) -> Launches:
 
 @family(r"unique_counts")
 def _unique_counts(_call: KernelCall) -> Launches:
-    given = _sorted_row(torch.int64)
-    value: Tensor = torch.unique(given, return_counts=True)[1]
+    operand = _sorted_row(torch.int64)
+    value: Tensor = torch.unique(operand, return_counts=True)[1]
     yield Launch({
-        "bound_pos": _runs(given).nonzero().flatten(), "num_unique": len(value), "numel": len(given)
+        "bound_pos": _runs(operand).nonzero().flatten(), "num_unique": len(value), "numel": len(operand)
     }, len(value), {"counts": (value, value)}, group=32)  # fmt: skip
 
 
@@ -298,11 +301,11 @@ def _unique_counts(_call: KernelCall) -> Launches:
 @family(r"median_gather_{word}")
 def _median_gather(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for length, ignoring in ((7, False), (8, False), (9, True)):
-        given = random((3, length), dtype, length)
-        given[1, 2] = given[1, 5] = torch.nan
-        order = given.sort(dim=1, stable=True)
-        median = (given.nanmedian if ignoring else given.median)(1)
-        expected: dict[str, Result] = {"out_vals": (given, widen(median.values))}
+        operand = random((3, length), dtype, length)
+        operand[1, 2] = operand[1, 5] = torch.nan
+        order = operand.sort(dim=1, stable=True)
+        median = (operand.nanmedian if ignoring else operand.median)(1)
+        expected: dict[str, Result] = {"out_vals": (operand, widen(median.values))}
         yield Launch(
             {"sorted_vals": order.values, "sorted_idxs": order.indices, "out_idxs": fill_untouched((3,), torch.int64),
             "sort_size": length, "ignore_nan": ignoring}, 3, expected
@@ -316,33 +319,33 @@ _DIGIT = 8
 def _median_histogram(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call the first of the passes that find a digit of the median each."""
     if dtype.itemsize == torch.int64.itemsize:
-        given = random((1000,), torch.int32, 3)
+        operand = random((1000,), torch.int32, 3)
         top = (
-            given < 0
+            operand < 0
         ).long()  # the highest digit: 127 of the negative numbers, 128 of the others
         counts = torch.bincount(128 - top, minlength=256)
-        given = given.long()
+        operand = operand.long()
     else:
-        given = random((1000,), dtype, 3)
+        operand = random((1000,), dtype, 3)
         shift = 8 * dtype.itemsize - _DIGIT
-        counts = torch.bincount(_digits(given, _DIGIT, shift, down=False), minlength=256)
+        counts = torch.bincount(_digits(operand, _DIGIT, shift, down=False), minlength=256)
     state = call.struct("state", k=499)
     yield Launch({
-        "input": given, "state": state, "hist": torch.zeros(257, dtype=torch.int32), "numel": 1000,
+        "input": operand, "state": state, "hist": torch.zeros(257, dtype=torch.int32), "numel": 1000,
         "shift": 8 * dtype.itemsize - _DIGIT, "first_pass": True
-    }, 512, {"hist": (given, torch.cat([counts, torch.zeros(1, dtype=torch.int64)]))}, group=256)  # fmt: skip
+    }, 512, {"hist": (operand, torch.cat([counts, torch.zeros(1, dtype=torch.int64)]))}, group=256)  # fmt: skip
 
 
 @family(r"median_select_pick_{word}")
 def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call all passes over a digit each, with the histograms that the kernel before it gives."""
     count = 1001
-    given = random((count,), dtype, 3)
+    operand = random((count,), dtype, 3)
     passes = dtype.itemsize
-    keys = _bytes_of_keys(given)
+    keys = _bytes_of_keys(operand)
     state = call.struct("state")
     output, left = fill_untouched((1,), dtype), torch.ones(count, dtype=torch.bool)
-    median = given.sort().values[(count - 1) // 2]
+    median = operand.sort().values[(count - 1) // 2]
     for number in range(passes):
         digits = keys[:, number]
         histogram = torch.cat(
@@ -352,36 +355,36 @@ def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
             "out": output, "state": state, "hist": histogram.int(), "numel": count, "first_pass": number == 0,
             "last_pass": number == passes - 1, "ignore_nan": False
         }  # fmt: skip
-        chosen = keys[given == median][0]
+        chosen = keys[operand == median][0]
         prefix = int.from_bytes(
             bytes(chosen[: number + 1].tolist()).rjust(8, b"\0"), "big", signed=True
         )
-        expected: dict[str, Result] = {"state": (given, torch.tensor([prefix]))}
+        expected: dict[str, Result] = {"state": (operand, torch.tensor([prefix]))}
         if number == passes - 1:
-            expected["out"] = (given, widen(median)[None], 0.0)
+            expected["out"] = (operand, widen(median)[None], 0.0)
         yield Launch(
             bound, 1, expected, derived={"state": lambda bound: bound["state"][:8].view(torch.int64)}
         )  # fmt: skip
         left &= digits == chosen[number]
 
 
-def _bytes_of_keys(given: Tensor) -> Tensor:
+def _bytes_of_keys(operand: Tensor) -> Tensor:
     """Return the keys' bytes, the highest first."""
-    size = given.element_size()
+    size = operand.element_size()
     if size == torch.int64.itemsize:
-        flipped = given ^ -(2**63)
+        flipped = operand ^ -(2**63)
         return torch.stack([flipped >> 8 * place & 255 for place in reversed(range(size))], -1)
-    keys = _keys(given, down=False)
+    keys = _keys(operand, down=False)
     return torch.stack([keys >> 8 * place & 255 for place in reversed(range(size))], -1)
 
 
 @family(r"histc_atomic_(?P<where>global|threadgroup)_{word}")
 def _histogram(call: KernelCall, dtype: torch.dtype) -> Launches:
-    given = random((500,), dtype, 3)
+    operand = random((500,), dtype, 3)
     edges = torch.arange(9).to(dtype)
-    value = torch.histc(given.double(), 8, 0, 8).long()
+    value = torch.histc(operand.double(), 8, 0, 8).long()
     grid = 500 if call["where"] == "global" else 256
     yield Launch({
-        "input": given, "counts": torch.zeros(8, dtype=torch.int32), "input_stride": 1, "num_elements": 500,
+        "input": operand, "counts": torch.zeros(8, dtype=torch.int32), "input_stride": 1, "num_elements": 500,
         "num_bins": 8, "bin_edges": edges, "total_threads": 256
-    }, grid, {"counts": (given, value)}, group=64, shared={"local_counts": 64})  # fmt: skip
+    }, grid, {"counts": (operand, value)}, group=64, shared={"local_counts": 64})  # fmt: skip

@@ -106,35 +106,35 @@ def _repeat() -> Tensor:
     return drawn.sort().values
 
 
-def _firsts(given: Tensor) -> Tensor:
-    return torch.cat([torch.ones(1, dtype=torch.bool), given[1:] != given[:-1]])
+def _firsts(operand: Tensor) -> Tensor:
+    return torch.cat([torch.ones(1, dtype=torch.bool), operand[1:] != operand[:-1]])
 
 
 @family(r"coalesce_with_positions_kernel_{any}")
 def _coalesce(_call: KernelCall, dtype: torch.dtype) -> Launches:
     flat = _repeat()
     indices = torch.stack([flat // 4, flat % 4])
-    given, firsts = random((_COUNT, _COLUMNS), dtype, 2), _firsts(flat)
+    operand, firsts = random((_COUNT, _COLUMNS), dtype, 2), _firsts(flat)
     places = firsts.long().cumsum(0) - firsts.long()
     unique: Tensor = torch.unique(flat, return_inverse=True)[1]
     count = int(firsts.sum())
-    wide = widen(given)
+    wide = widen(operand)
     value = torch.zeros(count, _COLUMNS, dtype=wide.dtype).index_add(0, unique, wide)
     terms = torch.zeros(count, _COLUMNS, dtype=torch.float64).index_add(
         0, unique, wide.abs().double()
     )
     yield Launch({
-        "flat_indices": flat, "indices": indices, "in_values": given, "is_unique": firsts,
+        "flat_indices": flat, "indices": indices, "in_values": operand, "is_unique": firsts,
         "output_positions": places.int(), "nnz": _COUNT, "value_size": _COLUMNS, "sparse_dim": 2, "total_unique": count
-    }, _COUNT, {"out_values": (given, value, _rounding(terms, dtype)), "out_indices": (indices, indices[:, firsts])}
+    }, _COUNT, {"out_values": (operand, value, _rounding(terms, dtype)), "out_indices": (indices, indices[:, firsts])}
     )  # fmt: skip
 
 
 @family(r"mark_unique_positions_and_count_kernel|compute_output_positions_kernel|mark_segments")
 def _unique_places(call: KernelCall) -> Launches:
     """Call one of the steps before coalescing: which elements are first, how many, and where they go."""
-    given = _repeat()
-    firsts = _firsts(given)
+    operand = _repeat()
+    firsts = _firsts(operand)
     positions = firsts.long().cumsum(0) - firsts.long()
     results = {
         "mark_segments": {"mask": firsts.long()}, "compute_output_positions_kernel": {"positions": positions}
@@ -142,29 +142,29 @@ def _unique_places(call: KernelCall) -> Launches:
     counted = {"is_unique": firsts.long(), "count": firsts.sum()[None]}
     expected = results.get(call.name, counted)
     yield Launch({
-        "flat_indices": given, "indices": given, "count": torch.zeros(1, dtype=torch.int32),
-        "mask": fill_untouched(given.shape, torch.int32), "positions": fill_untouched(given.shape, torch.int32),
+        "flat_indices": operand, "indices": operand, "count": torch.zeros(1, dtype=torch.int32),
+        "mask": fill_untouched(operand.shape, torch.int32), "positions": fill_untouched(operand.shape, torch.int32),
         "is_unique": firsts if call.name.startswith("compute") else ~firsts
-    }, _COUNT, {name: (given, value) for name, value in expected.items()})  # fmt: skip
+    }, _COUNT, {name: (operand, value) for name, value in expected.items()})  # fmt: skip
 
 
 @family(r"compute_offsets_and_counts")
 def _pools(_call: KernelCall) -> Launches:
     """Call for the pools of a sparse softmax: where each begins, and its size."""
-    given = _repeat()
-    scan = _firsts(given).long().cumsum(0)
+    operand = _repeat()
+    scan = _firsts(operand).long().cumsum(0)
     counts = torch.bincount(scan - 1)
     yield Launch({
         "scan": scan.int(), "total_elements": _COUNT
-    }, len(counts), {"offsets": (given, counts.cumsum(0) - counts), "counts": (given, counts)})  # fmt: skip
+    }, len(counts), {"offsets": (operand, counts.cumsum(0) - counts), "counts": (operand, counts)})  # fmt: skip
 
 
 @family(r"kogge_stone_step|shift_right_kernel")
 def _scan_steps(call: KernelCall) -> Launches:
-    given, stride = random((_COUNT,), torch.int32, 1), 4 if call.name.startswith("kogge") else 1
-    shifted = torch.cat([torch.zeros(stride, dtype=torch.int64), given.long()[:-stride]])
-    value = given.long() + shifted if stride > 1 else shifted
-    yield Launch({"input": given, "stride": stride}, _COUNT, {"output": (given, value)})
+    operand, stride = random((_COUNT,), torch.int32, 1), 4 if call.name.startswith("kogge") else 1
+    shifted = torch.cat([torch.zeros(stride, dtype=torch.int64), operand.long()[:-stride]])
+    value = operand.long() + shifted if stride > 1 else shifted
+    yield Launch({"input": operand, "stride": stride}, _COUNT, {"output": (operand, value)})
 
 
 @family(r"flatten_indices_kernel")
@@ -221,22 +221,22 @@ def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
     offsets = torch.tensor([0, 4, 5, 14])
     count = sum(pools)
     scan = torch.arange(len(pools)).repeat_interleave(torch.tensor(pools)) + 1
-    given, upstream = random((count, _COLUMNS), dtype, 1) * 3, random((count, _COLUMNS), dtype, 2)
+    operand, upstream = random((count, _COLUMNS), dtype, 1) * 3, random((count, _COLUMNS), dtype, 2)
     for log in (False, True):
         function = torch.log_softmax if log else torch.softmax
-        wide = given.double().requires_grad_()
+        wide = operand.double().requires_grad_()
         value = torch.cat([function(part, 0) for part in torch.split(wide, list(pools))])
         result, name = value.detach(), "output"
-        output = fill_untouched(given.shape, dtype)
+        output = fill_untouched(operand.shape, dtype)
         bound = {
-            "values": given, "output": output, "pool_offsets": offsets.int(), "pool_sizes": torch.tensor(pools).int(),
+            "values": operand, "output": output, "pool_offsets": offsets.int(), "pool_sizes": torch.tensor(pools).int(),
             "offsets": offsets.int(), "counts": torch.tensor(pools).int(), "scan": scan.int(),
             "nnz_nvalues": (count, _COLUMNS), "is_log": log, "grad_output": upstream,
-            "grad_input": fill_untouched(given.shape, dtype),
+            "grad_input": fill_untouched(operand.shape, dtype),
         }  # fmt: skip
         if call["way"] == "backward":
             (result,) = torch.autograd.grad(value, wide, upstream.double())
             name, bound["output"] = "grad_input", value.detach().to(dtype)
         step = torch.finfo(dtype).eps if dtype != torch.float32 else 0.0
         slack = (result.abs() + 1) * (16 * EPS + (8 if name == "grad_input" or log else 1) * step)
-        yield Launch(bound, len(pools), {name: (given, result, slack)})
+        yield Launch(bound, len(pools), {name: (operand, result, slack)})

@@ -22,9 +22,9 @@ from opcheck.kernels.values import fill_untouched, random, widen
 @family(r"(?P<op>max|avg)_pool_{any}")
 def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
     for size, stride, padding in (((2, 2), (2, 2), (0, 0)), ((3, 2), (1, 2), (1, 1))):
-        given = random((2, 3, 7, 8), dtype, 1)
+        operand = random((2, 3, 7, 8), dtype, 1)
         kinds = {"kernel_size": size, "stride": stride, "padding": padding}
-        wide = given.double()
+        wide = operand.double()
         if call["op"] == "max":
             value, places = F.max_pool2d(wide, size, stride, padding, return_indices=True)
             more = {
@@ -36,22 +36,22 @@ def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
                 if dtype == torch.bool:
                     raise Unfit("no mean is defined for bool: the CPU refuses it")
                 value = value.trunc()  # the CPU divides integers
-        params = call.struct("params", dims=4, pooling_dims=2, input_sizes=given.shape,
-            input_strides=given.stride(), output_sizes=value.shape, output_strides=value.stride(),
+        params = call.struct("params", dims=4, pooling_dims=2, input_sizes=operand.shape,
+            input_strides=operand.stride(), output_sizes=value.shape, output_strides=value.stride(),
             **kinds, **more)  # fmt: skip
-        bound = {"input": given, "params": params}
-        expected: dict[str, Any] = {"output": (given, value, value.abs() * 4 * EPS)}
+        bound = {"input": operand, "params": params}
+        expected: dict[str, Any] = {"output": (operand, value, value.abs() * 4 * EPS)}
         if call["op"] == "max":
             bound["indices"] = fill_untouched(value.shape, torch.int64)
             if dtype.is_floating_point:
-                expected["indices"] = (given, places, 0.0)
-        expected["output"] = (given, value, _terms(wide, 9))
+                expected["indices"] = (operand, places, 0.0)
+        expected["output"] = (operand, value, _terms(wide, 9))
         yield Launch(bound, value.numel(), expected, group=32)
 
 
-def _terms(given: Tensor, count: int) -> float:
+def _terms(operand: Tensor, count: int) -> float:
     """Return what summing so many of the values in another order may change."""
-    return float(given.abs().amax()) * count * EPS
+    return float(operand.abs().amax()) * count * EPS
 
 
 _MODES = {
@@ -76,47 +76,47 @@ def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
     ):
         if corners and (mode.startswith("nearest") or "_aa" in call["mode"]):
             corners = False  # noqa: PLW2901  (those modes know none)
-        given = random((2, 3, *shape), dtype, 1)
+        operand = random((2, 3, *shape), dtype, 1)
         flags = {} if mode.startswith("nearest") else {"align_corners": corners}
         if call["mode"].endswith("_aa"):
             flags["antialias"] = True
-        value = F.interpolate(given.double(), target, mode=mode, **flags)
+        value = F.interpolate(operand.double(), target, mode=mode, **flags)
         # Integers are computed in fixed point, and rounded once a dimension: by how much is not agreed on.
         whole = not dtype.is_floating_point and not mode.startswith("nearest")
         derived = {"outputData": lambda bound: bound["outputData"].float()} if whole else {}
         scales = [
             (s - 1) / (t - 1) if corners and t > 1 else s / t for s, t in zip(shape, target, strict=True)
         ]  # fmt: skip
-        params = call.struct("params", input_strides=given.stride(), input_sizes=given.shape,
+        params = call.struct("params", input_strides=operand.stride(), input_sizes=operand.shape,
             output_strides=value.stride(), output_sizes=value.shape,
             scales=list(reversed(scales)), align_corners=int(corners))  # fmt: skip
         yield Launch(
-            {"inputData": given, "params": params}, value[0, 0].numel(),
-            {"outputData": (given, value, dims / 2 if whole else 2e-5)}, group=32, derived=derived
+            {"inputData": operand, "params": params}, value[0, 0].numel(),
+            {"outputData": (operand, value, dims / 2 if whole else 2e-5)}, group=32, derived=derived
         )  # fmt: skip
 
 
-def _group_of(given: Tensor, weight: Tensor) -> int:
-    return given.shape[1] // weight.shape[1]
+def _group_of(operand: Tensor, weight: Tensor) -> int:
+    return operand.shape[1] // weight.shape[1]
 
 
-def _convolve(given: Tensor, weight: Tensor, bias: Tensor, **how: Any) -> tuple[Tensor, Tensor]:
+def _convolve(operand: Tensor, weight: Tensor, bias: Tensor, **how: Any) -> tuple[Tensor, Tensor]:
     """Return a convolution in double, and the same of the absolute values."""
-    function = (F.conv1d, F.conv2d, F.conv3d)[given.dim() - 3]
-    groups = _group_of(given, weight)
+    function = (F.conv1d, F.conv2d, F.conv3d)[operand.dim() - 3]
+    groups = _group_of(operand, weight)
     first, second = (
         function(a.double(), b.double(), c.double(), groups=groups, **how)
-        for a, b, c in ((given, weight, bias), (given.abs(), weight.abs(), bias.abs()))
+        for a, b, c in ((operand, weight, bias), (operand.abs(), weight.abs(), bias.abs()))
     )
     return first, second
 
 
-def _geometry(given: Tensor, weight: Tensor, value: Tensor, **how: Any) -> dict[str, int]:
+def _geometry(operand: Tensor, weight: Tensor, value: Tensor, **how: Any) -> dict[str, int]:
     """Return the fields of Conv2DParams (Convolution.h) for tensors of (batch, channels, height, width)."""
-    groups = _group_of(given, weight)
-    (height, width), (k_height, k_width) = given.shape[-2:], weight.shape[-2:]
+    groups = _group_of(operand, weight)
+    (height, width), (k_height, k_width) = operand.shape[-2:], weight.shape[-2:]
     fields = {
-        "N": given.shape[0], "C_in": given.shape[1], "C_out": weight.shape[0], "H": height, "W": width,
+        "N": operand.shape[0], "C_in": operand.shape[1], "C_out": weight.shape[0], "H": height, "W": width,
         "outH": value.shape[-2], "outW": value.shape[-1], "kH": k_height, "kW": k_width,
         "C_in_per_group": weight.shape[1], "C_out_per_group": weight.shape[0] // groups, "has_bias": 1,
     }  # fmt: skip
@@ -133,34 +133,34 @@ def _conv2d(call: KernelCall, dtype: torch.dtype) -> Launches:
         ({"stride": (1, 1), "padding": (1, 0), "dilation": (1, 1)}, 1),
         ({"stride": (2, 3), "padding": (2, 1), "dilation": (2, 1)}, 2),
     ):
-        given, weight = random((2, 4, 9, 11), dtype, 1), random((6, 4 // groups, 3, 2), dtype, 2)
+        operand, weight = random((2, 4, 9, 11), dtype, 1), random((6, 4 // groups, 3, 2), dtype, 2)
         bias = random((6,), dtype, 3)
-        value, size = _convolve(given, weight, bias, **how)
-        params = call.struct("p", **_geometry(given, weight, value, **how))
+        value, size = _convolve(operand, weight, bias, **how)
+        params = call.struct("p", **_geometry(operand, weight, value, **how))
         yield Launch({
-            "input": given, "weight": weight, "bias": bias, "p": params
+            "input": operand, "weight": weight, "bias": bias, "p": params
         }, value[..., 0].numel() * -(-value.shape[-1] // per),
-            {"output": (given, value, summed_slack(size, value, dtype))}, group=32)  # fmt: skip
+            {"output": (operand, value, summed_slack(size, value, dtype))}, group=32)  # fmt: skip
 
 
 @family(r"conv1d_depthwise_(?P<layout>ncl|nlc)_{float}")
 def _conv1d(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with two outputs a channel; each thread has eight neighbours, which `nlc` writes channels last."""
     for stride, padding, dilation in ((1, 2, 1), (2, 1, 3)):
-        given, weight = random((2, 3, 45), dtype, 1), random((6, 1, 4), dtype, 2)
+        operand, weight = random((2, 3, 45), dtype, 1), random((6, 1, 4), dtype, 2)
         bias = random((6,), dtype, 3)
         value, size = _convolve(
-            given, weight, bias, stride=stride, padding=padding, dilation=dilation
+            operand, weight, bias, stride=stride, padding=padding, dilation=dilation
         )
-        flat = (given[:, :, None], weight[:, :, None], value[:, :, None])
+        flat = (operand[:, :, None], weight[:, :, None], value[:, :, None])
         params = call.struct("p",
             **_geometry(*flat, stride=(1, stride), padding=(0, padding), dilation=(1, dilation)))  # fmt: skip
         grid = (-(-value.shape[-1] // 8), 6, 2)
         if call["layout"] == "nlc":
             value, size = value.transpose(1, 2).contiguous(), size.transpose(1, 2).contiguous()
         yield Launch({
-            "input": given, "weight": weight, "bias": bias, "p": params
-        }, grid, {"output": (given, value, summed_slack(size, value, dtype))})  # fmt: skip
+            "input": operand, "weight": weight, "bias": bias, "p": params
+        }, grid, {"output": (operand, value, summed_slack(size, value, dtype))})  # fmt: skip
 
 
 @family(r"conv3d_simd(?P<long>_long)?_{float}_(?P<bm>\d+)_(?P<bn>\d+)_(?P<wm>\d+)_(?P<wn>\d+)")
@@ -170,22 +170,22 @@ def _conv3d(call: KernelCall, dtype: torch.dtype) -> Launches:
     threads = int(call["wm"]) * int(call["wn"]) * 32
     for groups, first in ((1, 0), (2, 1)):
         how = {"stride": (1, 2, 1), "padding": (1, 0, 2), "dilation": (1, 1, 2)}
-        given, weight = (
+        operand, weight = (
             random((2, 6, 4, 11, 10), dtype, 1), random((10, 6 // groups, 2, 3, 2), dtype, 2)
         )  # fmt: skip
         bias = random((10,), dtype, 3)
-        value, size = _convolve(given, weight, bias, **how)
-        params = call.struct("gP", D=given.shape[2], outD=value.shape[2], kD=2, sD=1, padD=1, dD=1, out_ncdhw=first,
-            **_geometry(given, weight, value, **how))  # fmt: skip
+        value, size = _convolve(operand, weight, bias, **how)
+        params = call.struct("gP", D=operand.shape[2], outD=value.shape[2], kD=2, sD=1, padD=1, dD=1, out_ncdhw=first,
+            **_geometry(operand, weight, value, **how))  # fmt: skip
         grid = (
             groups * -(-10 // groups // columns) * threads, -(-value[0, 0, 0].numel() // rows), 2 * value.shape[2]
         )  # fmt: skip
         if not first:
             value, size = (t.permute(0, 2, 3, 4, 1).contiguous() for t in (value, size))
         yield Launch({
-            "act": given.permute(0, 2, 3, 4, 1).contiguous(), "wts": weight.permute(2, 3, 4, 1, 0).contiguous(),
+            "act": operand.permute(0, 2, 3, 4, 1).contiguous(), "wts": weight.permute(2, 3, 4, 1, 0).contiguous(),
             "gP": params, "bias": bias
-        }, grid, {"dst": (given, value, summed_slack(size, value, dtype))}, group=(threads, 1, 1))  # fmt: skip
+        }, grid, {"dst": (operand, value, summed_slack(size, value, dtype))}, group=(threads, 1, 1))  # fmt: skip
 
 
 @family(r"conv_weight_to_dhwio_{float}")
@@ -207,11 +207,11 @@ def _channels_last(call: KernelCall, dtype: torch.dtype) -> Launches:
     tile = (int(call["tc"]), int(call["tx"]))
     channels = 34 if call["write"] == "true" else 35
     extent = 150 if call["read"] == "true" else 151
-    given = random((2, channels, extent), dtype, 1)
-    value = given.transpose(1, 2).contiguous()
+    operand = random((2, channels, extent), dtype, 1)
+    value = operand.transpose(1, 2).contiguous()
     grid = (-(-extent // tile[1]) * 256, -(-channels // tile[0]), 2)
-    bound = {"src": given, "dims": (channels, extent)}
-    yield Launch(bound, grid, {"dst": (given, value)}, group=(256, 1, 1))
+    bound = {"src": operand, "dims": (channels, extent)}
+    yield Launch(bound, grid, {"dst": (operand, value)}, group=(256, 1, 1))
 
 
 # Columns of windows
@@ -223,15 +223,15 @@ _WINDOWS = (((3, 2), (1, 1), (0, 0), (1, 1)), ((2, 3), (2, 1), (1, 2), (2, 1)))
 @family(r"im2col_{any}(?:_u32|_u64)?")
 def _im2col(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, dilation, padding, stride in _WINDOWS:
-        given = random((2, 3, 7, 8), dtype, 1)
-        wide = given.double() if dtype == torch.bool else widen(given)
+        operand = random((2, 3, 7, 8), dtype, 1)
+        wide = operand.double() if dtype == torch.bool else widen(operand)
         value = F.unfold(wide, window, dilation, padding, stride)
         columns = (8 + 2 * padding[1] - dilation[1] * (window[1] - 1) - 1) // stride[1] + 1
         yield Launch({
-            "inputData": given, "kernel_dilation": (*reversed(window), *reversed(dilation)),
-            "padding_stride": (*reversed(padding), *reversed(stride)), "input_strides": (*reversed(given.stride()),),
-            "output_strides": (*reversed(value.stride()), columns), "input_sizes": (*reversed(given.shape),)
-        }, (value.shape[2], 3, 2), {"outputData": (given, value)}, group=(64, 1, 1))  # fmt: skip
+            "inputData": operand, "kernel_dilation": (*reversed(window), *reversed(dilation)),
+            "padding_stride": (*reversed(padding), *reversed(stride)), "input_strides": (*reversed(operand.stride()),),
+            "output_strides": (*reversed(value.stride()), columns), "input_sizes": (*reversed(operand.shape),)
+        }, (value.shape[2], 3, 2), {"outputData": (operand, value)}, group=(64, 1, 1))  # fmt: skip
 
 
 @family(r"col2im_kernel_{any}(?:_u32|_u64)?")
@@ -241,16 +241,16 @@ def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
             (extent + 2 * pad - step * (size - 1) - 1) // by + 1 for extent, size, step, pad,
             by in zip((7, 8), window, dilation, padding, stride, strict=True)
         ]  # fmt: skip
-        given = random((2, 3 * window[0] * window[1], shape[0] * shape[1]), dtype, 1)
-        wide = given.double() if dtype == torch.bool else widen(given)
+        operand = random((2, 3 * window[0] * window[1], shape[0] * shape[1]), dtype, 1)
+        wide = operand.double() if dtype == torch.bool else widen(operand)
         value = F.fold(wide, (7, 8), window, dilation, padding, stride)
         size = F.fold(wide.abs(), (7, 8), window, dilation, padding, stride)
         partly = size.abs().double() * 6 * rounding(dtype)  # each addition is rounded
         yield Launch({
-            "data_col": given, "col_batch_stride": (given.stride(0), 0), "channels": 3, "im_hw": (7, 8),
+            "data_col": operand, "col_batch_stride": (operand.stride(0), 0), "channels": 3, "im_hw": (7, 8),
             "kernel_hw": window, "pad_hw": padding, "stride_hw": stride, "dilation_hw": dilation, "col_hw": shape,
-            "im_batch_stride": (value.stride(0), 0), "col_inner_strides": (given.stride(1), given.stride(2))
-        }, (8, 7, 6), {"data_im": (given, value, partly)}, group=(8, 7, 1))  # fmt: skip
+            "im_batch_stride": (value.stride(0), 0), "col_inner_strides": (operand.stride(1), operand.stride(2))
+        }, (8, 7, 6), {"data_im": (operand, value, partly)}, group=(8, 7, 1))  # fmt: skip
 
 
 @family(r"unfold_backward_(?P<a>float|half|bfloat|float2|half2)")
@@ -286,44 +286,44 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         ((1, 2, 2), (1, 2, 2), (0, 0, 0)),
         ((2, 3, 2), (1, 1, 2), (1, 1, 0)),
     ):
-        given = random((2, 3, 4, 7, 8), torch.float32, 1).double().requires_grad_()
+        operand = random((2, 3, 4, 7, 8), torch.float32, 1).double().requires_grad_()
         if largest:
-            result, places = F.max_pool3d(given, size, stride, padding, return_indices=True)
+            result, places = F.max_pool3d(operand, size, stride, padding, return_indices=True)
             fields = {
-                "grad_input_sizes": given.shape, "grad_input_strides": given.stride(),
+                "grad_input_sizes": operand.shape, "grad_input_strides": operand.stride(),
                 "grad_output_sizes": result.shape, "grad_output_strides": result.stride(),
                 "indices_strides": places.stride(),
             }  # fmt: skip
         else:
-            result, places = F.avg_pool3d(given, size, stride, padding), torch.zeros(1)
+            result, places = F.avg_pool3d(operand, size, stride, padding), torch.zeros(1)
             fields = {
-                "input_sizes": given.shape, "input_strides": given.stride(), "output_sizes": result.shape,
+                "input_sizes": operand.shape, "input_strides": operand.stride(), "output_sizes": result.shape,
                 "output_strides": result.stride(), "kernel_size": size, "stride": stride, "padding": padding,
                 "count_include_pad": (1,),
             }  # fmt: skip
         upstream = random(result.shape, dtype, 2)
         value, bound_by = (
-            _pad_flat(torch.autograd.grad(result, given, gradient.double(), retain_graph=True)[0])
+            _pad_flat(torch.autograd.grad(result, operand, gradient.double(), retain_graph=True)[0])
             for gradient in (upstream, upstream.abs())
         )
         yield Launch({
-            "grad_input": _atomics(dtype, given.shape), "grad_output": upstream, "indices": places,
+            "grad_input": _atomics(dtype, operand.shape), "grad_output": upstream, "indices": places,
             "params": call.struct("params", dims=5, pooling_dims=3, **fields)
         }, upstream.numel(), {"grad_input": (upstream, value, 8 * rounding(dtype) * bound_by)}, group=32)  # fmt: skip
 
 
 @family(r"max_unpool_{any}")
 def _unpooling(call: KernelCall, dtype: torch.dtype) -> Launches:
-    given = random((2, 3, 4, 5), dtype, 1)
+    operand = random((2, 3, 4, 5), dtype, 1)
     order = torch.rand((2, 3, 56), generator=torch.Generator().manual_seed(1)).argsort(-1)
     places = order[..., :20].reshape(2, 3, 4, 5).contiguous()
-    value = widen(given).new_zeros((2, 3, 56))
-    value = value.scatter(2, places.flatten(2), widen(given).flatten(2)).reshape(2, 3, 7, 8)
-    params = call.struct("params", dims=4, pooling_dims=2, input_sizes=given.shape, input_strides=given.stride(),
+    value = widen(operand).new_zeros((2, 3, 56))
+    value = value.scatter(2, places.flatten(2), widen(operand).flatten(2)).reshape(2, 3, 7, 8)
+    params = call.struct("params", dims=4, pooling_dims=2, input_sizes=operand.shape, input_strides=operand.stride(),
         output_sizes=value.shape, output_strides=value.stride(), indices_strides=places.stride())  # fmt: skip
     yield Launch({
-        "output": torch.zeros(value.shape, dtype=dtype), "input": given, "indices": places, "params": params
-    }, given.numel(), {"output": (given, value)}, group=32)  # fmt: skip
+        "output": torch.zeros(value.shape, dtype=dtype), "input": operand, "indices": places, "params": params
+    }, operand.numel(), {"output": (operand, value)}, group=32)  # fmt: skip
 
 
 #: Images and grids, without batch and channels, by the number of dimensions.
@@ -339,11 +339,11 @@ def _image_and_grid(dims: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return random((2, 3, *image), dtype, 1), random((2, *places, dims), dtype, 2)
 
 
-def _params(given: Tensor, grid: Tensor, value: Tensor, *, corners: bool) -> dict[str, Any]:
+def _params(operand: Tensor, grid: Tensor, value: Tensor, *, corners: bool) -> dict[str, Any]:
     """Return the fields of GridSamplerParams (GridSampler.h)."""
     return {
         "sampler_dims": grid.shape[-1], "output_sizes": value.shape, "output_strides": value.stride(),
-        "input_sizes": given.shape, "input_strides": given.stride(), "grid_sizes": grid.shape,
+        "input_sizes": operand.shape, "input_strides": operand.stride(), "grid_sizes": grid.shape,
         "grid_strides": grid.stride(), "align_corners": int(corners),
     }  # fmt: skip
 
@@ -361,15 +361,15 @@ def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the mode of the name; up to 2.12 those of three dimensions have the bilinear one alone."""
     dims, mode = int(call["dims"]), call["mode"] or "bilinear"
     for corners in (False, True):
-        given, grid = _image_and_grid(dims, dtype)
+        operand, grid = _image_and_grid(dims, dtype)
         value = F.grid_sample(
-            given.double(), grid.double(), mode, call["pad"], align_corners=corners
+            operand.double(), grid.double(), mode, call["pad"], align_corners=corners
         )
-        params = call.struct("params", **_params(given, grid, value, corners=corners))
+        params = call.struct("params", **_params(operand, grid, value, corners=corners))
         threads = value.numel() // (value.shape[1] if dims == 2 else 1)
         yield Launch({
-            "input": given, "grid": grid, "params": params
-        }, threads, {"output": (given, value, _slack(value, dtype))}, group=32)  # fmt: skip
+            "input": operand, "grid": grid, "params": params
+        }, threads, {"output": (operand, value, _slack(value, dtype))}, group=32)  # fmt: skip
 
 
 @family(
@@ -387,19 +387,19 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         for padding in paddings
         for corners in (False, True)
     ):
-        given, grid = _image_and_grid(dims, dtype)
-        wide, places = given.double().requires_grad_(), grid.double().requires_grad_()
+        operand, grid = _image_and_grid(dims, dtype)
+        wide, places = operand.double().requires_grad_(), grid.double().requires_grad_()
         result = F.grid_sample(wide, places, mode, padding, align_corners=corners)
         upstream = random(result.shape, dtype, 3)
         image, moved = torch.autograd.grad(result, (wide, places), upstream.double())
-        params = call.struct("params", **_params(given, grid, result, corners=corners),
-            grad_output_strides=upstream.stride(), grad_input_strides=given.stride(),
+        params = call.struct("params", **_params(operand, grid, result, corners=corners),
+            grad_output_strides=upstream.stride(), grad_input_strides=operand.stride(),
             grad_grid_strides=grid.stride(), padding_mode=_PADDINGS.index(padding),
             interpolation_mode=_INTERPOLATIONS.index(mode), compute_grad_input=1, compute_grad_grid=1)  # fmt: skip
         # Atomics of small dtypes take whole words, beyond the end of an odd tensor.
         bound = {
-            "grad_input": torch.zeros(given.numel() + 8, dtype=dtype), "grad_output": upstream, "params": params,
-            "grad_grid": torch.zeros(grid.shape, dtype=dtype), "input": given, "grid": grid,
+            "grad_input": torch.zeros(operand.numel() + 8, dtype=dtype), "grad_output": upstream, "params": params,
+            "grad_grid": torch.zeros(grid.shape, dtype=dtype), "input": operand, "grid": grid,
         }  # fmt: skip
         expected: dict[str, Any] = {}
         if "grad_input" in call.types:
