@@ -1,13 +1,23 @@
-"""Chooses a way of calling a kernel, and records the outcome."""
+"""Chooses a way of calling a kernel, and records the outcome, in a child process that the kernel may end."""
 
 from __future__ import annotations
 
+import functools
+import time
+import warnings
+from pathlib import Path
+
+import msgspec
+import torch
+
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import drivers, names, pointwise
+from opcheck.kernels import drivers, library, names, pointwise
 from opcheck.kernels.judging import Judged
+from opcheck.kernels.library import Library
 from opcheck.kernels.machine import Kernel, KernelError, Machine
 from opcheck.kernels.pointwise import Unfit
-from opcheck.kernels.records import Outcome, Task, Verdict
+from opcheck.kernels.records import Outcome, Source, Task, Trial, Verdict
+from opcheck.worker.protocol import Say
 
 #: Units in the last place up to which a result is called right.
 _RIGHT = 1.0
@@ -60,20 +70,15 @@ class Drivers:
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
             # A kernel that no table foresaw is one that is not run, not the end of the run.
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"
+        judged = msgspec.structs.replace(judged, ulps=round(judged.ulps, 2))
         return Outcome(
             kernel=function.name,
             family=task.family,
             operation=task.operation,
             dtypes=named.dtypes,
             verdict=verdict,
-            compared=judged.compared,
-            wrong=judged.wrong,
-            ulps=round(judged.ulps, 2),
-            smallest=judged.smallest,
-            worst=judged.worst,
-            ranges=judged.ranges,
-            usual=judged.usual,
             reason=reason,
+            **msgspec.structs.asdict(judged),
         )
 
     def _kernel(self, machine: Machine, function: Function, named: names.Named) -> Kernel:
@@ -86,3 +91,28 @@ class Drivers:
         if drivers.is_driven(kernel.name):
             return drivers.judge(kernel.name, kernel)
         return self._pointwise.judge(named, kernel)
+
+
+def answer(trial: Trial, _say: Say) -> Outcome:
+    """Run a kernel, and judge its results."""
+    machine, released = _prepare(trial.source)
+    start = time.process_time()
+    outcome = _drivers(trial.task).outcome(machine, released.functions[trial.kernel], trial.task)
+    seconds = round(time.process_time() - start, 4)
+    return msgspec.structs.replace(outcome, seconds=seconds)
+
+
+@functools.lru_cache(maxsize=1)
+def _prepare(source: Source) -> tuple[Machine, Library]:
+    torch.set_num_threads(1)
+    # Half complex numbers are experimental on the CPU; they are only converted.
+    warnings.filterwarnings("ignore", message="ComplexHalf")
+    warnings.filterwarnings("ignore", message="index_reduce")
+    released = library.read(source.release, Path(source.wheels), source.section)
+    return Machine(Path(source.cache)), released
+
+
+@functools.lru_cache(maxsize=1)
+def _drivers(_task: Task) -> Drivers:
+    """Return the drivers of a task, whose kernels share values and references."""
+    return Drivers()

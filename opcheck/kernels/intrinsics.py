@@ -14,6 +14,8 @@ from pathlib import Path
 
 from opcheck.common import documents
 
+#: LLVM's types of the parameters of a function.
+Types = tuple[str, ...]
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 VECTOR = re.compile(r"<(\d+) x ([a-z0-9]+)>")
 _FLOATS = ("half", "bfloat", "float")
@@ -51,7 +53,7 @@ HELPERS = {
 }
 
 
-def define(name: str, result: str, parameters: tuple[str, ...]) -> str | None:
+def define(name: str, result: str, parameters: Types) -> str | None:
     """Return the definition of an AIR function; None where this module knows none.
 
     Args:
@@ -73,9 +75,7 @@ def define(name: str, result: str, parameters: tuple[str, ...]) -> str | None:
     return _by_element(name, vector, result, parameters) if vector else None
 
 
-def _by_element(
-    name: str, vector: re.Match[str], result: str, parameters: tuple[str, ...]
-) -> str | None:
+def _by_element(name: str, vector: re.Match[str], result: str, parameters: Types) -> str | None:
     """Define a vector function by one call per element."""
     count = int(vector[1])
     element = VECTOR.fullmatch(result)
@@ -103,9 +103,7 @@ def _by_element(
     return f"{scalar}define internal {result} @{name}({head}) nounwind {{\n{body}\n}}\n"
 
 
-def _mathematics(
-    base: str, _suffixes: list[str], result: str, parameters: tuple[str, ...]
-) -> str | None:
+def _mathematics(base: str, _suffixes: list[str], result: str, parameters: Types) -> str | None:
     if result not in _FLOATS:
         return None
     base = base.removeprefix("precise_")
@@ -137,9 +135,7 @@ def _mathematics(
     return "\n".join(lines)
 
 
-def _next_after(
-    base: str, _suffixes: list[str], result: str, _parameters: tuple[str, ...]
-) -> str | None:
+def _next_after(base: str, _suffixes: list[str], result: str, _parameters: Types) -> str | None:
     if base != "nextafter" or result not in _FLOATS:
         return None
     bits = f"i{8 * _BYTES[result]}"
@@ -184,9 +180,7 @@ _OF_INTEGERS = {
 _PLACEHOLDER = re.compile(r"\b[TWEB]\b|(?<=llvm\.)S(?=[a-z])")
 
 
-def _integers(
-    base: str, suffixes: list[str], result: str, _parameters: tuple[str, ...]
-) -> str | None:
+def _integers(base: str, suffixes: list[str], result: str, _parameters: Types) -> str | None:
     if not re.fullmatch(r"i\d+", result) or base not in _OF_INTEGERS:
         return None
     sign = suffixes[0] if len(suffixes) > 1 else "s"
@@ -204,9 +198,7 @@ def _integers(
     return f"  {text}\n  ret {result} %r"
 
 
-def _any_all(
-    base: str, _suffixes: list[str], result: str, parameters: tuple[str, ...]
-) -> str | None:
+def _any_all(base: str, _suffixes: list[str], result: str, parameters: Types) -> str | None:
     if base not in {"any", "all"} or result != "i1":
         return None
     vector = VECTOR.fullmatch(parameters[0])
@@ -218,7 +210,7 @@ def _any_all(
     )
 
 
-def _dot(base: str, _suffixes: list[str], result: str, parameters: tuple[str, ...]) -> str | None:
+def _dot(base: str, _suffixes: list[str], result: str, parameters: Types) -> str | None:
     if base != "dot":
         return None
     vector = VECTOR.fullmatch(parameters[0])
@@ -234,9 +226,7 @@ def _dot(base: str, _suffixes: list[str], result: str, parameters: tuple[str, ..
     return "\n".join([*lines, f"  ret {result} {total}"])
 
 
-def _convert(
-    base: str, suffixes: list[str], result: str, parameters: tuple[str, ...]
-) -> str | None:
+def _convert(base: str, suffixes: list[str], result: str, parameters: Types) -> str | None:
     """Define a conversion: ``air.convert.f.f32.s.i32`` converts a signed 32-bit integer to a 32-bit float."""
     if base != "convert" or len(suffixes) < 4 or result.startswith("<"):
         return None
@@ -271,9 +261,7 @@ def _convert(
     return f"  %r = {cast} {kind} %0 to {result}\n  ret {result} %r"
 
 
-def _barriers(
-    base: str, suffixes: list[str], result: str, _parameters: tuple[str, ...]
-) -> str | None:
+def _barriers(base: str, suffixes: list[str], result: str, _parameters: Types) -> str | None:
     if (base, suffixes) == ("wg", ["barrier"]):
         return "  call void @opcheck_barrier()\n  ret void"
     if (base, suffixes) == ("simdgroup", ["barrier"]):
@@ -285,9 +273,7 @@ def _barriers(
     return None
 
 
-def _atomics(
-    base: str, suffixes: list[str], result: str, parameters: tuple[str, ...]
-) -> str | None:
+def _atomics(base: str, suffixes: list[str], result: str, parameters: Types) -> str | None:
     """Define atomics as plain loads and stores: one thread of the system runs all threads of the kernel."""
     if base != "atomic" or suffixes[0] not in {"global", "local"}:
         return None
@@ -386,7 +372,7 @@ def _combine(name: str, kind: str, sign: str) -> str:
     return f"  %new = call {kind} @llvm.{function}.{suffix}({kind} %total, {kind} %x)\n"
 
 
-def _simd(base: str, suffixes: list[str], _result: str, parameters: tuple[str, ...]) -> str | None:
+def _simd(base: str, suffixes: list[str], _result: str, parameters: Types) -> str | None:
     """Define what the lanes of a simdgroup do together, by one exchange of values."""
     if not base.startswith("simd_"):
         return None
@@ -479,9 +465,7 @@ _PLACE = """  %row = call i32 @opcheck.row()
 """
 
 
-def _matrices(
-    base: str, _suffixes: list[str], result: str, parameters: tuple[str, ...]
-) -> str | None:
+def _matrices(base: str, _suffixes: list[str], result: str, parameters: Types) -> str | None:
     if not base.startswith("simdgroup_matrix_8x8_"):
         return None
     action = base.removeprefix("simdgroup_matrix_8x8_")
@@ -542,7 +526,7 @@ def _addresses(kind: str, at: int, *, strided: bool) -> str:
     return text
 
 
-def _product(result: str, parameters: tuple[str, ...]) -> str | None:
+def _product(result: str, parameters: Types) -> str | None:
     lines = []
     for place, whole in enumerate(parameters):
         vector = VECTOR.fullmatch(whole)

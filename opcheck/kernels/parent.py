@@ -276,7 +276,7 @@ class _Runner:
     def __init__(self, source: Source, stopped: threading.Event) -> None:
         self._source, self._stopped = source, stopped
         self._worker = Worker[Trial, Outcome](
-            "opcheck.kernels.worker:answer",
+            "opcheck.kernels.drive:answer",
             Outcome,
             # The reference is the same on every processor: no vector extensions.
             environment={"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "default"},
