@@ -58,6 +58,8 @@ _AHEAD = (
 )
 
 
+#: Variants that were tried.
+Attempts = Sequence[TriedVariant]
 #: A run of the program without torch.compile: its dtype, and whether it is a training step.
 Eager = tuple[str, bool]
 #: Its audit, or why there is none.
@@ -375,7 +377,7 @@ _LESSER = {
 }
 
 
-def _advisories(tried: Sequence[TriedVariant], known: _Defects) -> Iterator[Advisory]:
+def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in known.present:
         by_variant = [
@@ -397,7 +399,7 @@ def _advisories(tried: Sequence[TriedVariant], known: _Defects) -> Iterator[Advi
             )
 
 
-def _rows(tried: Sequence[TriedVariant]) -> Iterator[VariantRow]:
+def _rows(tried: Attempts) -> Iterator[VariantRow]:
     groups: dict[tuple[str, str], list[TriedVariant]] = {}
     for attempt in tried:
         groups.setdefault((str(attempt.variant), attempt.variant.run), []).append(attempt)
@@ -406,7 +408,7 @@ def _rows(tried: Sequence[TriedVariant]) -> Iterator[VariantRow]:
         yield VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
 
-def _failures(tried: Sequence[TriedVariant], known: _Defects) -> Iterator[FailureGroup]:
+def _failures(tried: Attempts, known: _Defects) -> Iterator[FailureGroup]:
     """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
     groups: dict[tuple[str, str], list[tuple[TriedVariant, CompileFailure]]] = {}
     for attempt in tried:
@@ -470,7 +472,7 @@ def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
 
 
 def _judge_externs(
-    tried: Sequence[TriedVariant], target: Target, lookup: OperatorLookup
+    tried: Attempts, target: Target, lookup: OperatorLookup
 ) -> tuple[JudgedExtern, ...]:
     """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
     counts: dict[tuple[str, tuple[str, ...], str, str], int] = {}
@@ -500,7 +502,7 @@ def _verdict(op: str, dtypes: tuple[str, ...], target: Target, lookup: OperatorL
 
 
 def _advice(
-    tried: Sequence[TriedVariant], externs: Iterable[JudgedExtern], target: Target, known: _Defects
+    tried: Attempts, externs: Iterable[JudgedExtern], target: Target, known: _Defects
 ) -> str:
     """Return which backend to use, for each run and dtype, and why not Inductor in the others."""
     metal = _plain(tried)
@@ -525,9 +527,7 @@ def _advice(
     return "; ".join([*parts, *_settings(tried, metal, known)])
 
 
-def _without_inductor(
-    tried: Sequence[TriedVariant], metal: Sequence[TriedVariant], why: str, known: _Defects
-) -> str:
+def _without_inductor(tried: Attempts, metal: Attempts, why: str, known: _Defects) -> str:
     """Return the advice where Inductor works for Metal in no run: another backend, or what was tried in vain."""
     if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
         return f"could not tell: the program raises {why or _why_not(tried, known)}"
@@ -556,12 +556,12 @@ _PORTABLE_ADVICE = {
 }
 
 
-def _refusal(metal: Sequence[TriedVariant]) -> str:
+def _refusal(metal: Attempts) -> str:
     outcomes = {attempt.outcome for attempt in metal} - {"works"}
     return "not known" if outcomes <= _UNSURE else "not"
 
 
-def _next(tried: Sequence[TriedVariant], command: str) -> str:
+def _next(tried: Attempts, command: str) -> str:
     """Return the command that tries a backend that generates no code, where none was tried and Inductor fails."""
     works = any(attempt.outcome == "works" for attempt in _plain(tried))
     if not command or works or any(attempt.variant.backend in PORTABLE for attempt in tried):
@@ -569,7 +569,7 @@ def _next(tried: Sequence[TriedVariant], command: str) -> str:
     return f"{command} --backend {PORTABLE[0]}"
 
 
-def _plain(tried: Sequence[TriedVariant]) -> list[TriedVariant]:
+def _plain(tried: Attempts) -> list[TriedVariant]:
     """Return what decides: Inductor for Metal as torch.compile calls it; else what was tried for Metal."""
     metal = [attempt for attempt in tried if attempt.variant.metal]
     plain = [attempt for attempt in metal if _setting(attempt.variant) == ""]
@@ -582,9 +582,7 @@ def _setting(variant: Variant) -> str:
     return str(variant).replace(usual, "").strip()
 
 
-def _settings(
-    tried: Sequence[TriedVariant], plain: Sequence[TriedVariant], known: _Defects
-) -> Iterator[str]:
+def _settings(tried: Attempts, plain: Attempts, known: _Defects) -> Iterator[str]:
     """Yield the settings that make Inductor for Metal fail in a run that works without them, and why."""
     worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
     groups: dict[str, list[TriedVariant]] = {}
@@ -600,7 +598,7 @@ def _run_and_dtype(attempt: TriedVariant) -> tuple[bool, str]:
     return attempt.variant.training, attempt.variant.dtype
 
 
-def _ways(attempts: Sequence[TriedVariant], enough: Container[str] = ("works",)) -> tuple[str, str]:
+def _ways(attempts: Attempts, enough: Container[str] = ("works",)) -> tuple[str, str]:
     """Return the runs and dtypes where every variant works, and the rest, in words.
 
     Args:
@@ -633,7 +631,7 @@ def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
     )
 
 
-def _instead(tried: Sequence[TriedVariant]) -> str:
+def _instead(tried: Attempts) -> str:
     """Return the backend for a run in which Inductor for Metal works in no dtype, in words."""
     text = ""
     for run in dict.fromkeys(attempt.variant.run for attempt in tried):
@@ -645,7 +643,7 @@ def _instead(tried: Sequence[TriedVariant]) -> str:
     return text
 
 
-def _portable(tried: Sequence[TriedVariant]) -> tuple[str, str]:
+def _portable(tried: Attempts) -> tuple[str, str]:
     """Return the first backend that generates no code and works, and where, if not wherever it was tried.
 
     It does the same on mps.  A backend that works everywhere comes first.
@@ -665,7 +663,7 @@ def _portable(tried: Sequence[TriedVariant]) -> tuple[str, str]:
     return partly
 
 
-def _why_not(attempts: Sequence[TriedVariant], known: _Defects) -> str:
+def _why_not(attempts: Attempts, known: _Defects) -> str:
     """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
 
     def weight(reason: tuple[CompileFailure, TriedVariant]) -> tuple[bool, bool, bool]:
