@@ -2,5 +2,5 @@
 
 A kernel is AIR bitcode, which is LLVM's.  ``library`` finds it, ``air`` reads its arguments,
 ``lowering`` makes code of this machine of it, ``machine`` runs it, ``drive`` calls it as PyTorch's
-host side does, ``judging`` holds the results against float64.  Only the extra ``kernels`` has LLVM.
+host side does, ``judging`` compares the results with float64.  Only the extra ``kernels`` has LLVM.
 """

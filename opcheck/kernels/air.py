@@ -1,4 +1,4 @@
-"""What AIR says of a kernel: its arguments, from the metadata; its code without what varies.
+"""Reads AIR: a kernel's arguments, from the metadata, and its code without the parts that vary.
 
 ``!air.kernel`` names one node per kernel: the function, its outputs, its arguments.  An argument's
 node is its index, its kind, and then keys with their values (Metal's own, in no public document;
@@ -15,7 +15,7 @@ import msgspec
 
 from opcheck.common.errors import UsageError
 
-#: ``!12 = !{...}``, and what stands in the braces.
+#: ``!12 = !{...}``, and the text in the braces.
 _NODE = re.compile(r"^!(\d+) = (?:distinct )?!\{(.*)\}$", re.MULTILINE)
 _KERNEL = re.compile(r"^!air\.kernel = !\{!(\d+)", re.MULTILINE)
 #: An operand: a string, another node, a number, or a function.
@@ -140,7 +140,7 @@ def _argument(node: str, nodes: dict[str, str]) -> Argument:
 def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
     """Return the fields of a struct's node: offset, size, array length, type, name of each.
 
-    The node of a field that is a struct stands before these five; its fields take the struct's
+    The node of a field that is a struct comes before these five; its fields take the struct's
     place.  A ``metal::array`` is a struct of one array, ``__elems``: the field takes its length and
     its type.
     """
@@ -175,7 +175,7 @@ _NUMBERED = re.compile(r" #\d+")
 
 
 def code_digest(text: str) -> str:
-    """Return a digest of what a module computes: of its text without metadata and attribute numbers."""
+    """Return a digest of a module's text without metadata and attribute numbers."""
     code = _NUMBERED.sub("", _METADATA.sub("", text))
     lines = (line for line in code.splitlines() if line and not line.startswith("attributes"))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

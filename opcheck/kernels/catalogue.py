@@ -71,10 +71,10 @@ def changes(
 
     Args:
         old: the earlier library.
-        new: the later one.
+        new: the later library.
         pattern: of names.
         progress: is called with a line now and then.
-        cache: where digests of code are kept; else beside the wheels.
+        cache: the folder for digests of code; else the folder of the wheels.
 
     Raises:
         UsageError: llvmlite is not installed.

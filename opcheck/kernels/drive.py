@@ -19,7 +19,7 @@ from opcheck.kernels.pointwise import Unfit
 from opcheck.kernels.records import Outcome, Source, Task, Trial, Verdict
 from opcheck.worker.protocol import Say
 
-#: Units in the last place up to which a result is called right.
+#: A result with an error of at most so many units in the last place is right.
 _RIGHT = 1.0
 _FUSED = "right only where a multiplication and an addition are rounded one by one"
 _SEPARATE = "right only where a multiplication and an addition are fused"
@@ -68,7 +68,7 @@ class Drivers:
         except (KernelError, Unfit) as error:
             reason = str(error)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
-            # A kernel that no table foresaw is one that is not run, not the end of the run.
+            # A kernel that no table covers is not run; the run continues.
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"
         judged = msgspec.structs.replace(judged, ulps=round(judged.ulps, 2))
         return Outcome(

@@ -47,7 +47,7 @@ _PATTERNS = tuple(
     )
 )  # fmt: skip
 _TERNARY = frozenset(["addcmul", "addcdiv", "lerp", "clamp", "where"])
-#: The families in which each result depends on one place of the operands.
+#: The families whose results each depend on a single place of the operands.
 POINTWISE = ("unary", "binary", "ternary")
 NAMES = (*POINTWISE, *dict.fromkeys(family for _, family in _PATTERNS), "other")
 

@@ -36,7 +36,7 @@ def cxx() -> str:
         raise UsageError(
             f"{problem}: no C++ compiler is found",
             context=", ".join(_NAMES),
-            hint="install g++ 12 or newer, or clang++, or name one in CXX",
+            hint="install g++ 12 or newer or clang++, or name a compiler in CXX",
         )
     return path
 

@@ -54,11 +54,11 @@ HELPERS = {
 
 
 def define(name: str, result: str, parameters: Types) -> str | None:
-    """Return the definition of an AIR function; None where this module knows none.
+    """Return the definition of an AIR function; None where this module has none.
 
     Args:
         name: such as ``air.fma.f32``, without ``@``.
-        result: LLVM's type of what it gives.
+        result: LLVM's type of the result.
         parameters: those of its parameters.
     """
     if not name.startswith("air."):
@@ -586,7 +586,7 @@ def helpers(text: str) -> str:
 
 
 def declarations(text: str) -> str:
-    """Return the declarations of what definitions call outside of the module."""
+    """Return the declarations of the functions outside of the module that definitions call."""
     called = set(_CALLED.findall(text))
     declared = [
         f"declare {form.format(f'@{name}')}" for name, form in _OUTSIDE.items() if name in called

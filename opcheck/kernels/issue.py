@@ -1,4 +1,4 @@
-"""Writes the text about a kernel's wrong results that PyTorch's issue tracker asks for."""
+"""Writes the report of a kernel's wrong results for PyTorch's issue tracker."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _COLUMNS = (
 )
 _BEFORE_SENDING = (
     "<!-- run the program on a Mac before this is sent, then replace these lines, and the sentence that it was not "
-    "observed, by what it prints and by `python -m torch.utils.collect_env` -->"
+    "observed, by its output and that of `python -m torch.utils.collect_env` -->"
 )
 
 

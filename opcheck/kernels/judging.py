@@ -17,7 +17,7 @@ EPS = 2.0**-23
 _DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8, torch.float8_e4m3fn: 4}
 #: A relative error that is no matter of digits.
 _GROSS = 1e-2
-#: Wrong inputs that are looked at for the simplest one.
+#: The search for the simplest wrong input ends after so many.
 _TRIED = 4000
 _PARTS = {torch.complex64: torch.float32, torch.complex32: torch.float16}
 
@@ -30,7 +30,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     ulps: float
     smallest: Sample | None = None
     worst: Sample | None = None
-    #: for each operand, from which to which of its values results are wrong
+    #: for each operand, the range of its values with wrong results
     ranges: tuple[str, ...] = ()
     #: the share that is wrong of random inputs of a usual size
     usual: float | None = None
@@ -78,7 +78,7 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
     Args:
         expected: the reference.
         got: the results, in the order of the inputs.
-        allowed: units in the last place by which a float may differ.
+        allowed: the largest difference of a float, in units in the last place.
     """
     bad, ulps = _compare(expected, expected.value, got, allowed)
     for other in (expected.flushed, expected.plain):
@@ -102,7 +102,7 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
 def _compare(
     expected: Expected, value: Tensor, got: Tensor, allowed: float
 ) -> tuple[Tensor, Tensor]:
-    """Return which results are wrong, and the units by which each differs."""
+    """Return which results are wrong, and how many units each differs."""
     if got.dtype.is_complex:
         return _complex(value, expected.slack, got, allowed)
     if got.dtype.is_floating_point:
@@ -112,7 +112,7 @@ def _compare(
 
 
 def _wrap(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return integers as their type holds them; a float reference is whole where it is an integer."""
+    """Return integers as their type represents them; a float reference is whole where it is an integer."""
     if dtype == torch.bool:
         return value.to(torch.bool)
     if value.dtype.is_floating_point:
@@ -131,7 +131,7 @@ def _unit(value: Tensor, dtype: torch.dtype) -> Tensor:
 def _floats(
     value: Tensor, moves: Tensor | None, got: Tensor, allowed: float
 ) -> tuple[Tensor, Tensor]:
-    """Return which results are wrong, and the units by which each differs."""
+    """Return which results are wrong, and how many units each differs."""
     info = torch.finfo(got.dtype)
     value = value.to(torch.float64)
     result = got.to(torch.float64)
@@ -229,7 +229,7 @@ def _range(operand: Tensor) -> str:
 
 
 def _relative(value: Tensor, got: Tensor) -> Tensor:
-    """Return the relative error of results; 1 where one of the two is no finite number."""
+    """Return the relative error of results; 1 where either is no finite number."""
     wide = torch.complex128 if got.is_complex() or value.is_complex() else torch.float64
     value, got = value.to(wide), got.to(wide)
     error = (got - value).abs() / value.abs()

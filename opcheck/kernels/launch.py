@@ -1,10 +1,10 @@
 """Calls kernels of whole families as PyTorch's host side calls them: the registry, and what its functions share.
 
-The functions stand in the folder drivers, one a family.
+The folder drivers has a function for each family.
 
-What a buffer holds is known by the argument's name, and a struct's layout by the kernel's metadata
+The argument's name decides what a buffer contains, and a struct's layout by the kernel's metadata
 (the structs are in aten/src/ATen/native/mps/kernels/*.h, which the wheel ships).  Grids and
-threadgroups are those of the host functions beside the kernels
+threadgroups are those of the kernels' host functions
 (aten/src/ATen/native/mps/operations/*.mm).
 """
 
@@ -61,7 +61,7 @@ class Launch(msgspec.Struct, frozen=True):
     group: int | Sequence[int] = 1
     #: Memory that a threadgroup gets from the host, in bytes, by the argument's name.
     shared: Mapping[str, int] = {}
-    #: Results that are computed of what the kernel wrote, by a name of their own: what has signs of its choice.
+    #: Results that are computed from the kernel's output, by a name of their own: the kernel may choose signs.
     derived: Mapping[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
 
 

@@ -1,4 +1,4 @@
-"""The Metal library of a torch release: from its wheel, kept beside the wheels."""
+"""The Metal library of a torch release: from its wheel, kept next to the wheels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from opcheck.common.files import replaced
 from opcheck.data.wheels import archive, metal_source, metallib
 from opcheck.data.wheels.damage import opened
 
-#: The variant for every supported macOS; in 2.6 to 2.8 the one for macOS 14 and newer, which
-#: alone holds the bfloat16 kernels (aten/src/ATen/mps/MPSDevice.mm, 2.8.0).
+#: The variant for every supported macOS; in 2.6 to 2.8 the variant for macOS 14 and newer, which
+#: alone has the bfloat16 kernels (aten/src/ATen/mps/MPSDevice.mm, 2.8.0).
 SECTIONS = ("metal_bfloat", "metal_basic")
-#: The name of the kernels that a wheel holds as source text alone: all of 1.13 to 2.5.
+#: The name of the kernels that a wheel has as source text alone: all of 1.13 to 2.5.
 SOURCE = "source text"
 _HINT = "kernels are compiled into the wheels of torch 2.6 and newer"
 _NAME = re.compile(r"torch-(?P<release>\d+\.\d+\.\d+)")
@@ -32,14 +32,14 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
     functions: dict[str, metallib.Function]
 
     def check_compiled(self) -> None:
-        """Refuse kernels that a wheel holds as source text.
+        """Refuse kernels that a wheel has as source text.
 
         Raises:
             OpListError: there is no compiled code.
         """
         if self.section == SOURCE:
             raise OpListError(
-                "the wheel holds kernels as source text, which only a Mac compiles",
+                "the wheel has kernels as source text, which only a Mac compiles",
                 context=f"torch {self.torch}",
                 hint=_HINT,
             )
@@ -51,10 +51,10 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
     Args:
         release: the release, or the path of a macOS arm64 wheel of torch.
         cache: where wheels are kept.
-        section: one of the wheel's sections; else the first of ``SECTIONS`` that it has.
+        section: a section of the wheel; else the first of ``SECTIONS`` that it has.
 
     Raises:
-        OpListError: the wheel cannot be had or read, or it holds no such section and no source text.
+        OpListError: the wheel cannot be had or read, or it has no such section and no source text.
     """
     cache = cache or archive.default_cache()
     kept = require_private(cache.parent / "kernels") / "libraries"
@@ -74,7 +74,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
         return Library(torch=release, section=SOURCE, functions=functions)
     if chosen not in sections:
         raise OpListError(
-            f"the wheel holds no compiled kernels{section and f' of {section}'}",
+            f"the wheel has no compiled kernels{section and f' of {section}'}",
             context=wheel.name,
             hint=f"it has {', '.join(sorted(sections))}" if sections else _HINT,
         )

@@ -53,7 +53,7 @@ _MEMORY = re.compile(r"@llvm\.(mem\w+)((?:\.p\d)+)\.")
 _DROPPED = ("!", "target ", "source_filename", "; ")
 #: Functions of LLVM that do nothing.
 _IDLE = re.compile(r"@llvm\.(?:lifetime|experimental\.noalias|assume|dbg)\b")
-#: A bfloat that was computed, or comes from several places: not one that is loaded or made of bits, and stored.
+#: A bfloat that was computed, or comes from several places: not a bfloat that is loaded or made of bits, and stored.
 _STORED = re.compile(r"^  store bfloat (?P<value>%[\w.]+), (?P<place>ptr .*)")
 _COMPUTED = r"^  {} = (?:phi|select|f[a-z]+|(?:tail )?call) "
 _FUSIBLE = "llvm.fmuladd."
@@ -87,7 +87,7 @@ class Lowered(NamedTuple):
 
 
 def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
-    """Rewrite a kernel's module, with ``opcheck.body`` and ``opcheck.shared`` beside it.
+    """Rewrite a kernel's module, and add ``opcheck.body`` and ``opcheck.shared``.
 
     ``opcheck.body(buffers, numbers)`` runs one thread, ``opcheck.grid(buffers, numbers)`` all of a
     grid, for threads that do not need each other, and ``opcheck.poison()`` fills the memory of a
@@ -163,10 +163,10 @@ def _count_steps(text: str) -> str:
 
 
 def _flush(text: str) -> list[str]:
-    """Let a bfloat that is stored lose its denormals, but one that was loaded, or is made of bits.
+    """Let a bfloat that is stored lose its denormals, but not a bfloat that was loaded, or is made of bits.
 
-    Apple's GPUs hold a bfloat16 as a float32 and flush it where they convert it back: pytorch/pytorch#193897
-    measured it for every value, and #195206 found it where one of two ways to a result is arithmetic.
+    Apple's GPUs represent a bfloat16 as a float32 and flush it where they convert it back: pytorch/pytorch#193897
+    measured it for every value, and #195206 found it where a result has two ways and arithmetic is on either.
     """
     lines = []
     for number, line in enumerate(text.splitlines()):
@@ -207,7 +207,7 @@ def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
 
 
 def _unique(definitions: list[str]) -> list[str]:
-    """Return each definition once: a vector function brings its scalar one, which may be there by itself."""
+    """Return each definition once: a vector function brings its scalar function, which may be there by itself."""
     unique: dict[str, str] = {}
     for text in definitions:
         for part in re.split(r"(?=^define )", text, flags=re.MULTILINE):

@@ -33,7 +33,7 @@ _OF_BFLOAT = re.compile(
 
 
 class KernelError(RuntimeError):
-    """A kernel cannot be run, or does what a GPU does not allow; the message says why."""
+    """A kernel cannot be run, or does what a GPU does not allow; the message has the reason."""
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Machine:
         )
 
     def _key(self) -> str:
-        """Return what an object depends on, beside its bitcode."""
+        """Return the dependencies of an object, other than its bitcode."""
         folder = Path(__file__).parent
         names = ("air.py", "helpers.ll", "intrinsics.py", "lowering.py", "machine.py")
         sources = [documents.read(folder / name) for name in names]
@@ -171,7 +171,7 @@ class Kernel:
 
     Args:
         compiled: what it is.
-        engine: LLVM's, which holds its code.
+        engine: LLVM's, with the kernel's code.
         dispatch: runs threads that need each other; None where none do.
     """
 

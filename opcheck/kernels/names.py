@@ -1,4 +1,4 @@
-"""What the name of a kernel says: the operation, how it walks through memory, its dtypes.
+"""Takes the name of a kernel apart: the operation, how it walks through memory, its dtypes.
 
 PyTorch registers a template once a dtype (``REGISTER_UNARY_OP`` of
 aten/src/c10/metal/indexing.h and its kin): ``add_strided_cast_float_half`` is ``add``, strided,
@@ -14,7 +14,7 @@ import msgspec
 
 from opcheck.common.globs import fits
 
-#: A word of a kernel's name -> the dtype that it stands for; Metal has float2 for complex64.
+#: A word of a kernel's name -> its dtype; Metal has float2 for complex64.
 WORDS = {
     "bool": "bool",
     "uchar": "uint8",

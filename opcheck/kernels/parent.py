@@ -33,7 +33,7 @@ _PATIENCE = 30.0
 _LATE = f"it took more than {_PATIENCE:.0f} seconds"
 #: Seconds until a child has imported torch and read the library.
 _START = 120.0
-#: What ends a run that has one.
+#: What ends a run with a time limit.
 TIME_LIMIT = "the time limit"
 _CODE = {".py", ".ll", ".cpp"}
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
@@ -51,7 +51,7 @@ def run(
     cache: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Run:
-    """Run kernels of a release, and judge them; a run that is ended is continued by the next one of its kind.
+    """Run kernels of a release, and judge them; the next run with the same request continues a run that was ended.
 
     Args:
         library: the release's.
@@ -60,8 +60,8 @@ def run(
         dtype: only kernels with this dtype in their name.
         pattern: only kernels whose names it matches.
         jobs: processes at once.
-        timeout: seconds after which the run is ended.
-        cache: where wheels are kept, and beside them the compiled kernels.
+        timeout: the run ends after so many seconds.
+        cache: the folder of the wheels; the compiled kernels are next to it.
         progress: is called with a line now and then.
     """
     started = time.monotonic()
@@ -106,7 +106,7 @@ def run(
 
 
 def _kept_file(cache: Path, request: Sequence[str]) -> Path:
-    """Return the file of the outcomes of a run that was ended: one for each request and version of this code."""
+    """Return the file with the outcomes of a run that was ended; each request and version of this code has its own."""
     folder = Path(__file__).parent
     code = [documents.read(path) for path in sorted(folder.rglob("*")) if path.suffix in _CODE]
     digest = hashlib.sha256(b"".join([repr(request).encode(), *code])).hexdigest()[:16]
@@ -285,7 +285,7 @@ class _Runner:
         self.close = self._worker.end
 
     def outcomes(self, task: Task) -> Iterator[Outcome]:
-        """Yield the outcomes of a task; a kernel at which the process ends is one that is not run."""
+        """Yield the outcomes of a task; a kernel that ends the process counts as not run."""
         alone = msgspec.structs.replace(task, kernels=())
         looped = ""
         for name in task.kernels:

@@ -1,6 +1,6 @@
 """Pointwise kernels called as TensorIterator's host side does: dense, strided, broadcast, cast.
 
-Which buffer holds what is read from the kernel's own metadata, by the arguments' names
+The names of the arguments in the kernel's own metadata decide the content of each buffer
 (aten/src/c10/metal/indexing.h and aten/src/ATen/native/mps/OperationUtils.mm, exec_unary_kernel,
 exec_binary_kernel, exec_ternary_kernel).
 """
@@ -25,7 +25,7 @@ from opcheck.kernels.machine import Kernel, KernelError
 DTYPES: dict[str, torch.dtype] = {
     name: getattr(torch, dtype) for name, dtype in names.WORDS.items() if name != dtype
 } | {name: getattr(torch, name) for name in ("bool", "float8_e4m3fn")}
-#: Words of names beside those of Metal's types; kernels that only move elements are keyed by their width.
+#: Words of names that are no types of Metal; kernels that only move elements are keyed by their width.
 _WORDS = {
     "float8": torch.float8_e4m3fn, "8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32,
     "64bit": torch.int64, "int32_t": torch.int32, "int64_t": torch.int64,
@@ -52,13 +52,13 @@ _OUTPUTS = ("out", "output")
 _OPERANDS = ("input", "other", "other1", "other2", "broadcast", "scalar")
 #: Elements that a thread computes where the host passes the number of them.
 _EACH = 4
-#: Extents of the innermost dimension of what is strided: a multiple of no simdgroup.
+#: Extents of the innermost dimension of strided operands: a multiple of no simdgroup.
 _INNER = 16
 _BLOCK = 2 * _INNER
 _PAIR = 2
 #: Functions whose reference is not moved: comparisons, and lerp, whose weight 1 has to give the end.
 _UNMOVED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "lerp", "lerp_alpha", "nextafter"])
-#: What stands behind a result in memory, and must stand there afterwards.
+#: The bytes after a result in memory, which a kernel must leave as they are.
 _GUARD, _GUARDED = 0xA5, 64
 _PACKED = {
     "float": "f",
@@ -75,7 +75,7 @@ _PACKED = {
 
 
 class Unfit(ValueError):  # noqa: N818  (it is a reason, not a mistake)
-    """The kernel is not one that this module can call; the message says why."""
+    """This module cannot call the kernel; the message has the reason."""
 
 
 def dtype_named(word: str) -> torch.dtype:
@@ -91,7 +91,7 @@ def dtype_named(word: str) -> torch.dtype:
 
 
 def address(tensor: Tensor) -> int:
-    """Return where a tensor's memory begins; never nothing, also for an empty one."""
+    """Return where a tensor's memory begins; never nothing, also for an empty tensor."""
     return tensor.data_ptr() or torch.zeros(1).data_ptr() or 1
 
 
@@ -156,7 +156,7 @@ class Case:
             drawn = harmless(
                 operation, tuple(values.draw(d, 10 + place) for place, d in enumerate(dtypes))
             )
-            # Of three operands each pair meets 1, too, the weight and the factor at which a mistake shows.
+            # Of three operands each pair meets 1, too, the weight and the factor that show a mistake.
             plain = [*crossed[:2], *(torch.ones_like(third) for third in crossed[2:])]
             more = (drawn, plain) if len(dtypes) > _PAIR else (drawn,)
             operands = tuple(torch.cat(parts) for parts in zip(crossed, *more, strict=True))
@@ -181,7 +181,7 @@ class Case:
             yield part[part < len(self.operands[0])]
 
     def broadcast_part(self, *, first: bool) -> tuple[Tensor, int]:
-        """Return the pairs in the order in which one operand repeats, and after how many it does."""
+        """Return the pairs in the order that repeats an operand, and the length of its period."""
         rows, columns = self.extents
         if first:
             grid = torch.arange(rows)[None] * columns + torch.arange(columns)[:, None]
@@ -190,7 +190,7 @@ class Case:
             part, period = torch.arange(self.cross), columns
         lacking = part >= len(self.operands[0])
         if bool(lacking.any()):
-            # Of the pairs one may be left out, so that their number is odd: its round goes, too.
+            # A pair may be left out, so that their number is odd: its round is left out, too.
             part = part[: int(lacking.to(torch.int8).argmax()) // period * period]
         return part, period
 
@@ -221,7 +221,7 @@ def harmless(operation: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]
 def expect(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]) -> Expected:
     """Return the reference of an operation, and by how much it may be off."""
     out = reference.leave_out(operation, operands)
-    # Where nothing is defined the reference is not asked: it may trap or loop.
+    # Where nothing is defined the reference is not called: it may trap or loop.
     used = harmless(operation, operands)
     floating = any(o.dtype.is_floating_point or o.dtype.is_complex for o in operands)
     comparing = operation in _UNMOVED or operation.startswith(("logical", "is", "bitwise"))
@@ -253,7 +253,7 @@ def expect(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float
 def _evaluate(
     operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return an operation's reference, and the operands in the precision in which it was computed."""
+    """Return an operation's reference, and the operands in the precision of its computation."""
     if operation == "nextafter":
         # Of bits: it has no wider precision.
         return reference.evaluate(operation, operands, ()).double(), [o.double() for o in operands]
@@ -373,7 +373,7 @@ class Driver:
 
 
 def _cast_to(case: Case) -> torch.dtype:
-    """Return the dtype to which the host lets a kernel cast its result."""
+    """Return the dtype that the host requests for a cast result."""
     first, value = case.operands[0].dtype, case.expected.value.dtype
     if first.is_complex:
         return torch.complex64
@@ -554,7 +554,7 @@ class Binding:
         """Return the extents of the grid: as many as the thread's position has."""
         position = next((a for a in self._kernel.arguments if not a.is_buffer), None)
         if position is None:
-            raise Unfit("the kernel asks for no position")
+            raise Unfit("the kernel takes no position")
         count = math.prod(self._sizes)
         if any("numel" in a.name and a.name != "broadcast_numel" for a in self._kernel.buffers):
             count = -(-count // _EACH)

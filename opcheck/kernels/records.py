@@ -10,7 +10,7 @@ import msgspec
 #: `right`: every result is the reference rounded, or its neighbour.  `within`: some differ by no
 #: more than is allowed to the functions in it.  `wrong`: some differ by more.  `depends on fusing`: some differ by
 #: more where a multiplication and an addition are fused, or where they are not.  `depends on flushing`: some differ by
-#: more where denormal numbers become zero, and none where they are kept.  `not run`: why is said.
+#: more where denormal numbers become zero, and none where they are kept.  `not run`: the reason is there.
 Verdict = Literal["right", "within", "wrong", "depends on fusing", "depends on flushing", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     #: results that were compared, and those that are wrong.
     compared: int = 0
     wrong: int = 0
-    #: units in the last place by which the worst of the results that are not wrong differs.
+    #: the largest difference of a result that is not wrong, in units in the last place.
     ulps: float = 0.0
     #: the simplest input with a wrong result.
     smallest: Sample | None = None

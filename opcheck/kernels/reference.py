@@ -51,7 +51,7 @@ _BOOL = {"lerp_alpha": (1,)}
 
 
 def parameters(operation: str, dtype: torch.dtype) -> tuple[float | int, ...]:
-    """Return what the host passes to a functor beside the operands."""
+    """Return what the host passes to a functor in addition to the operands."""
     inexact = dtype.is_floating_point or dtype.is_complex
     own = PARAMETERS if inexact else _BOOL if dtype == torch.bool else _WHOLE
     return own.get(operation, PARAMETERS.get(operation, ()))
@@ -67,7 +67,7 @@ def _truncate(function: Function, x: Tensor) -> Tensor:
 
 
 def _real(x: Tensor) -> Tensor:
-    """Return integers in double: the CPU knows the function of floats alone."""
+    """Return integers in double: the CPU has the function for floats alone."""
     return x if x.dtype.is_floating_point or x.dtype.is_complex else x.double()
 
 
@@ -146,12 +146,12 @@ _ULPS = {
     ),
 }
 #: Larger operands are left out.  A fused multiplication and addition does not overflow where two
-#: operations do, and both are allowed; zeta steps from a large argument to the next one, for ever.
+#: operations do, and both are allowed; zeta steps from a large argument to the next without end.
 _LARGEST = {
     **dict.fromkeys(("add_alpha", "sub_alpha", "addcmul", "addcdiv", "lerp", "lerp_alpha"), 1e18),
     **dict.fromkeys(("zeta", "polygamma"), 1e6),
 }
-#: Of NaN the CPU makes one thing in vectors and another in what remains (PyTorch 2.13).
+#: The CPU's vectors and their remainder treat NaN differently (PyTorch 2.13).
 _UNAGREED = frozenset(["elu_backward", "shrink_backward", "logit_backward"])
 #: The largest term of a sum that cancels, of the operands: any formula in float32 rounds it.
 _CANCELLED: dict[str, Callable[..., Tensor]] = {
@@ -180,7 +180,7 @@ def function(operation: str) -> Function | None:
 
 
 def allowed_units(operation: str, dtype: torch.dtype) -> float:
-    """Return the units in the last place by which a result may differ before it is wrong."""
+    """Return how many units in the last place a result may differ before it is wrong."""
     if dtype in (torch.float16, torch.bfloat16, torch.complex32):
         units = _ULPS.get(operation, _SHORT)
         return min(units + 1, _SHORT) if units else 0.0
@@ -190,7 +190,7 @@ def allowed_units(operation: str, dtype: torch.dtype) -> float:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype in which an operation on values of this one is exact, or nearly so."""
+    """Return the dtype that computes an operation on values of this dtype exactly, or nearly so."""
     if dtype.is_complex:
         return torch.complex128
     return torch.float64 if dtype.is_floating_point else torch.int64
@@ -229,13 +229,13 @@ def leave_out(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _outside(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
-    """Return where an operand is outside of what a function takes."""
+    """Return where an operand is outside of the function's domain."""
     first, *rest = operands
     if operation in _LARGEST:
         sizes = [(o if o.is_complex() else o.double()).abs() for o in operands]
         return torch.stack([size > _LARGEST[operation] for size in sizes]).any(0)
     if operation == "silu" and first.dtype in {torch.int32, torch.int64}:
-        # As a float32 the largest are one more than their type holds.
+        # As a float32 the largest exceed their type by 1.
         return first.float().double() >= torch.iinfo(first.dtype).max
     if operation == "polar":
         return (first.double() < 0) | ~rest[0].double().isfinite() | ~first.double().isfinite()

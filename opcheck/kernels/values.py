@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-#: What stands in a result's memory before the kernel runs.
+#: The value in a result's memory before the kernel runs.
 _UNTOUCHED = 77
 #: Of the random values; a run is the same wherever it is done.
 SEED = 20240
@@ -22,7 +22,7 @@ _USUAL = 4095
 
 
 def generator(salt: int) -> torch.Generator:
-    """Return a generator that is the same every time; the salt tells its uses apart."""
+    """Return a generator that is the same every time; each use has its own salt."""
     made = torch.Generator()
     made.manual_seed(SEED + salt)
     return made
@@ -38,7 +38,7 @@ def single(dtype: torch.dtype) -> Tensor:
     if dtype in _HALVES:
         return torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
     if dtype not in FLOATS:
-        # PyTorch's CPU knows few functions of uint16, uint32 and uint64.
+        # PyTorch's CPU has few functions of uint16, uint32 and uint64.
         wide = torch.cat([_integers(dtype).long(), _random_integers(dtype, 0).long()])
         distinct: Tensor = torch.unique(wide)
         return distinct.to(dtype)
@@ -81,7 +81,7 @@ def _distinct(values: Tensor) -> Tensor:
 
 @functools.cache
 def _special(dtype: torch.dtype) -> Tensor:
-    """Return the values at which floating point is delicate, without duplicates."""
+    """Return the delicate values of floating point, without duplicates."""
     info = torch.finfo(dtype)
     eps = info.eps
     numbers = [0.0, 1.0, 0.5, 2.0, 1.5, 2.5, 3.0, 7.0, 0.1, 0.3, 10.0, 33.0, 100.0, 1.0 + eps]
@@ -228,5 +228,5 @@ def widen(tensor: Tensor) -> Tensor:
 
 
 def fill_untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return memory for a result, with a value by which an untouched element is known."""
+    """Return memory for a result, filled with a value that marks untouched elements."""
     return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)

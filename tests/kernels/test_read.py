@@ -45,7 +45,7 @@ def test_a_wheel_without_kernels_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "torch-2.1.0-cp311-cp311-macosx_14_0_arm64.whl"
     with zipfile.ZipFile(wheel, "w") as file:
         file.writestr("torch/lib/libtorch_cpu.dylib", made.dylib({"text": b"x"}))
-    with pytest.raises(OpListError, match="the wheel holds no compiled kernels"):
+    with pytest.raises(OpListError, match="the wheel has no compiled kernels"):
         library.read(str(wheel), tmp_path)
 
 

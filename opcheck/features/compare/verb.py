@@ -56,7 +56,7 @@ def command(
     progress: ProgressOptions,
     output: OutputOptions,
 ) -> int:
-    """Compare each call, write the results; 1 where one is wrong, 3 where nothing could be compared."""
+    """Compare each call, write the results; 1 where a call is wrong, 3 where nothing could be compared."""
     from opcheck.features.compare import page
     from opcheck.numerics.compare.comparison_records import ComparePlan
     from opcheck.numerics.compare.device_comparison import compare

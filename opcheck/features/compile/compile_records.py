@@ -56,7 +56,7 @@ class Extern(Record, frozen=True, kw_only=True):
     module: str = ""
     #: how it is called, with the dtypes and shapes of its tensors: ``aten.mm.default(float32[2, 3], float32[3, 4])``;
     #: strides follow a ``;`` where a tensor is not contiguous, with ``permuted`` where its dimensions are in another
-    #: order, and ``channels_last`` where Inductor gives one in that order
+    #: order, and ``channels_last`` where Inductor passes a tensor in that order
     call: str = ""
     count: int = 1
 
@@ -161,9 +161,10 @@ class TriedVariant(Record, frozen=True, kw_only=True):
     """The outcome of one variant."""
 
     variant: Variant
-    #: works, one shape only, differs, nothing compiled, fails, too long, died, could not tell, no such backend
+    #: ``works``, ``one shape only``, ``differs``, ``nothing compiled``, ``fails``, ``too long``, ``died``,
+    #: ``could not tell`` or ``no such backend``
     outcome: str
-    #: of the first two calls, which are alike; a later one with a larger batch may compile more
+    #: of the first two calls, which are alike; a later call with a larger batch may compile more
     graphs: int = 0
     breaks: tuple[GraphBreak, ...] = ()
     recompiles: tuple[Recompile, ...] = ()
@@ -189,7 +190,7 @@ class CompiledVariants(Record, frozen=True, kw_only=True):
     device: str
     inputs: tuple[str, ...] = ()
     inputs_note: str = ""
-    #: that this torch knows
+    #: that this torch has
     backends: tuple[str, ...] = ()
     tried: tuple[TriedVariant, ...] = ()
     #: what looking closer does not prove
@@ -201,7 +202,7 @@ class CompiledVariants(Record, frozen=True, kw_only=True):
 
 
 class JudgedExtern(Record, frozen=True, kw_only=True):
-    """An operator that compiled code calls eagerly, with what the target does with it."""
+    """An operator that compiled code calls eagerly, and its status on the target."""
 
     op: str
     dtypes: tuple[str, ...]

@@ -20,7 +20,7 @@ MODES = ("", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = ("float32", "float16", "bfloat16")
 RUNS = ("inference", "train")
 
-#: The stages before code is generated, one by one, so that the first that fails is seen.
+#: Each stage before code is generated, so that the first failure is seen.
 _STAGES = (
     Variant(backend="eager"),
     Variant(backend="eager", fullgraph=True),
@@ -37,7 +37,7 @@ _METAL_SETTINGS = (
     Variant(backend="inductor", metal=True, fullgraph=True),
     *(Variant(backend="inductor", metal=True, mode=mode) for mode in MODES if mode),
 )
-#: The name by which the command line calls AOTInductor; torch.compile has no such backend.
+#: The command line's name of AOTInductor; torch.compile has no such backend.
 AOTINDUCTOR = "aotinductor"
 _AHEAD = Variant(backend=AOTINDUCTOR, metal=True)
 
@@ -54,7 +54,7 @@ class CompilePlan(Record, frozen=True, kw_only=True):
     device: str = "cpu"
     #: seconds for each variant
     seconds: float = 120.0
-    #: a folder for what the kernels are compiled to; the caller removes it.  Empty: the child makes one.
+    #: a folder for the compiled kernels; the caller removes it.  Empty: the child makes one.
     scratch: str = ""
     #: the folder of the target's Metal backend (data/wheels/inductor.py), and its release; empty: the installed one
     backend: str = ""

@@ -142,7 +142,7 @@ def eager_runs(variants: Iterable[Variant]) -> tuple[Eager, ...]:
 
 
 def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
-    """Return 0 where each run works in Metal in some dtype; 1 where one does not, 3 where that cannot be told.
+    """Return 0 where each run works in Metal in some dtype; 1 where a run does not, 3 where the outcome is not known.
 
     Where nothing was compiled for Metal, one variant that works is enough.
 
@@ -523,7 +523,7 @@ def _advice(
         are = "is" if len(slow) == 1 else "are"
         parts.append(f"it calls {_and(slow)} eagerly, which {are} not native")
     if unknown:
-        parts.append(f"it calls {_and(unknown)} eagerly, for which the op lists have no data")
+        parts.append(f"it calls {_and(unknown)} eagerly without data in the op lists")
     return "; ".join([*parts, *_settings(tried, metal, known)])
 
 
@@ -632,7 +632,7 @@ def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
 
 
 def _instead(tried: Attempts) -> str:
-    """Return the backend for a run in which Inductor for Metal works in no dtype, in words."""
+    """Return the backend for a run without a dtype that Inductor for Metal can compile, in words."""
     text = ""
     for run in dict.fromkeys(attempt.variant.run for attempt in tried):
         members = [attempt for attempt in tried if attempt.variant.run == run]
@@ -703,7 +703,7 @@ def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str
         return ""
     return (
         f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} otherwise than torch "
-        f"{compiled.installed_torch}, which did it here: --exact asks the target's"
+        f"{compiled.installed_torch}, which compiled it here: --exact compiles with the target's own"
     )
 
 

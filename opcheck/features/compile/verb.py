@@ -119,7 +119,7 @@ class KernelOptions(Record, frozen=True, kw_only=True):
     "compile",
     epilog="MODEL is named as for opcheck audit. The model is run with its weights on this machine: "
     "take a small configuration of a large one (--config num_hidden_layers=2). Exits with 1 where inference or "
-    "training works for Metal in no dtype, or not in a dtype that --dtype names; with 3 where that cannot be told.",
+    "training works for Metal in no dtype, or not in a dtype that --dtype names; with 3 where that is not known.",
 )
 @click.argument("model")
 def command(
@@ -134,7 +134,7 @@ def command(
     ],
     output: OutputOptions,
 ) -> int:
-    """Compile each variant, write what came of it; 1 where none works, 3 where that cannot be told."""
+    """Compile each variant, write the outcomes; 1 where none works, 3 where the outcome is not known."""
     from opcheck.features.compile import page
     from opcheck.features.compile.compile_process import compile_variants
     from opcheck.features.compile.target_inductor import Backend, backend, differing, includes

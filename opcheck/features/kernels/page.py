@@ -17,7 +17,7 @@ _ORDER = {name: place for place, name in enumerate(DTYPES)}
 
 
 def operations(library: Library, kernels: Sequence[str]) -> str:
-    """Return the operations of the kernels with these names: how many, and for which dtypes."""
+    """Return the operations of the kernels with these names: their number and their dtypes."""
     counts: dict[str, int] = defaultdict(int)
     dtypes: dict[str, set[str]] = defaultdict(set)
     for name in kernels:

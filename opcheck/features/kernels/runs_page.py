@@ -10,7 +10,7 @@ from opcheck.common.text import plural
 from opcheck.kernels.records import VERDICTS, Outcome, Run, Verdict, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 
-#: The verdicts that hang on what Metal leaves open.
+#: The verdicts that depend on choices that Metal leaves open.
 DEPENDING: tuple[Verdict, ...] = ("depends on fusing", "depends on flushing")
 WRONG_COLUMNS = (
     *("operation", "dtype", "kernels", "smallest input", "result", "expected", "off by"),

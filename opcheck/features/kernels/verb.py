@@ -152,7 +152,7 @@ def run_kernels(
 def _end(tested: Run) -> int:
     """Note that a run was ended, and return its exit code."""
     streams.note(
-        f"{tested.ended} ended the run: {tested.lacking:,} kernels were not run; the same command goes on from there"
+        f"{tested.ended} ended the run: {tested.lacking:,} kernels were not run; the same command continues from there"
     )
     return ENDED.get(tested.ended, 3)
 
@@ -161,7 +161,7 @@ def _end(tested: Run) -> int:
     "issue",
     parent=command,
     short_help="Write the text for PyTorch's tracker about an operation's wrong results.",
-    help="Run an operation's kernels, and write the text for PyTorch's tracker about what they compute wrongly.\n\n"
+    help="Run an operation's kernels, and write the text for PyTorch's tracker about their wrong results.\n\n"
     "OPERATION is the first column of `opcheck kernels list`. Exits with 3 if nothing is wrong.",
 )
 @click.argument("operation")
@@ -189,7 +189,7 @@ def issue(
     output.put(text)
     streams.note(f"title: {issues.title(tested, operation)}")
     streams.note(
-        "goes to https://github.com/pytorch/pytorch/issues; look for one that is there already"
+        "goes to https://github.com/pytorch/pytorch/issues; look for an issue that is there already"
     )
     return 0
 
@@ -200,7 +200,7 @@ def _run(
     """Run the chosen kernels of a release, as ``kernels.parent.run`` does.
 
     Raises:
-        UsageError: no kernel fits what was asked for.
+        UsageError: no kernel fits the request.
     """
     from opcheck.common.names import parse_dtype
     from opcheck.kernels import air, parent

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: What is wrong with the device.
 BAD = ("wrong", "raises", "crashes", "too long")
-#: What is listed one by one.
+#: The outcomes with a list of their results.
 _LISTED = (*BAD, "falls back")
 #: characters of a text, and entries of a list, in a page for people
 _TEXT, _MOST = 240, 60
@@ -39,7 +39,7 @@ def counts(evidence: Evidence) -> str:
 
 
 def document(evidence: Evidence) -> Iterator[Block]:
-    """Make the page: counts by dtype, then what did not work, one by one."""
+    """Make the page: counts by dtype, then each result that did not work."""
     machine = evidence.machine
     yield Heading(f"PyTorch's operator database on {machine.device}", 1)
     where = f"{machine.os} {machine.os_version} {machine.arch}, torch {machine.torch}"

@@ -27,10 +27,10 @@ _FILES = (".yaml", ".yml", ".json")
 
 @verb(
     "probe",
-    epilog="Each OpInfo of the installed torch is run with each dtype, in a process of its own kind: one that ends "
-    "or hangs loses one result. Each call of an operator is held against float64 on the CPU. With --output FILE.yaml "
-    "or .json the results are evidence that opcheck reads again; without, a summary is printed. Exits with 1 where "
-    "something is wrong, raises, crashes or hangs. Needs the extra: pip install 'opcheck[probe]'.",
+    epilog="Each OpInfo of the installed torch is run with each dtype, in a process of its own kind: a process that "
+    "ends or hangs loses a single result. Each call of an operator is compared with float64 on the CPU. With --output "
+    "FILE.yaml or .json the results are evidence that opcheck reads again; without, a summary is printed. Exits with 1 "
+    "where something is wrong, raises, crashes or hangs. Needs the extra: pip install 'opcheck[probe]'.",
 )
 def command(
     *,
@@ -70,7 +70,7 @@ def command(
     is_evidence = path is not None and path.suffix.lower() in _FILES
     if resume and not is_evidence:
         raise UsageError(
-            "there is no evidence to go on with",
+            "there is no evidence to continue",
             context=f"--resume --output {output.path or '(none)'}",
             hint="name the file: --resume --output FILE.yaml",
         )

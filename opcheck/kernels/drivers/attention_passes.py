@@ -20,7 +20,7 @@ from opcheck.kernels.values import fill_untouched, random
 _BLOCKS = 32
 #: Keys that a threadgroup of the first pass has at once: one a simdgroup.
 _AT_ONCE = 8
-#: The largest score of a block all of whose keys are masked.
+#: The largest score of a block with no unmasked key.
 _NO_KEY = -1e9
 
 
@@ -84,7 +84,7 @@ def _slack(case: Problem, value: Tensor) -> Tensor:
     """Return what rounding scores and probabilities in float32 may change, and the result to its dtype."""
     dtype = case.q.dtype
     size = case.scores.abs().nan_to_num(0.0, 0.0, 0.0).amax(-1, keepdim=True)
-    # Beside the lowest float32 nothing is left of a score to be rounded.
+    # The lowest float32 absorbs a score, so no rounding of it remains.
     size = torch.where(size * EPS < 1, 64 + 2 * size, 64.0)
     return case.v.double().abs().amax() * size * EPS + value.abs() * 2 * rounding(dtype)
 
@@ -121,7 +121,7 @@ _FORM = r"_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)(?:_mask(?P<mask>none|b
 
 
 def _problems(call: KernelCall, keys: int) -> Iterator[tuple[Problem, str]]:
-    """Yield what a kernel of few queries is called with; up to 2.12 an argument says whether there is a mask."""
+    """Yield the problems of a kernel of few queries; up to 2.12 an argument tells the kernel of a mask."""
     sizes = int(call["d"]), int(call["v"])
     names_mask = "has_mask" in call.types
     for mask in ("none", "bool") if names_mask else (call["mask"] or "none",):

@@ -191,7 +191,7 @@ def _ranges(call: KernelCall, dtype: torch.dtype) -> Launches:
     inexact = dtype.is_floating_point or dtype.is_complex
     start, step = 2.0, 0.25 if inexact else 1.0
     if operation == "logspace" and not inexact:
-        start, step = 0.0, 0.1875  # of the powers a byte holds each
+        start, step = 0.0, 0.1875  # a byte represents each of the powers
     last = start + step * (_STEPS - 1)
     value = torch.linspace(start, last, _STEPS, dtype=torch.float64)
     parameters = {
@@ -248,7 +248,7 @@ def _where(_call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"lerp_tensor_(?P<how>dense|scalar_weight|strided_2d|strided_3d|strided)_{any}")
 def _lerp(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with a weight for each place or one for all; later releases have a pointwise kernel."""
+    """Call with a weight for each place or a single weight; later releases have a pointwise kernel."""
     rows, columns = 5, 7
     start, end = random((rows, columns), dtype, 1), random((rows, columns), dtype, 2)
     weight = random((1,) if call["how"] == "scalar_weight" else (rows, columns), dtype, 3)
@@ -301,7 +301,7 @@ def _rows_copy(_call: KernelCall) -> Launches:
 
 @family(r"inner_contiguous_scatter_u(?:32|64)")
 def _blocks_copy(call: KernelCall) -> Launches:
-    """Call as a cat does: each slice goes to its offset in a longer one."""
+    """Call as a cat does: each slice goes to its offset in a longer slice."""
     for width, stride, offset in ((48, 64, 16), (37, 50, 5), (18, 22, 2)):
         operand = random((5, width), torch.uint8, width)
         output = fill_untouched((5, stride), torch.uint8)

@@ -38,7 +38,7 @@ def _scatter(operation: str, operand: Tensor, index: Tensor, source: Tensor) -> 
 
 
 def _flip_sign_bits(operation: str, value: Tensor, operand: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the result and the memory before it as the kernel holds them.
+    """Return the result and the memory before it as the kernel stores them.
 
     The largest and smallest int64 are found by atomics of uint64: the host flips the sign bits of the
     result's memory before and after (``scatter_signbit_xor``), the kernel those of the source.
@@ -233,7 +233,7 @@ def _index_select(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
 _ROWS, _COLUMNS, _INNER = 7, 5, 3
 
 
-# index and index_put: operations/Indexing.mm.  The host passes the strides of what is indexed as those of the
+# index and index_put: operations/Indexing.mm.  The host passes the strides of the indexed tensor as those of the
 # indices, and the addresses of the indices.
 
 
@@ -281,7 +281,7 @@ def _index(call: KernelCall) -> Launches:
             "output": output,
         }
         if wrong:
-            value[-1] = 0  # what a wrong index gives, beside the message
+            value[-1] = 0  # the result of a wrong index, with a message
         yield Launch(
             bound, value.numel(), {"output": (operand, value.clone()), "error_buffer": _error_count(wrong * _INNER)},
             derived={"error_buffer": _errors}
@@ -370,7 +370,7 @@ _BLOCK = 1024
 
 
 def _sparse(dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """Return values of which about half are zero."""
+    """Return values; about half are zero."""
     operand = random(shape, dtype, 1)
     return torch.where(random(shape, torch.bool, 2), operand, torch.zeros_like(operand))
 
@@ -390,7 +390,7 @@ def _count_nonzero(_call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"prefix_sum_blocks_(?:uint|ulong)")
 def _block_offsets(_call: KernelCall) -> Launches:
-    """Call with one threadgroup, each of whose threads has several blocks."""
+    """Call with a single threadgroup; each thread has several blocks."""
     for count in (1, 100, 2500):
         operand = random((count,), torch.uint8, count).long()
         yield Launch({

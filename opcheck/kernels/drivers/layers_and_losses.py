@@ -51,7 +51,7 @@ def _reduce_bags(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
 
 @family(r"embedding_bag_{float}_{index}")
 def _embedding_bag(call: KernelCall, dtype: torch.dtype, places: torch.dtype) -> Launches:
-    """Call with a thread an element of the result; one of the bags is empty."""
+    """Call with a thread for each element of the result; a bag is empty."""
     weight, own = random((_WEIGHTS, _FEATURES), dtype, 1), random((len(_INDICES),), dtype, 2)
     for mode, weighted in ((0, False), (0, True), (1, False), (2, False)):
         value = _reduce_bags(mode, weight.double(), own.double() if weighted else None)
@@ -245,7 +245,7 @@ def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     r"_(?:int|long)_(?:int32_t|int64_t)"
 )
 def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call one of three steps: sums from the front and the loss, sums from the back, the gradient of them."""
+    """Call a step of three: sums from the front and the loss, sums from the back, the gradient of them."""
     step = call["step"]
     logs, alpha, beta = _ctc(dtype)
     targets = torch.tensor(_TARGETS)
@@ -349,9 +349,9 @@ def _softmax_strided(call: KernelCall, dtype: torch.dtype) -> Launches:
     r"(?P<log>log_)?softmax_(?P<strided>strided_)?(?P<step>partial|finalize)_{float}_(?:u32|u64)"
 )
 def _softmax_in_chunks(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call one of two steps: the largest value and the sum of each chunk, then the result of them.
+    """Call a step of two: the largest value and the sum of each chunk, then the result of them.
 
-    The strided form has 8 columns and 32 threads a column in a threadgroup, one of a chunk and a matrix.
+    The strided form has 8 columns and 32 threads a column in a threadgroup, for a chunk and a matrix.
     """
     chunk, rows = 32, 3
     inner = 8 if call["strided"] else 1

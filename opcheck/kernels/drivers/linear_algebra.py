@@ -51,7 +51,7 @@ def _factor_columns(matrix: Tensor, start: int, width: int) -> tuple[Tensor, Ten
 
 @family(r"factorPanelLU_{wide}_(?P<rows>\d+)_(?P<width>\d+)")
 def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call for columns that begin in the middle; each thread has one, two or four rows."""
+    """Call for columns that begin in the middle; each thread has 1, 2 or 4 rows."""
     rows, width = int(call["rows"]), int(call["width"])
     for (m, n), start in (((75, 60), 16), ((70, 45), 45 - width // 2)):
         operand = random((_BATCH, m, n), dtype, m)
@@ -72,7 +72,7 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"laswpGatherLU_{wide}")
 def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call for two ranges of columns beside the factored ones; the host begins at multiples of four."""
+    """Call for two ranges of columns around the factored columns; the host begins at multiples of four."""
     (m, n), start, count = (80, 90), 8, 20
     operand = random((_BATCH, m, n), dtype, 1)
     pivots = torch.zeros((_BATCH, m), dtype=torch.int32)
@@ -96,7 +96,7 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"trsmPanelLU_{wide}_(?P<size>\d+)")
 def _lu_triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with a block that is as large as it may be, and with a smaller one."""
+    """Call with a block of the largest size, and with a smaller block."""
     size = int(call["size"])
     for count, n in ((size, 180), (size - 3, 77)):
         yield _solved_block(dtype, n, count, lower=True, unit=True)
@@ -131,7 +131,7 @@ def _solved_block(dtype: torch.dtype, n: int, count: int, *, lower: bool, unit: 
 
 @family(r"gemm(?:SimdLU|TiledLU_{wide})")
 def _lu_update(call: KernelCall) -> Launches:
-    """Call the update of what is left: its product of the columns and rows that were factored goes off."""
+    """Call the update of the rest, which subtracts the product of the factored columns and rows."""
     simd = not call["a"]
     dtype, (m, n) = dtype_named(call["a"] or "float"), (75, 150)
     operand = random((_BATCH, m, n), dtype, 1)
@@ -306,7 +306,7 @@ def _permutation(_call: KernelCall) -> Launches:
 
 @family(r"triangular_solve_small_(?P<general>general_)?(?P<size>\d+)")
 def _small_triangle(call: KernelCall) -> Launches:
-    """Call with a matrix of just the size: the general form takes any triangle, the other one a unit lower one."""
+    """Call with a matrix of just the size: the general form takes any triangle, the other a unit lower triangle."""
     n, columns = int(call["size"]), 24
     general = [(1, 0, 0, 0), (0, 1, 1, 1), (0, 0, 0, 1)]
     for upper, transpose, unit, by_column in general if call["general"] else [(0, 0, 1, 0)]:

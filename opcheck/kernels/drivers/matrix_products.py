@@ -234,7 +234,7 @@ def _grouped_product(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"int4pack_mm_(?P<group>\d+)_{float}")
 def _int4(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with weights of which the lower half of each byte comes first; each group has a scale and a zero."""
+    """Call with packed weights; the lower half of each byte comes first, each group has a scale and a zero."""
     group = int(call["group"])
     rows, depth, columns = 3, 512, 8
     operand = random((rows, depth), dtype, 1)

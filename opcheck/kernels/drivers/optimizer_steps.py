@@ -93,7 +93,7 @@ def _momentum(lists: Mapping[str, Tensor], flags: Mapping[str, float]) -> dict[s
     r"fused_(?P<kind>adamw?(?:_amsgrad)?|sgd(?:_momentum)?)_{float}(?:_(?P<b>float|half|bfloat))?"
 )
 def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with two tensors, one of them in two parts."""
+    """Call with two tensors; the second has two parts."""
     kind = call["kind"]
     fields = next(argument.fields for argument in call.buffers if argument.name == "args")
     metadata, groups = _metadata(call, "metadata_args")
@@ -132,7 +132,7 @@ def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"ampNonFiniteCheckAndUnscale(?P<single>Single)?_{float}")
 def _unscale(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with finite gradients, and with one that is not."""
+    """Call with finite gradients, and with an infinite gradient."""
     for bad in (False, True):
         tensors = [random((extent,), dtype, extent) for extent in _EXTENTS]
         if bad:

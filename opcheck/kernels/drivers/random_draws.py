@@ -21,11 +21,11 @@ from opcheck.kernels.values import fill_untouched, random, widen
 _WORD = (1 << 32) - 1
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _WEYL = 0x9E3779B9, 0xBB67AE85
-#: c10/metal/random.h runs one round less than its argument, 10, says.
+#: c10/metal/random.h runs a round less than its argument, 10.
 _ROUNDS = 9
 _SEED, _OFFSET = 1234, 77
-#: Offsets at which the first thread draws the word 2, and the largest one as its second and its first: as a float32
-#: 1 minus the one is 1, and the others are 1.
+#: The first thread draws the word 2, or the largest word as its second or its first, at these offsets: as a float32
+#: 1 minus the smallest is 1, and the others are 1.
 _OFFSETS = (_OFFSET, 76468891, 65309257, 123095792)
 #: A random word becomes a float below 1.
 _SCALE = 4.6566127342e-10
@@ -109,7 +109,7 @@ def _distributions(call: KernelCall, dtype: torch.dtype) -> Launches:
         words = _words(-(-_COUNT // _EACH), offset)
         value, slack = (part.flatten()[:_COUNT] for part in _draw(call["op"], words))
         if call["op"] == "uniform_dist":
-            # What rounds to the upper limit becomes the lower one: the interval excludes it.
+            # A value that rounds to the upper limit becomes the lower limit: the interval excludes the upper.
             low, high = _PARAMETERS["uniform_dist"]
             value = torch.where(value.to(dtype) == high, low, value)
         bound = _bind(
@@ -144,7 +144,7 @@ def _bernoulli(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"random_int_{word}")
 def _random_integers(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with a range that floats and small integers hold."""
+    """Call with a range that floats and small integers represent."""
     words = _words(-(-_COUNT // 2))
     start, extent = (0, 2) if dtype == torch.bool else (3, 100)
     drawn = words[: -(-_COUNT // _EACH)].flatten()

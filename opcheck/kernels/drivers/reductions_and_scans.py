@@ -49,7 +49,7 @@ def _state(operand: Tensor) -> Tensor:
 
 
 def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Return the numbers that are reduced along the last dimension, and the memory that holds them."""
+    """Return the numbers that are reduced along the last dimension, and their memory."""
     if word == _STATE:
         drawn = random((*shape, 3), torch.float32, shape[-1])
         return drawn.flatten(-2), _state(drawn).float()
@@ -64,7 +64,7 @@ def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor,
 
 
 def _result(word: str, operand: Tensor, value: Tensor, slack: Tensor) -> dict[str, Any]:
-    """Return the results' memory, and what a launch says of it."""
+    """Return the results' memory, and what a launch expects there."""
     if word != _STATE:
         out = fill_untouched(value.shape, dtype_named(word))
         return {"out": out, "expected": {"output": (operand, value, slack)}, "derived": {}}
@@ -115,11 +115,11 @@ def _reductions(call: KernelCall) -> Launches:
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """One way in which the reductions are launched; the kernels' code says what each number means."""
+    """A way to launch the reductions; the kernels' code defines each number."""
 
     #: The extents of the reduced dimension that the form takes.
     lengths: tuple[int, ...]
-    #: Where the reduced dimension stands in memory.
+    #: Whether the reduced dimension is the last in memory.
     last: bool
     #: Sizes, strides, grid and threadgroup, by (batch, width, length) of the results and the reduction.
     sizes: Callable[[int, int, int], tuple[int, ...]]
@@ -206,7 +206,7 @@ _FLAT: dict[str, Callable[[Tensor], Tensor]] = {
     r"_{any}_(?P<b>[a-z0-9]+)"
 )
 def _reduction_forms(call: KernelCall) -> Launches:
-    # 2.14 wrote `inner` of what is innermost since.
+    # 2.14 wrote `inner`, later releases `innermost`.
     named = re.sub("^inner(?!most)", "innermost", call["form"])
     operation, form = call["op"], _FORMS[named]
     partial = call["a"] == "p1"  # the first of two passes: a value and its place for each part
@@ -270,7 +270,7 @@ def _scans(call: KernelCall, dtype: torch.dtype) -> Launches:
         if operation == "cumprod":
             operand = torch.where(operand == 0, torch.ones_like(operand), operand)
             operand = operand.sign() if not dtype.is_complex else torch.ones_like(operand) * 1j
-        if outer:  # the scanned dimension stands before 40 columns: more than the 32 of a block
+        if outer:  # 40 columns follow the scanned dimension: more than the 32 of a block
             operand = operand[..., None].expand(rows, length, 40).clone()
             operand[..., 7] = operand[:, :1, 7]
             if dtype == torch.float16:
@@ -337,7 +337,7 @@ def _accumulator(target: torch.dtype) -> torch.dtype:
     r"_{word}(?:_(?P<b>long))?"
 )
 def _block_scans(call: KernelCall, source: torch.dtype) -> Launches:
-    """Call one of two passes: the total of each block, or the scan of each block after those before it."""
+    """Call a pass of two: the total of each block, or the scan of each block with the totals of earlier blocks."""
     target = dtype_named(call["b"] or call["a"])
     accumulator, form, operation = _accumulator(target), call["form"], call["op"]
     width = int(call["width"] or 1)
@@ -419,7 +419,7 @@ def _short_scans(call: KernelCall, source: torch.dtype) -> Launches:
 
 @family(r"(?P<op>cumsum|cumprod)_innermost_transposed_{word}(?:_(?P<b>long))?")
 def _transposed_scans(call: KernelCall, source: torch.dtype) -> Launches:
-    """Call with rows that lie beside each other in memory; the result has them one after the other."""
+    """Call with rows that are columns in memory; the result has contiguous rows."""
     target = dtype_named(call["b"] or call["a"])
     group = 32 // _each(_accumulator(target)) * 32
     columns = 40

@@ -1,4 +1,4 @@
-"""Calls the kernels of sorts, and of what searches and counts: unique, median, histograms, searchsorted."""
+"""Calls the kernels of sorts, searches and counts: unique, median, histograms, searchsorted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opcheck.kernels.pointwise import Unfit, dtype_named
 from opcheck.kernels.values import fill_untouched, random, widen
 
 # histogramdd: operations/HistogramKernel.mm.  What a bin's index is made of: 0 is equal widths, 1 is equal
-# widths with a search beside, 2 is a search.
+# widths with a search, 2 is a search.
 
 
 @family(r"histogramdd_(?P<atomic>atomic_)?{float}")
@@ -111,7 +111,7 @@ def _histograms(digits: Tensor, block: int, bits: int) -> Tensor:
 
 
 def _count_before(histograms: Tensor) -> Tensor:
-    """Return how many elements stand before those of a digit in a block, in the sorted row."""
+    """Return how many elements precede those of a digit in a block, in the sorted row."""
     flat = histograms.flatten(1)
     return (flat.cumsum(1) - flat).view_as(histograms)
 
@@ -176,7 +176,7 @@ _KEYS = {"ushort": torch.uint16, "uint": torch.uint32}
 
 @family(r"sort_block_(?:(?P<part>topk)_|fkey_)?{any}_tptg(?P<t>\d+)(?P<stable>_stable)?")
 def _sort(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with rows of one block; `sel`, where a kernel has it, says which part of each row it writes."""
+    """Call with rows of one block; `sel`, where a kernel has it, selects the part of each row to write."""
     threads = int(call["t"])
     types = call.types
     if not {"inp", "out_vals", "out_idx", "size", "strides", "desc"} <= types.keys():
@@ -219,7 +219,7 @@ def _sort_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"mb_merge_(?:final_)?(?P<topk>topk_)?(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?")
 def _merge_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call a later pass of a long sort: two neighbours of sorted blocks become one."""
+    """Call a later pass of a long sort: it merges two neighbours of sorted blocks."""
     threads = int(call["t"])
     block = 4 * threads
     chosen = 7 if call["topk"] else 2 * block

@@ -132,7 +132,7 @@ def _coalesce(_call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"mark_unique_positions_and_count_kernel|compute_output_positions_kernel|mark_segments")
 def _unique_places(call: KernelCall) -> Launches:
-    """Call one of the steps before coalescing: which elements are first, how many, and where they go."""
+    """Call a step before coalescing: which elements are first, how many, and where they go."""
     operand = _repeat()
     firsts = _firsts(operand)
     positions = firsts.long().cumsum(0) - firsts.long()

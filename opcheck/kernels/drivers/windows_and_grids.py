@@ -334,7 +334,7 @@ _INTERPOLATIONS = ("bilinear", "nearest", "bicubic")
 
 
 def _image_and_grid(dims: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return an image, and a grid of which some places lie outside."""
+    """Return an image, and a grid with some places outside of it."""
     image, places = _SHAPES[dims]
     return random((2, 3, *image), dtype, 1), random((2, *places, dims), dtype, 2)
 
@@ -425,7 +425,7 @@ def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         ((5, 4, 3)[:dims], (7, 9, 5)[:dims], False),
         ((6, 7, 4)[:dims], (3, 12, 4)[:dims], True),
     ):
-        corners = corners and not mode.startswith("nearest")  # noqa: PLW2901  (nearest knows none)
+        corners = corners and not mode.startswith("nearest")  # noqa: PLW2901  (nearest takes none)
         wide = torch.zeros((2, 3, *shape), dtype=torch.float64, requires_grad=True)
         flags: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": corners}
         if call["mode"].endswith("_aa"):

@@ -10,7 +10,7 @@ import torch
 
 from opcheck.numerics.compare.comparison_records import TOLERANCES, Fault
 
-#: A float64 result this small beside what it was made of is zero but for float64's own rounding.
+#: A float64 result this small, relative to its operands, is zero but for float64's own rounding.
 _VANISHES = 1e-11
 
 
@@ -119,7 +119,7 @@ def _number(values: torch.Tensor, index: int) -> str:
 
 
 def _smallest(dtype: torch.dtype) -> float:
-    """Return the bound below which numbers may be flushed to zero: the smallest normal one; in float16 the smallest."""
+    """Return the bound below which numbers may be flushed to zero: the smallest normal number (of all in float16)."""
     info = torch.finfo(dtype)
     half = info.bits == 16 and info.max < 1e5
     return float(info.smallest_normal * info.eps if half else info.smallest_normal)

@@ -32,7 +32,7 @@ BLANK = {
     *(aten.new_empty, aten.new_empty_strided, aten.resize_),
 }
 
-#: Operators that sum products of what they read, by the beginnings of their names.
+#: Operators that sum products of their operands, by the beginnings of their names.
 PRODUCTS = tuple(
     f"aten::{name}"
     for name in (
@@ -53,7 +53,7 @@ def is_random(func: Any) -> bool:
 
 
 def moves_nothing(func: Any) -> bool:
-    """Return whether an operator only turns a tensor into a view of itself, or takes a number out of one."""
+    """Return whether an operator only turns a tensor into a view of itself, or takes a number out of a tensor."""
     return func is aten._local_scalar_dense.default or torch.Tag.inplace_view in func.tags
 
 

@@ -19,7 +19,7 @@ def require(name: str) -> torch.device:
     """Return the device of that name.
 
     Raises:
-        UsageError: torch knows no such name, or this machine has no such device.
+        UsageError: torch has no such name, or this machine has no such device.
     """
     installed = f"torch {torch.__version__} on {platform.system()} {platform.machine()}"
     here = ", ".join(available())
@@ -27,7 +27,7 @@ def require(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(
-            f"torch knows no device {name!r}",
+            f"torch has no device {name!r}",
             context=f"--device {name}; {installed}",
             hint=f"this machine has: {here}",
         ) from error
@@ -80,7 +80,7 @@ def _is_there(name: str) -> bool:
 def _works(device: torch.device) -> bool:
     """Return whether a tensor can be made there: "meta" can, and computes nothing.
 
-    torch takes any index of the CPU, and may take one of MPS, for the only device that there is.
+    torch takes any index of the CPU, and may take one of MPS, for its only device.
     """
     if device.type == "meta" or not (device.type == "cpu" or _is_there(device.type)):
         return False

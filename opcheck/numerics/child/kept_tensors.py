@@ -35,7 +35,7 @@ class KeptTensor:
         return self.view_of(self.memory.clone())
 
     def view_of(self, memory: torch.Tensor) -> torch.Tensor:
-        """Return a view of other memory as the tensor was one of its own."""
+        """Return a view of other memory with the tensor's own layout."""
         view = memory.as_strided(self.size, self.stride)
         view = negative_view(view) if self.neg else view
         return view.conj() if self.conj else view
@@ -71,7 +71,7 @@ def keep_all(nest: Any) -> Any:
 
 
 def restore(nest: Any) -> Any:
-    """Return the nest of arguments with a tensor for each kept one."""
+    """Return the nest of arguments with a tensor for each kept tensor."""
     return tree_map_only(KeptTensor, KeptTensor.tensor, nest)
 
 

@@ -26,7 +26,7 @@ class Key(NamedTuple):
     #: the module, with ``*`` for the number of a layer
     module: str
     phase: Phase
-    #: what else tells calls apart
+    #: another difference of calls
     kind: str
 
 

@@ -51,7 +51,7 @@ def build_model(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
 
 
 class ModelRun:
-    """The places of the run's calls, and the loss from which a training step goes backward."""
+    """The places of the run's calls, and the loss of a training step."""
 
     def __init__(self) -> None:
         self.sites = CallSites()

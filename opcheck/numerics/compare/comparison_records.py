@@ -13,9 +13,9 @@ SCHEMA = "opcheck-compare/2"
 
 #: Largest difference that a dtype is allowed, as (share of the exact element, share of the result's
 #: root mean square).  The numbers are those of torch.testing.assert_close (torch 2.13,
-#: torch/testing/_comparison.py, ``_DTYPE_PRECISIONS``), of which the second is absolute there; here
+#: torch/testing/_comparison.py, ``_DTYPE_PRECISIONS``); the second is absolute there, here
 #: it is relative, so that small gradients are judged, too.  In 16 bits it is as the first: terms
-#: that cancel are rounded one by one.
+#: that cancel are rounded separately.
 TOLERANCES = {
     "float16": (1e-3, 1e-3),
     "bfloat16": (1.6e-2, 1.6e-2),
@@ -38,7 +38,7 @@ Fault = Literal["value", "nan", "infinite", "whole number", "index", "shape"]
 
 
 class ComparePlan(Record, frozen=True, kw_only=True):
-    """The tasks of the child process beside loading the model."""
+    """The tasks of the child process after loading the model."""
 
     #: as torch.device reads it
     device: str
@@ -108,7 +108,7 @@ class Reproducer(Record, frozen=True, kw_only=True):
     """The first wrong call as a program of its own."""
 
     path: str = ""
-    #: one of REPRODUCED
+    #: a value of REPRODUCED
     state: str
     detail: str = ""
 

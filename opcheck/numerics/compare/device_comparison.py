@@ -35,13 +35,13 @@ def compare(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> DeviceComparison:
-    """Return the model of ``request`` on the plan's device, call by call beside float64 on the CPU.
+    """Return the model of ``request`` on the plan's device, call by call with float64 on the CPU.
 
     Args:
-        request: the model and its inputs; its target says nothing here.
+        request: the model and its inputs; its target has no effect here.
         plan: the device, and what else is wanted.
         progress: receives the stages.
-        show_output: pass on what the child prints, to stderr.
+        show_output: pass the child's output on to stderr.
 
     Raises:
         UsageError: this machine has no such device.

@@ -28,7 +28,7 @@ def compare(
         request: the model and its inputs.
         trace: the same on the simulated Mac; it has the size of the model.
         progress: receives the stages.
-        show_output: pass on what the child prints, to stderr.
+        show_output: pass the child's output on to stderr.
 
     Raises:
         UsageError: the model is larger than this machine has memory for.
@@ -44,7 +44,7 @@ def compare(
             f"{request.precision[0]} and float64, take {filesize(needed)}",
             context=f"--precision {','.join(request.precision)}; this machine may take "
             f"{filesize(may_take)} (--memory-limit)",
-            hint="a smaller model of the same kind tells where precision is lost, too: --config "
+            hint="a smaller model of the same kind shows where precision is lost, too: --config "
             "num_hidden_layers=2",
         )
     return ask(

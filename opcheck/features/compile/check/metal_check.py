@@ -111,7 +111,7 @@ class _KernelLine(NamedTuple):
 
 
 def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> CompiledVariants:
-    """Return the same with what Clang finds wrong in the kernels among the failures of their graphs.
+    """Return the variants, with Clang's errors in the kernels among the failures of their graphs.
 
     Args:
         compiled: the variants with their kernels.
@@ -223,7 +223,7 @@ def _library(
             failures[_failure(message, place)] = None
         elif not failures:
             # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
-            # a kernel leads to, it is a second one of the same instantiation; Clang has no way for it.)
+            # a kernel leads to, it is a second error of the same instantiation; Clang has no way for it.)
             header = getattr(diagnostic.location.file, "name", "")
             failures[CompileFailure(kind="harness", message=f"{message} ({header})", ours=True)] = (
                 None
@@ -243,7 +243,7 @@ def _failure(message: str, place: _KernelLine) -> CompileFailure:
 def _place(
     diagnostic: Any, kernels: Sequence[MetalKernel], text: KernelLibrary
 ) -> _KernelLine | None:
-    """Return the line of a kernel: of the error itself, else of what made Clang look into a header."""
+    """Return the line of a kernel: of the error itself, else of the code that made Clang look into a header."""
     for child in (diagnostic, *diagnostic.children):
         file, line = child.location.file, child.location.line
         if file is None or file.name != _FILE or line < text.starts[0]:

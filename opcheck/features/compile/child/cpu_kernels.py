@@ -60,7 +60,7 @@ def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, 
 def compile_kernel(source: str) -> CpuKernel:
     """Return what ``compile_mps_shader`` of torch/_inductor/runtime/runtime_utils.py gives, on the CPU.
 
-    The library that it stands for has one kernel, which releases up to 2.11 call as
+    The library that it replaces has a single kernel, which releases up to 2.11 call as
     ``library.generated_kernel`` and later ones as ``library``.
 
     Raises:
@@ -80,7 +80,7 @@ class CpuKernel:
 
     #: kernels that were called in this process, each as often as it was
     called = 0
-    #: itself, where it stands for a library of one kernel
+    #: itself, where it replaces a library of a single kernel
     generated_kernel: CpuKernel
 
     def __init__(self, kernel: MetalKernel, loaded: ctypes.CDLL) -> None:

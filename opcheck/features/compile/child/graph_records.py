@@ -22,7 +22,7 @@ _OURS = {
     ),
     "harness-device": (
         r"not linked with support for mps",
-        "this step asks PyTorch's C++ for the device mps, which needs a Mac",
+        "this step needs the device mps in PyTorch's C++, which needs a Mac",
     ),
     "harness-constant": (
         r"set the storage of a tensor on device",
@@ -91,7 +91,7 @@ def _is_python_number(node: torch.fx.Node) -> bool:
 
 
 def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:
-    """Return where the dtype comes into the graph: what is lowered with it may be fused with what follows."""
+    """Return where the dtype comes into the graph: Inductor may fuse its lowering with later nodes."""
     number = getattr(torch, dtype["dtype"] or dtype["plain"], None)
     for node in gm.graph.nodes:
         if node.op == "call_function" and getattr(node.meta.get("val"), "dtype", None) == number:
@@ -100,7 +100,7 @@ def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node |
 
 
 def _blamed_node(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:
-    """Return the node of the graph that was being lowered or generated, as the frames of the error tell."""
+    """Return the node of the graph that was being lowered or generated, by the frames of the error."""
     by_name = {node.name: node for node in gm.graph.nodes}
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):
@@ -118,7 +118,7 @@ def _blamed_node(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Nod
 
 
 def operator_name(node: torch.fx.Node) -> str:
-    """Return the dispatcher's spelling of what a node calls."""
+    """Return the dispatcher's spelling of a node's operator."""
     return node.target.name() if hasattr(node.target, "name") else str(node.target)
 
 

@@ -106,7 +106,7 @@ _OTHER_CASTS = "autocast casts for the CPU's list of operators here, for another
 
 
 def _autocast_here(gm: torch.fx.GraphModule) -> bool:
-    """Let autocast for mps act on the CPU's tensors, on which the program runs; return whether the graph has any."""
+    """Let autocast for mps act on the CPU's tensors, since the program runs there; return whether the graph has any."""
     blocks = [node for node in gm.graph.nodes if getattr(node.target, "__name__", "") == _AUTOCAST]
     for node in blocks:
         node.args = tuple("cpu" if value == "mps" else value for value in node.args)
@@ -300,7 +300,7 @@ def _quiet(*names: str) -> Iterator[None]:
 
 
 class _StandInLibrary:
-    """A stand-in for a compiled Metal library: it has every function, and none can be called."""
+    """A stand-in for a compiled Metal library: it has every function, and refuses each call."""
 
     def __init__(self, source: str) -> None:
         self.source = source

@@ -3,7 +3,7 @@
 ``MetalOverrides.masked`` (torch/_inductor/codegen/mps.py) writes the body of a mask into a block of its own from 2.11
 on.  Two mistakes of released versions come from how it names things:
 
-- Up to 2.14 the key by which it finds a block again leaves out the result, so that two bodies of the same text (none,
+- Up to 2.14 the key of a block leaves out the result, so that two bodies of the same text (none,
   where both values are loaded before) share one variable.
 - In 2.11 a block inside a block takes the same names again, which hide the outer ones.
 
@@ -92,11 +92,11 @@ class MaskedBlocks:
         return check
 
     def choosing(self, where: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap ``MetalOverrides.where`` so that a value is noted that the type of the other does not hold."""
+        """Wrap ``MetalOverrides.where`` so that a value is noted that the type of the other cannot represent."""
 
         def choose(condition: Any, first: Any, second: Any) -> Any:
             if _kind(first) < _kind(second) and not _is_whole(second):
-                note = f"a choice casts {second} to the type of {first}, which does not hold it"
+                note = f"a choice casts {second} to the type of {first}, which cannot represent it"
                 self._notes.setdefault(compilation.current_kernel(), {})[plain(note)] = None
             return where(condition, first, second)
 
@@ -139,7 +139,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _ends_a_thread(kernel: Any, expr: Any, size: Any) -> str:
-    """Return a corner of the kernel's loops at which an index is checked and lies outside, or empty.
+    """Return a corner of the kernel's loops with an index that is checked and lies outside, or empty.
 
     An index that depends on a tensor's values, or on symbolic sizes cannot be computed.
     """

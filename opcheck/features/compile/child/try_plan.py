@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from opcheck.capture.request import CaptureRequest
     from opcheck.worker.protocol import Say
 
-#: Bytes of weights in float32 up to which a model is run: copies in float64 and of gradients come on top.
+#: The most bytes of weights in float32: copies in float64 and gradients take more memory.
 LIMIT = 4 << 30
 
 
@@ -105,7 +105,7 @@ def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariant
 
 def _use_backend(plan: CompilePlan) -> str:
     """Let Inductor write Metal as the target does; return why it cannot."""
-    # With --exact the installed one is the target's.
+    # With --exact the installed torch is the target's.
     own = plan.backend and Version.parse(str(torch.__version__)) == Version.parse(
         plan.backend_release
     )
@@ -171,7 +171,7 @@ def _refuse(variant: Variant, known: Sequence[str], lacking: str) -> TriedVarian
 
 
 def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> TriedVariant:
-    if not platform.CAN_FORK:  # parent.py asks for one variant a process
+    if not platform.CAN_FORK:  # each variant has a process of its own then
         return variants.attempt(program, variant, plan.device)
     try:
         return forked(
@@ -198,5 +198,5 @@ def _refuse_if_large(request: CaptureRequest) -> None:
         raise InputError(
             f"the model is too large to be run here: {filesize(size)} of weights in float32",
             context=request.model,
-            hint="compile a smaller one of its kind: --config num_hidden_layers=2",
+            hint="compile a smaller model of its kind: --config num_hidden_layers=2",
         )

@@ -201,7 +201,7 @@ def _real(value: torch.Tensor) -> torch.Tensor:
 def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> TriedVariant:
     """Compile and run one variant in this process, with real values.
 
-    Twice with the inputs as they are, then with a larger batch, where the program takes one.  Where results are
+    Twice with the inputs as they are, then with a larger batch, if the program accepts it.  Where results are
     compared, it runs eagerly in the variant's dtype and in float64 first: their distance is the tolerance.  Metal's
     kernels do not run here, so that it runs eagerly only where compiling raised, to see whether it does as well.
     """
@@ -218,7 +218,7 @@ def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> Trie
         exact = _exactly(program, variant, device)
         tried = _compile_and_run(tried, fresh, eager, exact)
         if tried.outcome == "differs" and "numpy" in sys.modules:
-            # Dynamo draws the numbers of numpy.random from torch's generator, which gives others: hold it against
+            # Dynamo draws the numbers of numpy.random from torch's generator, which gives others: compare it with
             # eager with NumPy's own, at the price of a graph break that is not the program's.
             with compilation.numpy_draws():
                 other = _compile_and_run(

@@ -274,7 +274,7 @@ def _describe(error: Exception) -> str:
 
 
 def answer(request: Setup | ProbeTrial, _say: Say) -> Ready | ProbeDone:
-    """List the tasks of a setup, or do one of them.
+    """List the tasks of a setup, or do a task.
 
     Raises:
         UsageError: this machine has no such device, or a pattern matches nothing.

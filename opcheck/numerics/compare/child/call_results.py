@@ -139,7 +139,7 @@ class Clock:
         self._kinds[key] = (calls + 1, device, cpu)
 
     def records(self) -> Iterator[Time]:
-        """Return the times by operator, the one that lost most first."""
+        """Return the times by operator, the slowest operator first."""
         ops = dict.fromkeys(op for op, _ in self._kinds)
         rows = []
         for op in ops:

@@ -1,6 +1,6 @@
 """Sees every operator call of a run on a device, and compares its results with float64 on the CPU.
 
-Each call is made again from the device's own inputs: what an earlier call lost does not count against a later one.
+Each call is made again from the device's own inputs: the loss of an earlier call does not count against a later call.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class CompareMode(Float64Mode):
         return Float64Call(call.func, *keep_all((args, kwargs)))
 
     def after_call(self, call: Float64Call, before: Float64Call | str, result: Any) -> None:
-        """Judge the call, if it is one of the device's."""
+        """Judge the call, if the device computes it."""
         made = call.result_tensors(result)
         there = (*tensors((call.args, call.kwargs)), *made)
         if not any(tensor.device.type == self.device.type for tensor in there):
@@ -201,7 +201,7 @@ def _read(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _own(number: int, result: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Return whether a later result is a buffer for backward that only one of the two kernels fills."""
+    """Return whether a later result is a buffer for backward that a single kernel of the two fills."""
     empty = not (result.numel() and exact.numel())
     return number > 0 and empty and result.shape != exact.shape
 

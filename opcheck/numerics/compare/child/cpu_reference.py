@@ -134,7 +134,7 @@ _SUMS = tuple(
         *("avg_pool", "_adaptive_avg_pool", "grid_sampler"),
     )
 )
-#: Sums in which each element takes of all others.
+#: Sums whose elements each depend on all others.
 _OF_ALL = "aten::_fft_"
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
@@ -208,7 +208,7 @@ def _on_cpu(call: Float64Call, change: Callable[[torch.dtype], torch.dtype]) -> 
 
     def move_to_cpu(value: Any) -> Any:
         if isinstance(value, KeptTensor):
-            # Not Tensor.to: it would lay the tensor out anew.
+            # Not Tensor.to: it would change the tensor's layout.
             return value.with_memory(lambda memory: memory.to(change(value.dtype))).tensor()
         if isinstance(value, torch.dtype):
             return change(value)

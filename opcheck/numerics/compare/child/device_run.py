@@ -1,4 +1,4 @@
-"""Runs one model on a device, each call beside float64.  User code runs here, in the child process."""
+"""Runs a model on a device, and each call in float64, too.  User code runs here, in the child process."""
 
 from __future__ import annotations
 

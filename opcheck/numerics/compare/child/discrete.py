@@ -87,7 +87,7 @@ def same_choice(call: Float64Call, result: torch.Tensor, exact: torch.Tensor) ->
 
 
 def outside(call: Float64Call, result: torch.Tensor) -> torch.Tensor | None:
-    """Return where a floating number was converted to an integer that cannot hold it, which C++ leaves undefined."""
+    """Return where a floating number was converted to an integer that cannot represent it, undefined in C++."""
     func, args = call.func, call.args
     if func.overloadpacket not in {aten._to_copy, aten.copy_} or not args:
         return None

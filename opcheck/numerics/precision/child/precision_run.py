@@ -1,4 +1,4 @@
-"""Runs one model on this machine's CPU beside float64.  User code runs here, in the child process."""
+"""Runs a model on this machine's CPU, and in float64, too.  User code runs here, in the child process."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _LINES, _GRADIENTS, _MODULES = 20, 20, 200
 
 _SAME_WAY = (
     "whole numbers, truth values, random numbers and numbers taken out of tensors are those of the "
-    "{dtype} run on both sides: where a comparison comes out otherwise, both go on the same way"
+    "{dtype} run on both sides: where a comparison comes out otherwise, both sides continue the same way"
 )
 _CPU = "computed by this machine's CPU: a Mac's kernels sum in another order, and may lose more or less"
 
 
 @hide_device()
 def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
-    """Return the model in each dtype of ``request.precision``, call by call beside float64.
+    """Return the model in each dtype of ``request.precision``, call by call with float64.
 
     Raises:
         ModelLoadError: the model cannot be imported or built.
@@ -90,7 +90,7 @@ class _Modules:
             handle.remove()
 
     def records(self, tally: PrecisionTally) -> Iterator[PrecisionModule]:
-        """Yield the modules in the order in which they were done first."""
+        """Yield the modules in the order of their first results."""
         for name, module in self._entries.items():
             yield PrecisionModule(
                 name=name,

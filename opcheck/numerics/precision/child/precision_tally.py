@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opcheck.tracing.source_locations import Site
 
 
-#: Relative error of a result from which on a call is named: some hundred times what one rounding costs.
+#: A call with a larger relative error is named: some hundred times the error of a single rounding.
 LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 #: What of a distance is an event, the most telling first.

@@ -1,4 +1,4 @@
-"""Runs each call of a program beside the numbers that a float64 run would have."""
+"""Runs each call of a program, and follows the numbers that a float64 run would have."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTS = {
     torch.complex128: torch.float64,
 }
 
-#: calls after which what belongs to dead memory is dropped.
+#: after so many calls the values of dead memory are dropped.
 _SWEEP = 64
 
 
@@ -86,7 +86,7 @@ class Shadows:
         return self._entry(tensor).error
 
     def note(self, tensor: torch.Tensor, error: float) -> None:
-        """Keep the relative error of what was just written to this memory."""
+        """Keep the relative error of the values that were just written to this memory."""
         self._entry(tensor).error = error
 
     def keep(self, tensor: torch.Tensor, exact: torch.Tensor) -> None:
@@ -216,7 +216,7 @@ class ShadowMode(Float64Mode):
         return call.func.is_view or call.func.overloadpacket in BLANK or moves_nothing(call.func)
 
     def before_call(self, call: Float64Call) -> _Before:
-        """Return the float64 values of what the call reads."""
+        """Return the float64 values of the call's operands."""
         shadows = self._shadows
         writes = bool(call.written_tensors())
         reads = [tensor for tensor in tensors((call.args, call.kwargs)) if is_followed(tensor)]
