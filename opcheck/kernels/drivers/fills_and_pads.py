@@ -257,9 +257,9 @@ def _lerp(call: KernelCall, dtype: torch.dtype) -> Launches:
     size = first.abs() + (last.abs() + first.abs()) * (1 + share.abs())
     tensors = {"self": start, "end": end, "weight": weight}
     strides = tuple(start.element_size() * step for step in (1, columns, rows * columns))
-    bound = tensors | {f"{name}_ptr": tensor for name, tensor in tensors.items()}
-    bound |= {f"{name}_strides": strides for name in ("out", *tensors)}
-    bound |= {"ndim": 2, "sizes": (columns, rows)}
+    bound: dict[str, Any] = {"ndim": 2, "sizes": (columns, rows), "out_strides": strides, **tensors}
+    for name, tensor in tensors.items():
+        bound |= {f"{name}_ptr": tensor, f"{name}_strides": strides}
     result = "out_ptr" if "out_ptr" in call.types else "out"
     grid = {"strided_2d": (columns, rows), "strided_3d": (columns, rows, 1)}.get(
         call["how"], (start.numel(),)
