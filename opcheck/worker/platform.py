@@ -41,7 +41,7 @@ from opcheck.common.errors import UsageError
 MARK = "OPCHECK_PROCESS"
 #: The name of the system; tests on Linux set the variable to take the ways of "darwin" or "win32".
 SYSTEM = os.environ.get("OPCHECK_TEST_SYSTEM") or sys.platform
-#: Whether a copy of this process can go on computing.
+#: Whether a copy of a process can go on computing on this system.
 CAN_FORK = hasattr(os, "fork") and SYSTEM not in {"darwin", "win32"}
 #: Folders of files that describe the machine.
 MACHINE_FILES = ("/proc/", "/sys/", "/dev/")
@@ -374,6 +374,21 @@ def _prctl(option: int, value: int) -> None:
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def can_fork() -> bool:
+    """Return whether a copy of this process can go on computing, a backward pass included.
+
+    The first backward pass of a build with a GPU starts a thread for each device, and from then on autograd raises in
+    every fork (``initialize_device_threads_pool`` of torch/csrc/autograd/engine.cpp, ``thread_init`` for the name).
+    """
+    if not CAN_FORK:
+        return False
+    names: list[str] = []
+    for thread in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            names.append(thread.read_text())
+    return not any(name.startswith("pt_autograd") for name in names)
 
 
 class Fork:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import pickle
+import random
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -98,3 +101,43 @@ def test_a_library_that_was_imported_before_kept_what_it_computed_then(
             release == "2.6"
         )
     del sys.modules["imported_before"]
+
+
+def _named_thread(name: bytes, started: threading.Event, ends: threading.Event) -> None:
+    ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME of linux/prctl.h
+    started.set()
+    ends.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems copy no process")
+@pytest.mark.parametrize("name", [b"pt_autograd_0", b"a_thread"])
+def test_a_process_with_threads_of_autograd_audits_a_copy_of_the_model(name: bytes) -> None:
+    class Noted(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            processes.append(os.getpid())
+            self.note = x
+            return super().forward(x)
+
+    processes: list[int] = []
+    model = Noted(2, 2)
+    x = torch.rand(2, 2)
+    started, ends = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_named_thread, args=(name, started, ends))
+    thread.start()
+    started.wait()
+    drawn = torch.get_rng_state(), random.getstate()
+    try:
+        report = opcheck.audit(model, (x,), torch="2.13", macos="15", mode="train")
+        model.note = (model.weight * 2).detach().requires_grad_() * 2  # no leaf can be copied
+        if name == b"pt_autograd_0":
+            with pytest.raises(CaptureError, match="the model cannot be copied") as raised:
+                opcheck.audit(model, (x,), mode="train")
+            assert "before the first backward pass" in raised.value.hint
+    finally:
+        ends.set()
+        thread.join()
+    assert report.headline == "runs natively"
+    assert {*processes} == ({os.getpid()} if name == b"pt_autograd_0" else set())
+    assert model.weight.grad is None
+    assert torch.equal(torch.get_rng_state(), drawn[0])
+    assert random.getstate() == drawn[1]

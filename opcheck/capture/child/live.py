@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import os
+import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -19,6 +21,7 @@ from opcheck.capture.child.shared import shared_by
 from opcheck.capture.parent import of_each
 from opcheck.capture.request import Shared
 from opcheck.common.errors import CaptureError, InputError, OpcheckError
+from opcheck.common.text import type_and_text
 from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.visible.requirements import Caller
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
     from opcheck.capture.request import CaptureRequest
 
+#: what a model is called with, by position and by name
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
 #: seconds that the fork gets in addition to the time limit of the run, to make a trace of it
 _AFTER = 150.0
 
@@ -41,7 +47,8 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     """Return the trace of a module, or of a function of tensors, on the simulated Mac.
 
     It runs in a fork of this process: neither the model, its tensors and modes, nor the random state, nor torch is
-    changed here, and a run that dies ends the fork.  Where there is no fork (Windows) a deep copy runs in this process.
+    changed here, and a run that dies ends the fork.  Where a fork cannot compute (macOS, Windows, a build with a GPU
+    after a backward pass) a deep copy runs in this process, without a time limit.
 
     Args:
         request: the target and the mode; its ``model`` is only a name.
@@ -61,12 +68,12 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     _on_cpu(request.model, model, arguments)
 
     try:
-        if platform.CAN_FORK:
-            work = functools.partial(_capture, request, model, arguments)
+        if platform.can_fork():
+            work = functools.partial(_capture, request, model, arguments, forked=True)
             answer = forked(work, Shared, request.time_limit + _AFTER)
         else:
-            model, arguments = copy.deepcopy((model, arguments))
-            answer = _capture(request, model, arguments)
+            with _keep_random_states():
+                answer = _capture(request, *_copy(request, model, arguments), forked=False)
     except WorkerError as error:
         raise CaptureError(
             f"the process that ran the model {error}",
@@ -79,17 +86,46 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     return result
 
 
+@contextlib.contextmanager
+def _keep_random_states() -> Iterator[None]:
+    """Restore the random states of Python, PyTorch and NumPy, all of which a run seeds, when the block ends."""
+    numpy = sys.modules.get("numpy")
+    states = random.getstate(), numpy and numpy.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=()):
+            yield
+    finally:
+        random.setstate(states[0])
+        if numpy is not None:
+            numpy.random.set_state(states[1])
+
+
+def _copy(
+    request: CaptureRequest, model: Callable[..., Any], arguments: _Arguments | None
+) -> tuple[Callable[..., Any], _Arguments | None]:
+    try:
+        return copy.deepcopy((model, arguments))
+    except Exception as error:  # user code runs here
+        raise CaptureError(
+            f"the model cannot be copied: {type_and_text(error)}",
+            context=f"{request.model}, in a process whose forks cannot run a backward pass",
+            hint="audit it before the first backward pass, or by its name: file.py:attribute",
+        ) from error
+
+
 def _capture(
     request: CaptureRequest,
     model: Callable[..., Any],
-    arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
+    arguments: _Arguments | None,
+    *,
+    forked: bool,
 ) -> Shared:
     target = request.target
     before = os.environ.get(target_reads.FALLBACK_VARIABLE)
     target_reads.set_fallback(target)
     device = take_default_device()
     try:
-        if platform.CAN_FORK:
+        if forked:
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
             platform.limit_time(request.time_limit)
         target_reads.READS.imported_before.update(_libraries(model))
@@ -103,7 +139,7 @@ def _capture(
         return Shared(targets=(0,), failure=failure_of(late, request.model))
     finally:
         target_reads.READS.imported_before.clear()
-        if platform.CAN_FORK:
+        if forked:
             platform.stop_time_limit()
         if device is not None:
             torch.set_default_device(device)
@@ -119,7 +155,7 @@ def _libraries(model: Callable[..., Any]) -> set[str]:
     return {Caller("library", file, 0).package for file in files} - {"", "torch"}
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(inputs: Any) -> _Arguments:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, Sequence) and not isinstance(inputs, (str, bytes)):

@@ -83,7 +83,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         )
     # A library keeps the answers that it got at its import: each class of targets with other answers loads the model in
     # a fork of its own, which has torch from here.
-    forks = platform.CAN_FORK and len({targets[n].torch for n in order}) > 1
+    forks = platform.can_fork() and len({targets[n].torch for n in order}) > 1
     shared: list[Shared] = []
     while order:
         target = targets[order[0]]
@@ -172,14 +172,15 @@ def _loaded_and_run(
     here = [n for n in order if target_reads.READS.fits(targets[n])]
     shared = []
     waiting = here
+    forks = platform.can_fork()  # the model may have run a backward pass when it was loaded
     while waiting:
         target = targets[waiting[0]]
         if len(targets) > 1:
             say(f"running as {target}", seconds=request.time_limit + _AFTER)
-        captured = _capture_first(request, prepared, targets, waiting, say)
+        captured = _capture_first(request, prepared, targets, waiting, say, forks=forks)
         shared.append(captured)
         waiting = [n for n in waiting if n not in captured.targets]
-        if not platform.CAN_FORK:
+        if not forks:
             break
     left = tuple(n for n in order if n not in here or n in waiting)
     return Captures(shared=tuple(shared), left=left)
@@ -205,9 +206,11 @@ def _capture_first(
     targets: Sequence[Target],
     waiting: list[int],
     say: Say,
+    *,
+    forks: bool,
 ) -> Shared:
     """Return the capture for the first waiting target, and for all waiting targets that it serves."""
-    if len(targets) == 1 or not platform.CAN_FORK:
+    if len(targets) == 1 or not forks:
         return _run(request, prepared, targets, waiting, say)
     work = functools.partial(_run, request, prepared, targets, waiting, silent)
     try:
