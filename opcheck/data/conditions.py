@@ -405,8 +405,10 @@ VALUE_FUNCTIONS = frozenset(
         "any",
         "blocked",
         "cumsum",
+        "distance_from_bins",
         "exp",
         "flatten",
+        "floor",
         "highest",
         "imag",
         "is_any_conjugated",
@@ -417,11 +419,16 @@ VALUE_FUNCTIONS = frozenset(
         "isinf",
         "isnan",
         "len",
+        "log",
         "long",
         "lowest",
+        "narrow",
         "real",
         "repeats",
+        "spread",
+        "sum",
         "variance",
+        "wide",
     }
 )
 _OF_VALUES: tuple[type[ast.AST], ...] = (

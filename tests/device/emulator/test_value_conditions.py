@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +67,57 @@ def _attend_directly(allowed: Any) -> Any:
         return torch.ops.aten._scaled_dot_product_attention_math_for_mps(q, q, q, mask)
 
 
+def _with(function: Callable[..., torch.Tensor], other: complex) -> Callable[[Any], torch.Tensor]:
+    return lambda value: function(
+        torch.tensor([value], device="mps"), torch.tensor([other], device="mps")
+    )
+
+
+def _halves(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], None]:
+    def run(value: complex) -> None:
+        with (
+            warnings.catch_warnings(),
+            contextlib.suppress(RuntimeError),
+        ):  # the CPU has no such kernel
+            warnings.simplefilter("ignore")  # of complex32
+            function(torch.tensor([value], dtype=torch.complex32).to("mps"))
+
+    return run
+
+
+def _bessel(value: float) -> None:
+    with contextlib.suppress(RuntimeError):  # the CPU has no such kernel
+        torch.special.modified_bessel_i0(torch.tensor([value], dtype=torch.half, device="mps"))
+
+
+def _histogram(value: float) -> Any:
+    bins = torch.tensor([0.0, 1.0, 2.0], device="mps")
+    return torch.histogram(torch.tensor([0.5, value], device="mps"), bins=bins)
+
+
+def _sum_bytes(value: int) -> torch.Tensor:
+    return torch.tensor([value, 100], dtype=torch.uint8, device="mps").sum(dtype=torch.uint8)
+
+
+def _lerp(weight: float) -> torch.Tensor:
+    start, end = torch.tensor([100.0], device="mps"), torch.tensor([1e-3], device="mps")
+    return torch.lerp(start, end, torch.full((1,), weight, device="mps"))
+
+
+def _remember(value: float) -> Any:
+    lstm = torch.nn.LSTM(4, 8, num_layers=2).to("mps")
+    state = torch.full((2, 1, 8), value, device="mps")
+    return lstm(torch.ones(3, 1, 4, device="mps"), (state, torch.zeros_like(state)))
+
+
+def _put(index: int) -> None:
+    # Only the second index is out of range, of a dimension that is longer than the first.
+    x = torch.zeros(2, 100, device="mps")
+    x[torch.tensor([1], device="mps"), torch.tensor([index], device="mps")] = torch.ones(1).to(
+        "mps"
+    )
+
+
 CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     "a row without variance": ("2.13", "layer-norm-small-variance", _normalize, 1e-5, 1.0),
     "a row masked throughout": ("2.8", "sdpa-fully-masked-row", _attend, -math.inf, 0.0),
@@ -102,6 +155,50 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
             1.0,
         ),
     ),
+    "an element just outside of the bins": (*("2.13", "histogram-edges", _histogram, -1e-6, -1.0),),
+    "a sum beyond uint8": ("2.11", "sum-uint8-saturates", _sum_bytes, 200, 100),
+    "a negative half to sigmoid": (
+        *("2.13", "sigmoid-complex-negative", _halves(torch.sigmoid), -20 + 1j, 1 + 1j),
+    ),
+    "a negative number to sigmoid": (
+        *("2.13", "sigmoid-complex64-small-part", _double(torch.sigmoid), -100 + 1e-20j, 1 + 1j),
+    ),
+    "a small number to sqrt": ("2.13", "sqrt-complex-small", _double(torch.sqrt), 1e-20j, 1 + 1j),
+    "a small part to sqrt": (
+        "2.13",
+        "sqrt-complex-small",
+        _double(torch.sqrt),
+        -34 - 1e-3j,
+        2 + 0j,
+    ),
+    "halves beyond 256 to sqrt": (*("2.13", "sqrt-complex32-half", _halves(torch.sqrt), 300j, 0j),),
+    "halves beyond 256 to log": (
+        *("2.13", "log-complex32-overflow", _halves(torch.log), 300j, 3j),
+    ),
+    "a large order": (*("2.13", "zeta-large-order", _with(torch.special.zeta, 3.0), 100.0, 2.0),),
+    "a small number to log1p": ("2.13", "log1p-complex-small", _double(torch.log1p), 1e-6j, 1j),
+    "a small number to rsqrt": ("2.13", "rsqrt-complex-small", _double(torch.rsqrt), 1e-20j, 1j),
+    "a quotient that rounds up": (
+        *("2.13", "remainder-rounded-quotient", _with(torch.remainder, 0.1), 1.0, 1.05),
+    ),
+    "a quotient of many digits": (
+        *("2.13", "remainder-rounded-quotient", _with(torch.remainder, 7.0), 1e9, 8.0),
+    ),
+    "half numbers to i0": (*("2.13", "modified-bessel-i0-half-overflow", _bessel, 12.0, 1.0),),
+    "the weight 1": ("2.15", "lerp-weight-near-one", _lerp, 1.0, 0.25),
+    "a large base": ("2.15", "pow-complex-large-or-small", _with(torch.pow, 0.5 + 0j), 1e20j, 1j),
+    "a small number to sinh": (
+        "2.13",
+        "sinh-complex-small",
+        _double(torch.sinh),
+        1e-6 + 0j,
+        1 + 0j,
+    ),
+    "a small part to cosh": (
+        *("2.13", "cosh-complex32-small-part", _halves(torch.cosh), 0.007 - 11j, 1 + 1j),
+    ),
+    "the second index": ("2.1", "index-put-no-bounds-check", _put, 100, 50),
+    "an initial state": ("1.13", "lstm-layers-initial-state", _remember, 1.0, 0.0),
     "NaN to clamp": ("2.0", "clamp-nan", _clamp, math.nan, 1.0),
 }
 

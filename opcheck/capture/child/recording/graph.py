@@ -108,7 +108,7 @@ class _Builder:
         """Add one call."""
         call = entry.call
         inputs = iter([self._node(ref) for ref in call.inputs])
-        args, kwargs = _arguments(call.key, inputs)
+        args, kwargs = fill_arguments(call.key, inputs)
         node = self.graph.create_node("call_function", call.route.func, args, kwargs)
         node.meta["op_call"] = self._op_call(entry)
         if len(call.route.returns) == 1 and not call.route.returns_list:
@@ -248,15 +248,16 @@ def _split(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[tuple[str, Any]]
     return key[2 : 2 + count], list(zip(rest[::2], rest[1::2], strict=True))
 
 
-def _arguments(
-    key: tuple[Any, ...], inputs: Iterator[fx.Node]
+def fill_arguments(
+    key: tuple[Any, ...], inputs: Iterator[Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and the named arguments of a call, with ``inputs`` for its tensors."""
     positional, named = _split(key)
     args = tuple(_fill(decode(part), inputs) for part in positional)
     return args, {name: _fill(decode(part), inputs) for name, part in named}
 
 
-def _fill(value: Any, inputs: Iterator[fx.Node]) -> Any:
+def _fill(value: Any, inputs: Iterator[Any]) -> Any:
     kind = type(value)
     if kind is TensorMeta:
         return next(inputs)

@@ -12,6 +12,7 @@ import torch
 
 from opcheck.data.conditions import check_values
 from opcheck.device.emulator.child.argument_checks import indices
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
 
 #: the arguments of a call by their names: tensors of the CPU with the call's values, other arguments as they are
 Given = Mapping[str, Any]
@@ -35,6 +36,22 @@ def _imag(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.imag if tensor.is_complex() else torch.zeros_like(tensor)
 
 
+def _spread(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    return tensor.amax(dim) - tensor.amin(dim)
+
+
+def _distance_from_bins(given: Given) -> torch.Tensor:
+    """Return how far each element of a histogram's input lies outside of the bins."""
+    numbers, bins = given["self"].double(), given["bins"]
+    if isinstance(bins, torch.Tensor):
+        low, high = bins[0], bins[-1]
+    else:
+        low, high = given.get("range") or (given.get("min", 0), given.get("max", 0))
+        if low == high == 0:  # the bins span the elements
+            return torch.zeros_like(numbers)
+    return torch.maximum(low - numbers, numbers - high).clamp_min(0)
+
+
 def _deficient(matrices: torch.Tensor) -> bool:
     return bool((torch.linalg.matrix_rank(matrices) < min(matrices.shape[-2:])).any())
 
@@ -47,6 +64,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "cumsum": torch.cumsum,
     "exp": torch.exp,
     "flatten": torch.flatten,
+    "floor": torch.floor,
     "highest": lambda tensor: _limits(tensor).max,
     "imag": _imag,
     "is_deficient": _deficient,
@@ -54,12 +72,21 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "isinf": torch.isinf,
     "isnan": torch.isnan,
     "len": len,
+    "log": torch.log,
     "long": torch.Tensor.long,
     "lowest": lambda tensor: _limits(tensor).min,
+    "narrow": torch.Tensor.float,
     "real": torch.real,
     "repeats": lambda index: len(set(index.flatten().tolist())) < index.numel(),
+    "spread": _spread,
+    "sum": torch.sum,
     "variance": _variance,
+    "wide": torch.Tensor.double,
 }
+
+
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128) if value.is_complex() else value
 
 
 class _ConditionNames(dict[str, Any]):
@@ -67,10 +94,12 @@ class _ConditionNames(dict[str, Any]):
 
     def __init__(self, given: Given) -> None:
         super().__init__(_FUNCTIONS)
-        self.update(given)
-        self._tensors = [value for value in given.values() if isinstance(value, torch.Tensor)]
+        # In complex128: complex32 has few operators on the CPU, and abs() of small numbers underflows in complex64.
+        self.update(tree_map_only(torch.Tensor, _widened, dict(given)))
+        self._tensors = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor)]
         self.update(
             inf=math.inf,
+            distance_from_bins=lambda: _distance_from_bins(given),
             is_any_conjugated=lambda: any(tensor.is_conj() for tensor in self._tensors),
             is_index_outside=lambda: any(bool(each.outside().any()) for each in indices(given)),
             is_index_at_end=lambda: any(
@@ -80,11 +109,13 @@ class _ConditionNames(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if name == "first":
-            return next(iter(self._tensors))
+            return _widened(self._tensors[0])
         if name == "tensors":
             # In float64: abs() of the lowest integer is negative.
-            wide = [t if t.is_complex() else t.double() for t in self._tensors]
+            wide = [_widened(t) if t.is_complex() else t.double() for t in self._tensors]
             return torch.cat([tensor.flatten() for tensor in wide])
+        if name == "dim":  # the overload reduces all dimensions
+            return None
         raise KeyError(name)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import torch
 
-from opcheck.capture.child.recording.graph import op_call
+from opcheck.capture.child.recording.graph import fill_arguments, op_call
 from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref
 from opcheck.common.vocabulary import Side
 from opcheck.data.matching import holds_but_for_words
@@ -107,7 +107,7 @@ class Verdicts:
 
     def _not_computed(self, call: Call) -> JudgedCall:
         """Return an unknown verdict in place of a native one: the program never got this result."""
-        judged = self._afresh(call)
+        judged = self._with_values(self._afresh(call))
         if judged.verdict.status != "native":
             return judged
         because = call.not_computed.removeprefix(f"{call.route.name}: ")
@@ -173,16 +173,16 @@ class Verdicts:
 
 def _decide(judged: JudgedCall, call: Call) -> dict[str, bool]:
     """Return whether the words of each open statement are true for the values of a call, where that is known."""
-    given: dict[str, Any] = dict(judged.call.arguments)
-    for spec, tensor in zip(judged.call.inputs, call.inputs, strict=False):
-        given[spec.argument] = tensor._mps.payload if is_on_mps(tensor) else tensor
+    tensors = (t._mps.payload if is_on_mps(t) else t for t in call.inputs)
+    args, kwargs = fill_arguments(call.key, tensors)
+    given = {**dict(zip(call.route.arguments, args, strict=False)), **kwargs}
     answers = ((each.id, value_conditions.holds(each.values, given)) for each in judged.open)
     return {name: answer for name, answer in answers if answer is not None}
 
 
 def _base(op: str) -> str:
-    """Return the overload's name without its ending and the sign of a call in place."""
-    return op.partition(".")[0].rstrip("_")
+    """Return the operator's name without namespace, overload and what marks a call in place or a body."""
+    return op.rpartition("::")[2].partition(".")[0].strip("_").removesuffix("_impl")
 
 
 def _key(call: Call) -> tuple[Any, ...]:
