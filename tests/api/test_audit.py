@@ -9,6 +9,7 @@ import pickle
 import random
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,10 @@ def test_a_library_that_was_imported_before_kept_what_it_computed_then(
     del sys.modules["imported_before"]
 
 
+def increment(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
 def _named_thread(name: bytes, started: threading.Event, ends: threading.Event) -> None:
     ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME of linux/prctl.h
     started.set()
@@ -121,10 +126,14 @@ def test_a_process_with_threads_of_autograd_audits_a_copy_of_the_model(name: byt
     processes: list[int] = []
     model = Noted(2, 2)
     x = torch.rand(2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch 2.13 deprecates it
+        scripted = torch.jit.script(increment)
     started, ends = threading.Event(), threading.Event()
     thread = threading.Thread(target=_named_thread, args=(name, started, ends))
     thread.start()
     started.wait()
+    headlines = []
     drawn = torch.get_rng_state(), random.getstate()
     try:
         report = opcheck.audit(model, (x,), torch="2.13", macos="15", mode="train")
@@ -133,10 +142,14 @@ def test_a_process_with_threads_of_autograd_audits_a_copy_of_the_model(name: byt
             with pytest.raises(CaptureError, match="the model cannot be copied") as raised:
                 opcheck.audit(model, (x,), mode="train")
             assert "before the first backward pass" in raised.value.hint
+            lazy = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                headlines += [opcheck.audit(each, (x,)).headline for each in (lazy, scripted)]
     finally:
         ends.set()
         thread.join()
-    assert report.headline == "runs natively"
+    assert {report.headline, *headlines} == {"runs natively"}
     assert {*processes} == ({os.getpid()} if name == b"pt_autograd_0" else set())
     assert model.weight.grad is None
     assert torch.equal(torch.get_rng_state(), drawn[0])

@@ -22,6 +22,7 @@ from opcheck.data.python_names import python_names
 from opcheck.model.records import OpCall, Problem, SourceLocation
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.visible import device_mode
+from opcheck.simulator.visible.start_methods import is_not_spawned
 from opcheck.tracing.source_locations import is_user_code
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ _PASSAGES = frozenset(
 
 def kind_of(error: BaseException) -> str:
     """Return a kind of ``Problem``: of RAISED_ON_A_MAC, or ``opcheck_limit``; empty: the program's own error."""
+    if is_not_spawned(error):
+        return "not_spawned"
     if isinstance(error, ImportError) and missing_package(error):
         return "needs_package"
     if messages.remedy_for("without_cuda", error_text(error)) and not isinstance(
@@ -400,6 +403,7 @@ def _names_mps(value: ast.expr) -> bool:
 
 #: Kind of problem -> its message, and the function of the exception that gives the report its answer.
 _MESSAGES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "not_spawned": ("a Mac starts no process here: {}", type_and_text),
     "needs_cuda": ("the program asks for a device that no Mac has: {}", error_text),
     "needs_package": ("{1} has no wheel for macOS, and the program needs it: {0}", missing_package),
     "needs_newer_torch": (

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from opcheck.capture.child import run
 from opcheck.capture.child.build import take_default_device
@@ -103,8 +104,21 @@ def _keep_random_states() -> Iterator[None]:
 def _copy(
     request: CaptureRequest, model: Callable[..., Any], arguments: _Arguments | None
 ) -> tuple[Callable[..., Any], _Arguments | None]:
+    parts = [*model.modules()] if isinstance(model, torch.nn.Module) else []
+    values = [model, *(value for part in parts for value in vars(part).values())]
+    # What copy.deepcopy() refuses: functions of TorchScript, which no run changes, and buffers of lazy modules.
+    uninitialized: Any = UninitializedBuffer
+    memo: dict[int, Any] = {
+        id(each): each for each in values if isinstance(each, torch.jit.ScriptFunction)
+    }
+    memo |= {
+        id(buffer): uninitialized(device=buffer.device, dtype=buffer.dtype)
+        for part in parts
+        for buffer in part.buffers(recurse=False)
+        if is_lazy(buffer)
+    }
     try:
-        return copy.deepcopy((model, arguments))
+        return copy.deepcopy((model, arguments), memo)
     except Exception as error:  # user code runs here
         raise CaptureError(
             f"the model cannot be copied: {type_and_text(error)}",

@@ -60,6 +60,7 @@ from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import differ_from_installed, differing_libraries
+from opcheck.simulator.visible.start_methods import spawned_processes
 from opcheck.simulator.visible.surface import mps_backend
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
@@ -178,6 +179,7 @@ def trace_of_constructor(
 
 
 @out_of_reach()
+@spawned_processes()
 def prepare(
     request: CaptureRequest, target: Target, say: Say, live: Loaded | None = None
 ) -> Prepared:
@@ -255,6 +257,7 @@ def _load_model(request: CaptureRequest, target: Target) -> Loaded:
 
 
 @out_of_reach()
+@spawned_processes()
 def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say) -> Captured:
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
     model, inputs, step, births, saved, eager, packages, tracer, *_ = prepared

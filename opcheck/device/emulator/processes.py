@@ -1,8 +1,7 @@
 """Starts the program's processes as a Mac does: by spawn, each of them on the emulated Mac.
 
-macOS has three start methods, and spawn is the default (Lib/multiprocessing/context.py).  A spawned process imports
-the program's main module again as ``__mp_main__``, and gets its target and arguments by pickle: Python does both
-here, too.  Each process leaves a ``ProcessReport`` in the run's folder.
+A spawned process imports the program's main module again as ``__mp_main__``, and gets its target and arguments by
+pickle: Python does both here, too.  Each process leaves a ``ProcessReport`` in the run's folder.
 """
 
 from __future__ import annotations
@@ -22,28 +21,13 @@ import msgspec
 from opcheck.common.documents import DocumentError, from_json, read
 from opcheck.common.replacing import replaced
 from opcheck.device.emulator.emulation_request import PROCESSES, ProcessReport
+from opcheck.simulator import start_methods
 from opcheck.worker import platform, process
 
-#: The attribute of an error that the start of a process raises on a Mac.
-_MARK = "_opcheck_not_spawned"
 #: A pool replaces its workers without end where none can start (multiprocessing/pool.py, ``_maintain_pool``).
 _HOPELESS = 6
 _PYTHONS = ("python", "torchrun", "accelerate")
 _CHILD = "from opcheck.device.emulator.child.emulated_program import run_spawned; run_spawned({!r}, {!r}, {})"
-
-
-def is_not_spawned(error: BaseException) -> bool:
-    """Return whether a Mac raises this error, or one that it follows from, when it starts a process."""
-    seen: BaseException | None = error
-    while seen is not None and not hasattr(seen, _MARK):
-        seen = seen.__cause__ or seen.__context__
-    return seen is not None
-
-
-def mark_not_spawned(error: BaseException) -> None:
-    """Note that a Mac raises this error when it starts a process."""
-    with contextlib.suppress(AttributeError):  # an exception of the program's with slots
-        setattr(error, _MARK, True)
 
 
 class Processes:
@@ -68,39 +52,24 @@ class Processes:
     @contextlib.contextmanager
     def started_as_on_a_mac(self) -> Iterator[None]:
         """For the length of the block, spawn is the default, and what is spawned is emulated."""
-        default: Any = vars(multiprocessing.context)["_default_context"]
         not_sent = queues.Queue.__dict__["_on_queue_feeder_error"].__func__
 
         def note_not_sent(error: BaseException, item: Any) -> None:
             self.at_not_sent(error)
             not_sent(error, item)
 
-        changes: list[tuple[Any, str, Any]] = [
+        changes = [
             (queues.Queue, "_on_queue_feeder_error", staticmethod(note_not_sent)),
-            (default, "_default_context", multiprocessing.get_context("spawn")),
             (spawn, "get_command_line", self._command),
+            *start_methods.default_method(multiprocessing.get_context("spawn")),
+            *start_methods.noted_launches(),
         ]
         if sys.platform != "win32":
             from multiprocessing import context, popen_spawn_posix
 
-            popen: Any = popen_spawn_posix.Popen
-            launch = vars(popen)["_launch"]
-
-            def launch_on_a_mac(started: Any, process_object: Any) -> None:
-                try:
-                    launch(started, process_object)
-                except OSError:
-                    raise
-                except Exception as error:
-                    mark_not_spawned(error)
-                    raise
-
             # A process of the fork server imports and unpickles as a spawned one does; the server is not emulated.
             server: Any = context.ForkServerProcess
-            changes += [
-                (popen, "_launch", launch_on_a_mac),
-                (server, "_Popen", staticmethod(popen)),
-            ]
+            changes += [(server, "_Popen", staticmethod(popen_spawn_posix.Popen))]
         self._watching = True
         sys.addaudithook(self._see)  # Python cannot remove an audit hook
         try:

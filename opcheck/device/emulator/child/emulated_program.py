@@ -22,7 +22,8 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.replacing import replaced
 from opcheck.device.emulator import user_program
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
-from opcheck.device.emulator.processes import Processes, mark_not_spawned, write
+from opcheck.device.emulator.processes import Processes, write
+from opcheck.simulator.visible.start_methods import mark_not_spawned
 from opcheck.worker import installed, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
 from opcheck.worker.protocol import failure_of, sealed

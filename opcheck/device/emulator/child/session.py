@@ -33,7 +33,7 @@ from opcheck.device.emulator.child.torch_packages import (
 )
 from opcheck.device.emulator.child.verdicts import Verdicts
 from opcheck.device.emulator.emulation_request import ProcessReport
-from opcheck.device.emulator.processes import Processes, is_not_spawned
+from opcheck.device.emulator.processes import Processes
 from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
@@ -254,15 +254,6 @@ class Emulation:
         if isinstance(error, platform.SignalledError):
             text = f"{platform.signal_name(error.number)} ended the program"
             self._problems.append(Problem(kind="program_raised", message=text))
-            return
-        if is_not_spawned(error):
-            problem = Problem(
-                kind="not_spawned",
-                message=f"a Mac starts no process here: {type_and_text(error)}",
-                location=locate_raise(error),
-                answered=type_and_text(error),
-            )
-            self._problems.append(problem)
             return
         ends = "" if kind_on_a_mac(error) else endings.kind_of(error)
         if ends:
