@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.common.versions import Span, Version
 from opcheck.device.emulator.child import argument_checks
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.simulator import target_reads
@@ -18,14 +19,37 @@ from opcheck.tracing.torch_private.dispatch import without_function_modes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from opcheck.common.versions import Target, Version
+    from opcheck.common.versions import Target
     from opcheck.simulator.dispatch.routes import Route
+
+
+_COPIES = frozenset({"aten::copy_", "aten::_to_copy"})
+#: dtypes that no tensor on MPS has
+_DOUBLES = frozenset({torch.float64, torch.complex128})
+#: Copying from MPS writes nothing into a tensor of such a dtype (Copy.mm); a new one is often zeros.
+_LOST_DOUBLES = Span(since=Version(2, 14), until=Version(2, 15))
 
 
 class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
     """Computes each leaf call on the CPU, where the target's verdict lets it run."""
 
     def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[MPSTensor],
+        device: torch.device,
+    ) -> Any:
+        if route.name not in _COPIES or python_visible_target.now(_release) not in _LOST_DOUBLES:
+            return self._compute_values(route, key, args, kwargs, on_mps, device)
+        if route.writes and on_mps and args[0].dtype in _DOUBLES:
+            return args[0]
+        made = self._compute_values(route, key, args, kwargs, on_mps, device)
+        return made.zero_() if on_mps and not route.writes and made.dtype in _DOUBLES else made
+
+    def _compute_values(
         self,
         route: Route,
         key: tuple[Any, ...],
