@@ -16,7 +16,7 @@ from tests.data.test_programs import LARGE
 
 LISTS = load().statements.by_id
 LINES = [release.line for release in load().releases]
-MACS = ("15.0", "26.0", "14.0", "13.0", "12.3")
+MACS = ("15.0", "26.0", "14.0", "13.0", "12.3", "26.3", "13.4")
 NAMES = [name for name, statement in LISTS.items() if statement.program and name not in LARGE]
 
 
