@@ -52,6 +52,11 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     since: Version | None = None
     until: Version | None = None
 
+    @classmethod
+    def of(cls, since: str, until: str | None = None) -> Span:
+        """Return the span between two versions that code names."""
+        return cls(since=Version.parse(since), until=Version.parse(until) if until else None)
+
     def __contains__(self, version: Version) -> bool:
         """Return whether the version lies in the span."""
         return (self.since is None or self.since <= version) and (

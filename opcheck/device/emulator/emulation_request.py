@@ -43,7 +43,7 @@ class ProcessReport(Record, frozen=True, kw_only=True):
     groups: tuple[CallGroup, ...] = ()
     problems: tuple[Problem, ...] = ()
     #: tensors that its CPU fallbacks copied to the CPU and back, and their bytes
-    copies: tuple[int, int, int, int] = (0, 0, 0, 0)
+    copies: tuple[int, ...] = (0, 0, 0, 0)
     #: its target was called: the main module was imported again, and everything was unpickled
     started: bool = False
     #: a copy of a process that runs on the emulated Mac, and computed there

@@ -47,6 +47,8 @@ class Processes:
         self.at_not_sent: Callable[[BaseException], None] = lambda _error: None
         self._unfollowed: list[str] = []
         self._is_any_started = False
+        #: a process was started in another way than by spawn
+        self.is_any_unemulated = False
         self._watching = False
 
     @contextlib.contextmanager
@@ -91,7 +93,10 @@ class Processes:
         return process.python("-c", program, "--multiprocessing-fork")
 
     def _see(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._watching or event not in platform.START_EVENTS or not arguments:
+        if not self._watching or event not in platform.START_EVENTS:
+            return
+        self.is_any_unemulated = True
+        if not arguments:
             return
         words = arguments[1] if len(arguments) > 1 and arguments[1] else arguments[0]
         words = words if isinstance(words, (list, tuple)) else str(words).split()

@@ -63,52 +63,31 @@ def execute(program: str, *, is_module: bool) -> None:
     exec(code, module.__dict__)  # noqa: S102 - this is what it is for
 
 
-class Watched:
-    """Sees when a program imports torch, and whether it starts processes."""
+@contextlib.contextmanager
+def first_import_seen(at_torch: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """For the length of the block, call ``at_torch`` before the program's first ``import torch`` returns.
 
-    def __init__(self, imports_torch: Callable[[], None]) -> None:
-        self._imports_torch = imports_torch
-        self._imported = False
-        self._processes = 0
-        self._watching = False
+    A Mac's torch reads its variables then, and here torch is imported before the program starts.  The value tells
+    whether the program imported torch.
+    """
+    original = builtins.__import__
+    is_imported = False
 
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """For the length of the block, see imports of torch and new processes.
-
-        ``imports_torch`` is called before the first ``import torch`` returns: a Mac's torch reads
-        its variables then, and here torch is imported before the program starts.
-        """
-        original = builtins.__import__
-
-        def import_watched(name: str, *args: Any, **kwargs: Any) -> Any:
-            if not self._imported and name.partition(".")[0] == "torch":
-                self._imported = True
-                if builtins.__import__ is import_watched:
-                    builtins.__import__ = original
-                self._imports_torch()
-            return original(name, *args, **kwargs)
-
-        builtins.__import__ = import_watched
-        self._watching = True
-        sys.addaudithook(self._see)  # Python cannot remove an audit hook
-        try:
-            yield
-        finally:
-            self._watching = False
+    def import_watched(name: str, *args: Any, **kwargs: Any) -> Any:
+        nonlocal is_imported
+        if not is_imported and name.partition(".")[0] == "torch":
+            is_imported = True
             if builtins.__import__ is import_watched:
                 builtins.__import__ = original
+            at_torch()
+        return original(name, *args, **kwargs)
 
-    def _see(self, event: str, _arguments: tuple[Any, ...]) -> None:
-        if self._watching and event in platform.START_EVENTS:
-            self._processes += 1
-
-    @property
-    def cause(self) -> str:
-        """Why the program computes nothing on ``mps``, in words; empty if no cause is known."""
-        if self._processes:
-            return "the program started other processes, in which nothing is emulated"
-        return "" if self._imported else "the program did not import torch"
+    builtins.__import__ = import_watched
+    try:
+        yield lambda: is_imported
+    finally:
+        if builtins.__import__ is import_watched:
+            builtins.__import__ = original
 
 
 def code_of(error: SystemExit) -> int:

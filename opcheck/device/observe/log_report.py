@@ -298,7 +298,6 @@ def copies(events: Sequence[LogEvent]) -> Partition:
             total[1] += int(event.numbers["bytes"])
     (to_cpu, bytes_to_cpu), (to_mps, bytes_to_mps) = sums.values()
     return Partition(
-        regions=(),
         transfers_to_cpu=to_cpu,
         transfers_to_mps=to_mps,
         bytes_to_cpu=bytes_to_cpu,

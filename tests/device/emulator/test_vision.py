@@ -95,8 +95,15 @@ def test_the_backward_kernels_are_the_gradients(image: torch.Tensor, rois: torch
     out = kernels._roi_align(leaf, rois, 1.0, *SHAPE, 2, True)
     grad = torch.rand_like(out)
     (expected,) = torch.autograd.grad(out, leaf, grad)
-    result = kernels._roi_align_backward(grad, rois, 1.0, *SHAPE, *shape, 2, True)
+    result = kernels._KERNELS["_roi_align_backward"](grad, rois, 1.0, *SHAPE, *shape, 2, True)
     torch.testing.assert_close(result, expected)
+    for name, samples in (("_ps_roi_align", (2,)), ("_ps_roi_pool", ())):
+        out, channels = getattr(kernels, name)(leaf, rois, 1.0, 2, 2, *samples)
+        own = torch.rand_like(out)
+        (expected,) = torch.autograd.grad(out, leaf, own)
+        backward = kernels._KERNELS[f"{name}_backward"]
+        result = backward(own, rois, channels, 1.0, 2, 2, *samples, *shape)
+        torch.testing.assert_close(result, expected)
     pooled, places = kernels._roi_pool(leaf, rois, 1.0, *SHAPE)
     (expected,) = torch.autograd.grad(pooled, leaf, grad)
     result = kernels._roi_pool_backward(grad, rois, places, 1.0, *SHAPE, *shape)

@@ -41,8 +41,8 @@ class _IndexCheck(NamedTuple):
 
 
 def _index_check(operators: str, since: str, until: str | None, text: str = "") -> _IndexCheck:
-    span = Span(since=Version.parse(since), until=Version.parse(until) if until else None)
-    return _IndexCheck(re.compile(rf"aten::_?(?:{operators})(?:\.|$)"), span, text)
+    pattern = re.compile(rf"aten::_?(?:{operators})(?:\.|$)")
+    return _IndexCheck(pattern, Span.of(since, until), text)
 
 
 _INDEX = r"index|index_put_?|index_put_impl_"
@@ -208,9 +208,8 @@ class _ValueCheck(NamedTuple):
 def _check(
     operators: str, text: str, since: str, until: str | None = None, **more: Any
 ) -> _ValueCheck:
-    span = Span(since=Version.parse(since), until=Version.parse(until) if until else None)
     pattern = re.compile(rf"aten::_?(?:{operators})_?(?:\.|$)")
-    return _ValueCheck(pattern, re.compile(text), span, **more)
+    return _ValueCheck(pattern, re.compile(text), Span.of(since, until), **more)
 
 
 def _without_zeros(divisor: Any) -> Any:

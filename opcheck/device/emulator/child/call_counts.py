@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from opcheck.tracing.source_locations import Site
 
 
+#: the fields of a Partition that a process counts, in this order
+_COPIED = ("transfers_to_cpu", "transfers_to_mps", "bytes_to_cpu", "bytes_to_mps")
+
+
 class CallRow(NamedTuple):
     """The calls of an overload with a verdict, from a line of a module in a phase."""
 
@@ -194,23 +198,15 @@ class CallCounts:
         ]
         return merge_groups(groups)
 
-    def copies(self) -> tuple[int, int, int, int]:
+    def copies(self) -> tuple[int, ...]:
         """What the fallbacks copied: tensors to the CPU, tensors back, and their bytes."""
-        to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = self._copies
-        return to_cpu, to_mps, bytes_to_cpu, bytes_to_mps
+        return tuple(self._copies)
 
-    def partition(self, others: Iterable[tuple[int, int, int, int]] = ()) -> Partition:
+    def partition(self, others: Iterable[tuple[int, ...]] = ()) -> Partition:
         """What the fallbacks copied, here and in other processes; regions are not known."""
-        to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = map(
-            sum, zip(self._copies, *others, strict=True)
-        )
-        return Partition(
-            regions=(),
-            transfers_to_cpu=to_cpu,
-            transfers_to_mps=to_mps,
-            bytes_to_cpu=bytes_to_cpu,
-            bytes_to_mps=bytes_to_mps,
-        )
+        totals = map(sum, zip(self._copies, *others, strict=True))
+        copied: dict[str, Any] = dict(zip(_COPIED, totals, strict=True))
+        return Partition(**copied)
 
 
 def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:

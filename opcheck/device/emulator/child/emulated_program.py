@@ -66,19 +66,18 @@ def main(file: Path) -> int:
     run.follow(processes)
     code = 0
     own = os.getpid()
-    watched = user_program.Watched(run.read_variables)
     with (
         run.running(),
         processes.started_as_on_a_mac(),
-        watched.watching(),
+        user_program.first_import_seen(run.read_variables) as imports_torch,
         platform.before_ending(leave_what_was_seen),
     ):
         try:
             user_program.execute(request.program, is_module=request.is_module)
-            run.came_to_its_end(watched.cause)
+            run.came_to_its_end(imports_torch=imports_torch())
         except SystemExit as error:
             code = user_program.code_of(error)
-            run.broke_off(error) if code else run.came_to_its_end(watched.cause)
+            run.broke_off(error) if code else run.came_to_its_end(imports_torch=imports_torch())
         except KeyboardInterrupt as error:
             run.broke_off(error)
             code = INTERRUPTED

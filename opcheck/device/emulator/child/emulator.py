@@ -27,7 +27,7 @@ _COPIES = frozenset({"aten::copy_", "aten::_to_copy"})
 #: dtypes that no tensor on MPS has
 _DOUBLES = frozenset({torch.float64, torch.complex128})
 #: Copying from MPS writes nothing into a tensor of such a dtype (Copy.mm); a new one is often zeros.
-_LOST_DOUBLES = Span(since=Version(2, 14), until=Version(2, 15))
+_LOST_DOUBLES = Span.of("2.14", "2.15")
 
 
 class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own

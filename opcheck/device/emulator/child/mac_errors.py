@@ -141,26 +141,22 @@ class _MacName(NamedTuple):
     releases: Span
 
 
-def _releases(since: str, until: str | None = None) -> Span:
-    return Span(since=Version.parse(since), until=Version.parse(until) if until else None)
-
-
 #: aten/src/ATen/native/mps/operations: AT_DISPATCH_* of the sources, by the dtypes that they leave
 #: out.
 _MAC_NAMES = (
     # HistogramKernel.mm takes only float32 up to 2.11, and no integers up to 2.12.
-    _MacName(re.compile(r"aten::histc"), frozenset({"Bool"}), "histc_mps", _releases("2.15")),
-    _MacName(_HISTOGRAMS, _INTEGERS, "histogram_mps", _releases("2.1", "2.13")),
-    _MacName(_HISTOGRAMS, frozenset({"Bool"}), "histogram_mps", _releases("2.1")),
+    _MacName(re.compile(r"aten::histc"), frozenset({"Bool"}), "histc_mps", Span.of("2.15")),
+    _MacName(_HISTOGRAMS, _INTEGERS, "histogram_mps", Span.of("2.1", "2.13")),
+    _MacName(_HISTOGRAMS, frozenset({"Bool"}), "histogram_mps", Span.of("2.1")),
     # RangeFactories.mm, with AT_DISPATCH_MPS_TYPES of TensorFactory.h
     _MacName(
         _RANGES,
         frozenset({"Bool", "ComplexHalf", "ComplexFloat"}),
         "arange_mps",
-        _releases("1.13"),
+        Span.of("1.13"),
     ),
     # Distributions.mm, uniform_mps_, which has the name from DistributionTemplates.h
-    _MacName(_UNIFORM, _INTEGERS | {"Bool"}, "check_uniform_bounds", _releases("1.13")),
+    _MacName(_UNIFORM, _INTEGERS | {"Bool"}, "check_uniform_bounds", Span.of("1.13")),
 )
 
 #: HistogramKernel.mm, histogramdd_linear_kernel, checks this before it dispatches; histc takes

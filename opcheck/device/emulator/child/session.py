@@ -121,26 +121,24 @@ class Emulation:
             lists=self._lists,
         )
         report = assemble(audited)
+        notes = [*report.not_checked]
         if vision_kernels.is_installed() and any(
             "torchvision::" in row.op for row in self._tally.rows
         ):
-            note = (
+            notes.append(
                 "torchvision's compiled part, which does not load here: formulas in Python "
                 "computed what its operators give"
             )
-            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
         if processes and processes.unfollowed:
             started = plural(processes.unfollowed, "other start")
-            note = (
+            notes.append(
                 f"{started} of Python by the program, as a subprocess: nothing is emulated in them"
             )
-            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
-        lost = sum(child.lost for child in children)
-        if lost:
-            note = f"{lost} of the processes that the program started: they left no report"
-            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
+        if lost := sum(child.lost for child in children):
+            notes.append(f"{lost} of the processes that the program started: they left no report")
         failed = any(problem.kind == CALL_RAISED for problem in problems)
-        return msgspec.structs.replace(report, headline=FAILS) if failed else report
+        headline = FAILS if failed else report.headline
+        return msgspec.structs.replace(report, headline=headline, not_checked=tuple(notes))
 
     def follow(self, processes: Processes, *, is_main: bool = True) -> None:
         """Take up what processes of the program do: in the main one their reports, in a fork that it came to mps."""
@@ -228,18 +226,22 @@ class Emulation:
         if kind := endings.kind_of(error):
             self._problems.append(endings.problem_of(error, kind, locate_raise(error)))
 
-    def came_to_its_end(self, cause: str = "") -> None:
-        """Note if the program computed nothing on ``mps``; ``cause`` is the reason, if known."""
+    def came_to_its_end(self, *, imports_torch: bool) -> None:
+        """Note if the program computed nothing on ``mps``."""
         made = {row.op for row in self._tally.rows}
         if made <= _MOVES:
             message = (
                 "tensors were moved to mps, and nothing was computed there"
                 if made
-                else f"no tensor reached mps: {cause or self._elsewhere()}"
+                else f"no tensor reached mps: {self._why_nowhere(imports_torch=imports_torch)}"
             )
             self._problems.append(Problem(kind="nothing_on_mps", message=message))
 
-    def _elsewhere(self) -> str:
+    def _why_nowhere(self, *, imports_torch: bool) -> str:
+        if self._processes and self._processes.is_any_unemulated:
+            return "the program started other processes, in which nothing is emulated"
+        if not imports_torch:
+            return "the program did not import torch"
         calls = self._mac.elsewhere if self._mac else 0
         if not calls:
             return (

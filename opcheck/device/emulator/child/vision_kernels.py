@@ -264,23 +264,26 @@ def _sample(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 
 def _image_gradient(
-    forward: Callable[..., Any], grad: Tensor, shape: tuple[int, ...], rest: tuple[Any, ...]
-) -> Tensor:
-    """The gradient of an image of this shape; ``rest`` are the other arguments of ``forward``."""
-    # Only the first result has a gradient.
-    (gradient,) = gradients(
-        lambda image: forward(image, *rest), (grad.new_zeros(shape),), (True,), grad
-    )
-    return grad.new_zeros(shape) if gradient is None else gradient
+    forward: Callable[..., Any], left_out: int, after: int
+) -> Callable[..., Tensor]:
+    """Return the gradient of the image that is the first argument of ``forward``; only its first result has one.
 
+    Args:
+        forward: a kernel.
+        left_out: the place of an argument that ``forward`` does not take, behind the gradient; 0: there is none.
+        after: how many of its arguments follow the four sizes of the image.
+    """
 
-def _roi_align_backward(
-    grad: Tensor, rois: Tensor, scale: float, height: int, width: int, *rest: Any
-) -> Tensor:
-    *shape, ratio, aligned = rest
-    return _image_gradient(
-        _roi_align, grad, tuple(shape), (rois, scale, height, width, ratio, aligned)
-    )
+    def backward(grad: Tensor, *arguments: Any) -> Tensor:
+        end = len(arguments) - after
+        shape, rest = arguments[end - 4 : end], [*arguments[: end - 4], *arguments[end:]]
+        if left_out:
+            del rest[left_out]
+        image = grad.new_zeros(shape)
+        (gradient,) = gradients(lambda image: forward(image, *rest), (image,), (True,), grad)
+        return image if gradient is None else gradient
+
+    return backward
 
 
 def _roi_pool_backward(grad: Tensor, rois: Tensor, places: Tensor, *rest: Any) -> Tensor:
@@ -292,20 +295,6 @@ def _roi_pool_backward(grad: Tensor, rois: Tensor, places: Tensor, *rest: Any) -
         given = grad[number].reshape(channels, -1) * (index >= 0)
         result[image].scatter_add_(1, index.clamp(min=0), given)
     return result.reshape(shape)
-
-
-def _ps_roi_align_backward(
-    grad: Tensor, rois: Tensor, _mapping: Tensor, scale: float, *rest: Any
-) -> Tensor:
-    height, width, ratio, *shape = rest
-    return _image_gradient(_ps_roi_align, grad, tuple(shape), (rois, scale, height, width, ratio))
-
-
-def _ps_roi_pool_backward(
-    grad: Tensor, rois: Tensor, _mapping: Tensor, scale: float, *rest: Any
-) -> Tensor:
-    height, width, *shape = rest
-    return _image_gradient(_ps_roi_pool, grad, tuple(shape), (rois, scale, height, width))
 
 
 def _deform_conv2d_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
@@ -320,13 +309,13 @@ def _deform_conv2d_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, ...]
 _KERNELS: dict[str, Callable[..., Any]] = {
     "nms": _nms,
     "roi_align": _roi_align,
-    "_roi_align_backward": _roi_align_backward,
+    "_roi_align_backward": _image_gradient(_roi_align, 0, 2),
     "roi_pool": _roi_pool,
     "_roi_pool_backward": _roi_pool_backward,
     "ps_roi_align": _ps_roi_align,
-    "_ps_roi_align_backward": _ps_roi_align_backward,
+    "_ps_roi_align_backward": _image_gradient(_ps_roi_align, 1, 0),
     "ps_roi_pool": _ps_roi_pool,
-    "_ps_roi_pool_backward": _ps_roi_pool_backward,
+    "_ps_roi_pool_backward": _image_gradient(_ps_roi_pool, 1, 0),
     "deform_conv2d": _deform_conv2d,
     "_deform_conv2d_backward": _deform_conv2d_backward,
 }
