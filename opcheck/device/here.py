@@ -69,7 +69,7 @@ def this_mac() -> ThisMac:
 
 
 def observe_model(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Report:
-    """Run the model of a request on the Mac's GPU; return the report of what it did.
+    """Run the model of a request on the Mac's GPU; return the report of its calls.
 
     Raises:
         CaptureError: there is no MPS device, or the process left nothing behind.
@@ -101,7 +101,7 @@ def verify_model(
     Args:
         request: the request of the audit.
         prediction: its report.
-        mac: this Mac, for which the model was audited.
+        mac: this Mac, the target of the audit.
         lists: the op lists.
         progress: called with each stage.
 

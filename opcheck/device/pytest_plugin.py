@@ -110,7 +110,7 @@ def mps_emulated(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The emulated Mac that the test runs on; its ``report`` has the calls so far.
 
     The Mac's errors are raised in the test; its fallback warnings are warnings of the test.  See
-    ``opcheck.emulate`` for what it raises.
+    ``opcheck.emulate`` for its exceptions.
     """
     from opcheck.device.emulator.child.session import emulate
 
@@ -122,8 +122,8 @@ def mps_emulated(request: pytest.FixtureRequest) -> Iterator[Any]:
 def opcheck_mps(request: pytest.FixtureRequest) -> RunsOnMps:
     """``assert_runs_on_mps`` for the target of the test's marker, or of the project."""
     marker = request.node.get_closest_marker("opcheck_mps")
-    given = dict(marker.kwargs) if marker else {}
-    asked = {**given, **_target(request, "opcheck_mps")}
+    options = dict(marker.kwargs) if marker else {}
+    asked = {**options, **_target(request, "opcheck_mps")}
 
     def runs(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -> Report:
         __tracebackhide__ = True

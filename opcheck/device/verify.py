@@ -153,7 +153,7 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
     Args:
         prediction: of ``opcheck audit`` or of an emulated run.
         observation: of ``opcheck run`` on a Mac, or of ``opcheck observe``.
-        lists: the op lists, with what an operator forwards to.
+        lists: the op lists, with the operators that an operator forwards to.
 
     Raises:
         UsageError: nothing in the second report was observed.
@@ -228,7 +228,7 @@ class _PredictionIndex:
                 self._by_statement.setdefault(statement, []).append(number)
 
     def _last(self, op: str) -> str:
-        """The operator to which this one forwards, as a functional form to its ``.out``."""
+        """The operator that this operator forwards to, as a functional form to its ``.out``."""
         return self._lists.resolve(op, self._line).chain[-1]
 
     def matches(self, observed: ReportedCalls) -> list[int]:

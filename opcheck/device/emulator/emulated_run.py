@@ -41,8 +41,8 @@ def run(request: RunRequest) -> RunOutcome:
         write_text(answer, " " * RESERVED)
         Path(directory, PROCESSES).mkdir()
         variable = "1" if request.cpu_fallback else "0"
-        # A GPU of this machine has no part in what a Mac does.
-        given = {"PYTORCH_ENABLE_MPS_FALLBACK": variable, "CUDA_VISIBLE_DEVICES": ""}
+        # A Mac has no GPU of this machine.
+        variables = {"PYTORCH_ENABLE_MPS_FALLBACK": variable, "CUDA_VISIBLE_DEVICES": ""}
         target = Target(torch=Version.parse(request.torch), macos=Version.parse(request.macos))
         python = interpreter(request.program, target) if request.exact else ""
         ended: SignalledError | None = None
@@ -50,7 +50,7 @@ def run(request: RunRequest) -> RunOutcome:
             code = run_program(
                 "opcheck.device.emulator.child.emulated_program:main",
                 asked,
-                {**os.environ, **given},
+                {**os.environ, **variables},
                 interpreter=python,
             )
         except SignalledError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcheck.model.records import CallGroup, Problem, Record, Report
 
-#: The folder beside the request's file where the program's processes leave their reports.
+#: The folder, next to the request's file, where the program's processes leave their reports.
 PROCESSES = "processes"
 
 

@@ -43,7 +43,7 @@ class Processes:
         self._folder = request.with_name(PROCESSES)
         self._folder.mkdir(exist_ok=True)
         self._at_hopeless = at_hopeless
-        #: called with what the thread of a queue raised
+        #: called with the exception of a queue's thread
         self.at_not_sent: Callable[[BaseException], None] = lambda _error: None
         self._unfollowed: list[str] = []
         self._is_any_started = False
@@ -112,7 +112,7 @@ class Processes:
 
     @property
     def unfollowed(self) -> int:
-        """How many programs of Python the program started in which nothing is emulated."""
+        """How many programs of Python the program started without an emulation."""
         # loky forks and calls exec by itself, without multiprocessing.
         loky = any(name.endswith("loky.backend.popen_loky_posix") for name in sys.modules)
         return len(self._unfollowed) + loky

@@ -67,8 +67,8 @@ def execute(program: str, *, is_module: bool) -> None:
 def first_import_seen(at_torch: Callable[[], None]) -> Iterator[Callable[[], bool]]:
     """For the length of the block, call ``at_torch`` before the program's first ``import torch`` returns.
 
-    A Mac's torch reads its variables then, and here torch is imported before the program starts.  The value tells
-    whether the program imported torch.
+    A Mac's torch reads its variables then, and here torch is imported before the program starts.  The value is a
+    function: has the program imported torch?
     """
     original = builtins.__import__
     is_imported = False
@@ -107,7 +107,7 @@ def print_error(error: BaseException, *, whole: bool = False) -> None:
 
 
 def is_between(file: str) -> bool:
-    """Return whether a file is ours, or one of torch's that calls us for the program."""
+    """Return whether a file is ours, or a file of torch's that calls us for the program."""
     return file.startswith((_OWN, "<frozen runpy>")) or file.endswith(_BETWEEN)
 
 

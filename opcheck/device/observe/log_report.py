@@ -1,4 +1,4 @@
-"""Makes a report, in the form of an audit's, of what was printed in logs."""
+"""Makes a report, in the form of an audit's, of the lines of logs."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def read(
     torch: str | None = None,
     macos: str | None = None,
 ) -> Report:
-    """Make the report of what Macs printed.
+    """Make the report of the texts that Macs printed.
 
     Args:
         logs: name and text of each.
@@ -206,7 +206,7 @@ def _fallbacks(
 def fallback(
     op: str, warned: Sequence[LogEvent], runs: Sequence[LogEvent], line: str, lists: OpLists
 ) -> ObservedCalls:
-    """An operator that ran on the CPU, by its warnings and by what the profiler prints of it."""
+    """An operator that ran on the CPU, by its warnings and the profiler's lines."""
     totals = [run for run in runs if run.kind == "fallback_total"]
     each = [run for run in runs if run.kind == "fallback_run"]
     count = sum(int(total.numbers["runs"]) for total in totals) or len(each) or len(warned)

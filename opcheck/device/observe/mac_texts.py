@@ -30,7 +30,7 @@ class TextKind(NamedTuple):
     ends: bool = False
     #: A traceback, or the place of a warning, leads to the text.
     placed: bool = False
-    #: the name by which the rules know a refusal (judge/rules/oc101_unsupported_call.py)
+    #: the rules' name of a refusal (judge/rules/oc101_unsupported_call.py)
     refusal: str = ""
 
 
@@ -62,7 +62,7 @@ class LogEvent(Record, frozen=True, kw_only=True):
     words: dict[str, str] = {}
     #: PyTorch's file that prints it; empty where it is Apple's
     source: str = ""
-    #: the printed line, without what logs put before it
+    #: the printed line, without the prefix of a log
     text: str = ""
     log: str = ""
     line: int = 0
@@ -240,8 +240,8 @@ def quoted_texts(lists: OpLists) -> tuple[Quoted, ...]:
     for statement in lists.statements.all:
         if statement.error is not None:
             by_text.setdefault(statement.error.text.strip(), []).append(statement)
-    made = [_quoted_text(text, tuple(statements)) for text, statements in by_text.items()]
-    return tuple(sorted(made, key=lambda text: -text.letters))
+    quoted = [_quoted_text(text, tuple(statements)) for text, statements in by_text.items()]
+    return tuple(sorted(quoted, key=lambda text: -text.letters))
 
 
 def _quoted_text(text: str, statements: tuple[Statement, ...]) -> Quoted:

@@ -30,17 +30,17 @@ def variables(*, cpu_fallback: bool, line: str) -> dict[str, str]:
         LEVEL.
     """
     wanted = {FALLBACK: "1" if cpu_fallback else "0", LEVEL: "1", PROFILE: str(PROFILE_BITS)}
-    known = {variable.name for variable in load_environment().known(line)}
-    return {name: value for name, value in wanted.items() if name in known or name == LEVEL}
+    read = {variable.name for variable in load_environment().known(line)}
+    return {name: value for name, value in wanted.items() if name in read or name == LEVEL}
 
 
 def effects(environment: Mapping[str, str], line: str) -> Iterator[str]:
     """Return for each variable of PyTorch's about MPS that is set whether this release reads it."""
-    known = load_environment()
+    variables_of_torch = load_environment()
     for name, value in sorted(environment.items()):
         if "MPS" not in name or not name.startswith("PYTORCH_"):
             continue
-        explanation = known.explain(name, line)
+        explanation = variables_of_torch.explain(name, line)
         if explanation.status == "read":
             yield f"{name}={value} was set: torch {line} reads it"
         else:

@@ -55,14 +55,14 @@ class Recording(NamedTuple):
 
 
 class CallTimeline:
-    """The recorder's rows, with what was printed during the calls of each.
+    """The recorder's rows, and the texts printed during the calls of each.
 
     Args:
         recording: what the process left behind.
         events: what was printed.
         line: the release line of torch.
         machine: the name of the device.
-        lists: the op lists, with what an operator calls.
+        lists: the op lists, with the operators that an operator calls.
     """
 
     def __init__(
@@ -310,8 +310,8 @@ def _target(
     recording: Recording, request: ObserveRequest, lists: OpLists
 ) -> tuple[Target, tuple[str, ...]]:
     start = recording.start
-    known = tuple(Version.parse(release.line) for release in lists.releases)
-    torch = parse_torch(request.stand_in.partition("/")[0] or start.torch, known)
+    releases = tuple(Version.parse(release.line) for release in lists.releases)
+    torch = parse_torch(request.stand_in.partition("/")[0] or start.torch, releases)
     minimum = Version.parse(lists.release(str(torch)).minimum_macos)
     notes: tuple[str, ...] = ()
     try:

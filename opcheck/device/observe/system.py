@@ -67,8 +67,8 @@ def system(
     """
     notes: list[str] = []
     written = _first(_TORCH, text)
-    known = tuple(Version.parse(release.line) for release in lists.releases)
-    line = parse_torch(torch, known) if torch else _line(written, events, lists, known, notes)
+    releases = tuple(Version.parse(release.line) for release in lists.releases)
+    line = parse_torch(torch, releases) if torch else _line(written, events, lists, releases, notes)
     minimum = Version.parse(lists.release(str(line)).minimum_macos)
     logged = _first(_MACOS, text)
     version = parse_macos(macos, minimum, line) if macos else _macos(logged, minimum, notes)
@@ -89,7 +89,7 @@ def _line(
     written: str,
     events: Sequence[LogEvent],
     lists: OpLists,
-    known: Sequence[Version],
+    releases: Sequence[Version],
     notes: list[str],
 ) -> Version:
     commits = {event.words.get("commit") for event in events}
@@ -98,10 +98,10 @@ def _line(
         return max(built)
     if written:
         version = Version.parse(written)
-        if version in known:
+        if version in releases:
             return version
         nearest = min(
-            known,
+            releases,
             key=lambda line: abs(line.minor - version.minor + 100 * (line.major - version.major)),
         )
         notes.append(
@@ -109,8 +109,8 @@ def _line(
             f"list is {nearest}"
         )
         return nearest
-    possible = [line for line in known if all(line in event.torch for event in events)]
-    assumed = max(possible, default=min(known))
+    possible = [line for line in releases if all(line in event.torch for event in events)]
+    assumed = max(possible, default=min(releases))
     why = (
         "the log does not name it; "
         f"{assumed} was assumed, the newest that prints all texts of the log (--torch)"

@@ -93,7 +93,7 @@ class Indices(NamedTuple):
     lowest: int = 0
 
     def outside(self) -> torch.Tensor:
-        """Return the mask of what is out of range."""
+        """Return the mask of the indices out of range."""
         return (self.tensor < self.lowest) | (self.tensor >= self.size)
 
 

@@ -160,9 +160,9 @@ class CallCounts:
     def _count_copies(self, call: Call) -> None:
         """Count what the fallback copies: all arguments there, results and written ones back."""
         there = [t for t in call.inputs if is_on_mps(t)]
-        known = {id(t) for t in there}
+        sent = {id(t) for t in there}
         written = set(call.route.writes)
-        back = [t for t in call.outputs if is_on_mps(t) and (written or id(t) not in known)]
+        back = [t for t in call.outputs if is_on_mps(t) and (written or id(t) not in sent)]
         self._copies[0] += len(there)
         self._copies[1] += len(back)
         self._copies[2] += sum(t.numel() * t.element_size() for t in there)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _COPIES = frozenset({"aten::copy_", "aten::_to_copy"})
 #: dtypes that no tensor on MPS has
 _DOUBLES = frozenset({torch.float64, torch.complex128})
-#: Copying from MPS writes nothing into a tensor of such a dtype (Copy.mm); a new one is often zeros.
+#: Copying from MPS writes nothing into a tensor of such a dtype (Copy.mm); a new tensor is often zeros.
 _LOST_DOUBLES = Span.of("2.14", "2.15")
 
 
@@ -46,8 +46,10 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             return self._compute_values(route, key, args, kwargs, on_mps, device)
         if route.writes and on_mps and args[0].dtype in _DOUBLES:
             return args[0]
-        made = self._compute_values(route, key, args, kwargs, on_mps, device)
-        return made.zero_() if on_mps and not route.writes and made.dtype in _DOUBLES else made
+        result = self._compute_values(route, key, args, kwargs, on_mps, device)
+        return (
+            result.zero_() if on_mps and not route.writes and result.dtype in _DOUBLES else result
+        )
 
     def _compute_values(
         self,

@@ -1,8 +1,7 @@
 """The errors and warnings that a program sees on an emulated Mac.
 
-Those of the target come from verdicts. Where the CPU's kernel, which computes in place of one of
-MPS, raises an error of its own, the program gets the error that a Mac would raise, as far as it is
-known.
+Verdicts have the errors of the target. Where the CPU's kernel, which computes in place of MPS's, raises an error, the
+program gets the error that a Mac raises, as far as it is known.
 """
 
 from __future__ import annotations
@@ -201,13 +200,9 @@ def mac_error(
             and dtypes in _INTEGERS | {"Half", "BFloat16"}
         ):
             return RuntimeError("histogram is only supported for float32")
-        for known in _MAC_NAMES:
-            if (
-                known.operators.match(operator)
-                and dtypes in known.dtypes
-                and release in known.releases
-            ):
-                return type(error)(f"\"{known.name}\" not implemented for '{dtypes}'")
+        for row in _MAC_NAMES:
+            if row.operators.match(operator) and dtypes in row.dtypes and release in row.releases:
+                return type(error)(f"\"{row.name}\" not implemented for '{dtypes}'")
     for dtype in {*_dtypes(arguments)}:
         if refused_by(operator, dtype):
             return NotImplementedError(

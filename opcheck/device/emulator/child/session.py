@@ -228,11 +228,11 @@ class Emulation:
 
     def came_to_its_end(self, *, imports_torch: bool) -> None:
         """Note if the program computed nothing on ``mps``."""
-        made = {row.op for row in self._tally.rows}
-        if made <= _MOVES:
+        ops = {row.op for row in self._tally.rows}
+        if ops <= _MOVES:
             message = (
                 "tensors were moved to mps, and nothing was computed there"
-                if made
+                if ops
                 else f"no tensor reached mps: {self._why_nowhere(imports_torch=imports_torch)}"
             )
             self._problems.append(Problem(kind="nothing_on_mps", message=message))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
 
-    #: takes the name of what was left out
+    #: takes the name of a function that was left out
     Tell = Callable[[str], None]
     from collections.abc import Callable
 
@@ -133,7 +133,7 @@ def _unwritten(*_: Any, **__: Any) -> None:
     raise NotSimulatedError(message)
 
 
-#: what is written beside a saved program that was on ``mps``
+#: the mark in a saved program that was on ``mps``
 _MARK = "opcheck_device"
 
 
@@ -180,8 +180,8 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
         if moved:
             mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
         with _without_modes():
-            made = original(mod, args, kwargs, **options)
-        return _to_mps(made) if moved else made
+            exported = original(mod, args, kwargs, **options)
+        return _to_mps(exported) if moved else exported
 
     return export
 
@@ -190,8 +190,8 @@ def _decomposing(original: Callable[..., Any]) -> Callable[..., Any]:
     def run_decompositions(program: Any, *args: Any, **options: Any) -> Any:
         moved = _is_on_mps(program)
         with _without_modes():
-            made = original(_to_cpu(program) if moved else program, *args, **options)
-        return _to_mps(made) if moved else made
+            exported = original(_to_cpu(program) if moved else program, *args, **options)
+        return _to_mps(exported) if moved else exported
 
     return run_decompositions
 
@@ -211,11 +211,11 @@ def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
     def load(f: Any, *, extra_files: Any = None, **options: Any) -> Any:
         extra = dict.fromkeys([*(extra_files or {}), _MARK], "")
         with _without_modes():
-            made = original(f, extra_files=extra, **options)
+            exported = original(f, extra_files=extra, **options)
         moved = extra.pop(_MARK)
         if extra_files is not None:
             extra_files.update(extra)
-        return _to_mps(made) if moved == "mps" else made
+        return _to_mps(exported) if moved == "mps" else exported
 
     return load
 
@@ -229,10 +229,10 @@ def _module_tensors(module: Any) -> list[Any]:
 
 def _on_cpu(value: Any) -> Any:
     def copy_leaf(leaf: Any) -> Any:
-        known = placement(leaf) if isinstance(leaf, torch.Tensor) else None
-        if known is None or known.payload is None:
+        place = placement(leaf) if isinstance(leaf, torch.Tensor) else None
+        if place is None or place.payload is None:
             return leaf
-        values = known.payload.detach().clone()
+        values = place.payload.detach().clone()
         if isinstance(leaf, torch.nn.Parameter):
             return torch.nn.Parameter(values, leaf.requires_grad)
         return values.requires_grad_(leaf.requires_grad)
@@ -243,8 +243,8 @@ def _on_cpu(value: Any) -> Any:
 
 def _module_on_cpu(module: Any) -> Any:
     """A copy whose parameters and buffers are on the CPU."""
-    known = {id(tensor): _on_cpu(tensor) for tensor in _module_tensors(module)}
-    return copy.deepcopy(module, known)
+    memo = {id(tensor): _on_cpu(tensor) for tensor in _module_tensors(module)}
+    return copy.deepcopy(module, memo)
 
 
 def _is_on_mps(program: Any) -> bool:
@@ -273,7 +273,7 @@ def _to_mps(program: Any) -> Any:
 
 def _place_program(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:
     """The same program with its tensors, and the devices in its graph, on the other device."""
-    made = copy.copy(program)
+    program_copy = copy.copy(program)
     module = copy.copy(program.graph_module)
     module.graph = copy.deepcopy(program.graph_module.graph)
     for node in module.graph.nodes:
@@ -282,10 +282,10 @@ def _place_program(program: Any, move: Callable[[Any], Any], device: torch.devic
             node.kwargs = {**node.kwargs, "device": device}
     module.recompile()
     with_tensors(
-        made,
+        program_copy,
         state={name: move(value) for name, value in program.state_dict.items()},
         constants={name: move(value) for name, value in program.constants.items()},
         inputs=move(program.example_inputs),
         graph=module,
     )
-    return made
+    return program_copy

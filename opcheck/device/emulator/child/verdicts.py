@@ -71,10 +71,10 @@ class Verdicts:
         Raises:
             OpListError: the lists are damaged.
         """
-        known = self._by_key.get(_key(call))
-        judged = known or self._judge(call)
+        earlier = self._by_key.get(_key(call))
+        judged = earlier or self._judge(call)
         self._decided = _decide(judged, call) if judged.open else {}
-        return known if judged.error is None else judged
+        return earlier if judged.error is None else judged
 
     def after_call(self, call: Call) -> JudgedCall:
         """Return the verdict of a call that has its results.
@@ -85,12 +85,12 @@ class Verdicts:
         if call.not_computed and not any(self._decided.values()):
             return self._not_computed(call)
         key = _key(call)
-        known = self._by_key.get(key)
-        if known is None:
+        earlier = self._by_key.get(key)
+        if earlier is None:
             if len(self._by_key) >= _KEPT:
                 self._by_key.clear()
-            known = self._by_key[key] = self._judge(call)
-        return self._with_values(known) if known.open else known
+            earlier = self._by_key[key] = self._judge(call)
+        return self._with_values(earlier) if earlier.open else earlier
 
     def _with_values(self, judged: JudgedCall) -> JudgedCall:
         """Return the verdict with the statements that the values decide: certain, or left out."""
@@ -106,7 +106,7 @@ class Verdicts:
         return judged._replace(verdict=self._same.setdefault(verdict, verdict))
 
     def _not_computed(self, call: Call) -> JudgedCall:
-        """Return an unknown verdict in place of a native one: the program never got this result."""
+        """Return an unknown verdict, not a native verdict: the program never got this result."""
         judged = self._with_values(self._afresh(call))
         if judged.verdict.status != "native":
             return judged
@@ -132,10 +132,10 @@ class Verdicts:
         if details or call.refusal is not None or call.in_refused_dtype:
             return self._afresh(call)
         kind = (name, call.inner, _kinds(call.inputs), _kinds(call.outputs))
-        known = self._by_kind.get(kind)
-        if known is None:
-            known = self._by_kind[kind] = self._afresh(call)
-        return known
+        earlier = self._by_kind.get(kind)
+        if earlier is None:
+            earlier = self._by_kind[kind] = self._afresh(call)
+        return earlier
 
     def _afresh(self, call: Call) -> JudgedCall:
         kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
@@ -175,8 +175,8 @@ def _decide(judged: JudgedCall, call: Call) -> dict[str, bool]:
     """Return whether the words of each open statement are true for the values of a call, where that is known."""
     tensors = (t._mps.payload if is_on_mps(t) else t for t in call.inputs)
     args, kwargs = fill_arguments(call.key, tensors)
-    given = {**dict(zip(call.route.arguments, args, strict=False)), **kwargs}
-    answers = ((each.id, value_conditions.holds(each.values, given)) for each in judged.open)
+    arguments = {**dict(zip(call.route.arguments, args, strict=False)), **kwargs}
+    answers = ((each.id, value_conditions.holds(each.values, arguments)) for each in judged.open)
     return {name: answer for name, answer in answers if answer is not None}
 
 

@@ -260,13 +260,13 @@ def _sample(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return total
 
 
-# -- backward: each is linear in what it differentiates, or is differentiated by autograd ----------
+# -- backward kernels: linear, or by autograd ----------------------------------------------------
 
 
 def _image_gradient(
     forward: Callable[..., Any], left_out: int, after: int
 ) -> Callable[..., Tensor]:
-    """Return the gradient of the image that is the first argument of ``forward``; only its first result has one.
+    """Return the gradient of the image that is the first argument of ``forward``, by its first result.
 
     Args:
         forward: a kernel.
@@ -292,14 +292,14 @@ def _roi_pool_backward(grad: Tensor, rois: Tensor, places: Tensor, *rest: Any) -
     result = grad.new_zeros(batch, channels, rows * columns)
     for number, image in enumerate(rois[:, 0].long().tolist()):
         index = places[number].reshape(channels, -1).long()
-        given = grad[number].reshape(channels, -1) * (index >= 0)
-        result[image].scatter_add_(1, index.clamp(min=0), given)
+        shares = grad[number].reshape(channels, -1) * (index >= 0)
+        result[image].scatter_add_(1, index.clamp(min=0), shares)
     return result.reshape(shape)
 
 
 def _deform_conv2d_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     tensors, rest = arguments[:5], arguments[5:]
-    computed = gradients(lambda *given: _deform_conv2d(*given, *rest), tensors, (True,) * 5, grad)
+    computed = gradients(lambda *leaves: _deform_conv2d(*leaves, *rest), tensors, (True,) * 5, grad)
     return tuple(
         torch.zeros_like(tensor) if gradient is None else gradient
         for tensor, gradient in zip(tensors, computed, strict=True)

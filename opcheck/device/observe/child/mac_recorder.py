@@ -104,14 +104,14 @@ class MacRecorder(DispatchMode):
 
     def _number(self, func: Any, args: Any, kwargs: dict[str, Any]) -> int:
         """The row of the call; 0 if the call neither uses nor makes a tensor on the device."""
-        given = tensors((args, kwargs))
-        devices = tuple(sorted({tensor.device.type for tensor in given}))
+        inputs = tensors((args, kwargs))
+        devices = tuple(sorted({tensor.device.type for tensor in inputs}))
         asked = kwargs.get("device")
         if self._device not in devices and (
             asked is None or torch.device(asked).type != self._device
         ):
             return 0
-        dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in given}))
+        dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in inputs}))
         site, module, phase = self._where()
         name = f"{func.namespace}::{dispatch.schema_of(func).name.partition('::')[2]}"
         overload = dispatch.overload_name_of(func)
@@ -121,7 +121,7 @@ class MacRecorder(DispatchMode):
             number = self._rows.get(key)
             if number is None:
                 number = self._rows[key] = len(self._rows) + 1
-                shapes = tuple(tuple(map(int, tensor.shape)) for tensor in given[:_TENSORS])
+                shapes = tuple(tuple(map(int, tensor.shape)) for tensor in inputs[:_TENSORS])
                 self._write(
                     RecordedRow(
                         number=number,

@@ -1,6 +1,6 @@
 """The program of ``opcheck verify MODEL --here``: one forward pass, or one training step, of a model on mps.
 
-``opcheck run`` observes it like any other program; its only argument is a file that holds the request as JSON.
+``opcheck run`` observes it like any other program; its only argument is a file with the request as JSON.
 """
 
 from __future__ import annotations
