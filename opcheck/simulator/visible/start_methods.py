@@ -9,7 +9,7 @@ import contextlib
 import multiprocessing
 import sys
 from collections.abc import Iterator
-from multiprocessing import context, popen_fork, process, reduction
+from multiprocessing import context, process, reduction
 from typing import Any
 
 from opcheck.common.replacing import replaced
@@ -84,39 +84,40 @@ class _Pickled:
         self.number = number
 
 
-class _PickledThenForked(popen_fork.Popen):
-    """Starts a fork after what spawn would send has been pickled; the fork then computes on the simulated Mac."""
+if sys.platform != "win32":
+    from multiprocessing import popen_fork
 
-    method = "spawn"
-    DupFd = _Pickled
+    class _PickledThenForked(popen_fork.Popen):
+        """Starts a fork after what spawn would send has been pickled; the fork then computes on the simulated Mac."""
 
-    def _launch(self, process_obj: Any) -> None:
-        own: Any = self
-        nowhere: Any = _Nowhere()
-        context.set_spawning_popen(own)
-        try:
-            with _marked():
-                reduction.dump(process_obj, nowhere)
-        finally:
-            context.set_spawning_popen(None)
-        vars(popen_fork.Popen)["_launch"](self, process_obj)
+        method = "spawn"
+        DupFd = _Pickled
 
+        def _launch(self, process_obj: Any) -> None:
+            own: Any = self
+            nowhere: Any = _Nowhere()
+            context.set_spawning_popen(own)
+            try:
+                with _marked():
+                    reduction.dump(process_obj, nowhere)
+            finally:
+                context.set_spawning_popen(None)
+            vars(popen_fork.Popen)["_launch"](self, process_obj)
 
-class _SpawnedProcess(process.BaseProcess):
-    """A process of the default start method."""
+    class _SpawnedProcess(process.BaseProcess):
+        """A process of the default start method."""
 
-    _start_method = "spawn"
+        _start_method = "spawn"
 
-    @staticmethod
-    def _Popen(process_obj: Any) -> popen_fork.Popen:  # noqa: N802  (multiprocessing's name)
-        return _PickledThenForked(process_obj)
+        @staticmethod
+        def _Popen(process_obj: Any) -> popen_fork.Popen:  # noqa: N802  (multiprocessing's name)
+            return _PickledThenForked(process_obj)
 
+    class _SpawnContext(context.BaseContext):
+        """A start method that looks like spawn to the program."""
 
-class _SpawnContext(context.BaseContext):
-    """A start method that looks like spawn to the program."""
-
-    _name = "spawn"
-    Process = _SpawnedProcess
+        _name = "spawn"
+        Process = _SpawnedProcess
 
 
 @contextlib.contextmanager
@@ -127,7 +128,7 @@ def spawned_processes() -> Iterator[None]:
     pickled first.
     """
     changes = noted_launches()
-    if platform.CAN_FORK:
+    if sys.platform != "win32" and platform.CAN_FORK:
         changes += default_method(_SpawnContext())
     with replaced(changes):
         yield
