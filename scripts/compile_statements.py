@@ -19,9 +19,8 @@ import torch
 
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.statement_files import read_statements
-from opcheck.data.statement_model import Argument, Arguments, Statement
+from opcheck.data.statement_model import EVERY_OPERATOR, Argument, Arguments, Statement
 from opcheck.data.statements import (
-    EVERY_OPERATOR,
     INDEX,
     INDEX_SCHEMA,
     Index,

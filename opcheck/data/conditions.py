@@ -23,6 +23,8 @@ from opcheck.model.records import TensorSpec
 RESULT = "result"
 #: Whether the call draws again in the recomputation of torch.utils.checkpoint.
 RECOMPUTED = "recomputed"
+#: A key of the values, no name: the device of all tensors whose names have no value.
+EVERY_DEVICE = "*.device"
 
 _LIMIT = 1024  # elements that one function or comprehension may visit
 _LOOPS = 2  # depth of nested comprehensions
@@ -299,6 +301,8 @@ def _name(node: ast.Name, values: Mapping[str, Any]) -> Any:
 
 
 def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
+    if node.attr == "device" and EVERY_DEVICE in values:
+        return values[EVERY_DEVICE]
     owner = _evaluate(node.value, values)
     if isinstance(owner, (int, float, complex)) and node.attr in _NUMBER:
         return _NUMBER[node.attr](owner)

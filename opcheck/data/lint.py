@@ -18,8 +18,8 @@ from opcheck.data.macs import load_macs
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.regressions import lint_regressions
 from opcheck.data.statement_files import Written, read_written, refuse
-from opcheck.data.statement_model import Arguments
-from opcheck.data.statements import EVERY_OPERATOR, INDEX, fingerprint, read_index
+from opcheck.data.statement_model import EVERY_OPERATOR, Arguments
+from opcheck.data.statements import INDEX, fingerprint, read_index
 from opcheck.data.strict_yaml import Problem, read_entries
 from opcheck.data.triage import lint_reports, lint_texts
 from opcheck.model.records import Record

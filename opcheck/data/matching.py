@@ -3,12 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from opcheck.common.versions import Target
 from opcheck.data.conditions import RECOMPUTED, RESULT
-from opcheck.data.statement_model import Arguments, Statement
+from opcheck.data.statement_model import EVERY_OPERATOR, Arguments, ErrorText, Statement
 from opcheck.model.records import COMPLEX, ENDLESS, OpCall, TensorSpec
+
+
+class Matches(NamedTuple):
+    """The statements on a call's operator, in the order of the ids, with whether each applies to the call.
+
+    None stands for a statement that the recorded call does not decide.
+    """
+
+    answers: tuple[tuple[Statement, bool | None], ...]
+
+    @property
+    def certain(self) -> tuple[Statement, ...]:
+        """The statements that certainly apply."""
+        return tuple(statement for statement, applies in self.answers if applies)
+
+    @property
+    def possible(self) -> tuple[Statement, ...]:
+        """The statements that apply or may apply; those that certainly apply come first."""
+        open_ = (statement for statement, applies in self.answers if applies is None)
+        return (*self.certain, *open_)
+
+    @property
+    def decisive(self) -> Statement | None:
+        """The statement that decides the verdict: the worst effect, then the first id."""
+        deciding = [statement for statement in self.certain if statement.decides]
+        return min(deciding, key=lambda statement: statement.rank, default=None)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the program ends at the call, by an exception or a crash."""
+        return self.decisive is not None and self.decisive.effect != "falls_back"
+
+    @property
+    def decided_errors(self) -> frozenset[ErrorText]:
+        """The refusals for which a statement decides whether they apply."""
+        return frozenset(
+            statement.error
+            for statement, applies in self.answers
+            if statement.error and applies is not None
+        )
+
+    def on_every_operator(self) -> Matches:
+        """Return the statements on every operator, which are about making a tensor."""
+        return Matches(tuple(each for each in self.answers if EVERY_OPERATOR in each[0].ops))
+
+    def without_kernel(self) -> Matches:
+        """Return the statements that concern an operator without a kernel of its own."""
+        return Matches(tuple(each for each in self.answers if not each[0].on_every_kernel))
 
 
 def holds(
@@ -77,11 +125,6 @@ def matches_call(statement: Statement, call: OpCall, arguments: Arguments | None
         return False
     # Code cannot evaluate the words of ``when``, which hold besides the condition.
     return None if None in parts or statement.when else True
-
-
-def depends_on_more_than_dtypes(statement: Statement) -> bool:
-    """Return whether the statement may apply to only some calls with the same dtypes."""
-    return bool(statement.condition or statement.dtypes_of)
 
 
 def _matches_dtype(statement: Statement, call: OpCall) -> bool | None:

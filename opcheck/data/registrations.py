@@ -19,14 +19,17 @@ from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
 from opcheck.data.history import expand
+from opcheck.data.matching import Matches, holds
 from opcheck.data.statements import Statements, load_statements
 from opcheck.data.statements import forget as forget_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from opcheck.common.versions import Target
     from opcheck.data.files import Release
     from opcheck.data.history import Entry, History
+    from opcheck.model.records import OpCall
 
 Status = Literal["native", "fallback", "unsupported", "unknown", "composite"]
 Kind = Literal["always", "env", "internal"]
@@ -147,6 +150,12 @@ class OpLists:
         """
         self.release(line)
         return expand(self.history(op, key), self._lines).get(line)
+
+    def matching(self, call: OpCall, target: Target) -> Matches:
+        """Return the statements on the call's operator, with whether they apply to the call on the target."""
+        arguments = self.statements.arguments.get(call.op)
+        statements = self.statements.for_op(call.op, str(target.torch))
+        return Matches(tuple((each, holds(each, call, target, arguments)) for each in statements))
 
     @cached_method
     def operators(self, line: str, key: str = "MPS") -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, Effect, StatementEvidenceKind, StatementSort
-from opcheck.data.conditions import Condition, parse
+from opcheck.data.conditions import EVERY_DEVICE, Condition, parse
 from opcheck.model.records import Record, StatementFacts
 
 #: The effects that decide a verdict; a report lists the other effects alongside it.
@@ -18,6 +18,7 @@ DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
 
 #: The name in ``ops`` for every operator of ATen with a kernel of its own for MPS.
 EVERY_KERNEL = "aten::*"
+EVERY_OPERATOR = "*"
 
 #: The kinds of evidence for the release where an advisory's fault was fixed.
 FIXED_BASES = ("binary", "pr", "issue", "date")
@@ -126,6 +127,12 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
             ConditionError: it is none; the reader of the files has refused such a statement.
         """
         return parse(self.condition) if self.condition else None
+
+    @property
+    def needs_another_device(self) -> bool:
+        """Whether the condition is false for a call whose tensors are all on MPS."""
+        condition = self.parsed
+        return condition is not None and condition.evaluate({EVERY_DEVICE: "mps"}) is False
 
     @property
     def decides(self) -> bool:

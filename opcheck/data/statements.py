@@ -26,7 +26,6 @@ from opcheck.model.records import Record
 INDEX = "statements.json"
 #: The schema number of the compiled form; an index with another number is not used.
 INDEX_SCHEMA = 1
-EVERY_OPERATOR = "*"
 
 
 class Index(Record, frozen=True, kw_only=True):
@@ -95,6 +94,10 @@ class Statements:
             if op.startswith(prefix) and not statement.excepts(op)
         }
         return tuple(statements[name] for name in sorted(statements))
+
+    def need_details(self, op: str, line: str | None = None) -> bool:
+        """Return whether some statement may apply to only some calls of the operator with the same dtypes."""
+        return any(each.condition or each.dtypes_of for each in self.for_op(op, line))
 
 
 def load_statements(directory: Path) -> Statements:

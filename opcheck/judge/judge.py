@@ -12,6 +12,7 @@ from opcheck.common.versions import Span, Target, Version
 from opcheck.common.vocabulary import FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
+from opcheck.data.matching import Matches
 from opcheck.data.refused import nowhere, refused_by
 from opcheck.data.registrations import OpLists
 from opcheck.judge import matching_statements
@@ -87,7 +88,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     if call.refusal is not None:
         return _refused(case, *call.refusal)
     # A tensor that cannot be made stops every call, whatever is registered.
-    everywhere = matching_statements.matching(call, target, lists, everywhere=True)
+    everywhere = case.matches.on_every_operator()
     if everywhere.stops:
         return matching_statements.apply(_NOTHING_RUNS, everywhere, call, case.where, _is_worse)
     layouts = _layouts(call)
@@ -96,12 +97,9 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     verdict = _BY_STATUS[case.resolution.status](case)
     if case.resolution.status not in _HAS_A_KERNEL:
         return verdict
-    on_operator = matching_statements.matching(
-        call, target, lists, everywhere=False, composite=case.resolution.status == "composite"
-    )
-    return matching_statements.apply(
-        verdict, matching_statements.both(everywhere, on_operator), call, case.where, _is_worse
-    )
+    is_composite = case.resolution.status == "composite"
+    matches = case.matches.without_kernel() if is_composite else case.matches
+    return matching_statements.apply(verdict, matches, call, case.where, _is_worse)
 
 
 def _refusing(call: OpCall) -> str:
@@ -152,7 +150,7 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     for call in calls:
         for op in (call.op, *(call.inner or ())):
             if op not in by_details:
-                by_details[op] = matching_statements.detail_needed(op, target, lists)
+                by_details[op] = lists.statements.need_details(op, str(target.torch))
         details = any(by_details[op] for op in (call.op, *(call.inner or ())))
         key = likeness(call, details=details)
         if key not in seen:
@@ -186,7 +184,7 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
 
     Args:
         call: the call.
-        details: whether more than the dtypes counts (``matching_statements.detail_needed``).
+        details: whether more than the dtypes counts (``Statements.need_details``).
     """
     return (
         call.op,
@@ -214,10 +212,15 @@ class _Case:
         self.last = self.resolution.chain[-1]
         self.value = self.resolution.value or "absent"
 
+    @functools.cached_property
+    def matches(self) -> Matches:
+        """The statements on the operator, with whether they apply to the call."""
+        return self.lists.matching(self.call, self.target)
+
     @property
-    def where(self) -> matching_statements.Where:
+    def where(self) -> str:
         """Return the release and the macOS version as a sentence names them."""
-        return matching_statements.Where(self.release.torch, str(self.target.macos))
+        return f"torch {self.release.torch}, macOS {self.target.macos}"
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -372,17 +375,13 @@ def _not_implemented(case: _Case) -> str:
     return messages.not_implemented(case.last, case.target.torch, case.release.commit)
 
 
-#: The part of a condition by which a statement is about an argument on the CPU.
-_CPU = ".device == 'cpu'"
-
-
 @functools.lru_cache(maxsize=1 << 14)
 def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
     """Judge a call that a composite's body makes: its operator is known, its arguments are not."""
     verdict = judge(OpCall(op=op), target, lists)
     by_id = lists.statements.by_id
-    # A body passes on tensors of its own device, so that an advisory on a number of the CPU cannot hold.
-    advisories = tuple(name for name in verdict.advisories if _CPU not in by_id[name].condition)
+    # A body passes on tensors of its own device.
+    advisories = tuple(name for name in verdict.advisories if not by_id[name].needs_another_device)
     return msgspec.structs.replace(verdict, advisories=advisories)
 
 
@@ -466,7 +465,7 @@ def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """
     dtypes = _dtypes(case.call)
     by_id = case.lists.statements.by_id
-    answered = matching_statements.answered(case.call, case.target, case.lists)
+    answered = case.matches.decided_errors
     return tuple(
         name
         for name in sorted({name for names in ids for name in names})

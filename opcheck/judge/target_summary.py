@@ -11,7 +11,6 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FallbackKind, Headline, Status
-from opcheck.data.matching import depends_on_more_than_dtypes
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import headline, totals
 from opcheck.judge.judge import OUTCOMES, certain, judge, likeness, sparse_key
@@ -122,6 +121,5 @@ class _Ways:
 
     def _has_details(self, op: str) -> bool:
         if op not in self._details:
-            statements = self._lists.statements.for_op(op)
-            self._details[op] = any(map(depends_on_more_than_dtypes, statements))
+            self._details[op] = self._lists.statements.need_details(op)
         return self._details[op]

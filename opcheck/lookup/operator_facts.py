@@ -9,7 +9,7 @@ from opcheck.common.memo import cached_method
 from opcheck.common.names import DTYPES
 from opcheck.data import composites
 from opcheck.data.registrations import Resolution, data_directory
-from opcheck.data.statements import EVERY_OPERATOR
+from opcheck.data.statement_model import EVERY_OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -126,7 +126,7 @@ class Verdicts:
         details = self._details.get(name)
         if details is None:
             details = self._details[name] = any(
-                matching_statements.detail_needed(op, self._target, self._lists)
+                self._lists.statements.need_details(op, str(self._target.torch))
                 for op in (name, *(call.inner or ()))
             )
         if details or call.refusal is not None or call.in_refused_dtype:
