@@ -38,7 +38,7 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: tuple[str, ...] = ()
     #: and none of these
     absent: tuple[str, ...] = ()
-    #: one of these operators is fused in the kernel
+    #: any of these operators is fused in the kernel
     ops: tuple[str, ...] = ()
     #: a call that is fused in the kernel matches this pattern (features/compile/compile_records.py, Extern.call)
     fused: str = ""

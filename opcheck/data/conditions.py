@@ -224,7 +224,7 @@ def parse(text: str) -> Condition:
 def _check(node: ast.AST, bound: frozenset[str], names: set[str]) -> None:
     """Refuse syntax that a condition may not use, and collect the free names."""
     if isinstance(node, ast.Name):
-        # clamp's arguments are called min and max: a name that is not called is an argument, which the lint knows.
+        # clamp's arguments are called min and max: a name that is not called is an argument, and the lint checks it.
         if node.id not in bound:
             names.add(node.id)
     elif isinstance(node, ast.Call):
@@ -337,7 +337,7 @@ def _compare(node: ast.Compare, values: Mapping[str, Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Turn lists into tuples, so that a condition does not depend on which of the two an argument is."""
+    """Turn lists into tuples, so that a condition treats both alike."""
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple, range)) else value
 
 

@@ -1,7 +1,7 @@
 """Evidence files (``opcheck-evidence/1``): the results of PyTorch's operator database on a real device.
 
 ``opcheck probe`` writes them as YAML or JSON, and the tools that propose or check statements of the
-op lists read them.  A file holds the results of a single machine, torch and device; the results of
+op lists read them.  A file contains the results of a single machine, torch and device; the results of
 another machine never replace them.
 """
 

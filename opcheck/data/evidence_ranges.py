@@ -1,4 +1,4 @@
-"""Hold the span, the dtypes and the condition of a statement against what its own evidence says."""
+"""Compare the span, the dtypes and the condition of a statement with its own evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opcheck.data.matching import matches_call
 from opcheck.data.statement_model import Arguments, Statement
 from opcheck.model.records import OpCall, TensorSpec
 
-#: The releases whose library holds a text or a check, as the detail of an entry words them.
+#: The releases whose library contains a text or a check, as the detail of an entry words them.
 _RANGE = re.compile(
     r"\b(?:present|throws|raises)\b[^;]*?\b(\d+\.\d+)(?:\.\d+)? (?:to|and) (\d+\.\d+)\b"
 )

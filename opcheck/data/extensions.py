@@ -21,7 +21,7 @@ from opcheck.data.strict_yaml import Document, read_as
 
 FILE = "extensions.yaml"
 
-#: The values that their files may hold; op_lists/README.md explains them.
+#: The values that their files may contain; op_lists/README.md explains them.
 VALUES = frozenset(
     {"kernel", "cpu_only", "composite_explicit", "composite_implicit", "no_dense_kernel"}
 )

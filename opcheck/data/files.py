@@ -135,10 +135,10 @@ def read_history(
     Args:
         path: the file.
         lines: the release lines that the file may name, in order.
-        values: the first words of the values that the file may hold.
+        values: the first words of the values that the file may contain.
 
     Raises:
-        OpListError: the file is missing, damaged, or holds another line or value.
+        OpListError: the file is missing, damaged, or contains another line or value.
     """
     raw = _read(path)
     try:

@@ -26,7 +26,7 @@ from opcheck.model.records import Record
 
 EXCEPTIONS = "exceptions.yaml"
 
-#: Two statements contradict each other if the first says that the kernel raises, and the second that it continues.
+#: Two statements contradict each other if by the first the kernel raises, and by the second it continues.
 _STOPS = {"aborts", "raises"}
 _GOES_ON = {"falls_back", "narrows", "wrong_result"}
 
@@ -56,7 +56,7 @@ def lint(directory: Path | None = None) -> int:
     """Check the curated data below a directory, and return the number of statements.
 
     Raises:
-        OpListError: there are problems, all of which are named; or the registrations are damaged.
+        OpListError: there are problems, and the message names all of them; or the registrations are damaged.
     """
     directory = directory or data_directory()
     written, problems = read_written(directory)

@@ -14,7 +14,7 @@ from opcheck.model.records import COMPLEX, ENDLESS, OpCall, TensorSpec
 class Matches(NamedTuple):
     """The statements on a call's operator, in the order of the ids, with whether each applies to the call.
 
-    None stands for a statement that the recorded call does not decide.
+    None marks a statement that the recorded call does not decide.
     """
 
     answers: tuple[tuple[Statement, bool | None], ...]
@@ -43,7 +43,7 @@ class Matches(NamedTuple):
 
     @property
     def decided_errors(self) -> frozenset[ErrorText]:
-        """The refusals for which a statement decides whether they apply."""
+        """The refusals whose statements certainly apply, or certainly do not."""
         return frozenset(
             statement.error
             for statement, applies in self.answers
@@ -112,7 +112,7 @@ _RECENT = _Recent()
 def holds_but_for_words(
     statement: Statement, call: OpCall, arguments: Arguments | None = None
 ) -> bool:
-    """Return whether dtypes and condition of the statement apply to the call, whatever ``when`` says."""
+    """Return whether dtypes and condition of the statement apply to the call, without regard to ``when``."""
     return bool(
         _matches_dtype(statement, call) and _matches_condition(statement, call, arguments or {})
     )
@@ -123,7 +123,7 @@ def matches_call(statement: Statement, call: OpCall, arguments: Arguments | None
     parts = [_matches_dtype(statement, call), _matches_condition(statement, call, arguments or {})]
     if False in parts:
         return False
-    # Code cannot evaluate the words of ``when``, which hold besides the condition.
+    # Code cannot evaluate the words of ``when``, which are a second condition.
     return None if None in parts or statement.when else True
 
 

@@ -106,7 +106,7 @@ def filled(text: str, call: OpCall | None = None, dtypes: Collection[str] = ()) 
     if call is not None:
         short = call.op.partition("::")[2].partition(".")[0]
         # UnaryOps.mm passes "cumsum_out_mps" and the like as the name of the operation; the wheels of 2.1, 2.6 and 2.11
-        # hold these names.
+        # have these names.
         values = {"op": short, "operation": f"{short.removesuffix('_')}_out_mps"}
         specs = [spec for spec in (*call.inputs, *call.outputs) if spec.device == "mps"]
         if specs:

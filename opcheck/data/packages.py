@@ -85,7 +85,7 @@ class PythonWheels(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {Version.parse(name): span for name, span in self.spans.items()}
 
     def pythons(self, torch: Version) -> tuple[Version, ...]:
-        """Return the Python versions for which a release has a wheel, the oldest first."""
+        """Return the Python versions that a release has wheels for, the oldest first."""
         return tuple(sorted(version for version, span in self.by_python.items() if torch in span))
 
 

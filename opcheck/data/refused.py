@@ -36,5 +36,5 @@ def refused_by(op: str, dtype: str) -> str:
 
 
 def nowhere(dtype: str) -> str:
-    """Return the reason for which a refused dtype is unsupported."""
+    """Return why a refused dtype is unsupported."""
     return f"no backend computes it in {dtype}: the CPU refuses it, too"

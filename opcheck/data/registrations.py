@@ -65,7 +65,7 @@ _REFERENCES = frozenset({"out", "wrapper"})
 _POLICIES = frozenset(
     {"lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote"}
 )
-#: The values that each file may hold; for "missing_stub:x", "out:x" and "wrapper:x" the first word.
+#: The values that each file may contain; for "missing_stub:x", "out:x" and "wrapper:x" the first word.
 VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "MPS": frozenset(_MEANING) | _REFERENCES,

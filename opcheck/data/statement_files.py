@@ -165,7 +165,7 @@ class WrittenEvidence(StatementEvidence, frozen=True, kw_only=True, forbid_unkno
     """An entry of evidence as a file has it."""
 
 
-#: What each key of a statement holds, in the order of the files.
+#: The type of each key of a statement, in the order of the files.
 _TYPES: dict[str, Any] = {
     "id": Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")],
     "ops": _Texts,

@@ -65,7 +65,7 @@ Arguments = dict[str, Argument]
 
 
 class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A limitation or advisory: where all of its conditions hold, its effect follows."""
+    """A limitation or advisory: where all of its conditions are true, its effect follows."""
 
     #: kebab-case, stable, unique over all files.
     id: str
@@ -78,7 +78,7 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     effect: Effect
     torch: Span = Span()
     macos: Span = Span()
-    #: some tensor on MPS has one of these dtypes; empty: any dtype.
+    #: some tensor on MPS has any of these dtypes; empty: any dtype.
     dtypes: tuple[str, ...] = ()
     #: the arguments whose dtypes count, ``result`` for the output; empty: every tensor's.
     dtypes_of: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     condition: str = ""
     #: a further condition in words, which code cannot evaluate: such a statement decides nothing.
     when: str = ""
-    #: what ``when`` says, as an expression over the values of a call; a run that has them evaluates it.
+    #: the meaning of ``when``, as an expression over the values of a call; a run that has them evaluates it.
     values: str = ""
     error: ErrorText | None = None
     summary: str = ""
@@ -136,7 +136,7 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def decides(self) -> bool:
-        """Whether the statement decides a verdict where it certainly holds."""
+        """Whether the statement decides a verdict where it certainly applies."""
         return self.effect in DECISIVE
 
     @property

@@ -64,7 +64,7 @@ class Statements:
 
     @property
     def limitations(self) -> tuple[Statement, ...]:
-        """The statements on what kernels refuse, leave to the CPU or narrow."""
+        """The statements on calls that kernels refuse, leave to the CPU or narrow."""
         return tuple(statement for statement in self.all if statement.sort == "limitation")
 
     @property
@@ -83,7 +83,7 @@ class Statements:
 
         Args:
             op: the overload as the dispatcher writes it.
-            line: return only the statements whose span holds this release line, such as ``2.13``.
+            line: return only the statements whose span contains this release line, such as ``2.13``.
         """
         if line is not None:
             return tuple(statement for statement in self.for_op(op) if statement.spans(line))

@@ -1,6 +1,6 @@
 """The tables of a sweep: their columns, types and meaning.  ``docs/reference/sweep-tables.md`` describes them.
 
-A folder of a sweep holds one Parquet file a table, ``FOLDER/NAME.parquet``.  The metadata of each file's schema say
+A folder of a sweep has one Parquet file a table, ``FOLDER/NAME.parquet``.  The metadata of each file's schema say
 under ``opcheck`` (JSON, as ``sweep.json`` in the folder) what was swept: the version of these tables, opcheck's
 version, the digest of its op lists, the packages, the targets.
 """
@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 class Column(NamedTuple):
-    """One column: its name, its type as pyarrow calls it, and what it says."""
+    """One column: its name, its type as pyarrow calls it, and its meaning."""
 
     name: str
     type: str

@@ -111,7 +111,7 @@ def parse(text: str, place: str, lists: OpLists) -> Target:
         lists: the op lists whose releases are known.
 
     Raises:
-        UsageError: another form, or as ``target`` says.
+        UsageError: another form, or as ``target`` raises it.
     """
     values: dict[str, str] = {}
     for part in text.split(","):
@@ -164,7 +164,7 @@ def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Rele
     """Return the release that represents a version; the newest for None and for an empty text.
 
     Raises:
-        OpcheckError: as ``target`` says; an error that knows no place gets this one.
+        OpcheckError: as ``target`` raises it; an error without a place gets this place.
     """
     text = written_release(text)
     if not text:
@@ -190,7 +190,7 @@ def macos_of(text: str | None, release: Release, place: str = "--macos") -> Vers
     """Return the macOS version for a release; the newest known for None and for an empty text.
 
     Raises:
-        OpcheckError: as ``target`` says; an error that knows no place gets this one.
+        OpcheckError: as ``target`` raises it; an error without a place gets this place.
     """
     with located_at(place):
         text = "" if (text or "").lower() in LATEST else text
@@ -218,7 +218,7 @@ def pairs(
     """Pair each release with each macOS; list the pairs that do not start as left out.
 
     Raises:
-        UsageError: a text that is no range, or a range in which no known version lies.
+        UsageError: a text that is no range, or a range without a known version.
         UnknownTargetError: a single version that is not known, or not one of the pairs can be.
     """
     targets: list[Target] = []
@@ -249,7 +249,7 @@ def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
     """Return the release lines that the texts name, the oldest first.
 
     Raises:
-        OpcheckError: as ``pairs`` says.
+        OpcheckError: as ``pairs`` raises it.
     """
     lines = lists.versions
     return _meant(texts, "torch", lines, lambda text: parse_torch(text, lines))
@@ -259,7 +259,7 @@ def systems(texts: Texts) -> tuple[Version, ...]:
     """Return the macOS versions that the texts name, the oldest first.
 
     Raises:
-        OpcheckError: as ``pairs`` says.
+        OpcheckError: as ``pairs`` raises it.
     """
     known = tuple(Version(major) for major in MACOS_MAJORS)
     # The release does not matter yet: version 0 starts on every macOS.

@@ -29,11 +29,11 @@ _ASSERTION = re.compile(
 _VALUE = re.compile(r"\{[^{}]*\}")
 #: A shorter piece occurs in any library, and may be an immediate operand instead of a string.
 _LONG = 6
-#: A shorter text stands in messages of many kinds: only a statement with the same piece accounts for it.
+#: Messages of many kinds contain a shorter text: only a statement with the same piece accounts for it.
 _ENOUGH = 12
 
 
-#: From this release line on, and the first in which it is gone.
+#: The first release line with it, and the first without it.
 HalfOpen = tuple[str, str | None]
 #: Where a text is printed, in the newest release that has it there: file, function, line; and in which releases.
 Place = tuple[str | None, str | None, int | None, tuple[HalfOpen, ...]]
@@ -53,7 +53,7 @@ class Extracted(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class Printed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A text that several functions print, and those for which a reason holds."""
+    """A text that several functions print, and those that a reason covers."""
 
     text: str
     functions: tuple[str | None, ...]
@@ -126,7 +126,7 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Pro
 
 
 def open_lines(place: Place, quoting: Sequence[Statement], extracted: Extracted) -> list[str]:
-    """Return the releases that print a text here, in which no statement that quotes it names one of the operators.
+    """Return the releases that print a text here, and where no statement with the text names any of the operators.
 
     A release whose registered kernels do not lead to the function is not among them, where those of another do.
     """
@@ -145,7 +145,7 @@ def open_lines(place: Place, quoting: Sequence[Statement], extracted: Extracted)
 
 
 def is_quoted(text: str, pieces: Iterable[str]) -> bool:
-    """Return whether a piece of a statement's text stands in this one, or this one in a piece."""
+    """Return whether a piece of a statement's text is part of this text, or this text part of a piece."""
     own = text.strip()
     if len(own) < _ENOUGH:
         return any(own == piece.strip() for piece in pieces)
@@ -153,7 +153,7 @@ def is_quoted(text: str, pieces: Iterable[str]) -> bool:
 
 
 class PublicReport(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An issue or pull request, what it says in our words, and its statements or the reason for none."""
+    """An issue or pull request, its content in our words, and its statements or the reason for none."""
 
     address: str
     says: str

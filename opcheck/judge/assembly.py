@@ -246,7 +246,7 @@ def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
 
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:
-    """Return the findings of all rules: by severity, what a Mac does before what opcheck could not do, by rule."""
+    """Return the findings of all rules: by severity, those about a Mac before opcheck's own limits, by rule."""
     findings = [finding for rule in RULES for finding in rule.find(audited)]
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), _is_own_limit(finding)))
     return tuple(add_fingerprints(findings))

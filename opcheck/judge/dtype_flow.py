@@ -1,6 +1,6 @@
 """Follow each dtype that MPS refuses along the captured calls, from where it begins to the first call that fails.
 
-The failing line is rarely the guilty one: a float64 tensor is made by NumPy, a default dtype or a buffer, passes
+The failing line is rarely the cause: a float64 tensor is made by NumPy, a default dtype or a buffer, passes
 calls, and is refused where it meets MPS.  An origin is what is to be changed.
 """
 
@@ -61,7 +61,7 @@ class Origin(Record, frozen=True, kw_only=True):
     #: name of a TRAITS entry
     trait: str
     dtype: str
-    #: one of BIRTHS' keys (judge/rules/dtype_origins.py says each in words)
+    #: a key of BIRTHS (judge/rules/dtype_origins.py has the words for each)
     how: str
     #: what made it, as it is written: ``torch.from_numpy``, ``aten::polar`` ...
     api: str = ""
@@ -73,7 +73,7 @@ class Origin(Record, frozen=True, kw_only=True):
     path: tuple[SourceLocation, ...] = ()
     #: indices in the trace of the calls that fail or narrow for its dtype, in order
     failing: tuple[int, ...] = ()
-    #: whether the first of them fails or narrows for certain; else a statement says that it may
+    #: whether the first of them certainly fails or narrows; else it may, by a statement
     certain: bool = True
     #: ``raises`` or ``narrows``
     effect: str = ""
@@ -101,7 +101,7 @@ def origins(
 
     Args:
         trace: the calls, and the births that the capture saw on the CPU.
-        verdicts: one for each call.
+        verdicts: of the calls, in their order.
         statements: the curated statements by id; some are about a dtype.
     """
     walk = _Walk({birth.tensor: birth for birth in trace.births}, statements)
@@ -147,7 +147,7 @@ class _Walk:
             known = self.of_tensor.get((trait.name, spec.tensor))
             unseen = known is None and spec.tensor not in self.births and call.phase != "move"
             if unseen and self._stopped_before(call):
-                # Nobody saw where it was made, and the program has failed before it is used: it is no further cause.
+                # Its origin was not seen, and the program has failed before it is used: it is no further cause.
                 continue
             if known is None:
                 birth = self.births.get(spec.tensor) or _unseen(spec, call)
@@ -159,7 +159,7 @@ class _Walk:
         return tuple(paths.values())[:_MOST_ORIGINS]
 
     def _stopped_before(self, call: OpCall) -> bool:
-        """Return whether the program would never reach this call because one of its inputs has failed already."""
+        """Return whether the program would never reach this call because an input has failed already."""
         return any(
             path.failing
             for trait in TRAITS

@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     label: str
 
 
-#: The one table of what a verdict can be, by status and kind, from best to worst.
+#: The table of all possible verdicts, by status and kind, from best to worst.
 OUTCOMES: dict[tuple[Status, FallbackKind | None], Outcome] = {
     ("native", None): Outcome(0, "mps", "native"),
     ("fallback", "internal"): Outcome(1, "cpu", "CPU, inside the kernel"),
@@ -199,7 +199,7 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
 
 
 class _Case:
-    """Holds one call with what the lists record about its overload."""
+    """A call with the data of the lists about its overload."""
 
     def __init__(self, call: OpCall, target: Target, lists: OpLists) -> None:
         self.call = call
@@ -224,7 +224,7 @@ class _Case:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Return the registration of every overload on the way to the one that decides."""
+        """Return the registration of every overload on the way to the deciding overload."""
         if self.resolution.extension:
             return (self.registered(self.last, self.value),)
         values = self.lists.operators(self.line)
@@ -385,7 +385,7 @@ def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
     return msgspec.structs.replace(verdict, advisories=advisories)
 
 
-#: What a body makes of its own in these was made off a Mac: there it takes float32 where it asks for the device
+#: A body that makes tensors of these dtypes ran off a Mac: on a Mac it takes float32, where it looks at the device
 #: (get_atol_rtol in LinearAlgebra.cpp), so that the followed calls say nothing of it.
 _DOUBLES = frozenset({"float64", "complex128"})
 

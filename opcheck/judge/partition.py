@@ -1,4 +1,4 @@
-"""Tell which calls run on the GPU, which on the CPU, and what is copied between the two."""
+"""Split a run into regions on the GPU and on the CPU, and count the copies between them."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def _region(
 def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """Return what ``at::native::cpu_fallback`` copies for one call: to the CPU, and back.
 
-    It copies every argument, even one that the call before has just copied back, then every
-    argument that was written, then every result that is not one of those.
+    It copies every argument, even if the call before has just copied it back, then every
+    argument that was written, then every other result.
     """
     arguments = [spec for spec in call.inputs if spec.device == "mps"]
     written = [spec for spec in _written(call) if spec.device == "mps"]

@@ -15,7 +15,7 @@ from opcheck.model.records import Finding, GroupLocation, Record, Report
 
 PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
 
-#: What each level of ``--fail-on`` allows none of; each level holds the levels above it.
+#: The calls that each level of ``--fail-on`` refuses; each level includes the levels above it.
 FAIL_ON: dict[str, tuple[str, ...]] = {
     "never": (),
     "unsupported": ("unsupported",),
@@ -80,7 +80,7 @@ def limit(text: str) -> tuple[str, int]:
 
 
 def _parse_limits(numbers: Mapping[str, int | str]) -> dict[str, int]:
-    """Parse the limits of a configuration table, in which a number of bytes may have its unit."""
+    """Parse the limits of a configuration table; a number of bytes may have a unit."""
     return dict(limit(f"{name}={number}") for name, number in numbers.items())
 
 
@@ -88,7 +88,7 @@ class Policy(Record, frozen=True, kw_only=True):
     """What a report is allowed."""
 
     fail_on: Annotated[str, failing_on(FAIL_ON)] = "unsupported"
-    #: the allowed counts of what LIMITS names, in place of 0 where fail_on allows none.
+    #: the allowed counts by the keys of LIMITS, in place of 0 where fail_on allows none.
     limits: Annotated[
         dict[str, int],
         Option(
@@ -103,9 +103,9 @@ class Policy(Record, frozen=True, kw_only=True):
     ] = {}
     #: a call that is unknown makes the whole of it "could not tell".
     strict: Annotated[bool, Option("Exit with 3 if a call is unknown.")] = False
-    #: the nearest target that the op lists cover answers for one that is newer.
+    #: the nearest target that the op lists cover answers for a newer target.
     newest_known: bool = False
-    #: the headline that the model is known to have: exactly it passes, whatever fail_on says; empty: none.
+    #: the headline that the model is known to have: exactly it passes, without regard to fail_on; empty: none.
     expect: str = ""
 
 
@@ -115,7 +115,7 @@ class Judgement(Record, frozen=True, kw_only=True):
     code: int
     #: why the code is not 0
     reasons: tuple[str, ...] = ()
-    #: fingerprints of what speaks against it, in the order of the report
+    #: fingerprints of the reasons against it, in the order of the report
     against: tuple[str, ...] = ()
 
 

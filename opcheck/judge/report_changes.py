@@ -18,7 +18,7 @@ NOT_CHECKED = (
 
 
 class Entry(Record, frozen=True, kw_only=True):
-    """A finding at one of its places."""
+    """A finding at a single place."""
 
     fingerprint: str
     rule: str

@@ -1,4 +1,4 @@
-"""Find the smallest change of torch or macOS after which calls run, according to the lists."""
+"""Find the smallest change of torch or macOS that makes calls run, according to the lists."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def smallest_change(
     lists: OpLists,
     accepts: Callable[[Verdict], bool] = runs,
 ) -> Change | None:
-    """Return the first of the newer targets on which every call is accepted; None if there is none.
+    """Return the first newer target that accepts every call; None if there is none.
 
     A newer macOS alone comes before a newer torch, and that before both.  The calls are those of the target that they
-    were captured for: a release that dispatches to others is not captured anew.
+    were captured for: a release that dispatches to others is not captured again.
 
     Raises:
         OpListError: the lists are damaged.

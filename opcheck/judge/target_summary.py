@@ -24,7 +24,7 @@ class TargetSummary(Record, frozen=True, kw_only=True):
     target: Target
     headline: Headline
     totals: dict[str, int]
-    #: (operator, status, kind, calls) of what is not native; in the order of a report's groups.
+    #: (operator, status, kind, calls) of all that is not native; in the order of a report's groups.
     operators: tuple[tuple[str, Status, FallbackKind | None, int], ...]
 
 
@@ -40,7 +40,7 @@ def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[
         for places in ways.alike(call):
             target = targets[places[0]]
             verdict = certain(judge(call, target, lists), library, target)
-            # Moves that succeed are not reported: a model has one for each tensor.
+            # Moves that succeed are not reported: a model moves each tensor.
             if call.phase != "move" or verdict.status != "native":
                 for place in places:
                     columns[place][call.op, verdict.status, verdict.kind] += count
@@ -86,7 +86,7 @@ class _Ways:
     def alike(self, call: OpCall) -> tuple[tuple[int, ...], ...]:
         """Return the positions of the targets, grouped by the status and kind that they give the call.
 
-        ``judge`` looks at the registrations and statements of the operator and, of a composite, of what its body
+        ``judge`` looks at the registrations and statements of the operator and, for a composite, of those that its body
         calls; PYTORCH_ENABLE_MPS_FALLBACK changes only what a Mac prints.
         """
         key = (call.op, call.inner, sparse_key(call))

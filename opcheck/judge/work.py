@@ -79,7 +79,7 @@ def _why(call: OpCall) -> str:
 def _is_only_queued(call: OpCall) -> bool:
     """Return whether the copy is queued, and the CPU continues: native/mps/operations/Copy.mm, copy_from_mps_.
 
-    Of a copy that changes the dtype, not each release says so.
+    Not every release queues a copy that changes the dtype.
     """
     dtypes = {spec.dtype for spec in (*call.inputs, *call.outputs)}
     return call.arguments.get("non_blocking") is True and len(dtypes) == 1

@@ -155,7 +155,7 @@ def read_archive(path: Path) -> Archive:
 
 
 def is_apple_silicon(platform: str) -> bool:
-    """Return whether a wheel's platform tag stands for macOS on Apple silicon."""
+    """Return whether a wheel's platform tag means macOS on Apple silicon."""
     return platform.startswith("macosx_") and platform.endswith("_arm64")
 
 

@@ -83,7 +83,7 @@ def _known(op_lists_dir: Path) -> Sequence[Release]:
     path = op_lists_dir / "releases.yaml"
     if path.is_file():
         return read_releases(path)[0]
-    # A history needs the list of releases: its values hold "until the next known release".
+    # A history needs the list of releases: its values are valid "until the next known release".
     orphan = next((f for f in FILES.values() if (op_lists_dir / f).is_file()), None)
     if orphan:
         raise OpListError(

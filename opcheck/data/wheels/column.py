@@ -144,7 +144,7 @@ def column(
     python: AbstractSet[str],
     stubs: Mapping[str, bool],
 ) -> dict[str, str]:
-    """Return the value of every overload, by the order in which the dispatcher searches.
+    """Return the value of every overload, in the dispatcher's order of search.
 
     c10's OperatorEntry::computeDispatchTableEntryWithDebug (core/dispatch/OperatorEntry.cpp): a
     kernel for the key itself, then CompositeExplicitAutogradNonFunctional, then

@@ -73,7 +73,7 @@ def build_extension(source: str, op_lists_dir: Path, cache: Path) -> ExtensionSu
 
     Raises:
         UsageError: ``source`` is neither.
-        OpListError: no such wheel, a damaged one, one that registers in an unknown way, or op
+        OpListError: no such wheel, a damaged wheel, a wheel that registers in an unknown way, or op
             lists that are damaged already.
     """
     library, _, release = source.partition("==")

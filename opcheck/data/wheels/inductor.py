@@ -35,7 +35,7 @@ RULES = (
 _MEMBERS = re.compile(
     "|".join([*map(re.escape, (BACKEND, WRAPPER, *RULES)), rf"{HEADERS}/c10/metal/\w+\.h"])
 )
-#: What a folder holds; another version of this program may have unpacked less.
+#: The content of a folder; another version of this program may have unpacked less.
 _CONTENT = "3"
 _HINT = "Inductor writes Metal in torch 2.7 and newer"
 
@@ -50,7 +50,7 @@ def unpacked(release: Release, cache: Path | None = None) -> Path:
         cache: where wheels are kept.
 
     Raises:
-        OpListError: the wheel cannot be had, is damaged, is another file than the listed one, or has no such backend.
+        OpListError: the wheel cannot be had, is damaged, is another file than the listed wheel, or has no such backend.
     """
     cache = cache or archive.default_cache()
     folder = require_private(cache.parent / "inductor") / _CONTENT / release.torch

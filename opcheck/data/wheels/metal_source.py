@@ -60,7 +60,7 @@ def _names(code: str) -> set[str]:
         values = [value.strip() for value in use[2].split(",")]
         for word, value in zip(parameters.split(","), values, strict=False):
             pattern = re.escape(word.strip())
-            plain = value.replace("\\", r"\\")  # a replacement in which a backslash is a backslash
+            plain = value.replace("\\", r"\\")  # the replacement takes a backslash literally
             body = re.sub(rf"(?<!#)#{pattern}\b", f'"{plain}"', body)
             body = re.sub(rf"\b{pattern}\b(?![^\"\s]*\")", plain, body)
         return str(body)

@@ -34,7 +34,7 @@ def sections(dylib: bytes) -> dict[str, bytes]:
     """Return the ``metal_*`` sections of a 64-bit Mach-O file, by name.
 
     Raises:
-        OpListError: not such a file, or a damaged one.
+        OpListError: not such a file, or a damaged file.
     """
     try:
         magic, *_, commands = struct.unpack_from("<5I", dylib)
@@ -68,7 +68,7 @@ def functions(data: bytes) -> tuple[Function, ...]:
     a length and a value; the last tag is ENDT.
 
     Raises:
-        OpListError: not a metallib, or a damaged one.
+        OpListError: not a metallib, or a damaged metallib.
     """
     if data[:4] != _MAGIC:
         raise OpListError("a Metal section that holds no metallib", hint=_HINT)

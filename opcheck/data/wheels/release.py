@@ -1,4 +1,4 @@
-"""Read a whole wheel: all data that the op lists hold about a release."""
+"""Read a whole wheel: all data of a release that the op lists contain."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _SECONDS = 600.0
 class Schema(msgspec.Struct, frozen=True):
     """The schema facts of an overload."""
 
-    #: torchgen generated it: an out= or functional form that nobody wrote by hand.
+    #: torchgen generated it: an out= or functional form that is not written by hand.
     generated: bool
     #: the MPS keys that have a kernel for it, structured delegation included.
     keys: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Parse a wheel's native_functions.yaml with its own torchgen, in a separate process.
 
-Usage: python -I torchgen_child.py TREE, where TREE holds only the wheel's ``torchgen`` folder.
+Usage: python -I torchgen_child.py TREE, where TREE contains only the wheel's ``torchgen`` folder.
 The process prints a JSON object: overload -> the facts that the dispatcher's names lack.
 """
 

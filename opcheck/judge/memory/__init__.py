@@ -1,1 +1,1 @@
-"""Estimates how much memory a run takes on MPS, what holds it, and which Macs have enough."""
+"""Estimate how much memory a run takes on MPS, which tensors occupy it, and which Macs have enough."""

@@ -73,7 +73,7 @@ def _checkpointing(trace: Trace, pieces: Sequence[Taken], worth: int) -> Iterato
 
 
 def _held_for_nothing(trace: Trace, there: Sequence[Taken], peak: int, worth: int) -> Iterator[str]:
-    """Report memory that the run holds at the peak although no later call reads it."""
+    """Report memory that stays allocated at the peak although no later call reads it."""
     last: dict[int, int] = {}
     for index, call in enumerate(trace.calls):
         for spec in (*call.inputs, *call.outputs):

@@ -1,4 +1,4 @@
-"""Classify the memory that a trace holds, and sum it up for each call."""
+"""Classify the memory of a trace, and sum it up for each call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def sweep(pieces: Sequence[Taken], calls: int) -> Iterator[dict[MemoryUse, int]]
 
 
 def highest(totals: Sequence[int]) -> int:
-    """Return the index of the first call at which the total is highest."""
+    """Return the index of the first call with the highest total."""
     return max(range(len(totals)), key=totals.__getitem__, default=0)
 
 

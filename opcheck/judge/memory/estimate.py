@@ -57,8 +57,8 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
 
     Args:
         trace: what ran.
-        target: whose watermarks and texts hold.
-        asked: memory of the Mac in question, in GB; 0: none.
+        target: the target, for its watermarks and texts.
+        asked: the memory of the Mac that the user named, in GB; 0: none.
 
     Raises:
         OpListError: macs.yaml or environment.yaml is damaged.
@@ -125,7 +125,7 @@ def _place(call: OpCall) -> GroupLocation:
 
 
 def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[MemoryHolder]:
-    """Yield the lines that hold most at the peak; layers of a model that share a line are one entry."""
+    """Yield the lines with the most memory at the peak; layers of a model that share a line are one entry."""
     lives_by_line: dict[_Line, list[Lifetime]] = defaultdict(list)
     for piece in pieces:
         if piece.during(peak):

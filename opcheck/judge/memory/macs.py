@@ -1,4 +1,4 @@
-"""Tell which Macs a run fits, from the working sets that Metal recommends and the watermarks of the release."""
+"""Decide which Macs have enough memory for a run, by Metal's working sets and the watermarks of the release."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Moment(NamedTuple):
 
 
 def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, int | None]]:
-    """Yield for each size of Mac whether the run fits, and the index of the moment at which it raises.
+    """Yield for each size of Mac whether the run fits, and the index of the moment when it raises.
 
     Args:
-        target: whose macOS, watermark and texts hold.
+        target: the target, for its macOS, watermark and texts.
         moments: of the run, in order.
     """
     high = ratio("HIGH", target)
@@ -45,7 +45,7 @@ def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, in
             state="fits" if peak <= known.nbytes else "pressure",
         )
         for index, moment in enumerate(moments):
-            # MPSAllocator.mm, alloc_buffer_block: the size of the one buffer is asked first.
+            # MPSAllocator.mm, alloc_buffer_block: it compares the size of the one buffer first.
             if moment.largest >= known.buffer:
                 text = invalid_buffer_size(moment.largest, target.torch)
             elif moment.total > limit:
@@ -79,12 +79,12 @@ def watermarks(target: Target) -> str:
 
 
 def smallest(memory: Memory, *states: str) -> MacFit | None:
-    """Return the smallest Mac in one of these states."""
+    """Return the smallest Mac in any of these states."""
     return next((mac for mac in memory.macs if mac.state in states), None)
 
 
 def deciding(memory: Memory) -> MacFit | None:
-    """Return the Mac by which a run is judged: the one that the user named, else the largest if none is enough.
+    """Return the Mac that decides about a run: the Mac that the user named, else the largest if none is enough.
 
     None: no Mac was named, and some Mac is enough.
     """
@@ -95,7 +95,7 @@ def deciding(memory: Memory) -> MacFit | None:
 
 
 def runs_out(memory: Memory | None) -> bool:
-    """Return whether the run raises on the Mac by which it is judged."""
+    """Return whether the run raises on the Mac that decides."""
     mac = deciding(memory) if memory else None
     return mac is not None and mac.state == "raises"
 

@@ -1,7 +1,7 @@
 """Replacements for what MPS lacks: small functions and patterns, each tested and itself audited.
 
-The table (``remedies.yaml``) says which is for what.  This module imports no torch; the code is read from the modules
-beside it, which do.
+The table (``remedies.yaml``) has the purpose of each.  This module imports no torch; it reads the code from the
+neighbouring modules, which import it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Complex arithmetic on real tensors whose last dimension holds the real and the imaginary part."""
+"""Complex arithmetic on real tensors whose last dimension has the real and the imaginary part."""
 
 from __future__ import annotations
 

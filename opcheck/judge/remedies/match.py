@@ -16,7 +16,7 @@ _MARK = "OPCHECK_"
 def rewritten(remedy: Remedy, line: str) -> str:
     """Return the line as the remedy rewrites it; empty if the line does not match the remedy's pattern.
 
-    The remedy's ``before`` is looked for in the line as it stands: the same call with the same arguments, each name
+    The remedy's ``before`` is looked for in the line as it is: the same call with the same arguments, each name
     in its place standing for whatever is written there.
     """
     before, after = _assignment(remedy.before), _assignment(remedy.after)
@@ -42,7 +42,7 @@ def rewritten(remedy: Remedy, line: str) -> str:
 
 
 def _assignment(pattern: str) -> ast.Assign | None:
-    """Parse a pattern such as ``{out} = {a} * {b}`` into a statement in which the places are marked names."""
+    """Parse a pattern such as ``{out} = {a} * {b}`` into a statement whose places are marked names."""
     try:
         body = ast.parse(_marked(pattern)).body
     except SyntaxError:
@@ -69,7 +69,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _same(pattern: ast.AST, node: ast.AST, names: dict[str, str], text: str) -> bool:
-    """Return whether the node matches the pattern, and add what its places stand for to ``names``."""
+    """Return whether the node matches the pattern, and add the values of its places to ``names``."""
     if isinstance(pattern, ast.Name) and pattern.id.startswith(_MARK):
         name, source = pattern.id.removeprefix(_MARK), ast.get_source_segment(text, node) or ""
         return bool(source) and names.setdefault(name, source) == source
@@ -85,7 +85,7 @@ def _same(pattern: ast.AST, node: ast.AST, names: dict[str, str], text: str) -> 
 
 
 def _fields(node: ast.AST) -> Iterator[object]:
-    """Yield what a node holds, in order; how a name is used (ctx) does not matter."""
+    """Yield the content of a node, in order; how a name is used (ctx) does not matter."""
     for name, value in ast.iter_fields(node):
         if name in {"ctx", "type_comment", "kind"}:
             continue

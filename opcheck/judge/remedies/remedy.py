@@ -12,7 +12,7 @@ from opcheck.common import documents
 from opcheck.common.versions import Target, Version
 from opcheck.model.records import Record
 
-#: The targets on which every remedy is tested on the simulated Mac: (torch, macOS).
+#: The targets of the simulated Mac that every remedy is tested on: (torch, macOS).
 TESTED = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -37,7 +37,7 @@ class Remedy(Record, frozen=True, kw_only=True):
     gradient: float | None = None
     #: what else a user should know
     remark: str = ""
-    #: the tested targets on which each of its calls is native.
+    #: the tested targets where each of its calls is native.
     targets: tuple[tuple[str, str], ...] = TESTED
 
     def offered(self, target: Target) -> bool:

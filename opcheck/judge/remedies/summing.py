@@ -6,7 +6,7 @@ import torch
 
 
 def compensated_sum(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """The sum along a dimension, by halves, with the rounding error of every addition kept beside it."""
+    """The sum along a dimension, by halves, with the rounding error of every addition kept in a second tensor."""
     total = x.movedim(dim, -1)
     lost = torch.zeros_like(total)
     while total.shape[-1] > 1:
@@ -27,7 +27,7 @@ def compensated_mean(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
 
 
 def compensated_cumsum(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """The running sum along a dimension, in log2(n) steps, with the rounding errors kept beside it."""
+    """The running sum along a dimension, in log2(n) steps, with the rounding errors kept in a second tensor."""
     total = x.movedim(dim, -1)
     lost = torch.zeros_like(total)
     step = 1

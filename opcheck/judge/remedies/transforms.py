@@ -57,7 +57,7 @@ def irdft(real: torch.Tensor, imaginary: torch.Tensor, n: int) -> torch.Tensor:
     """``torch.fft.irfft(real + 1j * imaginary, n)`` along the last dimension."""
     kept = n // 2 + 1
     cos, sin = dft_matrices(n, real.device)
-    # All but the first, and for an even n the last, stand for their mirror images, too.
+    # All but the first, and for an even n the last, represent their mirror images, too.
     weights = torch.full((kept,), 2.0)
     weights[0] = 1.0
     if n % 2 == 0:

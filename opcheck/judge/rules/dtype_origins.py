@@ -1,4 +1,4 @@
-"""Describe how a dtype enters a program, and hold the pattern that replaces it at its origin."""
+"""Describe how a dtype enters a program, with the pattern that replaces it at its origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def describe(origin: Origin) -> str:
 
 
 def rewritten(origin: Origin) -> str:
-    """Return the origin's own line with a cast added; empty if the line holds more than the call."""
+    """Return the origin's own line with a cast added; empty if the line has more than the call."""
     pattern = ORIGINS[origin.how].get("rewrite", "{x}.to({instead})")
     instead = INSTEAD.get(origin.dtype)
     if not pattern or instead is None or origin.location is None:
@@ -36,7 +36,7 @@ _CALLED = {"_to_copy": "a move or a cast", "_fft_r2c": "a transform", "_fft_c2c"
 
 
 def _short(api: str) -> str:
-    """Return the part of ``aten::arange.start_step`` that stands on the line: ``arange``."""
+    """Return the part of ``aten::arange.start_step`` that the line has: ``arange``."""
     if "::" not in api:
         return api
     name = api.removeprefix("aten::").partition(".")[0]

@@ -18,7 +18,7 @@ _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
 
 @audit_rule("OC101", "error")
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for each group of calls that raise, and one for all that the capture refuses alike.
+    """Yield a finding for each group of calls that raise, and a single finding for all that the capture refuses alike.
 
     Refusals by a kernel belong to other rules.
     """

@@ -41,7 +41,7 @@ def refused_dtype(audited: Audited, group: CallGroup) -> str:
         return ""
     statement = audited.decided_by(group)
     if statement is None:
-        # A refusal of the capture: its id alone says that it is about a dtype.
+        # A refusal of the capture: its id alone shows that it is about a dtype.
         texts = (name for name in audited.refusals(group) if name.startswith("dtype-"))
         return next(texts, "")
     about_dtype = statement.id.startswith("dtype-") or (

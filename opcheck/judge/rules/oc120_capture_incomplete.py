@@ -9,7 +9,7 @@ from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.judge.texts import AFTER_PROBLEM
 from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem
 
-#: the finding of the call that raised ("call_raised") says why the program ended
+#: the finding of the call that raised ("call_raised") explains why the program ended
 _OF_OTHER_RULES = frozenset(
     {
         "call_raised",
@@ -28,7 +28,7 @@ _ENDS_NOTHING = frozenset(
     {"gradient_lost", "guess", "hub_kernel", "module_not_called", "quantized", "value_check"}
 )
 
-#: how severe a guess is, and what is to be said of lines that do not choose a way by it.
+#: how severe a guess is, and the text for lines that do not choose a way by it.
 _GUESSES: dict[str, tuple[Severity, str]] = {
     "guess": ("warning", ""),
     "value_check": ("note", "; the lines check or write them or end a loop, and go no other way"),
@@ -37,7 +37,7 @@ _GUESSES: dict[str, tuple[Severity, str]] = {
 
 @audit_rule("OC120", "error")
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield a finding for each problem, one for all guesses of an operator, and one for any incomplete trace."""
+    """Yield a finding for each problem, for all guesses of an operator together, and for an incomplete trace."""
     trace = audited.trace
     severity: Severity = "warning" if trace.complete else "error"
     problems = [problem for problem in trace.problems if problem.kind not in _OF_OTHER_RULES]
@@ -46,7 +46,7 @@ def check(audited: Audited) -> Iterator[Finding]:
             yield finding(
                 severity="warning" if problem.kind == "eager" else severity,
                 message=problem.message,
-                # Of what cannot be built the error itself says what to do.
+                # Where something cannot be built, its error explains what to do.
                 hint=problem.answered
                 if problem.kind == "not_built"
                 else AFTER_PROBLEM.get(problem.kind, "what follows this point was not judged"),

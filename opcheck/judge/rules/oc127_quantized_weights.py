@@ -9,7 +9,7 @@ from opcheck.data.packages import StorageMethod, packages
 from opcheck.judge.rules.rule import Audited, audit_rule, finding
 from opcheck.model.records import Finding, Problem, Trace
 
-#: What the judged run, in which the layers are dense, tells of a Mac.
+#: The meaning for a Mac of the judged run, whose layers are dense.
 _TELLS: dict[str, str] = {
     "dequantizes": "the layers were judged as a Mac has them",
     "fails": "the layers were judged as if they were dense, which the published weights do not run as",

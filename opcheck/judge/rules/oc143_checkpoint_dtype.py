@@ -1,4 +1,4 @@
-"""OC143: a checkpoint file holds tensors that cannot be loaded onto MPS."""
+"""OC143: a checkpoint file has tensors that cannot be loaded onto MPS."""
 
 from __future__ import annotations
 

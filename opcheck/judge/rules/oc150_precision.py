@@ -11,7 +11,7 @@ from opcheck.model.records import Finding
 
 @audit_rule("OC150", "warning")
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for the first call that loses digits by itself, and one for each overflow or NaN."""
+    """Yield a finding for the first call that loses digits by itself, and for each overflow or NaN."""
     for run in audited.precision:
         if run.divergence is not None:
             line = run.divergence
@@ -34,7 +34,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def _way_out(op: str, audited: Audited) -> str:
-    """Return a hint that names the page of the operator's remedy, if it has one."""
+    """Return a hint that names the page of the operator's remedy, if there is such a page."""
     remedy = for_kind(op.partition(".")[0], audited.target)
     instead = f"another way (opcheck explain {remedy.id})" if remedy else "another way"
     return f"compute this part {instead}, or keep it on the CPU in float64 (opcheck explain keep_on_cpu)"

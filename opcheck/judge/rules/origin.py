@@ -62,7 +62,7 @@ def _way_out(audited: Audited, origin: dtype_flow.Origin, first: OpCall) -> WayO
 
 
 def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) -> str:
-    """Return the error text of a statement that may hold."""
+    """Return the error text of a statement that may apply."""
     statements = audited.lists.statements.by_id
     possible = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
     return next((filled(statement.error.text) for statement in possible if statement.error), "")

@@ -19,7 +19,7 @@ class WayOut(NamedTuple):
 
 
 def way_out(kinds: Iterable[str], target: Target, text: str = "") -> WayOut:
-    """Return the remedy for the first of these kinds that has one; a remedy that fits the line comes first.
+    """Return the first remedy for these kinds; a remedy that fits the line comes first.
 
     Args:
         kinds: as in ``Remedy.kinds``, the most telling first.

@@ -38,7 +38,7 @@ class Audited:
     target: Target
     partition: Partition
     lists: OpLists
-    #: one for each call of the trace.
+    #: a verdict for each call of the trace.
     verdicts: tuple[Verdict, ...] = ()
     #: the origins of dtypes that a call refuses or narrows.
     origins: tuple[Origin, ...] = ()
@@ -46,7 +46,7 @@ class Audited:
     precision: tuple[Precision, ...] = ()
 
     def smallest_upgrade(self, group: CallGroup) -> Change | None:
-        """Return the smallest change of torch or macOS with which every call of the group is native."""
+        """Return the smallest change of torch or macOS that makes every call of the group native."""
         calls = [
             call
             for call, verdict in zip(self.trace.calls, self.verdicts, strict=True)
@@ -188,7 +188,7 @@ def upgrade(audited: Audited, group: CallGroup) -> str:
 
 
 def _registered_in(audited: Audited, group: CallGroup) -> str:
-    """Return a release with a kernel, for groups whose calls cannot show one.
+    """Return a release with a kernel, for groups whose calls cannot show any.
 
     The first newer one, where the calls were counted and not kept (``opcheck run``); else the newest older one: the
     kernel was lost.
