@@ -9,8 +9,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-#: What only reviewers of the op lists and the documentation read.
-_REVIEW = frozenset({"extracted", "texts.yaml", "reports.yaml", "asking.md"})
+#: What only reviewers of the op lists read.
+_REVIEW = frozenset({"extracted", "texts.yaml", "reports.yaml", "agreement.md"})
 
 #: A relative target of a link or an image of Markdown.
 _TARGET = re.compile(r"(?P<before>(?P<image>!?)\[[^]]*\]\()(?P<path>(?!https?:|#|mailto:)[^)\s]+)")
@@ -43,6 +43,7 @@ class OpListsHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Add each of their entries to the build."""
-        for path in sorted(Path(self.root, "op_lists").iterdir()):
-            if path.name not in _REVIEW:
-                build_data["force_include"][str(path)] = f"opcheck/op_lists/{path.name}"
+        for path in sorted(Path(self.root, "op_lists").rglob("*")):
+            below = path.relative_to(self.root)
+            if path.is_file() and _REVIEW.isdisjoint(below.parts):
+                build_data["force_include"][str(path)] = f"opcheck/{below.as_posix()}"

@@ -51,12 +51,15 @@ def test_the_wheel_carries_no_review_material_and_lints_without_it(
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     lists = tmp_path / "opcheck" / "op_lists"
-    review = {"extracted", "texts.yaml", "reports.yaml", "asking.md"}
+    review = {"extracted", "texts.yaml", "reports.yaml"}
     assert {path.name for path in lists.iterdir()} == {
         path.name for path in (ROOT / "op_lists").iterdir()
     } - review
     assert not [path for path in lists.rglob("*") if "coverage" in path.name]
     assert lint(lists) == lint(ROOT / "op_lists")
+    for page in lists.rglob("*.md"):
+        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
 def test_the_index_shows_who_made_it_and_where_it_lives(metadata: Message) -> None:
