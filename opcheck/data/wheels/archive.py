@@ -21,7 +21,7 @@ from opcheck.data.wheels.damage import opened
 from opcheck.worker import process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 LIBRARY = "torch/lib/libtorch_cpu.dylib"
 _TORCHGEN = "torchgen/"
@@ -124,42 +124,65 @@ def read_archive(path: Path) -> Archive:
     Raises:
         OpListError: it is not, or it is damaged.
     """
-    try:
-        name, version, _, tags = parse_wheel_filename(path.name)
-    except InvalidWheelFilename as error:
-        raise OpListError("not a wheel's file name", context=str(error), hint=_HINT) from error
-    platforms = sorted(tag.platform for tag in tags)
-    if name != "torch" or not all(is_apple_silicon(platform) for platform in platforms):
-        raise OpListError(
-            "not a macOS arm64 wheel of torch: MPS exists on Apple silicon only",
-            context=f"{path.name} is for {', '.join(platforms)}",
-            hint=_HINT,
-        )
-    with opened(path, _HINT) as wheel:
-        about = dict(assignments(wheel.read("torch/version.py").decode()))
-        built = date(*max(info.date_time for info in wheel.infolist())[:3])
-        digest = hashlib.sha256(documents.read(path, documents.MOST_LARGE)).hexdigest()
-    if about.get("__version__") != str(version) or "git_version" not in about:
+    about = read_metadata(path, ("torch",), "torch: MPS exists on Apple silicon only", _HINT)
+    if about.variables.get("__version__") != about.version or "git_version" not in about.variables:
         raise OpListError(
             "torch/version.py disagrees with the wheel's file name",
-            context=f"{path.name}: {about.get('__version__')}",
+            context=f"{path.name}: {about.variables.get('__version__')}",
             hint=_HINT,
         )
     return Archive(
         path=path,
-        torch=str(version),
-        sha256=digest,
-        commit=about["git_version"],
-        built=built,
+        torch=about.version,
+        sha256=about.sha256,
+        commit=about.variables["git_version"],
+        built=about.built,
     )
 
 
-def is_apple_silicon(platform: str) -> bool:
-    """Return whether a wheel's platform tag means macOS on Apple silicon."""
+class WheelMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The metadata of a wheel: from its file name, its bytes and its ``version.py``."""
+
+    package: str
+    version: str
+    sha256: str
+    built: date
+    #: the names that ``version.py`` assigns strings to
+    variables: dict[str, str]
+
+
+def read_metadata(path: Path, packages: Collection[str], what: str, hint: str) -> WheelMetadata:
+    """Check that the file is a macOS arm64 wheel of one of the packages, and read its metadata.
+
+    Raises:
+        OpListError: it is not, or it is damaged.
+    """
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise OpListError("not a wheel's file name", context=str(error), hint=hint) from error
+    platforms = sorted(tag.platform for tag in tags)
+    if name not in packages or not all(map(_is_apple_silicon, platforms)):
+        raise OpListError(
+            f"not a macOS arm64 wheel of {what}",
+            context=f"{path.name} is for {', '.join(platforms)}",
+            hint=hint,
+        )
+    with opened(path, hint) as wheel:
+        return WheelMetadata(
+            package=name,
+            version=str(version),
+            sha256=hashlib.sha256(documents.read(path, documents.MOST_LARGE)).hexdigest(),
+            built=date(*max(info.date_time for info in wheel.infolist())[:3]),
+            variables=dict(_assignments(wheel.read(f"{name}/version.py").decode())),
+        )
+
+
+def _is_apple_silicon(platform: str) -> bool:
     return platform.startswith("macosx_") and platform.endswith("_arm64")
 
 
-def assignments(text: str) -> Iterator[tuple[str, str]]:
+def _assignments(text: str) -> Iterator[tuple[str, str]]:
     """Return the names that a Python file assigns constant strings to, with the strings."""
     for node in ast.parse(text).body:
         match node:

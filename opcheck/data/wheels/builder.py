@@ -16,7 +16,7 @@ from opcheck.data.wheels.archive import obtain
 from opcheck.data.wheels.release import read_release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from opcheck.data.wheels.release import ReleaseFacts
@@ -44,7 +44,12 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
             op lists are already damaged.
     """
     facts = read_release(obtain(source, cache))
-    texts = merged(facts, op_lists_dir)
+    changed = write_changed(merged(facts, op_lists_dir), op_lists_dir)
+    return BuildSummary(release=facts.release, changed=changed)
+
+
+def write_changed(texts: Mapping[str, str], op_lists_dir: Path) -> tuple[str, ...]:
+    """Write the data files whose text differs, and return their names."""
     changed = []
     for file, text in texts.items():
         path = op_lists_dir / file
@@ -53,7 +58,7 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
             write_text(path, text)
             changed.append(file)
     forget()
-    return BuildSummary(release=facts.release, changed=tuple(changed))
+    return tuple(changed)
 
 
 def merged(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:

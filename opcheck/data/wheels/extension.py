@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Mapping
-from datetime import date
 from email.parser import HeaderParser
 from pathlib import Path
 from zipfile import ZipFile
 
 import msgspec
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from opcheck.common import documents
 from opcheck.common.errors import OpListError, UsageError
-from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data.extensions import (
     FILE,
@@ -31,8 +26,8 @@ from opcheck.data.extensions import (
 )
 from opcheck.data.files import read_history
 from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
-from opcheck.data.registrations import forget
-from opcheck.data.wheels.archive import assignments, is_apple_silicon, obtain
+from opcheck.data.wheels.archive import obtain, read_metadata
+from opcheck.data.wheels.builder import write_changed
 from opcheck.data.wheels.damage import opened
 from opcheck.data.wheels.extension_library import Registered, registered, values
 from opcheck.data.wheels.image import Image
@@ -82,15 +77,8 @@ def build_extension(source: str, op_lists_dir: Path, cache: Path) -> ExtensionSu
         raise UsageError(f"not an extension library: {library}", hint=f"known are {known}")
     wheel = obtain(release, cache, library) if release else obtain(source, cache, "torchvision")
     facts = read_extension(wheel)
-    changed = []
-    for file, text in _merged(facts, op_lists_dir).items():
-        path = op_lists_dir / file
-        if not path.is_file() or documents.read_text(path) != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, text)
-            changed.append(file)
-    forget()
-    return ExtensionSummary(library=facts.library, release=facts.release, changed=tuple(changed))
+    changed = write_changed(_merged(facts, op_lists_dir), op_lists_dir)
+    return ExtensionSummary(library=facts.library, release=facts.release, changed=changed)
 
 
 def read_extension(path: Path) -> ExtensionFacts:
@@ -99,24 +87,12 @@ def read_extension(path: Path) -> ExtensionFacts:
     Raises:
         OpListError: not such a wheel, damaged, or it registers in an unknown way.
     """
-    try:
-        name, version, _, tags = parse_wheel_filename(path.name)
-    except InvalidWheelFilename as error:
-        raise OpListError("not a wheel's file name", context=str(error), hint=_HINT) from error
-    platforms = sorted(tag.platform for tag in tags)
-    if name not in LIBRARIES or not all(map(is_apple_silicon, platforms)):
-        raise OpListError(
-            "not a macOS arm64 wheel of an extension library",
-            context=f"{path.name} is for {', '.join(platforms)}",
-            hint=_HINT,
-        )
-    line = str(Version.parse(str(version)))
+    about = read_metadata(path, LIBRARIES, "an extension library", _HINT)
+    name, version = about.package, about.version
+    line = str(Version.parse(version))
     with opened(path, _HINT) as wheel:
-        about = dict(assignments(wheel.read(f"{name}/version.py").decode()))
-        built = date(*max(info.date_time for info in wheel.infolist())[:3])
         requires = _requires(wheel, f"{name}-{version}.dist-info/METADATA")
         column, libraries = _operators(wheel, name)
-        digest = hashlib.sha256(documents.read(path, documents.MOST_LARGE)).hexdigest()
     torch_line = torch_line_of(name, line)
     pinned = _PINNED.match(requires)
     if pinned and str(Version.parse(pinned["version"])) != torch_line:
@@ -133,14 +109,14 @@ def read_extension(path: Path) -> ExtensionFacts:
         )
     kinds = list(column.values())
     release = ExtensionRelease(
-        version=str(version),
+        version=version,
         line=line,
         torch_line=torch_line,
         requires=requires,
         wheel=path.name,
-        sha256=digest,
-        commit=about.get("git_version", ""),
-        built=built,
+        sha256=about.sha256,
+        commit=about.variables.get("git_version", ""),
+        built=about.built,
         libraries=libraries,
         counts=ExtensionCounts(
             mps=kinds.count("kernel"), cpu_only=kinds.count("cpu_only"), operators=len(kinds)
