@@ -9,8 +9,8 @@ operator database lists the dtype for no device.  Dtypes with which PyTorch's CI
 MPS in some release, or for which some wheel has a Metal kernel of its name, are left out, except where a form in place
 cannot hold the result: TensorIterator and the meta functions refuse that for every backend.  A form with ``out=`` is
 called with results of several dtypes.  An overload that the database does not have is
-kept with the dtypes of which the meta kernel, which every backend shares, raises as well.  The
-result is op_lists/refused_dtypes.json.
+kept with the dtypes that the meta kernel, which every backend shares, refuses as well, and so is every overload with
+the unsigned dtypes of more than 8 bits, which the database hardly lists.  The result is op_lists/refused_dtypes.json.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ from scripts.schema_bodies import SCENES, Scene, overload_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+UNSIGNED = ("uint16", "uint32", "uint64")
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64"),
     *("float16", "bfloat16", "float32", "complex32", "complex64"),
+    *UNSIGNED,
 )
 #: What an error says whose reason is the dtype.
 _OF_DTYPE = re.compile(
@@ -209,27 +211,26 @@ def main() -> int:
         if fnmatch.fnmatch(name, options.op) and overload_of(name) is not None
     ]
     cpu, known = in_forks(names, "cpu"), listed()
-    asked = [
-        name
-        for name in names
-        if name in cpu and cpu[name][0] and (name not in known or cpu[name][2])
-    ]
-    meta = in_forks(asked, "meta")
+    running = [name for name in names if name in cpu and cpu[name][0]]
+    asked = {name for name in running if name not in known or cpu[name][2]}
+    unsigned = {name for name in running if {*UNSIGNED} & {*cpu[name][1]}}
+    meta = in_forks(sorted(asked | unsigned), "meta")
     on_mps = taken()
     refused: dict[str, list[str]] = {}
     for name, (ran, failed, unfit) in sorted(cpu.items()):
         elsewhere = known.get(name)
-        of_all = meta.get(name, ([], [], []))
+        shared = meta.get(name, ([], [], []))
         kept = [
             dtype
             for dtype in failed
+            for of_all in [shared if name in asked or dtype in UNSIGNED else ([], [], [])]
             if (ran and dtype in unfit and dtype in of_all[2])
             or (
                 ran
                 and dtype not in on_mps.get(base(name), ())
                 and (
                     dtype not in elsewhere
-                    if elsewhere is not None
+                    if elsewhere is not None and dtype not in UNSIGNED
                     else of_all[0] and dtype in of_all[1]
                 )
             )

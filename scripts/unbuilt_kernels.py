@@ -1,12 +1,11 @@
 """State the dtypes that a release's own Metal kernels were not built for.
 
-Usage: python -m scripts.unbuilt_kernels LINE [LINE ...]
+Usage: python -m scripts.unbuilt_kernels
 
 Where the code of an operator reaches compiled Metal kernels, and neither MPSGraph nor an operator that computes
 (scripts/wheels/kernel_routes.py), a dtype that stands in the name of none of these kernels cannot run: the library has
 no function of that name.  Left out is what other statements refuse, and what PyTorch's CI expects to pass.  The result
-is op_lists/limitations/from_kernels.yaml, for the neighbouring lines that are named: a span ends behind the last of
-them.  Releases before 2.6 compile their kernels on the Mac and cannot be read so.
+is op_lists/limitations/from_kernels.yaml.  Releases before 2.6 compile their kernels on the Mac and cannot be read so.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from opcheck.common.files import write_text
+from opcheck.common.versions import Version
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
@@ -32,6 +32,8 @@ from scripts.wheels.kernel_routes import Route, bases, built, routes
 
 FILE = "limitations/from_kernels.yaml"
 PREFIX = "unbuilt-"
+#: The first release with compiled kernels.
+_FIRST = Version(2, 6)
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64"),
     *("float16", "bfloat16", "float32", "complex32", "complex64"),
@@ -39,29 +41,23 @@ DTYPES = (
 )
 NO_FUNCTION = "Failed to create function state object for: {kernel}"
 
-#: the overload, the text and the names of the kernels
-Key = tuple[str, str, tuple[str, ...]]
+#: the overload, the text, the names of the kernels, and whether they take two tensors
+Key = tuple[str, str, tuple[str, ...], bool]
 
 
 def main() -> int:
     """Write the file."""
     lists = load()
-    named = sys.argv[1:]
-    known = [release.line for release in lists.releases]
-    if not named or not set(named) <= set(known):
-        print(f"name lines among {', '.join(known)}", file=sys.stderr)
-        return 2
-    lines = known[known.index(named[0]) : known.index(named[-1]) + 2]
+    releases = [release for release in lists.releases if release.version >= _FIRST]
     cases: dict[tuple[Key, str], list[str]] = defaultdict(list)
-    for release in lists.releases:
-        if release.line in named:
-            for op, route, dtypes in refused(release.torch, release.line):
-                whole = [text for text in route.texts if text[0].isalpha()]
-                text = whole[0] if len(whole) == 1 else NO_FUNCTION
-                for dtype in dtypes:
-                    cases[(op, text, route.kernels), dtype].append(release.line)
-            print(f"{release.line}: {len(cases)} pairs", file=sys.stderr)
-    write_text(data_directory() / FILE, file_text(cases, lines))
+    for release in releases:
+        for op, route, dtypes in refused(release.torch, release.line):
+            whole = [text for text in route.texts if text[0].isalpha()]
+            text = whole[0] if len(whole) == 1 else NO_FUNCTION
+            for dtype in dtypes:
+                cases[(op, text, route.kernels, route.is_binary), dtype].append(release.line)
+        print(f"{release.line}: {len(cases)} pairs", file=sys.stderr)
+    write_text(data_directory() / FILE, file_text(cases, [each.line for each in releases]))
     return 0
 
 
@@ -85,47 +81,66 @@ def refused(release: str, line: str) -> list[tuple[str, Route, list[str]]]:
             and lookup.state(op, aim, dtype).status in ("native", "unknown")
         ]
         # Kernels without the usual dtype are helpers, such as a check of indices: the operator's own is not recognised.
-        name = argument(op)
-        if dtypes and name and ("float32" in there or (name == "result" and "int64" in there)):
+        name = (arguments(op) or [""])[0]
+        is_integral = "int64" in there and (
+            name == "result"
+            or any(kernel in op for kernel in route.kernels)
+            or lookup.state(op, aim, "float32").status == "unsupported"
+        )
+        if dtypes and name and ("float32" in there or is_integral):
             rows.append((op, route, dtypes))
     return rows
 
 
-def argument(op: str) -> str:
-    """Return the argument whose dtype the kernel's name has: the first tensor, else the result; empty if unknown."""
+def arguments(op: str) -> list[str]:
+    """Return the tensors that the overload reads, or the result if there is none; nothing if the schema is unknown."""
     try:
         schema = overload_of(op)._schema  # noqa: SLF001 - its only description
     except (AttributeError, RuntimeError):
-        return ""
-    tensors = (each.name for each in schema.arguments if "Tensor" in str(each.type))
-    return next(tensors, "result")
+        return []
+    tensors = [
+        each.name for each in schema.arguments if "Tensor" in str(each.type) and not each.is_out
+    ]
+    return tensors or ["result"]
 
 
 def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
-    """Return the file: a statement for the dtypes of an overload that share a span."""
+    """Return the file: a statement for the dtypes of an operator's overloads that share a span."""
     rows: dict[tuple[Key, str, str | None], list[str]] = defaultdict(list)
     for (key, dtype), held in sorted(cases.items()):
         for since, until in spans(held, lines):
             rows[key, since, until].append(dtype)
-    texts, taken = [HEAD], Counter[str]()
-    for ((op, text, kernels), since, until), dtypes in sorted(rows.items(), key=str):
-        name = PREFIX + re.sub(r"[^a-z0-9]+", "-", op.removeprefix("aten::").lower()).strip("-")
-        taken[name] += 1
-        number = f"-{taken[name]}" if taken[name] > 1 else ""
+    merged: dict[tuple[str, str, str | None, str], list[str]] = defaultdict(list)
+    for ((op, text, kernels, is_binary), since, until), dtypes in sorted(rows.items(), key=str):
+        first, *others = arguments(op)
+        condition = ""
+        if is_binary and others:
+            # Of unlike dtypes, a kernel that casts computes in the dtype of the result.
+            condition = f"{others[0]}.dtype == {first}.dtype or result.dtype == {first}.dtype"
         ordered = ", ".join(dtype for dtype in DTYPES if dtype in dtypes)
-        short = op.removeprefix("aten::").partition(".")[0]
         detail = f"the operator reaches no other code that computes than the compiled kernels {', '.join(kernels)}"
-        texts.append(f"""  - id: {name}{number}
-    ops: [{json.dumps(op)}]
-    effect: raises
-    torch: {{since: "{since}", until: {json.dumps(until)}}}
-    dtypes: [{ordered}]
-    dtypes_of: [{argument(op)}]
-    error: {{type: RuntimeError, text: {json.dumps(text)}}}
-    summary: The Metal kernels of {short} were not built for {ordered}.
+        base = op.removeprefix("aten::").partition(".")[0].rstrip("_")
+        fields = f"""    dtypes: [{ordered}]
+    dtypes_of: [{first}]
+"""
+        if condition:
+            fields += f"    condition: {json.dumps(condition)}\n"
+        fields += f"""    error: {{type: RuntimeError, text: {json.dumps(text)}}}
+    summary: The Metal kernels of {base} were not built for {ordered}.
     evidence:
       - {{kind: binary, torch: "{since}", where: "torch/lib/libtorch_cpu.dylib", detail: {json.dumps(detail)}}}
-""")
+"""
+        merged[base, since, until, fields].append(op)
+    texts, taken = [HEAD], Counter[str]()
+    for (base, since, until, fields), ops in merged.items():
+        name = PREFIX + re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")
+        taken[name] += 1
+        number = f"-{taken[name]}" if taken[name] > 1 else ""
+        texts.append(f"""  - id: {name}{number}
+    ops: {json.dumps(ops)}
+    effect: raises
+    torch: {{since: "{since}", until: {json.dumps(until)}}}
+{fields}""")
     return "\n".join(texts)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from opcheck.data.wheels.dispatcher import registrations
 from opcheck.data.wheels.machine import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
-from opcheck.kernels.names import WORDS
+from opcheck.kernels.names import WORDS, Named, parse
 from scripts.wheels.bodies import branches
 
 if TYPE_CHECKING:
@@ -37,8 +37,12 @@ _GRAPH = re.compile(r"unMPSGraph|executeMPSGraph|MPSCachedGraph")
 #: Operators that make, resize or fill memory and compute nothing: the kernel still decides.
 _MEMORY = re.compile(
     r"(?:empty|new_empty|resize|contiguous|expand|view|squeeze|unsqueeze|as_strided|fill_|zero_|set_|copy_|is_same_size|"
-    r"result_type)\w*"
+    r"result_type|item)\w*"
 )
+#: TensorIterator gives this function its operands; it casts numbers of float64 alone
+#: (aten/src/ATen/native/mps/OperationUtils.mm, exec_binary_kernel).
+_BINARY = "MetalShaderLibrary18exec_binary_kernel"
+_INDICES = frozenset({"int32", "int64"})
 _DEPTH = 9
 #: The longest string that C++ keeps inside of the object (libc++, 64 bits) and builds from numbers in the code.
 _WORD = 8
@@ -50,6 +54,8 @@ class Route(NamedTuple):
 
     kernels: tuple[str, ...]
     texts: tuple[str, ...]
+    #: it passes two tensors to the function that casts where their dtypes differ
+    is_binary: bool
 
 
 class _Facts(NamedTuple):
@@ -57,14 +63,32 @@ class _Facts(NamedTuple):
     strings: frozenset[str]
     operators: frozenset[str]
     graph: bool
+    is_binary: bool
 
 
 def bases(names: Iterable[str]) -> dict[str, set[str]]:
-    """Return the part of each kernel's name before its first dtype, with the dtypes of the kernels that begin so."""
+    """Return the names of kernels up to the layout or the first dtype, with the dtypes of the kernels that begin so.
+
+    The host code of unary and binary kernels passes the part alone, and a function for all of them adds the layout.
+    """
     dtypes: dict[str, set[str]] = defaultdict(set)
+    formed: dict[str, list[tuple[str, Named]]] = defaultdict(list)
     for name in names:
         if match := _TYPE.search(name):
-            dtypes[name[: match.start()]] |= {WORDS[word] for word in _TYPE.findall(name)}
+            kernel, base = parse(name), name[: match.start()]
+            if kernel.form:
+                formed[kernel.operation].append((base, kernel))
+            else:
+                dtypes[base] |= {WORDS[word] for word in _TYPE.findall(name)}
+    for operation, kernels in formed.items():
+        seconds = {kernel.dtypes[1] for _, kernel in kernels if len(kernel.dtypes) > 1}
+        for base, kernel in kernels:
+            # The output is named first, except where it is cast, or where the second is the dtype of an index.
+            is_first = len(kernel.dtypes) == 1 or "castout" in kernel.form or seconds <= _INDICES
+            is_reduction = kernel.form.startswith("inner")
+            at = slice(None) if is_reduction else slice(1) if is_first else slice(1, 2)
+            for key in (operation, base):
+                dtypes[key] |= {*kernel.dtypes[at]} & {*WORDS.values()}
     return dict(dtypes)
 
 
@@ -110,6 +134,7 @@ class _Reader:
         seen = {at for at in addresses if self._image.in_text(at)}
         level = list(seen)
         strings: set[str] = set()
+        is_binary = False
         for _ in range(_DEPTH):
             below: set[int] = set()
             for at in level:
@@ -118,6 +143,7 @@ class _Reader:
                     return None
                 strings |= facts.strings
                 below |= facts.calls
+                is_binary |= facts.is_binary
             level = sorted(below - seen)
             seen |= below
         kernels = {
@@ -126,7 +152,7 @@ class _Reader:
             if {name, f"{name}_"} & strings or any(s.startswith(f"{name}_{{") for s in strings)
         }
         texts = sorted(text for text in strings if "not implemented for" in text)
-        return Route(tuple(sorted(kernels)), tuple(texts)) if kernels else None
+        return Route(tuple(sorted(kernels)), tuple(texts), is_binary) if kernels else None
 
     def _read(self, at: int) -> _Facts:
         if at not in self._facts:
@@ -134,6 +160,7 @@ class _Reader:
             strings: set[str] = set()
             operators: set[str] = set()
             graph = False
+            is_binary = any(_BINARY in name for name in self._image.names_at(at))
             code = self._image.code(at)
             addresses = (event.value for event in run(code, at) if isinstance(event, Address))
             for target in (*addresses, *branches(code, at)):
@@ -145,13 +172,13 @@ class _Reader:
                     continue
                 symbol = next(iter(self._image.names_at(target)), "")
                 graph |= bool(_GRAPH.search(symbol))
-                if match := _OPERATOR.match(symbol):
+                if (match := _OPERATOR.match(symbol)) and not is_binary:
                     operators.add(match["rest"][: int(match["length"])])
                 elif _FOLLOWED.match(symbol) and not _LEFT.search(symbol.partition("E")[0]):
                     calls.add(target)
             strings |= set(immediates(code))
             self._facts[at] = _Facts(
-                frozenset(calls), frozenset(strings), frozenset(operators), graph
+                frozenset(calls), frozenset(strings), frozenset(operators), graph, is_binary
             )
         return self._facts[at]
 

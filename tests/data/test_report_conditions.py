@@ -43,6 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "int8pack-mm-lacks-barriers": {"self": (tensor(12, 64), tensor(11, 64))},
     "mm-half-sums-old-macos": {"self": (tensor(2, 32769), tensor(2, 32768)), "mat2": COLUMN},
+    "addmm-equal-shapes": {"mat1": (tensor(4, 4), tensor(2, 4)), "mat2": tensor(4, 4)},
     "addmm-half-sums-old-macos": {"mat1": (tensor(32769, 2), tensor(32768, 2)), "mat2": COLUMN},
     "mm-half-sums-padded-rows": {
         "self": (tensor(4, 8, stride=(9, 1)), tensor(4, 8, stride=(12, 1))),

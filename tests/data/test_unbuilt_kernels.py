@@ -25,6 +25,17 @@ from opcheck.lookup.plain_call import OperatorLookup, target
         ("aten::max_unpool3d.out", "complex64", "2.9", "unsupported"),
         ("aten::max_unpool3d.out", "int64", "2.9", "native"),
         ("aten::_upsample_bicubic2d_aa.out", "bool", "2.15", "unsupported"),
+        # The host code passes the operation alone; a function for all unary or binary kernels adds layout and dtypes.
+        ("aten::elu_", "uint16", "2.13", "unsupported"),
+        ("aten::elu_", "float16", "2.13", "native"),
+        ("aten::exp", "uint32", "2.9", "unsupported"),
+        ("aten::exp", "uint8", "2.9", "native"),
+        ("aten::add.Tensor", "uint16", "2.13", "unsupported"),
+        ("aten::add.Tensor", "int16", "2.13", "native"),
+        ("aten::index_copy", "uint16", "2.11", "unsupported"),
+        ("aten::gather", "uint16", "2.14", "unsupported"),
+        ("aten::gather", "int16", "2.14", "native"),
+        ("aten::bitwise_not", "float32", "2.12", "unsupported"),
     ],
 )
 def test_the_built_kernels_decide_the_dtype(op: str, dtype: str, line: str, status: str) -> None:
