@@ -162,7 +162,10 @@ def test_libraries_are_handed_open_files() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in LOADERS
     }
-    assert handed == {"file", "stream", "io.BytesIO(content)", "documents.read_text(path)"}
+    assert handed == {
+        *("file", "io.BytesIO(content)", "documents.read_text(path)"),
+        "cast('BinaryIO', Directory())",  # of the one function that opens archives
+    }
 
 
 def test_only_the_orchestrator_joins_the_capture_and_the_judge() -> None:

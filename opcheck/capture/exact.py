@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from opcheck.common import documents
 from opcheck.common.errors import UsageError
+from opcheck.common.python_source import parse
 from opcheck.common.versions import Target, Version
 from opcheck.data.files import Release
 from opcheck.data.registrations import OpLists, load
@@ -107,8 +108,8 @@ def _imported_distributions(file: Path) -> Iterator[str]:
     while waiting:
         file = waiting.pop()
         try:
-            tree = ast.parse(documents.read(file, _LARGEST))
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            tree = parse(documents.read(file, _LARGEST))
+        except (OSError, SyntaxError):
             continue
         for top in _imports(tree):
             neighbour = file.parent / f"{top}.py"

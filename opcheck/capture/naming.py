@@ -20,6 +20,7 @@ from opcheck.capture.repository import MARKERS, no_configuration
 from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
+from opcheck.common.python_source import parse
 from opcheck.common.text import plural
 
 FORMS = (
@@ -144,8 +145,9 @@ def _is_made(node: ast.expr | None, models: Iterable[str]) -> bool:
     """Return whether an expression makes a module: ``Net()``, ``nn.Sequential(...)``, ``Net().eval()``."""
     if not isinstance(node, ast.Call):
         return False
-    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
-        return _is_made(node.func.value, models)  # a method of the result: .eval(), .to(...)
+    # Methods of the result, .eval() or .to(...), may be thousands.
+    while isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+        node = node.func.value
     return _is_class(node.func, models)
 
 
@@ -171,10 +173,10 @@ def _needs(function: ast.FunctionDef) -> int:
 def _parse(path: Path) -> tuple[list[ast.stmt], Exception | None]:
     """Return the statements of a file, or why it cannot be parsed; neither for a file that cannot be read."""
     try:
-        return ast.parse(documents.read(path), path.name).body, None
+        return parse(documents.read(path), path.name).body, None
     except OSError:
         return [], None
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except SyntaxError as error:
         return [], error
 
 
@@ -319,7 +321,7 @@ def kind_of(path: Path) -> str:
         infos: list[zipfile.ZipInfo] = []
         try:
             if start.startswith(b"PK"):
-                infos = zipfile.ZipFile(file).infolist()
+                infos = documents.open_zip(file).infolist()
         except (OSError, ValueError, zipfile.BadZipFile):
             return ""
     if start.startswith(b"PK"):

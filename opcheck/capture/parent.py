@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +11,7 @@ import msgspec
 
 from opcheck.capture.exact import interpreter
 from opcheck.capture.request import Captures, ManyTargets, Shared
+from opcheck.common import caches
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
 from opcheck.data.registrations import data_directory
@@ -62,12 +65,27 @@ def variables(*, cpu_fallback: bool = False, device: str = "cpu") -> dict[str, s
         **environment(cpu_fallback=cpu_fallback),
         # TorchScript gets the device from C++, as ``cpu``: it runs as the Python that it was made from.
         "PYTORCH_JIT": "0",
+        **_compiler_cache(),
     }
     if device.startswith("cuda"):  # opcheck compile and compare
         del settings["CUDA_VISIBLE_DEVICES"]
         # The child forks: asking whether there is a GPU must not start CUDA in it (torch/cuda/__init__.py).
         settings["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     return settings
+
+
+def _compiler_cache() -> dict[str, str]:
+    """Return the variable for the folder of what Inductor compiles, unless the user has set it.
+
+    torch 2.13 makes the folder when torch._dynamo is imported (torch/_dynamo/package.py), by default in the shared
+    folder for temporary files, and leaves it there.
+    """
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    folder = caches.user_cache() / "inductor"
+    with contextlib.suppress(OSError):
+        if name not in os.environ and caches.is_private(caches.make(folder)):
+            return {name: str(folder)}
+    return {}
 
 
 def capture(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import math
 import os
 import re
 import struct
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path, PurePosixPath
@@ -65,6 +66,10 @@ _MOST_BYTES = 8 << 20
 #: Files of weights whose headers are read: a model of 671 billion parameters has 163.
 _MOST_HEADERS = 256
 _HEADER_LIMIT = 100 << 20
+#: Axes of a shape that count: a header may claim millions.
+_MOST_AXES = 64
+#: Elements of one file: more than any disk can have.
+_MOST_ELEMENTS = 1 << 53
 _AT_ONCE = 8
 #: Seconds until a hub must answer.
 _PATIENCE = 10.0
@@ -350,8 +355,8 @@ def _text(path: Path, name: str, spec: str) -> str:
         ) from error
 
 
-def _header(path: Path, name: str, spec: str) -> Mapping[str, Any]:
-    """Return the dtype and shape of each tensor of a safetensors file."""
+def _header(path: Path, name: str, spec: str) -> Counter[str]:
+    """Return the elements of each dtype in a safetensors file."""
     try:
         header = documents.from_json(safetensors_header(path), dict[str, msgspec.Raw])
         entries = {
@@ -359,13 +364,27 @@ def _header(path: Path, name: str, spec: str) -> Mapping[str, Any]:
             for key, entry in header.items()
             if key != "__metadata__"
         }
-        return {key: (entry.dtype, entry.shape) for key, entry in entries.items()}
+        return _count(entries.values())
     except (OSError, DocumentError) as error:
         raise ModelLoadError(
             f"the header of {name} cannot be read: {one_line(error)}",
             context=f"model {spec}",
             hint="download the file again, or leave it out: the configuration alone is enough",
         ) from error
+
+
+def _count(tensors: Iterable[Any]) -> Counter[str]:
+    """Return the elements of each dtype; a header may claim any shape.
+
+    Raises:
+        DocumentError: no file has as many.
+    """
+    counts: Counter[str] = Counter()
+    for tensor in tensors:
+        counts[tensor.dtype] += math.prod(tensor.shape[:_MOST_AXES])
+    if counts.total() > _MOST_ELEMENTS:
+        raise DocumentError("it names more elements than a file can have")
+    return counts
 
 
 def safetensors_header(path: Path) -> bytes:
@@ -399,8 +418,8 @@ def _is_inside(path: PurePosixPath) -> bool:
     return in_place and not any(letter in str(path) for letter in "\\:\0")
 
 
-def _weights(names: Iterable[str], header: Any) -> Iterator[Weights]:
-    """Yield the dtypes of each folder; ``header`` returns the (dtype, shape) of each tensor in a file."""
+def _weights(names: Iterable[str], header: Callable[[str], Counter[str]]) -> Iterator[Weights]:
+    """Yield the dtypes of each folder; ``header`` returns the elements of each dtype in a file."""
     folders: dict[str, list[str]] = {}
     for name in names:
         path = PurePosixPath(name)
@@ -419,14 +438,7 @@ def _weights(names: Iterable[str], header: Any) -> Iterator[Weights]:
         chosen = usual or sharded
         read = chosen[:_MOST_HEADERS]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            headers = list(pool.map(header, read))
-        counts: Counter[str] = Counter()
-        for tensors in headers:
-            for dtype, shape in tensors.values():
-                size = 1
-                for length in shape:
-                    size *= length
-                counts[dtype] += size
+            counts = sum(pool.map(header, read), Counter[str]())
         yield Weights(folder=folder, elements=dict(counts), headers=len(read), files=len(chosen))
 
 
@@ -524,11 +536,11 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
             local = hub.hf_hub_download(name.repository, path, revision=commit)
             return _text(Path(local), path, name.repository)
 
-        def header(path: str) -> Mapping[str, Any]:
+        def header(path: str) -> Counter[str]:
             metadata = api.parse_safetensors_file_metadata(
                 name.repository, path, revision=commit, timeout=_PATIENCE
             )
-            return {key: (tensor.dtype, tensor.shape) for key, tensor in metadata.tensors.items()}
+            return _count(metadata.tensors.values())
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             files = dict(zip(wanted, pool.map(text, wanted), strict=True))

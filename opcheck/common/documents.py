@@ -17,14 +17,19 @@ import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
 import msgspec
+
+if TYPE_CHECKING:
+    import zipfile
 
 #: bytes of a file, of a YAML text (PyYAML takes a thousand times its size in the worst case) and of a TOML text
 MOST, MOST_YAML, MOST_TOML = 256 << 20, 16 << 20, 4 << 20
 #: bytes of a wheel or a library in it
 MOST_LARGE = 4 << 30
+#: bytes of the directory of an archive: 100,000 members of long names take a tenth
+MOST_DIRECTORY = 64 << 20
 #: levels of a document, nodes of a YAML document with its aliases written out, characters of a number in it
 DEPTH, NODES, DIGITS = 100, 1_000_000, 100
 _MEBIBYTE = 1 << 20
@@ -132,6 +137,34 @@ def read_text(path: str | Path, most: int = MOST) -> str:
     return _text(read(path, most))
 
 
+def open_zip(stream: BinaryIO) -> zipfile.ZipFile:
+    """Open an archive whose directory has at most ``MOST_DIRECTORY`` bytes: zipfile reads all of it at once.
+
+    Raises:
+        zipfile.BadZipFile: it is no archive, or its directory is longer.
+    """
+    import zipfile
+
+    class Directory:
+        """The stream while zipfile reads the directory."""
+
+        def read(self, size: int = -1) -> bytes:
+            content = stream.read(
+                min(size, MOST_DIRECTORY + 1) if size >= 0 else MOST_DIRECTORY + 1
+            )
+            if len(content) > MOST_DIRECTORY:
+                message = f"its directory is longer than {MOST_DIRECTORY >> 20} MiB"
+                raise zipfile.BadZipFile(message)
+            return content
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(stream, name)
+
+    archive = zipfile.ZipFile(cast("BinaryIO", Directory()))
+    archive.fp = stream
+    return archive
+
+
 @overload
 def from_json(content: str | bytes, kind: type[Kind]) -> Kind: ...
 
@@ -223,7 +256,7 @@ def compose(content: str | bytes) -> Any:
             loader.dispose()
     except (yaml.YAMLError, UnicodeError, DocumentError) as error:
         raise _yaml_error(error) from error
-    if node is not None:
+    if node is not None and "*" in text:
         _check_aliases(node)
     return node
 

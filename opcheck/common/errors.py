@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import ClassVar
 
+#: Characters of a line of an error.
+_LONGEST = 1000
+
 
 class OpcheckError(Exception):
     """The work could not be done.  Findings are data; this is not one.
@@ -26,11 +29,11 @@ class OpcheckError(Exception):
 
     def __str__(self) -> str:
         """Return three lines: what / in which context / what to do next (empty ones left out)."""
-        lines = [self.message]
+        lines = [_cut(line) for line in self.message.split("\n")]
         if self.context:
-            lines.append(f"  in: {_flat(self.context)}")
+            lines.append(f"  in: {_cut(_flat(self.context))}")
         if self.hint:
-            lines.append(f"  help: {_flat(self.hint)}")
+            lines.append(f"  help: {_cut(_flat(self.hint))}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -41,6 +44,12 @@ class OpcheckError(Exception):
 def _flat(text: str) -> str:
     """Join a text to one line: a path or a name may hold a newline."""
     return " ".join(text.split("\n"))
+
+
+def _cut(line: str) -> str:
+    """Leave out the middle of a long line: a name may have any length."""
+    half = _LONGEST // 2
+    return line if len(line) <= _LONGEST else f"{line[:half]} ... {line[-half:]}"
 
 
 def _rebuild(kind: type[OpcheckError], message: str, context: str, hint: str) -> OpcheckError:

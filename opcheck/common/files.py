@@ -202,7 +202,8 @@ def _write_to_device(path: Path, content: bytes) -> None:
             descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
             break
         except OSError as error:
-            if error.errno != errno.ENXIO or time.monotonic() >= until:
+            # A socket cannot be opened at all.
+            if error.errno != errno.ENXIO or not path.is_fifo() or time.monotonic() >= until:
                 raise
             time.sleep(0.05)
     with os.fdopen(descriptor, "wb") as file:

@@ -89,25 +89,33 @@ def _compile(text: str, name: str, flags: int = 0) -> Any:
         return compile(text, name, "exec", flags=allowed, dont_inherit=True)
 
 
-def run(path: Path, namespace: dict[str, Any]) -> None:
-    """Run the code cells in turn, as Jupyter does, without magics and shell commands; ``display`` prints.
-
-    A cell's file is named ``PATH#cell-3``, so that tracebacks and findings say in which cell a line stands.
+def read_cells(path: Path) -> list[tuple[int, str]]:
+    """Return the code cells of a file with their numbers.
 
     Raises:
         UsageError: it cannot be read as a notebook.
-        Exception: whatever a cell raises.
     """
     try:
-        cells = list(code_cells(documents.read(path, _LARGEST)))
+        return list(code_cells(documents.read(path, _LARGEST)))
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(
             f"{path.name} is not a notebook: {error}",
             context=str(path),
             hint="save it again with Jupyter, or name a Python file",
         ) from error
+
+
+def run(path: Path, namespace: dict[str, Any]) -> None:
+    """Run the code cells in turn, as Jupyter does, without magics and shell commands; ``display`` prints.
+
+    The file of a cell is named ``PATH#cell-3``, so that tracebacks and findings name the cell of a line.
+
+    Raises:
+        UsageError: as ``read_cells``.
+        Exception: whatever a cell raises.
+    """
     namespace.setdefault("display", print)
-    for number, text in cells:
+    for number, text in read_cells(path):
         lines = without_magics(text)
         name = f"{path}#cell-{number}"
         source = "\n".join(lines) + "\n"

@@ -6,11 +6,13 @@ tokenizer.  Lines that are counted so do not agree with the line numbers of a sy
 
 from __future__ import annotations
 
+import ast
 import io
 import linecache
 import os
 import sys
 import tokenize
+import warnings
 from pathlib import Path
 
 from opcheck.common import documents
@@ -20,6 +22,41 @@ from opcheck.common import documents
 _REFUSED = {"idna", "punycode"}
 #: Bytes of a source that is quoted; parts of an entry of linecache with lines, and no loader.
 _LARGEST, _WITH_LINES = 16 << 20, 4
+
+
+def parse(content: str | bytes, filename: str = "<unknown>") -> ast.Module:
+    """Parse a program; the parser's warnings of escapes are not shown.
+
+    Raises:
+        SyntaxError: it is no program, or nests deeper than the parser follows.
+    """
+    tree = _parse(content, filename, "exec")
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def parse_expression(text: str) -> ast.expr:
+    """Parse one expression as ``parse`` does.
+
+    Raises:
+        SyntaxError: as ``parse``.
+    """
+    tree = _parse(text, "<unknown>", "eval")
+    assert isinstance(tree, ast.Expression)
+    return tree.body
+
+
+def _parse(content: str | bytes, filename: str, mode: str) -> ast.AST:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(content, filename, mode)
+    except (
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ) as error:  # a null character, thousands of levels
+        raise SyntaxError(str(error) or "nested too deeply") from error
 
 
 def decode(content: bytes) -> str:

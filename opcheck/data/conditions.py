@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from opcheck.common.names import DTYPES
+from opcheck.common.python_source import parse_expression
 from opcheck.model.records import TensorSpec
 
 #: The first output tensor of the call.
@@ -210,8 +211,8 @@ def parse(text: str) -> Condition:
         ConditionError: the text is no expression, or uses something that a condition may not use.
     """
     try:
-        body = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        body = parse_expression(text)
+    except SyntaxError as error:
         raise ConditionError(f"not an expression: {error}") from error
     names: set[str] = set()
     try:
@@ -448,8 +449,8 @@ def check_values(text: str) -> None:
         ConditionError: the text is no expression, or uses something that such an expression may not use.
     """
     try:
-        nodes = list(ast.walk(ast.parse(text, mode="eval").body))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        nodes = list(ast.walk(parse_expression(text)))
+    except SyntaxError as error:
         raise ConditionError(f"not an expression: {error}") from error
     for node in nodes:
         if isinstance(node, ast.Call):

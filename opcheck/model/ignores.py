@@ -26,7 +26,6 @@ import bisect
 import io
 import re
 import tokenize
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -34,7 +33,7 @@ from pathlib import Path
 import msgspec
 
 from opcheck.common import documents, globs
-from opcheck.common.python_source import decode, split_lines
+from opcheck.common.python_source import decode, parse, split_lines
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import Finding, GroupLocation, Record
 
@@ -310,10 +309,8 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
 def _statements(text: str) -> Iterator[_Lines]:
     """Yield the first and last line of each statement; of a compound statement only of its head."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in other people's texts
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parse(text)
+    except SyntaxError:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):

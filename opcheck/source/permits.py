@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from opcheck.common.python_source import parse_expression
 from opcheck.common.versions import Version
 from opcheck.source import requirements
 from opcheck.source.edits import LONGEST_LINE, Edit, Fix, is_too_long
@@ -235,6 +236,6 @@ def _keeps_quotes(edits: Sequence[Edit], hit: Hit, scanned: Scanned) -> bool:
 
 def _is_source(text: str, node: ast.AST) -> bool:
     try:
-        return ast.dump(ast.parse(f"({text}\n)", mode="eval").body) == ast.dump(node)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.dump(parse_expression(f"({text}\n)")) == ast.dump(node)
+    except (SyntaxError, RecursionError):
         return False

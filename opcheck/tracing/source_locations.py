@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from opcheck.common.files import is_file
-from opcheck.common.python_source import source_line, source_lines
+from opcheck.common.python_source import parse, source_line, source_lines
 from opcheck.model.records import SourceLocation
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ def statement(filename: str, line: int) -> str:
 @functools.cache
 def _statements(filename: str) -> tuple[tuple[int, int, ast.stmt], ...]:
     try:
-        tree = ast.parse("".join(source_lines(filename)))
-    except (SyntaxError, ValueError, RecursionError):
+        tree = parse("".join(source_lines(filename)))
+    except SyntaxError:
         return ()
     return tuple(
         (node.lineno, _last_line(node), node)

@@ -237,6 +237,10 @@ def test_a_folder_is_read_as_a_repository(tmp_path: Path) -> None:
         b"\x02" + b"\0" * 7 + b"[]",
         safetensors(a=("F32", [-1])),
         safetensors(a=("F32", ["x"])),  # type: ignore[list-item]  # what a hostile file has
+        safetensors(a=("F32", [2**40, 2**40])),
+        safetensors(a=("F32", [2**53]), b=("F32", [1])),
+        safetensors(a=("F32", [2**63 - 1] * 100_000)),
+        b"\xff" * 7 + b"\x7f{}",
     ],
 )
 def test_a_damaged_header_is_named(tmp_path: Path, content: bytes) -> None:

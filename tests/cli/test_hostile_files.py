@@ -143,6 +143,49 @@ CASES = {
         for kind, make in [*NO_FILES.items()][:2]
     },
     **{
+        f"{' '.join(arguments)}, {kind}": Case(name, make, arguments, 2, name)
+        for name, arguments in (
+            ("file.safetensors", ("upgrade", "file.safetensors")),
+            ("file.ipynb", ("run", "file.ipynb")),
+            ("file.py", ("run", "file.py")),
+            ("file.json", ("issue", "file.json", "1")),
+            ("file.yaml", ("lists", "merge", "file.yaml")),
+            ("file.whl", ("lists", "build", "file.whl")),
+            ("file.log", ("verify", "file.log", "file.log")),
+            ("file.log", ("observe", "file.log")),
+            ("opcheck.toml", ("init",)),
+        )
+        for kind, make in NO_FILES.items()
+        # A large program or wheel is refused by what reads it, in words of its own.
+        if kind != "sparse" or name.endswith((".ipynb", ".json", ".log", ".yaml", ".toml"))
+    },
+    # What cannot be written
+    **{
+        f"{' '.join(arguments[:2])} to {kind}": Case(name, make, arguments, 2, name)
+        for name, arguments in (
+            ("file.md", ("op", "aten::mm", "-o", "file.md")),
+            ("file.md", ("history", "mm", "-o", "file.md")),
+            (".github", ("init", "--model", "m.py:Net", "--workflow")),
+            ("out", ("site", "build", "-o", "out/site")),
+            ("out", ("sweep", "report", "out")),
+        )
+        for kind, make in NO_FILES.items()
+        if kind in {"socket", "to itself"}
+    },
+    # Lists and logs
+    "a list of one name": Case("f.yaml", holding("- a\n" * 100_000), ("sweep", "f.yaml"), 2, "'a'"),
+    "a list of numbers": Case("f.yaml", holding(f"[{'1,' * 50_000}1]"), ("sweep", "f.yaml"), 2),
+    "a list of anchors": Case(
+        "f.yaml", holding("".join(f"- &a{n} b\n" for n in range(30_000))), ("sweep", "f.yaml"), 2, "'b'"
+    ),
+    "a proposal of numbers": Case(
+        "f.yaml", holding(f"[{'1,' * 30_000}1]"), ("lists", "merge", "f.yaml"), 2, "a mapping"
+    ),
+    "a log of one line": Case("f.log", holding("x" * 3_000_000), ("observe", "f.log"), 3),
+    "a log of null characters": Case("f.log", holding(bytes(3_000_000)), ("observe", "f.log"), 3),
+    "a notebook of bytes": Case("f.ipynb", holding(bytes(9)), ("run", "f.ipynb"), 2, "not a notebook"),
+    "a notebook without cells": Case("f.ipynb", holding("[]"), ("run", "f.ipynb"), 2, "not a notebook"),
+    **{
         f"{name}, {kind}": Case(name, make, ("scan", "."), 2, name)
         for name in ("opcheck.toml", "pyproject.toml")
         for kind, make in [*NO_FILES.items()][:2]

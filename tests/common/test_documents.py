@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 import sys
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,3 +159,14 @@ def test_numbers_that_python_writes_and_json_has_not() -> None:
         "b": math.inf,
         "c": 1,
     }
+
+
+def test_an_archive_whose_directory_fills_the_memory_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with path.open("wb") as file:
+        file.truncate(4 << 30)
+        file.seek(0, 2)
+        # The directory is said to be all that comes before its end.
+        file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, (4 << 30) - 100, 50, 0))
+    with documents.open_file(path) as file, pytest.raises(zipfile.BadZipFile, match="longer than"):
+        documents.open_zip(file)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.errors import OpcheckError
-from opcheck.common.python_source import source_lines
+from opcheck.common.python_source import parse, source_lines
 from opcheck.common.text import error_text, one_line, shorten, type_and_text
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
@@ -321,12 +321,8 @@ def _condition(filename: str, line: int) -> ast.expr | None:
 @functools.cache
 def _parse(filename: str) -> ast.Module | None:
     try:
-        return ast.parse("".join(source_lines(filename)))
-    except (
-        SyntaxError,
-        ValueError,
-        RecursionError,
-    ):  # a cell of a notebook, a file that has changed
+        return parse("".join(source_lines(filename)))
+    except SyntaxError:  # a cell of a notebook, a file that has changed
         return None
 
 

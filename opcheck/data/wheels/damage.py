@@ -59,7 +59,11 @@ def opened(path: Path, hint: str) -> Iterator[zipfile.ZipFile]:
     Raises:
         OpListError: the wheel is damaged, or is far larger unpacked than any real wheel.
     """
-    with undamaged(path, hint), documents.open_file(path) as file, zipfile.ZipFile(file) as wheel:
+    with (
+        undamaged(path, hint),
+        documents.open_file(path) as file,
+        documents.open_zip(file) as wheel,
+    ):
         size = sum(member.file_size for member in wheel.infolist())
         if size > MOST_TIMES * path.stat().st_size + MOST_BESIDE:
             raise OpListError(

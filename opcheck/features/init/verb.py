@@ -13,6 +13,7 @@ from opcheck.cli.options import flag, verb
 from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.common.files import inside, rewrite, write_text
+from opcheck.common.python_source import parse
 from opcheck.common.sanitize import toml_text
 from opcheck.common.text import and_more, plural
 
@@ -63,13 +64,14 @@ def command(
     if printed:
         streams.emit(text + (f"\n# {_WORKFLOW}\n{workflow_text()}" if workflow else ""))
         return 0
+    if workflow:  # before a file is written: the folder may be no folder, or lead elsewhere
+        inside(Path.cwd(), _WORKFLOW).parent.mkdir(parents=True, exist_ok=True)
     if in_shared:
         _append(inside(Path.cwd(), config.FILE).resolve(), text)
     else:
         write_text(Path(config.OWN_FILE), text)
     streams.note(f"written to {config.FILE if in_shared else config.OWN_FILE}; next: opcheck gate")
     if workflow:
-        inside(Path.cwd(), _WORKFLOW).parent.mkdir(parents=True, exist_ok=True)
         write_text(_WORKFLOW, workflow_text())
         streams.note(f"written to {_WORKFLOW}")
     return 0
@@ -117,7 +119,7 @@ def _names_in_classes(path: Path) -> set[str]:
     """Return the classes that other classes' methods of a file create."""
     return {
         name
-        for node in ast.parse(documents.read(path)).body
+        for node in parse(documents.read(path)).body
         if isinstance(node, ast.ClassDef)
         for call in ast.walk(node)
         if isinstance(call, ast.Call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -63,18 +64,21 @@ def _text(name: str) -> str:
         UsageError: it cannot be read, or is too large.
     """
     try:
+        size = 0
         if name == "-":
             content = sys.stdin.buffer.read(LARGEST + 1)
         else:
             with documents.open_file(name) as file:
-                content = file.read(LARGEST + 1)
+                # Of what is too large by its size, nothing is read.
+                size = os.fstat(file.fileno()).st_size
+                content = file.read(LARGEST + 1) if size <= LARGEST else b""
     except OSError as error:
         raise UsageError(
             f"cannot read the log: {error.strerror}",
             context=name,
             hint="name a file, or - for stdin",
         ) from error
-    if len(content) > LARGEST:
+    if max(size, len(content)) > LARGEST:
         raise UsageError(
             "the log is larger than 1 GiB", context=name, hint="cut out the lines of one run first"
         )

@@ -6,6 +6,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import click
@@ -14,7 +15,7 @@ import msgspec
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, ProgressOptions, ReportOptions, but, flag, only, verb
-from opcheck.common import documents
+from opcheck.common import documents, notebooks
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
@@ -166,4 +167,6 @@ def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
             context="opcheck run",
             hint="name a Python file or a notebook, or a module with -m; opcheck's own flags come before it",
         )
+    if program[0].endswith(notebooks.SUFFIX):
+        notebooks.read_cells(Path(program[0]))  # it raises before a process starts
     return program[0], program[1:]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.capture.naming import full_name
 from opcheck.capture.parent import variables
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
@@ -37,14 +38,16 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
 
     Raises:
         UsageError: a file that cannot be read, or is no list of models.
-        ModelLoadError: a pattern of a library that is not installed, or that nothing fits.
+        ModelLoadError: a name is none of a model, or a pattern's library is not installed or has nothing that fits.
     """
-    entries = [entry for text in texts for entry in _entries(text)]
+    entries = list(
+        {msgspec.json.encode(each): each for text in texts for each in _entries(text)}.values()
+    )
     patterns = [entry.model for entry in entries if _is_pattern(entry.model)]
     listed = _list_models(list(dict.fromkeys(patterns))) if patterns else {}
     unique: dict[bytes, Model] = {}
     for entry in entries:
-        for model in listed.get(entry.model) or [Model(spec=entry.model)]:
+        for model in listed.get(entry.model) or [Model(spec=full_name(entry.model))]:
             whole = msgspec.structs.replace(
                 model,
                 config=entry.config,

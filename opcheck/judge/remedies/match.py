@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from opcheck.common.python_source import parse
 from opcheck.judge.remedies.remedy import Remedy, filled
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -61,7 +62,7 @@ def _unmarked(text: str) -> str:
 def _parsed(text: str) -> ast.Module | None:
     for candidate in (text, f"{text} pass"):
         try:
-            tree = ast.parse(candidate)
+            tree = parse(candidate)
         except SyntaxError:
             continue
         return tree if tree.body else None

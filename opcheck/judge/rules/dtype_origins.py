@@ -6,6 +6,7 @@ import ast
 import textwrap
 from collections.abc import Collection
 
+from opcheck.common.python_source import parse
 from opcheck.judge.dtype_flow import Origin
 from opcheck.judge.texts import INSTEAD, ORIGINS
 
@@ -58,7 +59,7 @@ def _call_in(text: str, names: Collection[str]) -> tuple[str, ast.Call] | None:
     line = textwrap.dedent(text).strip()
     for candidate in (line, f"{line} pass", line.rstrip(",")):
         try:
-            tree = ast.parse(candidate)
+            tree = parse(candidate)
         except SyntaxError:
             continue
         calls = [

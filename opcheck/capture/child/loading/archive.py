@@ -45,7 +45,7 @@ class Archive:
         try:
             stream = io.BytesIO(file) if isinstance(file, bytes) else documents.open_file(file)
             weakref.finalize(self, stream.close)
-            self._zip = zipfile.ZipFile(stream)
+            self._zip = documents.open_zip(stream)
             members = [info for info in self._zip.infolist() if not info.is_dir()]
         except Exception as error:
             raise make_damaged_error(name, f"it is no whole zip file: {one_line(error)}") from error

@@ -22,6 +22,7 @@ from opcheck.capture.child.build import SMALL
 from opcheck.capture.child.loading.archive import Archive, make_damaged_error, make_refused_error
 from opcheck.capture.naming import kind_of
 from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.python_source import parse_expression
 from opcheck.common.text import type_and_text
 from opcheck.tracing.torch_private import dispatch, export
 
@@ -370,8 +371,8 @@ _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?(?:e[-+]?\d{1,3})?", re.ASCII)
 def _expression(value: Any) -> Any:
     """Check the expression of a size, which sympy reads by ``eval``."""
     try:
-        is_safe = isinstance(value, str) and _is_size(ast.parse(value[:10_000], mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        is_safe = isinstance(value, str) and _is_size(parse_expression(value[:10_000]))
+    except (SyntaxError, RecursionError):
         is_safe = False
     if not is_safe:
         _unsafe("the expression", value)

@@ -21,6 +21,7 @@ from opcheck.capture.child.loading import fixed_programs
 from opcheck.common import documents, notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
+from opcheck.common.python_source import parse
 from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text
 
@@ -275,7 +276,7 @@ def _candidates(value: Any) -> list[str]:
     if file is None or not file.endswith(".py"):
         return [name for name in dir(value) if not name.startswith("_")]
     texts: list[str] = []
-    for node in ast.parse(documents.read(file)).body:
+    for node in parse(documents.read(file)).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             texts.append(node.name)
         elif isinstance(node, ast.Assign):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
-from opcheck.common.python_source import source_line, source_lines
+from opcheck.common.python_source import parse, source_line, source_lines
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.tracing.call_sites import CallSites
@@ -128,7 +128,7 @@ def only_checks(asked: Asker, operator: str) -> bool:
 @functools.cache
 def _checking_lines(file: str) -> frozenset[int]:
     try:
-        tree = ast.parse("".join(source_lines(file)))
+        tree = parse("".join(source_lines(file)))
     except SyntaxError:
         return frozenset()
     numbers: set[int] = set()

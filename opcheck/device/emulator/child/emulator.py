@@ -42,7 +42,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         on_mps: list[MPSTensor],
         device: torch.device,
     ) -> Any:
-        if route.name not in _COPIES or python_visible_target.now(_release) not in _LOST_DOUBLES:
+        if route.name not in _COPIES or target_reads.READS.now(_release) not in _LOST_DOUBLES:
             return self._compute_values(route, key, args, kwargs, on_mps, device)
         if route.writes and on_mps and args[0].dtype in _DOUBLES:
             return args[0]
