@@ -105,41 +105,48 @@ class Silencers:
     A file may have 50,000 comments and as many findings, so a finding looks only at the comments of its own lines.
     """
 
-    def __init__(self, comments: Sequence[Comment]) -> None:
-        self._comments = comments
-        self._codes = [frozenset(comment.codes) for comment in comments]
-        #: the comments by their line, and those lines in order
+    def __init__(self, comments: Iterable[Comment]) -> None:
+        self.comments = tuple(comments)
+        #: the places of comments by their line, and those lines in order
         self._by_line: dict[int, list[int]] = {}
-        #: the codes of the comments by the statement that they speak for, and the statements by line
-        self._statements: dict[_Lines, set[str]] = {}
+        #: the places of comments by their statement, and the statements by line
+        self._statements: dict[_Lines, list[int]] = {}
         self._around: dict[int, list[_Lines]] = {}
-        for number, comment in enumerate(comments):
+        for number, comment in enumerate(self.comments):
             self._by_line.setdefault(comment.line, []).append(number)
             statement = (comment.first, comment.last)
             if statement not in self._statements:
-                self._statements[statement] = set()
+                self._statements[statement] = []
                 for line in range(comment.first, comment.last + 1):
                     self._around.setdefault(line, []).append(statement)
-            self._statements[statement] |= self._codes[number]
+            self._statements[statement].append(number)
+        #: by statement and code, the first comment; found once, since a statement may have all comments
+        self._first = {
+            (statement, code): number
+            for statement, numbers in self._statements.items()
+            for number in reversed(numbers)
+            for code in self.comments[number].codes
+        }
         self._in_order = sorted(self._by_line)
         self._used: set[tuple[int | _Lines, str]] = set()
 
-    def silence(self, code: str, first: int, last: int) -> bool:
-        """Return whether a comment in these lines, or in the statement that they begin in, ignores the code."""
-        numbers: list[int | _Lines] = []
-        place = bisect.bisect_left(self._in_order, first)
-        while place < len(self._in_order) and self._in_order[place] <= last:
-            here = self._by_line[self._in_order[place]]
-            numbers += [number for number in here if code in self._codes[number]]
-            place += 1
-        around = self._around.get(first, ())
-        numbers += [statement for statement in around if code in self._statements[statement]]
-        self._used |= {(number, code) for number in numbers}
-        return bool(numbers)
+    def find(self, code: str, first: int, last: int) -> Comment | None:
+        """Return a comment in these lines, or in the statement that they begin in, that ignores the code."""
+        below, end = bisect.bisect_left(self._in_order, first), bisect.bisect(self._in_order, last)
+        numbers = [
+            number
+            for line in self._in_order[below:end]
+            for number in self._by_line[line]
+            if code in self.comments[number].codes
+        ]
+        around = [each for each in self._around.get(first, ()) if (each, code) in self._first]
+        self._used |= {(each, code) for each in (*numbers, *around)}
+        found = [*numbers, *(self._first[each, code] for each in around)]
+        return self.comments[min(found)] if found else None
 
     def unused(self, number: int) -> Iterator[str]:
         """Return the codes of the comment with that number that have silenced nothing."""
-        comment = self._comments[number]
+        comment = self.comments[number]
         statement = (comment.first, comment.last)
         for code in comment.codes:
             if not {(number, code), (statement, code)} & self._used:
@@ -163,8 +170,8 @@ class Ignores:
         self._entries = tuple(entries)
         self._today = today
         self._root = root
-        self._files: dict[str, tuple[Comment, ...] | None] = {}
-        self._used: set[tuple[str, str]] = set()
+        #: the comments of each file; None: it could not be read
+        self._files: dict[str, Silencers | None] = {}
         #: the entries that have silenced something
         self.silenced: set[Entry] = set()
 
@@ -179,10 +186,9 @@ class Ignores:
         text: str = "",
     ) -> str | None:
         """Return why a finding of ``rule`` at this place is ignored; None: it is not."""
-        for comment in self._comments_at(file, line, text):
-            if comment.first <= line <= comment.last and rule in comment.codes:
-                self._used.add((str(comment), rule))
-                return comment.reason or NO_REASON
+        silencers = self._comments_of(file) or Silencers(_parse_comments([(line, text)], file, []))
+        if comment := silencers.find(rule, line, line):
+            return comment.reason or NO_REASON
         for entry in self._entries:
             if entry.fits(rule, op=op, file=file, model=model) and not self._is_over(entry):
                 self.silenced.add(entry)
@@ -202,12 +208,12 @@ class Ignores:
 
     def unused(self, prefix: str = "OC1") -> tuple[str, ...]:
         """Return the comments' codes with that prefix, and the entries, that have silenced nothing."""
-        comments = [comment for of_file in self._files.values() for comment in of_file or ()]
         unused = sorted(
             (comment.file, comment.line, code)
-            for comment in comments
-            for code in comment.codes
-            if code.startswith(prefix) and (str(comment), code) not in self._used
+            for silencers in filter(None, self._files.values())
+            for number, comment in enumerate(silencers.comments)
+            for code in silencers.unused(number)
+            if code.startswith(prefix)
         )
         return (
             *(
@@ -263,24 +269,19 @@ class Ignores:
         )
         return reason or ""
 
-    def _comments_at(self, file: str, line: int, text: str) -> Iterable[Comment]:
-        """Return the comments of a file, or of the single line if the file cannot be read."""
-        comments = self._comments_of(file)
-        return _parse_comments([(line, text)], file, []) if comments is None else comments
-
-    def _comments_of(self, file: str) -> tuple[Comment, ...] | None:
+    def _comments_of(self, file: str) -> Silencers | None:
         if file not in self._files:
             self._files[file] = self._read(file)
         return self._files[file]
 
-    def _read(self, file: str) -> tuple[Comment, ...] | None:
+    def _read(self, file: str) -> Silencers | None:
         if self._root is None or not file.endswith(".py"):
             return None
         try:
             text = decode(documents.read(self._root / file))
         except ValueError:
             return None
-        return of_python("\n".join(split_lines(text)), file)
+        return Silencers(of_python("\n".join(split_lines(text)), file))
 
 
 def _parse_comments(

@@ -467,7 +467,7 @@ class Reader:
             first, line = getattr(hit.node, "lineno", 1), _line(hit.node)
             last = getattr(hit.node, "end_lineno", None) or first
             if (
-                silencers.silence(rule.id, first, last)
+                silencers.find(rule.id, first, last)
                 or self.ignores.reason(rule.id, file=shown) is not None
             ):
                 self.ignored += 1
