@@ -29,7 +29,7 @@ _ASKED_BY_SHELL = "_OPCHECK_COMPLETE"
 
 
 class _Verbs(click.Group):
-    """A group that knows its commands' names and helps without importing them."""
+    """A group that lists its commands' names and helps without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
         return list(features())
@@ -89,7 +89,10 @@ def main(args: Sequence[str] | None = None) -> None:
     platform.handle_signals()
     try:
         code = invoke(sys.argv[1:] if args is None else args)
-    except (platform.SignalledError, KeyboardInterrupt) as ended:  # a second one, or as it ended
+    except (
+        platform.SignalledError,
+        KeyboardInterrupt,
+    ) as ended:  # a second signal, or a signal at the end
         code = _code_of(ended)
     finally:
         platform.ignore_signals()

@@ -1,6 +1,6 @@
 """Shell completion of values, model names and files; click completes verbs, flags and choices itself.
 
-``install`` runs only when a shell asks for completions (``_OPCHECK_COMPLETE``), so that no other run pays for it.
+``install`` runs only when a shell requests completions (``_OPCHECK_COMPLETE``), so that no other run pays for it.
 Nothing here imports torch or a library of models: a library's names are read in its files.
 """
 
@@ -203,7 +203,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
 
 
 def _model_or_file(*suffixes: str) -> _Values:
-    """Complete a model of a library, a model in a file, or a file with one of these suffixes."""
+    """Complete a model of a library, a model in a file, or a file with any of these suffixes."""
 
     def values(_context: click.Context, incomplete: str) -> list[str]:
         if ".py:" in incomplete:

@@ -1,6 +1,6 @@
-"""The folders in which opcheck keeps what a later run may use again, and what such a run may take from them.
+"""The folders for what a later run may use again, and the conditions for taking something from them.
 
-A cache can lie where others write: in a shared temporary folder, or in a checkout that came with one.  What is code
+A cache can lie where others write: in a shared temporary folder, or in a checkout that contains a cache.  What is code
 (wheels, environments, compiled kernels) is only taken from a folder that is this user's alone; a result is only taken
 with the seal of this user's key.
 """
@@ -50,7 +50,7 @@ def make(folder: Path) -> Path:
 
 
 def is_private(folder: Path) -> bool:
-    """Return True if nobody but this user and the system's can have put anything at the path of a folder."""
+    """Return True if only this user and the system's users can have put anything at the path of a folder."""
     if sys.platform == "win32":
         return True  # the rights of a file are no bits there, and a user's folders are closed to others
     try:
@@ -123,7 +123,7 @@ def seal(path: Path, body: bytes) -> bytes:
 
 @functools.cache
 def _key(folder: Path) -> bytes:
-    """Return this user's key, which is made once; one of this process alone where it cannot be kept."""
+    """Return this user's key, which is made once; a temporary key where it cannot be saved."""
     path = folder / "key"
     try:
         make(folder)

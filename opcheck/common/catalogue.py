@@ -18,10 +18,10 @@ from typing import NamedTuple, TypeVar
 from opcheck.common import documents
 from opcheck.common.vocabulary import Severity
 
-#: The parts of a page, in this order; others may stand between.
+#: The parts of a page, in this order; others may come between.
 PARTS = ("What", "Why", "Before", "After", "Evidence", "Since")
 
-#: Which package holds the rules of a verb, and the title of their list.
+#: The package with the rules of a verb, and the title of their list.
 GROUPS = {
     "opcheck.judge.rules": "opcheck audit: the calls of a model",
     "opcheck.source.rules": "opcheck scan: source that is not run",

@@ -76,7 +76,7 @@ def open_file(path: str | Path, *, follow: bool = True) -> BinaryIO:
     Raises:
         FileError: it does not exist, may not be read, or is something else.
     """
-    # Opening a pipe without a writer would wait for one; a terminal must not become the one of this process.
+    # Opening a pipe would wait for a writer; a terminal must not become this process's terminal.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     flags |= getattr(os, "O_BINARY", 0) | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
     try:
@@ -177,7 +177,7 @@ def from_json(content: str | bytes, kind: Any = Any) -> Any:
     """Parse a JSON text as a value of that kind.
 
     Raises:
-        DocumentError: it is no JSON, or holds something else.
+        DocumentError: it is no JSON, or has another type.
     """
     try:
         value = msgspec.json.decode(content, type=kind)
@@ -191,7 +191,7 @@ def from_json(content: str | bytes, kind: Any = Any) -> Any:
 
 
 def from_python_json(content: str) -> Any:
-    """Parse a JSON text in which ``NaN``, ``Infinity`` and ``-Infinity`` may stand, as Python's ``json`` writes them.
+    """Parse a JSON text that may contain ``NaN``, ``Infinity`` and ``-Infinity``, as Python's ``json`` writes them.
 
     Raises:
         DocumentError: as ``from_json``.
@@ -224,7 +224,7 @@ def from_yaml(content: str | bytes, kind: Any = Any) -> Any:
     """Parse a YAML text as a value of that kind.
 
     Raises:
-        DocumentError: it is no YAML, exceeds a limit of this module, or holds something else.
+        DocumentError: it is no YAML, exceeds a limit of this module, or has another type.
     """
     node = compose(content)
     if node is None:

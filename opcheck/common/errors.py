@@ -11,7 +11,7 @@ _LONGEST = 1000
 
 
 class OpcheckError(Exception):
-    """The work could not be done.  Findings are data; this is not one.
+    """The work could not be done.  Findings are data and no errors.
 
     Args:
         message: what happened, on one line that a search finds.
@@ -28,7 +28,7 @@ class OpcheckError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Return three lines: what / in which context / what to do next (empty ones left out)."""
+        """Return three lines: the problem, its context, the next step; empty lines are left out."""
         lines = [_cut(line) for line in self.message.split("\n")]
         if self.context:
             lines.append(f"  in: {_cut(_flat(self.context))}")
@@ -42,7 +42,7 @@ class OpcheckError(Exception):
 
 
 def _flat(text: str) -> str:
-    """Join a text to one line: a path or a name may hold a newline."""
+    """Join a text to one line: a path or a name may contain a newline."""
     return " ".join(text.split("\n"))
 
 
@@ -78,7 +78,7 @@ class ModelLoadError(OpcheckError):
 
 
 class LibraryLoadError(ModelLoadError):
-    """The model could not be loaded after a library saw another release of torch than the installed one."""
+    """The model could not be loaded after a library saw a release of torch that is not installed."""
 
 
 class InputError(OpcheckError):

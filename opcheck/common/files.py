@@ -88,8 +88,8 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
 
     Args:
         path: the file, no symbolic link.
-        before: what it held when it was read; empty: there is no such file yet.
-        after: what it is to hold.
+        before: its content when it was read; empty: there is no such file yet.
+        after: its new content.
 
     Raises:
         UsageError: it has changed since, it is read-only, or it cannot be written; it stays as it is.
@@ -99,7 +99,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         if before or os.path.lexists(path):
             status = path.stat()
             _require_unchanged(path, before, after)
-        # A rename needs no right to write to the old file; its owner has said that it should stay.
+        # A rename needs no right to write to the old file; its owner has protected it.
         if status is not None and not (status.st_mode & 0o222 and os.access(path, os.W_OK)):
             raise PermissionError(errno.EACCES, "it is read-only")
         with replaced(path, status) as file:
@@ -137,7 +137,7 @@ def replaced(
     Raises:
         OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
     """
-    # A name that nobody can have put a link at; and even then the link is not followed.
+    # No one can guess this name and put a link there; even then the link is not followed.
     beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
@@ -183,7 +183,7 @@ def _overwrite(file: FileIO, content: bytes) -> None:
 
 
 def is_file(path: str | Path) -> bool:
-    """Return whether there is a regular file; a name that the system refuses, such as a long one, is none."""
+    """Return whether there is a regular file; a name that the system refuses, such as a long name, is none."""
     return os.path.isfile(path)  # noqa: PTH113  (Path.is_file raises for such names)
 
 
@@ -195,7 +195,7 @@ def _is_device(path: Path) -> bool:
 
 
 def _write_to_device(path: Path, content: bytes) -> None:
-    # Opening a pipe without a reader would wait for one, and for ever.
+    # Opening a pipe would wait for a reader, without a limit.
     until = time.monotonic() + _PATIENCE
     while True:
         try:

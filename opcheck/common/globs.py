@@ -1,7 +1,7 @@
 """Matches names with patterns of strangers, in time that grows with the length of the name times that of the pattern.
 
 A regular expression with several ``.*`` tries every way to divide a name among them.  It never needs to: if the text
-between two stars fits at all, its first place leaves the most for the rest.  So each star but the last stands in an
+between two stars fits at all, its first place leaves the most for the rest.  So each star but the last is in an
 atomic group, which tries one place alone.
 """
 

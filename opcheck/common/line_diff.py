@@ -68,7 +68,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
         self._after = after
 
     def get_matching_blocks(self) -> list[difflib.Match]:
-        """Return the equal ranges, in order; the last one is empty, as difflib's is."""
+        """Return the equal ranges, in order; the last range is empty, as in difflib."""
         pairs: list[tuple[int, int]] = []
         parts = [_Part(0, len(self._before), 0, len(self._after))]
         while parts:
@@ -134,7 +134,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
 
 
 def _rising(pairs: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest series of pairs in which both numbers rise; the first ones rise already."""
+    """Return the longest series of pairs whose numbers both rise; the first numbers rise already."""
     tails: list[int] = []
     chains: list[tuple[tuple[int, int], int]] = []
     ends: list[int] = []

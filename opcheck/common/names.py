@@ -49,7 +49,7 @@ class OperatorName(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class DType(NamedTuple):
-    """A dtype: its size in bytes and what kind of number it holds."""
+    """A dtype: its size in bytes and its kind of number."""
 
     name: str
     itemsize: int

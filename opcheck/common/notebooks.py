@@ -82,7 +82,7 @@ def _plain(line: str) -> str:
 
 
 def _compile(text: str, name: str, flags: int = 0) -> Any:
-    """Compile a cell, in which ``await`` may stand outside of functions."""
+    """Compile a cell; ``await`` is allowed outside of functions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the parser warns of escapes
         allowed = flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT

@@ -103,7 +103,7 @@ def lines_with_endings(text: str) -> list[str]:
     lines: list[str] = []
     for line in text.split("\n"):
         parts = line.split("\r")
-        # A carriage return before a newline belongs to it; one that stands alone ends a line itself.
+        # A carriage return before a newline belongs to it; a single carriage return ends a line itself.
         *ended, final = parts
         if len(parts) > 1 and not final:
             ended, final = ended[:-1], f"{ended[-1]}\r"
@@ -114,9 +114,9 @@ def lines_with_endings(text: str) -> list[str]:
 
 
 def source_lines(filename: str) -> list[str]:
-    """Return the lines of a source as ``linecache.getlines`` does; none of what is no regular file.
+    """Return the lines of a source as ``linecache.getlines`` does; none unless it is a regular file.
 
-    linecache opens whatever has the name: a named pipe has no end.  A file that its module's loader holds, or that was
+    linecache opens whatever has the name: a named pipe has no end.  A file that its module's loader has, or that was
     put into the cache, is taken from there.
     """
     if len(linecache.cache.get(filename, ())) < _WITH_LINES and not filename.startswith("<"):

@@ -1,8 +1,8 @@
 r"""Sanitizes text of other people's programs: one function for each kind of output.
 
 Names of models, modules and files, source lines and messages come from whoever wrote the program.
-An escape sequence in one would command the reader's terminal, a right-to-left mark would show a
-line as what it is not, a line that begins with ``::error`` commands GitHub's runner, ``@name`` in
+An escape sequence in one would command the reader's terminal, a right-to-left mark would falsify a
+line, a line that begins with ``::error`` commands GitHub's runner, ``@name`` in
 Markdown calls a person, ``=1+1`` in a table is computed.
 
 Each writer of a format calls these functions for the texts that it puts in, or for the whole text when it is done, so
@@ -68,7 +68,7 @@ def is_patch_risky(text: str) -> bool:
 
 
 def patch_name(name: str) -> str:
-    """Write the name of a file as git and patch read it: in quotes where it holds what is no plain character."""
+    """Write the name of a file as git and patch read it: in quotes where it has a character that is not plain."""
     if not (is_risky(f"--- {name}") or _QUOTED_IN_PATCHES.search(name)):
         # The tab ends a name that has spaces.
         return f"{name}\t" if " " in name else name
@@ -110,7 +110,7 @@ def for_json(text: str) -> str:
     """Sanitize finished JSON and keep its content: no character is hidden and nothing is a command."""
     # JSON escapes by itself what ASCII hides, but for one character.
     plain = text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(_utf16, text)
-    # White space begins its lines, so that only what stands inside of a text can be a command.
+    # White space begins its lines, so that only the inside of a text can be a command.
     return _COMMAND.sub(lambda match: _disarmed(match, "\\u003a", "\\u0023"), plain)
 
 
@@ -122,7 +122,7 @@ def for_html(text: str) -> str:
 
 
 def finished(text: str, format_name: str) -> str:
-    """A document whose texts were made fit, with what only the whole document shows: no line of it is a command.
+    """Finish a document whose texts were sanitized one by one: no line of the whole is a command.
 
     A text is also UTF-8: the name of a file that is not has halves of characters in it, which nothing can write.
     """
@@ -136,7 +136,7 @@ def _annotations(text: str) -> str:
 
 
 def markdown(words: str, *, in_table: bool = False) -> str:
-    """Escape words on one line so that Markdown shows them literally and mentions nobody."""
+    """Escape words on one line so that Markdown shows them literally and mentions no person."""
     written = []
     for word in one_line(words).split(" "):
         if _REFERS.search(word) and not _OURS.fullmatch(word.strip("().,;:")):

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Sequence
 
-#: Not the tokenize module: a line is often half a statement, at which it raises.
+#: Not the tokenize module: a line is often half a statement, and the module raises for it.
 _TOKEN = re.compile(
     r"""
     (?P<comment>\#.*)
@@ -78,7 +78,7 @@ def and_more(names: Sequence[str], limit: int) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the message of an exception of user code: its ``__str__`` may raise, and give what no UTF-8 can hold."""
+    """Return the message of an exception of user code: its ``__str__`` may raise, or give no UTF-8."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - user code

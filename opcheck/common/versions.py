@@ -33,7 +33,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> Version:
         """Read ``2.13``, ``2.13.1``, ``2.6.0.dev20241101``, ``2.13.0+cpu``, ``15``, ``14.2``.
 
-        What follows the second number is dropped: the lists hold the last patch of each minor.
+        What follows the second number is dropped: the lists have the last patch of each minor.
 
         Raises:
             UsageError: the text does not begin with a version.

@@ -1,7 +1,7 @@
 """The fixed words of the records: the values of status, kind, severity, phase and effect.
 
 Each is a ``Literal`` with a tuple of its values alongside it, in the order that reports sort by. JSON
-writes them as they stand.
+writes them unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HEADLINES: tuple[Headline, ...] = get_args(Headline)
 #: The two sorts of curated statements.
 StatementSort = Literal["limitation", "advisory"]
 
-#: What a kernel does where a statement holds, the worst first.
+#: What a kernel does where a statement applies, the worst first.
 Effect = Literal["aborts", "raises", "falls_back", "wrong_result", "narrows", "warns"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
@@ -63,7 +63,7 @@ PrecisionEventKind = Literal["overflow", "nan", "underflow", "flips"]
 MemoryUse = Literal["parameters", "buffers", "inputs", "gradients", "optimizer", "activations"]
 MEMORY_USES: tuple[MemoryUse, ...] = get_args(MemoryUse)
 
-#: A number that JSON cannot write stands as a word.
+#: A number that JSON cannot write is written as a word.
 NonFinite = Literal["inf", "nan"]
 
 #: How a statement of the op lists is known.
@@ -71,7 +71,7 @@ StatementEvidenceKind = Literal[
     "source", "binary", "issue", "pr", "opinfo", "measured", "kernel-run", "inferred"
 ]
 
-#: Why a verdict is believed: what the lists hold, what the capture saw, or how a statement is known.
+#: Why a verdict is believed: what the lists contain, what the capture saw, or how a statement is known.
 EvidenceKind = Literal["registration", "limitation", "advisory", "capture"] | StatementEvidenceKind
 
 #: How the working set of a Mac is known.

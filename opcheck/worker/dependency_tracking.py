@@ -80,7 +80,7 @@ _MODULES = tuple(importlib.machinery.all_suffixes())
 class Dependencies(Record, frozen=True, kw_only=True):
     """The dependencies of a result."""
 
-    #: Kind (a key of ``_NOW``), path or name, and the digest of what was there; None: nothing was.
+    #: Kind (a key of ``_NOW``), path or name, and the digest of its content; None: it did not exist.
     seen: tuple[tuple[str, str, str | None], ...] = ()
     #: Why further dependencies of the result cannot be known; empty: all are known.
     unknowable: str = ""
@@ -166,7 +166,7 @@ def collect(notes: Path, files: Iterable[str]) -> Dependencies:
             continue
         try:
             name, *was = about
-            file = Path(name).name  # a TypeError for what is no text
+            file = Path(name).name  # a TypeError for a value that is no text
             value, same = (
                 _file_seen(name, was) if kind == "file" and was != [None] else (*was, True)
             )

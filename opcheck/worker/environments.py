@@ -34,7 +34,7 @@ _READY = "opcheck-environment.json"
 
 
 class Wanted(Record, frozen=True, kw_only=True):
-    """What an environment holds beside opcheck and its own dependencies."""
+    """The packages of an environment, without opcheck and its own dependencies."""
 
     #: the exact release of torch
     torch: str
@@ -45,14 +45,14 @@ class Wanted(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The environment's folder: readable, and another one for other content."""
+        """The environment's folder: readable, and different for other content."""
         content = msgspec.json.encode((self, sorted(_own()), sys.version_info[:2]))
         digest = hashlib.sha256(content).hexdigest()[:12]
         return f"torch-{self.torch}-py{sys.version_info.major}.{sys.version_info.minor}-{digest}"
 
 
 def folder() -> Path:
-    """Return where environments are kept: beside the wheels (``OPCHECK_CACHE``), else in the user's cache."""
+    """Return where environments are kept: next to the wheels (``OPCHECK_CACHE``), else in the user's cache."""
     named = os.environ.get("OPCHECK_CACHE")
     return (Path(named) if named else Path.home() / ".cache" / "opcheck" / "wheels").parent / (
         "environments"
@@ -167,7 +167,7 @@ def _see_opcheck(place: Path) -> None:
     """Let the environment import this opcheck, and nothing else of where it is installed."""
     seen = place / "opcheck"
     seen.mkdir()
-    # A checkout has the data beside the package, an installed package inside of it.
+    # A checkout has the data next to the package, an installed package inside of it.
     for name in ("opcheck", "op_lists", "docs"):
         source = _PACKAGE if name == "opcheck" else _PACKAGE.parent / name
         if source.is_dir() and (name == "opcheck" or not (_PACKAGE / "op_lists").is_dir()):

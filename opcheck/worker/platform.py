@@ -5,7 +5,7 @@ resource limit.  Each service has a way for Linux, macOS and Windows; psutil ser
 
 | service | Linux | macOS | Windows |
 | --- | --- | --- | --- |
-| copy this process | fork | no: a child is started anew | no: the same |
+| copy this process | fork | no: a new process starts | no: the same |
 | end with the parent | prctl | a thread looks for the parent | the same |
 | signal no other process | Landlock, since 6.12 | no | no |
 | limit memory | RLIMIT_DATA | a thread watches it | the same |
@@ -13,8 +13,8 @@ resource limit.  Each service has a way for Linux, macOS and Windows; psutil ser
 | end a process and what it started | process group, mark | process group, mark | process tree, mark |
 | lock a file | flock | flock | msvcrt |
 
-macOS does have a fork, but Objective-C, Metal and Accelerate abort or hang in one that follows their first use
-(objc4, ``objc-initialize.mm``; bugs.python.org, issue 33725, for which multiprocessing starts processes anew there).
+macOS does have a fork, but Objective-C, Metal and Accelerate abort or hang in a fork after their first use
+(objc4, ``objc-initialize.mm``; bugs.python.org, issue 33725: multiprocessing spawns processes there).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from opcheck.common.errors import UsageError
 MARK = "OPCHECK_PROCESS"
 #: The name of the system; tests on Linux set the variable to take the ways of "darwin" or "win32".
 SYSTEM = os.environ.get("OPCHECK_TEST_SYSTEM") or sys.platform
-#: Whether a copy of a process can go on computing on this system.
+#: Whether a copy of a process can continue to compute on this system.
 CAN_FORK = hasattr(os, "fork") and SYSTEM not in {"darwin", "win32"}
 #: Folders of files that describe the machine.
 MACHINE_FILES = ("/proc/", "/sys/", "/dev/")
-#: Audit events of Python after which there is another process.
+#: Audit events of Python that start another process.
 START_EVENTS = frozenset({"os.exec", "os.fork", "os.posix_spawn", "os.system", "subprocess.Popen"})
 #: Exit codes of a program that Ctrl-C and an abort ended, as shells report them.
 INTERRUPTED, ABORTED = 128 + signal.SIGINT, 128 + signal.SIGABRT
@@ -54,7 +54,7 @@ OVER_MEMORY = 137
 
 #: Searches for processes that a child left behind: each may start more while the search runs.
 _ROUNDS = 6
-#: Seconds that a killed process gets to be gone: one that waits for a disk stays longer.
+#: Seconds that a killed process gets to end; a process that waits for a disk takes longer.
 _ORPHAN = 1.0
 #: linux/prctl.h
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
@@ -74,19 +74,19 @@ _CHUNK = 1 << 16
 
 
 class SignalledError(BaseException):
-    """This process was asked to end by SIGTERM or SIGHUP; whatever Ctrl-C cleans up is cleaned up now."""
+    """This process received SIGTERM or SIGHUP; whatever Ctrl-C cleans up is cleaned up now."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
 
 
-#: The exit code of a command that was ended but keeps what it has, by what ended it.
+#: The exit code of a command that was ended but keeps what it has, by the signal.
 ENDED = {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
 def ended_by(error: BaseException) -> str:
-    """Return what ended this process, as ``ENDED`` has it, from what it raised."""
+    """Return the key of ``ENDED`` for the exception that ends this process."""
     return signal_name(error.number) if isinstance(error, SignalledError) else "Ctrl-C"
 
 
@@ -188,7 +188,7 @@ def end_with_parent(parent: int | None = None) -> None:
         _prctl(_PR_SET_PDEATHSIG, 9)
     else:
         threading.Thread(target=_watch_parent, args=(expected,), daemon=True).start()
-    # The python.exe of a Windows environment starts the real one, which then has it for a parent.
+    # The python.exe of a Windows environment starts the real program and becomes its parent.
     if SYSTEM != "win32" and os.getppid() != expected:
         os._exit(1)  # the parent ended before the calls above
 
@@ -265,7 +265,7 @@ def children_of_this_process() -> list[int]:
 def kill_marked(token: str) -> None:
     """Kill the processes that began with this text in their environment, whatever their session.
 
-    A system shows the environment of the user's own processes; macOS that of its own programs to nobody.
+    A system shows the environment of the user's own processes; macOS hides that of its own programs.
     """
     import psutil
 
@@ -414,7 +414,7 @@ class Fork:
         self._group = group
         self._status: int | None = None
         with warnings.catch_warnings():
-            # Python 3.12 and later warn of threads: the fork takes no lock that a thread of opcheck could hold.
+            # Python 3.12 and later warn of threads: the fork takes no lock that a thread of opcheck takes.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._number = os.fork()
         if not self._number:
@@ -521,7 +521,7 @@ _alarms: list[_Alarm] = []
 
 
 def _raise_in_main_thread(error: type[BaseException] | None) -> None:
-    """Raise an exception before the next instruction of the main thread; None takes back one that waits."""
+    """Raise an exception before the next instruction of the main thread; None cancels a pending exception."""
     import ctypes
 
     number = ctypes.c_ulong(threading.main_thread().ident or 0)
@@ -530,7 +530,7 @@ def _raise_in_main_thread(error: type[BaseException] | None) -> None:
 
 
 def limit_memory(limit: int) -> None:
-    """Make allocations fail that exceed what this process holds now by ``limit`` bytes.
+    """Make allocations fail beyond the present memory of this process and ``limit`` bytes.
 
     Linux alone counts what a program has reserved (RLIMIT_DATA, since 4.7).  Elsewhere a thread watches what it uses:
     beyond the limit it raises MemoryError, and ends the process where that does not help.

@@ -1,8 +1,8 @@
 """Starts child processes, reads them with limits, and ends them with all that they started.  Imports no torch.
 
 User code runs in most of them.  It may print without end, write to the pipe that answers come from,
-start processes that outlive it and hold that pipe open, and die in any way.  ``Lines``, ``Printed``
-and ``run`` hold their limits all the same.
+start processes that outlive it and keep that pipe open, and die in any way.  ``Lines``, ``Printed``
+and ``run`` keep their limits nevertheless.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opcheck.common.sanitize import for_stderr
 from opcheck.worker import platform
 from opcheck.worker.platform import MARK
 
-#: The longest line in bytes; a longer one is a mistake, or an attack on this process's memory.
+#: The longest line in bytes; a longer line is a mistake, or an attack on this process's memory.
 LONGEST_LINE = 256 << 20
 #: How many bytes of a child's output ``run`` keeps.
 PRINTED = 64 << 20
@@ -30,7 +30,7 @@ PRINTED = 64 << 20
 _CHUNK = 1 << 16
 #: Seconds between two checks whether a child is still alive.
 _LOOK = 0.2
-#: Seconds that a pipe's reader gets after the child's end: a process that it started may hold the pipe open.
+#: Seconds that a pipe's reader gets after the child's end: a process that it started may keep the pipe open.
 _REST = 1.0
 #: Seconds that a program gets to end by itself after SIGTERM.
 _STOPPING = 3.0
@@ -54,7 +54,7 @@ def python(*arguments: str, interpreter: str = "") -> list[str]:
 
     Args:
         arguments: those of the command.
-        interpreter: another one of the same version, of an environment (environments.py); empty: this one.
+        interpreter: another Python of the same version, of an environment (environments.py); empty: this Python.
     """
     program = interpreter or sys.executable
     if sys.version_info >= (3, 11):
@@ -166,7 +166,7 @@ class Lines:
 
     Args:
         descriptor: the end of the pipe to read from.
-        alive: whether the child has not ended: a process that it started may hold the pipe open for ever.
+        alive: whether the child has not ended: a process that it started may keep the pipe open for ever.
     """
 
     def __init__(self, descriptor: int, alive: Callable[[], bool]) -> None:
@@ -256,7 +256,7 @@ class Printed:
 
     def text(self) -> str:
         """Return the kept part as text."""
-        # A process that the child started may hold the pipe open: wait a moment, not for the end of it.
+        # A process that the child started may keep the pipe open: wait a moment, not for the end of it.
         self._reader.join(_REST)
         return b"".join(self._parts)[-self._most :].decode(errors="replace")
 

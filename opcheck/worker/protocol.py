@@ -27,14 +27,14 @@ class Limits(Record, frozen=True, kw_only=True):
 
     #: Seconds, from when it has imported what it needs; 0: its parent alone limits its time.
     seconds: float = 0.0
-    #: Bytes of memory beyond what it holds once it has imported what it needs; 0: as many as there are.
+    #: Bytes of memory beyond its use after its imports; 0: as many as there are.
     memory: int = 0
 
 
 class Notes(Record, frozen=True, kw_only=True):
     """Where a child records what it reads (dependency_tracking.py)."""
 
-    #: The file, to which lines are appended.
+    #: The file; lines are appended.
     path: str
     #: Folders that are not recorded, because the key of a result covers their contents.
     known: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Failure(Record, frozen=True, kw_only=True, tag="failure"):
 
 
 class Answered(Record, frozen=True, kw_only=True, tag="answered"):
-    """The answer of the child; the parent knows its type."""
+    """The answer of the child; the parent has its type."""
 
     content: msgspec.Raw
 
@@ -82,7 +82,7 @@ Message = Stage | Failure | Answered
 
 
 def new_secret() -> str:
-    """Return what authenticates the lines of one answer: nobody guesses it."""
+    """Return what authenticates the lines of one answer: it cannot be guessed."""
     return secrets.token_hex(16)
 
 
@@ -104,7 +104,7 @@ def unsealed(line: bytes, secret: str, decoder: msgspec.json.Decoder[Any]) -> An
 
 
 def decoded(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """Return what the JSON holds; a GarbledError is raised where it is of another type."""
+    """Return the value of the JSON; a GarbledError is raised where it is of another type."""
     try:
         return decoder.decode(content)
     except (ValueError, RecursionError) as error:  # those of msgspec and of Unicode are ValueErrors

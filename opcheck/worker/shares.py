@@ -37,7 +37,7 @@ def compute(work: Callable[[int], Result], count: int) -> list[Result]:
             with os.fdopen(end, "rb", closefd=False) as pipe:
                 sent = pipe.read()
             try:
-                # The copy is this program itself, which runs nothing of what it reads.
+                # The copy is this program itself, which executes nothing that it reads.
                 results.append(pickle.loads(sent))  # noqa: S301
             except (pickle.UnpicklingError, EOFError):
                 results.append(work(number))

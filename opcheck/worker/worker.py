@@ -4,7 +4,7 @@ Whatever the process does, the caller gets the typed answer, the exception of op
 process wrote down, or a ``WorkerError``; in time, in little memory, and with nothing of the process
 left behind.
 
-Neither of two libraries that were read holds the same guarantees.  pebble 5.2.3 and joblib 1.6.0
+Neither of two libraries that were read gives the same guarantees.  pebble 5.2.3 and joblib 1.6.0
 with its loky kill the process alone, not what it started (pebble, its common process module,
 ``stop_process``); they unpickle what the process wrote, so that a model could run code in its
 parent; they neither keep a program's prints apart from the answers nor limit the length of an
@@ -64,7 +64,7 @@ GRACE = 10.0
 #: The same for a fork, which has no limit of its own.
 _FORK_GRACE = 0.5
 _GARBLED = "wrote what is no answer of opcheck's: {}"
-#: Bytes of what a process prints that are kept.
+#: Bytes of a process's output that are kept.
 _TAIL = 4096
 
 _MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
@@ -98,15 +98,15 @@ class WorkerError(Exception):
 
 
 class Worker(Generic[Request, Answer]):
-    """A process that answers requests, one after the other; it starts with the first, and anew where it ended.
+    """A process that answers requests, one after the other; it starts with the first, and starts again where it ended.
 
     Args:
         function: ``MODULE:FUNCTION``, which the process calls with the request and a ``Say``.
-        answer: the type of what it returns.
-        environment: variables of the process beside those of this one.
+        answer: the type of its result.
+        environment: variables of the process in addition to those of this process.
         torch: import torch before the function's module, as a stage of its own.
-        show_output: pass on what it prints, to stderr.
-        interpreter: another Python than this one, of an environment.
+        show_output: pass its output on to stderr.
+        interpreter: the Python of an environment; empty: this Python.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class Worker(Generic[Request, Answer]):
         """Send a request, and wait for its answer.
 
         Args:
-            request: what the function is called with; JSON can hold it.
-            seconds: what the answer may take, unless a stage asks for more.
+            request: the argument of the function, which JSON can express.
+            seconds: what the answer may take, unless a stage requests more.
             subject: what the request is of, for errors.
             limits: what the process limits by itself.
             more: seconds that its stages can ask for altogether.
@@ -186,7 +186,7 @@ class Worker(Generic[Request, Answer]):
         deadline = time.monotonic() + seconds
         latest = deadline + more
         assert child.process.stdin is not None
-        # In a thread: a process that a program has stopped reads nothing, and a pipe holds 64 KiB.
+        # In a thread: a process that a program has stopped reads nothing, and a pipe buffers 64 KiB.
         arguments = (child.process.stdin, msgspec.json.encode(order) + b"\n")
         threading.Thread(target=_write, args=arguments, daemon=True).start()
         try:
@@ -270,9 +270,9 @@ def run_program(
         function: ``MODULE:FUNCTION``, which is called with the path of ``file`` and returns the exit code.
         file: what the function reads.
         environment: all variables of the process.
-        pass_on: called with each part of what it writes to stderr, and with an empty one at the end; without it,
+        pass_on: called with each part of its stderr, and with an empty one at the end; without it,
             stderr is this process's.
-        interpreter: another Python than this one, of an environment.
+        interpreter: the Python of an environment; empty: this Python.
 
     Returns:
         The exit code of the process; negative where a signal ended it.
@@ -311,15 +311,15 @@ def forked(
     ``torch.set_num_threads(1)``, or gomp waits at a barrier for threads that are not there.
 
     Args:
-        work: what is done there; JSON can hold what it returns.
+        work: what is done there; its result can be written as JSON.
         answer: the type of that.
-        seconds: after which the fork is killed.
+        seconds: the fork is killed after these.
         group: what the fork has started is ended with it; else it stays in the session of this process, and who ends
             that ends it.
-        quiet: nobody sees what it prints; the last line is part of the error.
+        quiet: its output is not shown; the last line is part of the error.
 
     Raises:
-        WorkerError: it took longer than ``seconds``, wrote what is no answer, or ended without one.
+        WorkerError: it took longer than ``seconds``, wrote what is no answer, or ended before its answer.
     """
     reading, writing = os.pipe()
     secret = new_secret()

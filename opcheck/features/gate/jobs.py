@@ -30,7 +30,7 @@ class Job(Record, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
     #: the folder of the cache; empty: none.
     cache: str = ""
-    #: pass on what the model prints, to stderr.
+    #: pass the model's output on to stderr.
     show_output: bool = False
     #: a folder for temporary files, which the caller removes; empty: the system's.
     scratch: str = ""

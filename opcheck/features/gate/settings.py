@@ -37,7 +37,7 @@ class _OptionTable(Record, frozen=True, kw_only=True):
 
 
 class Model(_OptionTable, frozen=True, kw_only=True):
-    """One of ``[[tool.opcheck.models]]``; its other keys are the flags of ``opcheck audit``."""
+    """An entry of ``[[tool.opcheck.models]]``; its other keys are the flags of ``opcheck audit``."""
 
     model: str
     #: what reports and baselines call it; empty: by ``model``.
@@ -49,7 +49,7 @@ class Model(_OptionTable, frozen=True, kw_only=True):
 
 
 class Targets(_OptionTable, frozen=True, kw_only=True):
-    """One of ``[[tool.opcheck.targets]]``: ranges of targets, and how to judge them."""
+    """An entry of ``[[tool.opcheck.targets]]``: ranges of targets, and how to judge them."""
 
     name: str = ""
     torch: str | tuple[str, ...] = NEWEST

@@ -63,7 +63,7 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     """Put the files there, in place of an earlier site, which stays as it is if that fails.
 
     Args:
-        output: the folder; a link to one is followed.
+        output: the folder; a link is followed.
         files: texts by their paths within it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""All pages of a site, from the op lists and, where there is one, a sweep."""
+"""All pages of a site, from the op lists and optionally a sweep."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ VERSION = 1
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """A page of the site, which is one of ``PAGES``."""
+    """A page of the site; ``PAGES`` lists the kinds."""
 
     #: of a sort with a single page: what ``about`` returns
     single: ClassVar[tuple[str, str, str]] = ("", "", "")

@@ -50,7 +50,7 @@ class Engine:
 
         Raises:
             LostError: a worker died, or the scheduler is away.
-            OpcheckError: as ``work`` says.
+            OpcheckError: as ``work``.
         """
         from joblib import Parallel, delayed
 

@@ -38,7 +38,7 @@ class Progress(NamedTuple):
     #: models, with those that were done before
     done: int
     total: int
-    #: of what just came back
+    #: of the latest result
     model: str
     without_verdict: int
 
@@ -79,7 +79,7 @@ def plan(
         timeout: seconds for a model in a mode.
         memory: GB for a model.
         fresh: plan what has a result, too.
-        interpreter: gives the Python that runs a model, of an environment; empty: this one.
+        interpreter: gives the Python that runs a model, of an environment; empty: this Python.
     """
     here, source = versions(), sources()
     settings: dict[str, object] = {

@@ -1,8 +1,8 @@
 """The server process of a worker, which imports the libraries once and forks for each model and mode.
 
 A fork takes some 50 ms where an import takes 20 s.  A model that hangs, takes all memory or ends
-its process ends a fork; a model that ends the process that forked it ends this one, which its
-worker starts again.  Where a process cannot be copied, each model and mode has a server of its own.
+its process ends a fork; a model that ends the process that forked it ends this process, and its
+worker starts it again.  Where a process cannot be copied, each model and mode has a server of its own.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class _IndexedReport:
         return entries_of(self.findings[index] for index in indices)
 
     def removes(self, index: int, here: _IndexedReport) -> bool:
-        """Return whether a finding of the current target is gone, and its lines have no new one."""
+        """Return whether a finding of the current target is gone, and its lines have no new finding."""
         # The findings of a run that broke off are incomplete.
         if here.names[index] & self.all_names or not self.report.capture.complete:
             return False

@@ -12,7 +12,7 @@ from opcheck.data.packages import load_wheels
 from opcheck.features.doctor.check import Examined, finding, install, rule
 from opcheck.model.records import Finding
 
-#: The platform's own packages; the last patch of each line is what the lists hold, and no line had
+#: The platform's own packages; the last patch of each line is in the lists, and no line had
 #: ten.
 _PATCHES = range(10)
 
