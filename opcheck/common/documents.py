@@ -236,6 +236,18 @@ def from_yaml(content: str | bytes, kind: Any = Any) -> Any:
     return value if kind is Any else convert(value, kind)
 
 
+def from_json_or_yaml(content: str | bytes) -> Any:
+    """Parse a JSON text, a hundred times as fast as YAML, or else a YAML text.
+
+    Raises:
+        DocumentError: as ``from_yaml``.
+    """
+    try:
+        return from_json(content)
+    except DocumentError:
+        return from_yaml(content)
+
+
 def compose(content: str | bytes) -> Any:
     """Parse a YAML text into its nodes, for readers that need line numbers; None: it is empty.
 

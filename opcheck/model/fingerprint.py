@@ -13,10 +13,14 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
+from opcheck.common import documents, tool
+from opcheck.common.documents import DocumentError, brief
+from opcheck.common.errors import UsageError
 from opcheck.common.text import any_layer, normalised_code
 from opcheck.model.records import Finding, GroupLocation
 
@@ -45,6 +49,54 @@ def fingerprints(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
 
 
 _Kind = TypeVar("_Kind", bound=Finding)
+_Baseline = TypeVar("_Baseline")
+
+
+def read_baseline(kind: type[_Baseline], path: Path, schema: str, again: str) -> _Baseline:
+    """Read a baseline: a file of fingerprints.
+
+    Args:
+        kind: the record of its content.
+        path: the file.
+        schema: its schema, as ``opcheck-baseline/1``.
+        again: the command that writes it.
+
+    Raises:
+        UsageError: it cannot be read, is damaged, or is of another schema or of other fingerprints.
+    """
+    written = f"write it again: {again}"
+    first = f"write a first baseline, and commit it: {again}"
+
+    def refuse(message: str, hint: str = written, context: str = "") -> UsageError:
+        return UsageError(message, context=f"{path}{context}", hint=hint)
+
+    try:
+        content: Any = documents.from_json_or_yaml(documents.read(path))
+    except DocumentError as error:
+        hint = first if error.missing else written
+        raise refuse(f"cannot read the baseline: {error}", hint) from error
+    stated = content.get("schema") if isinstance(content, dict) else None
+    name, _, number = schema.partition("/")
+    match = re.fullmatch(rf"{name}/(\d{{1,9}})", stated) if isinstance(stated, str) else None
+    if match is None:
+        raise refuse(f"this is no baseline: its schema is {brief(stated)}")
+    if stated != schema:
+        is_newer = int(match[1]) > int(number)
+        raise refuse(
+            f"the baseline is of the {'newer' if is_newer else 'older'} schema {stated}",
+            "install the opcheck that wrote it, or a later one" if is_newer else written,
+            f"; this is opcheck {tool.VERSION}, which reads {schema}",
+        )
+    if content.get("fingerprints") != VERSION:
+        raise refuse(
+            f"the baseline has other fingerprints: {brief(content.get('fingerprints'))}",
+            f"none of its findings would be found again; {written}",
+            f"; this is opcheck {tool.VERSION}, whose are {VERSION!r}",
+        )
+    try:
+        return documents.convert(content, kind)
+    except DocumentError as error:
+        raise refuse(f"the baseline is damaged: {error}") from error
 
 
 def add_fingerprints(findings: Iterable[_Kind]) -> Iterator[_Kind]:

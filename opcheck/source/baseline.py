@@ -6,16 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck.common import documents
-from opcheck.common.documents import DocumentError, brief
-from opcheck.common.errors import UsageError
-from opcheck.model.fingerprint import VERSION
+from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.records import Record
 from opcheck.source.records import ScanReport, count_findings
 
 SCHEMA = "opcheck-scan-baseline/1"
 
-_AGAIN = "write it again: opcheck scan --baseline FILE --update-baseline"
+_WRITE = "opcheck scan --baseline FILE --update-baseline"
 
 
 class _Known(Record, frozen=True, kw_only=True):
@@ -55,30 +52,8 @@ def text(report: ScanReport) -> str:
 
 
 def read(path: Path) -> frozenset[str]:
-    """Read the fingerprints of a baseline.
-
-    Raises:
-        UsageError: the file cannot be read, is damaged, or has another version.
-    """
-    try:
-        content = documents.read(path)
-    except DocumentError as error:
-        raise UsageError(
-            f"cannot read the baseline: {error}",
-            context=str(path),
-            hint="make it with --update-baseline",
-        ) from error
-    try:
-        baseline = documents.from_json(content, _Baseline)
-    except DocumentError as error:
-        raise UsageError(f"a damaged baseline: {error}", context=str(path), hint=_AGAIN) from error
-    if (baseline.schema, baseline.fingerprints) != (SCHEMA, VERSION):
-        raise UsageError(
-            f"a baseline of another version: {brief(baseline.schema)}, "
-            f"fingerprints {brief(baseline.fingerprints)}",
-            context=f"{path}; this opcheck reads {SCHEMA}, fingerprints {VERSION}",
-            hint=_AGAIN,
-        )
+    """Read the fingerprints of a baseline; ``read_baseline`` raises."""
+    baseline = read_baseline(_Baseline, path, SCHEMA, _WRITE)
     return frozenset(finding.fingerprint for finding in baseline.findings)
 
 

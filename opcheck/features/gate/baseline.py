@@ -12,25 +12,20 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from opcheck.common import documents, tool
-from opcheck.common.documents import DocumentError, brief
-from opcheck.common.errors import UsageError
+from opcheck.common import tool
 from opcheck.common.files import write_text
 from opcheck.common.vocabulary import SEVERITIES, Severity
 from opcheck.common.yaml_text import dump
 from opcheck.features.gate.records import Cell, Known
 from opcheck.judge.policy import speaks_of_calls
-from opcheck.model.fingerprint import VERSION
+from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.records import Finding, Record, Report
 
 SCHEMA = "opcheck-baseline/1"
-_NUMBERED = re.compile(r"opcheck-baseline/(\d{1,9})")
-_AGAIN = "write it again: opcheck gate --baseline FILE --update-baseline"
-_FIRST = "write a first baseline, and commit it: opcheck gate --baseline FILE --update-baseline"
+_WRITE = "opcheck gate --baseline FILE --update-baseline"
 
 
 class Baseline(Record, frozen=True, kw_only=True):
@@ -70,48 +65,8 @@ def _is_worse(severity: Severity, known: str) -> bool:
 
 
 def read(path: Path) -> Baseline:
-    """Read a baseline from its file.
-
-    Raises:
-        UsageError: it cannot be read, is damaged, or is of another schema or of other fingerprints.
-    """
-    try:
-        content = documents.from_yaml(documents.read(path))
-    except DocumentError as error:
-        raise UsageError(
-            f"cannot read the baseline: {error}",
-            context=str(path),
-            hint=_FIRST if error.missing else _AGAIN,
-        ) from error
-    _check(content, path)
-    try:
-        return documents.convert(content, Baseline)
-    except DocumentError as error:
-        raise UsageError(
-            f"the baseline is damaged: {error}", context=str(path), hint=_AGAIN
-        ) from error
-
-
-def _check(content: Any, path: Path) -> None:
-    schema = content.get("schema") if isinstance(content, dict) else None
-    match = _NUMBERED.fullmatch(schema) if isinstance(schema, str) else None
-    if match is None:
-        raise UsageError(
-            f"this is no baseline: its schema is {brief(schema)}", context=str(path), hint=_AGAIN
-        )
-    if schema != SCHEMA:
-        newer = int(match[1]) > 1
-        raise UsageError(
-            f"the baseline is of the {'newer' if newer else 'older'} schema {schema}",
-            context=f"{path}; this is opcheck {tool.VERSION}, which reads {SCHEMA}",
-            hint="install the opcheck that wrote it, or a later one" if newer else _AGAIN,
-        )
-    if content.get("fingerprints") != VERSION:
-        raise UsageError(
-            f"the baseline has other fingerprints: {brief(content.get('fingerprints'))}",
-            context=f"{path}; this is opcheck {tool.VERSION}, whose are {VERSION!r}",
-            hint=f"none of its findings would be found again; {_AGAIN}",
-        )
+    """Read a baseline from its file; ``read_baseline`` raises."""
+    return read_baseline(Baseline, path, SCHEMA, _WRITE)
 
 
 def write(path: Path, baseline: Baseline) -> None:

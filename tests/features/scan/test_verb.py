@@ -176,11 +176,19 @@ def test_a_baseline_leaves_what_is_new(opcheck: CommandLine, program: str) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "a damaged baseline"),
-        ("[]", "a damaged baseline"),
+        ("{", "cannot read the baseline"),
+        ("[]", "this is no baseline: its schema is None"),
         (
             '{"schema": "opcheck-scan-baseline/9", "fingerprints": "x", "findings": []}',
-            "another version",
+            "the baseline is of the newer schema opcheck-scan-baseline/9",
+        ),
+        (
+            '{"schema": "opcheck-scan-baseline/1", "fingerprints": "x", "findings": []}',
+            "the baseline has other fingerprints: 'x'",
+        ),
+        (
+            '{"schema": "opcheck-scan-baseline/1", "fingerprints": "opcheck/2", "findings": 1}',
+            "the baseline is damaged",
         ),
     ],
 )
