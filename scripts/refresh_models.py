@@ -35,7 +35,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
 from opcheck.data.registrations import load
-from opcheck.features.sweep import prepare
+from opcheck.features.sweep import server
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Record
 from opcheck.worker.protocol import silent
@@ -309,9 +309,9 @@ def main() -> int:
     known = recipes()
     names = options.models or list(known)
     if not options.page:
-        prepare.prepare()
+        server.prepare()
         for library in ("transformers", "diffusers", "timm"):
-            prepare.preload(library)
+            server.preload(library)
         # Each fork would import these for itself.
         importlib.import_module("transformers.generation.utils")
         importlib.import_module("sentence_transformers")

@@ -116,7 +116,7 @@ READS_ITSELF = {
     "kernels/parent.py": "appends to the outcomes of its own run",
     "simulator/visible/torch_version.py": "the line of a frame, in a child whose time is limited",
     "cli/streams.py": "the null device, and the summary of GitHub, which it appends to",
-    "features/doctor/gather.py": "metadata of an installed distribution",
+    "features/doctor/environment.py": "metadata of an installed distribution",
     "device/observe/child/mac_recorder.py": "appends to the answer of its own process",
     "features/sweep/folder.py": "locks the sweep's folder, by a descriptor that is checked",
     "render/html.py": "templates of the package",

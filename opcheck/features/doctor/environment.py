@@ -1,4 +1,4 @@
-"""The facts that the checks examine: gathered here (gather.py) or on another machine, as JSON.
+"""The facts that the checks examine: gathered here or on another machine, as JSON.
 
 Nothing in them is a path, a user's name or the value of a variable that torch does not know.  What
 could not be learned is None or empty, and every check treats that as unknown.
@@ -6,6 +6,13 @@ could not be learned is None or empty, and every check treats that as unknown.
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -14,8 +21,10 @@ from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_json
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.model.records import Record
+from opcheck.worker.process import python, run
 
 SCHEMA = "opcheck-environment/1"
 
@@ -144,3 +153,122 @@ def _decode(content: bytes) -> Environment:
 def dump(environment: Environment) -> str:
     """Encode an environment as the text that ``read`` takes."""
     return for_json(msgspec.json.format(msgspec.json.encode(environment), indent=2).decode()) + "\n"
+
+
+#: Seconds that the import of torch may take: the first one after an installation reads it all from
+#: the disk.
+_PATIENCE = 120
+
+#: Also names that lack a part; not those of NVIDIA's service of the same name.
+_OF_MPS = re.compile(r"(?!CUDA)\w*_MPS_\w*|MPS_\w*")
+
+_MARK = "opcheck-torch:"
+#: Imports as a program does.  A release may lack any of these names.
+_ASK_TORCH = f"""
+import json, torch
+def ask(path):
+    value = torch
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value() if callable(value) else value
+available = ask("backends.mps.is_available")
+print("\\n{_MARK}" + json.dumps({{
+    "version": str(torch.__version__),
+    "commit": ask("version.git_version") or "",
+    "built": ask("backends.mps.is_built"),
+    "available": available,
+    "recommended": ask("mps.recommended_max_memory") if available else None,
+}}))
+"""
+
+
+def gather(variables: Mapping[str, str] | None = None) -> Environment:
+    """Gather the facts of this machine and of the running Python.
+
+    Args:
+        variables: the environment; that of this process if not given.
+    """
+    variables = os.environ if variables is None else variables
+    return Environment(
+        tool=TOOL,
+        machine=_machine(variables),
+        python=Python(
+            version=platform.python_version(),
+            architecture=platform.machine(),
+            conda=Path(sys.prefix, "conda-meta").is_dir(),
+        ),
+        torch=_torch(),
+        variables={
+            name: value for name, value in sorted(variables.items()) if _OF_MPS.fullmatch(name)
+        },
+        packages=_packages(),
+    )
+
+
+def _machine(variables: Mapping[str, str]) -> Machine:
+    system = platform.system()
+    hosted = "GitHub-hosted" if variables.get("RUNNER_ENVIRONMENT") == "github-hosted" else ""
+    if system != "Darwin":
+        return Machine(system=system, hosted=hosted)
+    memory = _sysctl("hw.memsize")
+    return Machine(
+        system=system,
+        # Not platform.mac_ver(): it returns 10.16 or 16.0 to a Python that was built for an old SDK.
+        macos=_sysctl("kern.osproductversion") or platform.mac_ver()[0],
+        build=_sysctl("kern.osversion"),
+        model=_sysctl("hw.model"),
+        chip=_sysctl("machdep.cpu.brand_string"),
+        memory=int(memory) if memory.isdecimal() else None,
+        # An Intel Mac has no such name.
+        translated=_sysctl("sysctl.proc_translated") == "1",
+        virtual={"1": True, "0": False}.get(_sysctl("kern.hv_vmm_present")),
+        hosted=hosted,
+    )
+
+
+def _sysctl(name: str) -> str:
+    """Return a value of sysctl; empty if the kernel does not know the name."""
+    try:
+        # In full: a program that was started by launchd may not have it in its PATH.
+        done = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _torch() -> Torch | None:
+    """Return the installed torch: its metadata first, which a broken library still has."""
+    try:
+        distribution = metadata.distribution("torch")
+    except metadata.PackageNotFoundError:
+        return None
+    installer = (distribution.read_text("INSTALLER") or "").strip()
+    done = run(python("-c", _ASK_TORCH), _PATIENCE)
+    if done.late:
+        problem = f"import torch took more than {_PATIENCE} seconds"
+        return Torch(version=distribution.version, installer=installer, problem=problem)
+    return from_answer(distribution.version, installer, done.code, done.out, done.err)
+
+
+def from_answer(version: str, installer: str, code: int, out: str, error: str) -> Torch:
+    """Make the record of a torch from the output of the child process that imported it."""
+    line = next((text_line for text_line in out.splitlines() if text_line.startswith(_MARK)), "")
+    if code or not line:
+        texts = error.strip().splitlines()
+        problem = texts[-1] if texts else f"import torch ended the process with code {code}"
+        return Torch(version=version, installer=installer, problem=problem)
+    answer = msgspec.json.decode(line.removeprefix(_MARK), type=Torch)
+    # The metadata's version is that of the installed distribution.
+    return msgspec.structs.replace(answer, version=version, installer=installer)
+
+
+def _packages() -> dict[str, str]:
+    """Return all distributions, without those whose damaged metadata lack a name or a version."""
+    # metadata is an optional mapping of optional values, whatever its types say.
+    pairs = (
+        (distribution.metadata["Name"], distribution.version)
+        for distribution in metadata.distributions()
+    )
+    return {name: version for name, version in sorted(pairs) if name and version}

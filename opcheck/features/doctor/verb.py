@@ -42,8 +42,8 @@ def command(
     from opcheck.data.registrations import load
     from opcheck.features.doctor import environment as facts
     from opcheck.features.doctor import page
+    from opcheck.features.doctor.environment import gather as look
     from opcheck.features.doctor.examine import examine
-    from opcheck.features.doctor.gather import gather as look
 
     if gather and (from_file or script or requirements or output.format):
         raise UsageError(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from opcheck.common.errors import UsageError
-from opcheck.features.doctor import environment, gather
+from opcheck.features.doctor import environment
 from opcheck.worker.process import Finished
 from tests.features.doctor.macs import CLEAN
 
@@ -29,19 +29,19 @@ def mac(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a Mac's kernel answers; torch is not asked."""
     answers = dict(SYSCTL)
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    monkeypatch.setattr(gather, "_sysctl", lambda name: answers.get(name, ""))
-    monkeypatch.setattr(gather, "_torch", lambda: None)
+    monkeypatch.setattr(environment, "_sysctl", lambda name: answers.get(name, ""))
+    monkeypatch.setattr(environment, "_torch", lambda: None)
     return answers
 
 
 def test_a_mac_is_read_by_sysctl(mac: dict[str, str]) -> None:
-    assert gather.gather({}).machine == CLEAN.machine
+    assert environment.gather({}).machine == CLEAN.machine
 
 
 def test_what_an_intel_mac_does_not_know_is_no_answer(mac: dict[str, str]) -> None:
     for name in ("sysctl.proc_translated", "kern.hv_vmm_present", "hw.memsize"):
         del mac[name]
-    machine = gather.gather({}).machine
+    machine = environment.gather({}).machine
     assert (machine.translated, machine.virtual, machine.memory) == (False, None, None)
 
 
@@ -54,13 +54,13 @@ def test_only_variables_that_are_about_mps_travel(mac: dict[str, str]) -> None:
         "SECRET": "s",
         "RUNNER_ENVIRONMENT": "github-hosted",
     }
-    result = gather.gather(given)
+    result = environment.gather(given)
     assert list(result.variables) == ["ENABLE_MPS_FALLBACK", "PYTORCH_ENABLE_MPS_FALLBACK"]
     assert result.machine.hosted == "GitHub-hosted"
 
 
 def test_the_facts_of_this_machine_read_back(tmp_path: Path) -> None:
-    result = gather.gather()
+    result = environment.gather()
     path = tmp_path / "environment.json"
     path.write_text(environment.dump(result), encoding="utf-8")
     assert environment.read(path) == result
@@ -82,7 +82,7 @@ def test_the_facts_of_this_machine_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_a_torch_that_does_not_import(code: int, out: str, error: str, problem: str) -> None:
-    result = gather.from_answer("2.13.0", "pip", code, out, error)
+    result = environment.from_answer("2.13.0", "pip", code, out, error)
     assert result.problem.startswith(problem)
     assert result.built is None
 
@@ -91,8 +91,8 @@ def test_an_import_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def hang(*_: object) -> Finished:
         return Finished(-9, "", "", late=True)
 
-    monkeypatch.setattr(gather, "run", hang)
-    result = gather._torch()
+    monkeypatch.setattr(environment, "run", hang)
+    result = environment._torch()
     assert result is not None
     assert "took more than" in result.problem
 

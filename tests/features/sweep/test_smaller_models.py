@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from opcheck.features.sweep.measure import small
 from opcheck.features.sweep.records import MissingVerdict, Model
-from opcheck.features.sweep.shrink import small
 from opcheck.features.sweep.summary import MODELS, OURS, PYTORCH, attribute
 
 RAISED = MissingVerdict(
