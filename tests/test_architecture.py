@@ -118,6 +118,7 @@ READS_ITSELF = {
     "cli/streams.py": "the null device, and the summary of GitHub, which it appends to",
     "features/doctor/environment.py": "metadata of an installed distribution",
     "device/observe/child/mac_recorder.py": "appends to the answer of its own process",
+    "worker/environments.py": "locks a file in the private cache, by a descriptor",
     "features/sweep/folder.py": "locks the sweep's folder, by a descriptor that is checked",
     "render/html.py": "templates of the package",
     "features/__init__.py": "the declarations of the verbs, which are files of the package",

@@ -24,8 +24,9 @@ from packaging.requirements import Requirement
 from opcheck.common.caches import require_private
 from opcheck.common.errors import CaptureError
 from opcheck.model.records import Record
+from opcheck.worker.platform import lock
 
-#: Seconds that making an environment may take, and after which another process's lock is taken to be left behind.
+#: Seconds that a step of making an environment may take.
 MOST_SECONDS = 3600.0
 _LOOK = 1.0
 _PACKAGE = Path(__file__).parents[1]
@@ -90,7 +91,7 @@ def _make(place: Path, wanted: Wanted) -> None:
         for alternatives in _commands(place, wanted):
             _run(alternatives)
         _see_opcheck(place)
-    except (_InstallError, OSError) as error:
+    except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
         shutil.rmtree(place, ignore_errors=True)
         libraries = " ".join(f"'{library}'" for library in wanted.libraries)
         raise CaptureError(
@@ -178,21 +179,12 @@ def _see_opcheck(place: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(place: Path) -> Iterator[None]:
-    """Wait until no other process makes the same environment; a folder is the lock."""
-    lock = place.with_name(f"{place.name}.lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        try:
-            lock.mkdir()
-            break
-        except FileExistsError:
-            with contextlib.suppress(OSError):
-                if time.time() - lock.stat().st_mtime > MOST_SECONDS:
-                    lock.rmdir()
-                    continue
-            time.sleep(_LOOK)
+    """Wait until no other process makes the same environment; the lock ends with the process that has it."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(place.with_name(f"{place.name}.making"), flags, 0o600)
     try:
+        while not lock(descriptor):
+            time.sleep(_LOOK)
         yield
     finally:
-        with contextlib.suppress(OSError):
-            lock.rmdir()
+        os.close(descriptor)

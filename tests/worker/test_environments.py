@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +67,20 @@ def test_without_a_network_it_says_what_to_install(
     assert "no such host" in raised.value.context
     assert "torch==2.9.1 'transformers==4.57.3'" in raised.value.hint
     assert not (cache / "environments" / WANTED.name).exists()
+
+
+def test_a_process_that_makes_an_environment_is_waited_for(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = cache / WANTED.name
+    seen: list[float] = []
+
+    def wait(seconds: float) -> None:
+        seen.append(seconds)
+        holder.close()
+
+    holder = contextlib.ExitStack()
+    holder.enter_context(environments._lock(place))
+    monkeypatch.setattr(environments.time, "sleep", wait)
+    with environments._lock(place):
+        assert len(seen) == 1
