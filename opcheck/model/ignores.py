@@ -140,7 +140,8 @@ class Silencers:
             if code in self.comments[number].codes
         ]
         around = [each for each in self._around.get(first, ()) if (each, code) in self._first]
-        self._used |= {(each, code) for each in (*numbers, *around)}
+        self._used.update((each, code) for each in numbers)
+        self._used.update((each, code) for each in around)
         found = [*numbers, *(self._first[each, code] for each in around)]
         return self.comments[min(found)] if found else None
 

@@ -81,6 +81,6 @@ def test_a_process_that_makes_an_environment_is_waited_for(
 
     holder = contextlib.ExitStack()
     holder.enter_context(environments._lock(place))
-    monkeypatch.setattr(environments.time, "sleep", wait)
+    monkeypatch.setattr("opcheck.worker.environments.time.sleep", wait)
     with environments._lock(place):
         assert len(seen) == 1
