@@ -21,7 +21,7 @@ import msgspec
 from opcheck.common.documents import DocumentError, from_json, read
 from opcheck.common.replacing import replaced
 from opcheck.device.emulator.emulation_request import PROCESSES, ProcessReport
-from opcheck.simulator import start_methods
+from opcheck.simulator.visible import start_methods
 from opcheck.worker import platform, process
 
 #: A pool replaces its workers without end where none can start (multiprocessing/pool.py, ``_maintain_pool``).
