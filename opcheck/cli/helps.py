@@ -15,6 +15,7 @@ TITLES = {
     "": "Options",
     "Policy": "What fails",
     "OutputOptions": "Output",
+    "SectionOptions": "Output",
     "ReportOptions": "Output",
     "ProgressOptions": "Output",
 }

@@ -377,6 +377,21 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
 VERBOSE = Option("Show the full text.", short="-v")
 
 
+class SectionOptions(Record, frozen=True, kw_only=True):
+    """Options that add sections to the short text of an answer."""
+
+    releases: Annotated[bool, flag("Add a table of all releases.")] = False
+    calls: Annotated[bool, flag("Add the overloads, or the operators that it calls.")] = False
+    limits: Annotated[bool, flag("Add all limits and advisories, with links.")] = False
+    evidence: Annotated[bool, flag("Add the evidence, with links.")] = False
+    verbose: Annotated[bool, flag("Show the full text with all sections.", short="-v")] = False
+
+    def names(self, *, every: bool) -> frozenset[str]:
+        """Return the sections to show; those of a file in another format are all."""
+        sections = ("releases", "calls", "limits", "evidence", "verbose")
+        return frozenset(n for n in sections if every or self.verbose or getattr(self, n))
+
+
 def _possible_file(path: str) -> str:
     """Refuse a path that cannot be a file before the work starts."""
     # Not Path.is_dir: it raises for names that the system refuses.
@@ -429,8 +444,18 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             write_text(Path(self.path), text)
             streams.note(f"written to {self.path}")
 
-    def deliver(self, record: _Record, document: Callable[[_Record], Document]) -> None:
+    def deliver(
+        self,
+        record: _Record,
+        document: Callable[..., Document],
+        sections: SectionOptions | None = None,
+    ) -> None:
         """Write an answer to stdout or the file.
+
+        Args:
+            record: the answer.
+            document: makes its page; it takes the names of the sections to show if the verb has such flags.
+            sections: the flags of the verb.
 
         Raises:
             UsageError: the file cannot be written.
@@ -438,7 +463,10 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         from opcheck.render.text import WIDTH
 
         width = streams.columns(WIDTH) if self.to_stdout else WIDTH
-        self.put(write(record, document(record), self.chosen(ANSWERS), width=width))
+        name = self.chosen(ANSWERS)
+        shown = [sections.names(every=name != "text")] if sections else []
+        full = bool(sections and sections.verbose)
+        self.put(write(record, document(record, *shown), name, width=width, full=full))
 
 
 def _sections(names: tuple[str, ...]) -> tuple[str, ...]:

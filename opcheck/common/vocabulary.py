@@ -50,6 +50,9 @@ StatementSort = Literal["limitation", "advisory"]
 Effect = Literal["aborts", "raises", "falls_back", "wrong_result", "narrows", "warns"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
+#: How many of an operator's calls a statement affects; ``rarely``: programs hardly meet its case.
+Frequency = Literal["always", "sometimes", "rarely"]
+
 #: Whether a run fits the memory of a Mac.
 FitState = Literal["fits", "pressure", "raises"]
 

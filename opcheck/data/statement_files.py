@@ -135,6 +135,8 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
             document.report(path, f"the key {name} is missing")
     if sort == "advisory" and "when" in fields and "program" not in fields:
         document.report(path, "the key program is missing: what shows on a Mac whether it bites?")
+    if "rare" in fields and not fields.keys() & {"condition", "when"}:
+        document.report((*path, "rare"), "a rare case needs a condition or a when")
     kinds = {entry.kind for entry in fields.get("evidence") or ()}
     says_text = not kinds & _WITHOUT_TEXT or bool(kinds - _WITHOUT_TEXT - {"inferred"})
     raises = fields.get("effect") == "raises"
@@ -171,6 +173,7 @@ _TYPES: dict[str, Any] = {
     "ops": _Texts,
     "other_than": Annotated[tuple[str | tuple[str, ...], ...], Meta(min_length=1)],
     "effect": Effect,
+    "rare": Literal[True],
     "torch": Span,
     "macos": Span,
     "dtypes": Annotated[tuple[_Dtype, ...], Meta(min_length=1)],

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from opcheck.common.versions import Span, Version
-from opcheck.common.vocabulary import EFFECTS, Effect, StatementEvidenceKind, StatementSort
+from opcheck.common.vocabulary import (
+    EFFECTS,
+    Effect,
+    Frequency,
+    StatementEvidenceKind,
+    StatementSort,
+)
 from opcheck.data.conditions import EVERY_DEVICE, Condition, parse
 from opcheck.model.records import Record, StatementFacts
 
@@ -76,6 +82,8 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     #: overloads that ``ops`` names and the statement leaves out; a trailing ``*`` means any ending.
     other_than: tuple[str, ...] = ()
     effect: Effect
+    #: programs hardly meet its case: sizes of 2**31, infinite values, one GPU.
+    rare: bool = False
     torch: Span = Span()
     macos: Span = Span()
     #: some tensor on MPS has any of these dtypes; empty: any dtype.
@@ -138,6 +146,13 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     def decides(self) -> bool:
         """Whether the statement decides a verdict where it certainly applies."""
         return self.effect in DECISIVE
+
+    @property
+    def frequency(self) -> Frequency:
+        """How many of the calls in its dtypes are affected."""
+        if self.rare:
+            return "rarely"
+        return "sometimes" if self.condition or self.when else "always"
 
     @property
     def rank(self) -> tuple[int, str]:

@@ -13,23 +13,33 @@ from opcheck.common.versions import Version, macos_note
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.notes import limit_of, notes
+from opcheck.lookup.notes import can_hold, limit_of, list_wrong, notes
 from opcheck.lookup.operator_facts import is_python
 from opcheck.lookup.plain_call import (
     BOOKKEEPING,
     COMMON_DTYPES,
     OperatorLookup,
     is_removed,
+    spatial_of,
     target,
 )
-from opcheck.lookup.query import Query, resolve
-from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State, first_native, since
+from opcheck.lookup.query import Query, modes_of, resolve
+from opcheck.lookup.records import (
+    Answer,
+    Cell,
+    OverloadAnswer,
+    State,
+    Wrong,
+    first_native,
+    since,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from opcheck.data.files import Release
     from opcheck.data.registrations import OpLists
+    from opcheck.data.statement_model import Statement
 
 _ISSUES = "https://github.com/pytorch/pytorch/issues/"
 #: The issues in which PyTorch's users request operators; error texts name them (``messages.py``).  The
@@ -65,7 +75,9 @@ def answer(
     note = release_note(torch, asked) if asked else ""
     system, releases = _scope(asked, macos, lookup.lists)
     with located_at("--dtype"):
-        wanted = parse_dtype(dtype) if dtype else None
+        wanted = meant.dtype or (parse_dtype(dtype) if dtype else None)
+    if meant.dtype:
+        note = "; ".join(filter(None, (note, f"the name itself fixes the dtype {meant.dtype}")))
     dtypes = (wanted,) if wanted else COMMON_DTYPES
     scope = _Scope(
         lookup=lookup,
@@ -94,6 +106,8 @@ def answer(
         overload=main.name,
         because=main.because,
         limit=_limit(main, scope),
+        wrong=_wrong(main, scope),
+        modes=_modes(meant.main, scope),
         overloads=overloads,
         first_native=first_native(everywhere, tuple(everywhere)),
         notes=tuple(filter(None, (note, macos_note(Version.parse(system))))),
@@ -169,9 +183,9 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
     lookup, aim = scope.lookup, target(scope.line, scope.system)
     dtype = scope.dtype or lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
-    about = lookup.operators.about(op, scope.line)
+    about = _possible(op, dtype, scope)
     past = _past(op, scope)
-    held = aim if scope.only_system else None
+    every = not scope.only_system
     return OverloadAnswer(
         name=op,
         status=verdict.status,
@@ -182,8 +196,8 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
         dtypes=lookup.states(op, aim, scope.dtypes),
         since=since(past, tuple(past)) if past else scope.line,
         prints=verdict.prints,
-        limitations=notes(about, "limitation", verdict, held, scope.dtype),
-        advisories=notes(about, "advisory", verdict, held, scope.dtype),
+        limitations=notes(about, "limitation", verdict, aim, scope.dtype, every_macos=every),
+        advisories=notes(about, "advisory", verdict, aim, scope.dtype, every_macos=every),
         evidence=verdict.evidence,
         releases=cells(op, scope.releases, lookup, scope.dtype, only=_only(scope)),
     )
@@ -194,6 +208,33 @@ def _limit(main: OverloadAnswer, scope: _Scope) -> str:
         return ""
     statements = scope.lookup.operators.usual_statements(main.name, scope.line)
     return limit_of(statements, target(scope.line, scope.system), main.dtype)
+
+
+def _wrong(main: OverloadAnswer, scope: _Scope) -> tuple[Wrong, ...]:
+    """Return what is wrong where the call runs on MPS, in the dtype in question or in the usual ones that run there."""
+    aim = target(scope.line, scope.system)
+    dtypes = [name for name, state in main.dtypes.items() if state.status == "native"]
+    possible = _possible(main.name, main.dtype, scope)
+    return list_wrong(possible, aim, dtypes, main.dtype) if dtypes else ()
+
+
+def _possible(op: str, dtype: str, scope: _Scope) -> list[Statement]:
+    """Return the statements that can hold for a call of the operator."""
+    about = scope.lookup.operators.about(op, scope.line)
+    return [statement for statement in about if can_hold(statement, spatial_of(op), dtype)]
+
+
+def _modes(function: str, scope: _Scope) -> dict[str, State]:
+    """Return the state of each mode of a function; of a mode with several operators, by their dimensions."""
+    lookup, aim = scope.lookup, target(scope.line, scope.system)
+    states = {}
+    for mode, operators in modes_of(function, lookup.lists).items():
+        existing = [op for op in operators if lookup.operators.resolution(op, scope.line).value]
+        for op in existing:
+            dimensions = f" {spatial_of(op)}d" if len(existing) > 1 else ""
+            dtype = scope.dtype or lookup.default_dtype(op, aim)
+            states[mode + dimensions] = lookup.state(op, aim, dtype)
+    return states
 
 
 def _only(scope: _Scope) -> str | None:

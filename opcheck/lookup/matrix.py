@@ -25,6 +25,10 @@ SCHEMA = "opcheck-matrix/1"
 
 #: Every status with its kind in one word, from best to worst.
 STATES = tuple(f"{status}_{kind}" if kind else status for status, kind in OUTCOMES)
+#: A native cell whose results are wrong beyond rare cases.
+WRONG = "native_wrong"
+#: What the cell of a dtype can be.
+CELLS = (*STATES, WRONG)
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -40,7 +44,7 @@ class Row(Record, frozen=True, kw_only=True):
     first_native: str | None
     #: the dtype that the status is of.
     dtype: str
-    #: by dtype ``native``, ``fallback_env`` ...
+    #: by dtype ``native``, ``fallback_env`` ...; ``native_wrong``: an advisory holds, beyond rare cases.
     dtypes: dict[str, str]
     #: the same by the first macOS version that has it; empty where all of them are alike.
     systems: dict[str, str]
@@ -129,6 +133,11 @@ def short(state: State) -> str:
     return f"{state.status}_{state.kind}" if state.kind else state.status
 
 
+def cell_state(state: State) -> str:
+    """Return the status in one word, with a mark where results are wrong: ``native_wrong``."""
+    return short(state) + ("_wrong" if state.wrong else "")
+
+
 def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]:
     """Return the status by the first macOS version that has it; empty if all versions agree."""
     steps: dict[str, str] = {}
@@ -199,7 +208,7 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
         since=since(states, past.lines),
         first_native=first_native(states, past.lines),
         dtype=dtype,
-        dtypes={n: short(s) for n, s in lookup.states(op, aim, COMMON_DTYPES).items()},
+        dtypes={n: cell_state(s) for n, s in lookup.states(op, aim, COMMON_DTYPES).items()},
         systems=systems(op, release, lookup),
         registration=lookup.lists.operators(line)[op],
         sparse=tuple(

@@ -1,17 +1,17 @@
-"""Turn statements of the lists into the notes of an answer."""
+"""Select the statements that can hold for a question, and turn them into the notes of an answer."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from opcheck.common.vocabulary import Effect, StatementSort
+from opcheck.common.vocabulary import Effect, Frequency, StatementSort
 from opcheck.data.messages import filled
-from opcheck.lookup.records import Note
-from opcheck.model.records import Evidence
+from opcheck.lookup.records import Note, Wrong
+from opcheck.model.records import Evidence, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from opcheck.common.versions import Span, Target
     from opcheck.data.statement_model import Statement, StatementEvidence
@@ -24,6 +24,8 @@ def notes(
     verdict: Verdict | None = None,
     aim: Target | None = None,
     dtype: str | None = None,
+    *,
+    every_macos: bool = True,
 ) -> tuple[Note, ...]:
     """Return the statements of one sort that apply to the question: the deciding ones first, then the worst.
 
@@ -31,21 +33,110 @@ def notes(
         statements: of the overload and of those that decide for it.
         sort: ``limitation`` or ``advisory``.
         verdict: of the plain call; None if none was requested, so that no statement decides.
-        aim: keep to what can hold on this target; None keeps every macOS.
+        aim: the target; None: no macOS is in question.
         dtype: keep to what can apply to this dtype.
+        every_macos: keep what can hold on another macOS than the target's.
     """
     kept = [
         statement
         for statement in statements
         if statement.sort == sort
-        and (aim is None or aim.macos in statement.macos)
+        and (aim is None or every_macos or aim.macos in statement.macos)
         and (dtype is None or not statement.dtypes or dtype in statement.dtypes)
     ]
     decided: set[str] = set()
     if verdict is not None and verdict.status != "native":
         decided = {*verdict.limitations, *verdict.advisories}
     kept.sort(key=lambda statement: (not _decides(statement, decided), statement.rank))
-    return tuple(_note(statement, _decides(statement, decided)) for statement in kept)
+    return tuple(
+        _note(statement, _decides(statement, decided), aim is None or aim.macos in statement.macos)
+        for statement in kept
+    )
+
+
+class _AnySize:
+    """A size that no comparison decides, so that a condition on it may hold."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError
+
+
+#: Operators over a number of dimensions, and convolutions, which take the number from their caller.
+_SPATIAL_OPERATORS = re.compile(r"conv|[123]d")
+
+
+def can_hold(statement: Statement, spatial: int, dtype: str) -> bool:
+    """Return whether the condition of a statement may hold for an operator over ``spatial`` dimensions; 0: unknown."""
+    if not (spatial and statement.parsed and _SPATIAL_OPERATORS.search(" ".join(statement.ops))):
+        return True
+
+    def tensor(rank: int) -> TensorSpec:
+        return TensorSpec(tensor=0, storage=0, dtype=dtype, shape=(_AnySize(),) * rank)  # type: ignore[arg-type]
+
+    weight = tensor(spatial + 2)
+    # The batch dimension is optional.
+    batches = (dict.fromkeys(_IMAGES, tensor(rank)) for rank in (spatial + 1, spatial + 2))
+    return any(
+        statement.parsed.evaluate({**images, "weight": weight}) is not False for images in batches
+    )
+
+
+#: The arguments of operators over dimensions that are images or their gradients.
+_IMAGES = ("self", "input", "result", "grad_output")
+_FREQUENCIES: tuple[Frequency, ...] = get_args(Frequency)
+
+
+def list_wrong(
+    statements: Iterable[Statement], aim: Target, dtypes: Collection[str], default: str
+) -> tuple[Wrong, ...]:
+    """Return the statements by which results are wrong on the target: the most frequent first, then the default dtype.
+
+    Args:
+        statements: those that can hold for the operator.
+        aim: the target.
+        dtypes: the dtypes in question.
+        default: the dtype of the headline's status.
+    """
+    entries = [
+        statement
+        for statement in statements
+        if statement.effect == "wrong_result"
+        and aim.macos in statement.macos
+        and (not statement.dtypes or not {*dtypes}.isdisjoint(statement.dtypes))
+    ]
+    entries.sort(
+        key=lambda entry: (
+            _FREQUENCIES.index(_frequency(entry)),
+            bool(entry.dtypes) and default not in entry.dtypes,
+            entry.id,
+        )
+    )
+    return tuple(
+        Wrong(
+            id=statement.id,
+            frequency=_frequency(statement),
+            dtypes=tuple(name for name in statement.dtypes if name in dtypes),
+            case=case_of(statement),
+            condition=statement.condition,
+            when=statement.when,
+            torch=span_in_words(statement.torch),
+            macos=span_in_words(statement.macos),
+            way_out=statement.way_out,
+            links=statement.links,
+        )
+        for statement in entries
+    )
+
+
+def case_of(statement: Statement) -> str:
+    """Return the case of a statement in the fewest words that it has; empty: every call."""
+    return statement.brief or statement.when or statement.condition
+
+
+def _frequency(statement: Statement) -> Frequency:
+    return "rarely" if _REMOTE.search(statement.condition) else statement.frequency
 
 
 #: What each effect does, before the few words on when.
@@ -76,7 +167,8 @@ def limit_of(statements: Iterable[Statement], aim: Target, dtype: str) -> str:
     briefs: dict[Effect, list[str]] = {}
     unnamed: list[Effect] = []
     for statement in sorted(statements, key=lambda statement: statement.rank):
-        if aim.macos not in statement.macos or (statement.dtypes and dtype not in statement.dtypes):
+        applies = aim.macos in statement.macos and dtype in (statement.dtypes or (dtype,))
+        if statement.rare or not applies:
             continue
         brief = _brief(statement)
         if brief and brief not in briefs.setdefault(statement.effect, []):
@@ -113,7 +205,7 @@ def _decides(statement: Statement, decided: set[str]) -> bool:
     return statement.id in decided and statement.decides
 
 
-def _note(statement: Statement, decides: bool) -> Note:  # noqa: FBT001  (a field of the record)
+def _note(statement: Statement, decides: bool, holds: bool) -> Note:  # noqa: FBT001  (fields of the record)
     return Note(
         id=statement.id,
         effect=statement.effect,
@@ -126,6 +218,9 @@ def _note(statement: Statement, decides: bool) -> Note:  # noqa: FBT001  (a fiel
         when=statement.when,
         prints=filled(statement.error.text) if statement.error else "",
         way_out=statement.way_out,
+        case=case_of(statement),
+        frequency=_frequency(statement),
+        holds=holds,
         fixed=statement.fixed,
         decides=decides,
         links=statement.links,

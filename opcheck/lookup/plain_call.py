@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -68,7 +68,7 @@ BOOKKEEPING = frozenset(
     for name in ("as_strided", "empty.memory_format", "empty_strided", "permute", "view", "zero_")
 )
 #: From here on a state does not say that the operator takes the dtype: unknown, and unsupported.
-_NOT_TAKEN = OUTCOMES["unknown", None].severity
+_NOT_TAKEN = 2 * OUTCOMES["unknown", None].severity
 #: How many overloads a reason names.
 _NAMED = 4
 
@@ -104,7 +104,7 @@ class OperatorLookup:
     def _verdict(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
         """Return the verdict by the lists of the target alone; a composite may call the overload in another dtype."""
         dtype = self.operators.alike(op, target, dtype)
-        spatial = _spatial(op) or spatial
+        spatial = spatial_of(op) or spatial
         key = (op, target, dtype, spatial)
         if key not in self._verdicts:
             # Set first, because the calls of a composite may lead back to it.
@@ -123,15 +123,30 @@ class OperatorLookup:
         line = str(target.torch)
         resolution = self.operators.resolution(op, line)
         if refused_by(op, dtype):
-            return _state(self.verdict(op, target, dtype))
+            return self._state(self.verdict(op, target, dtype))
         followed = resolution.status == "composite" and self.operators.calls(op, line)
         if followed or resolution.status == "unknown" or self.operators.about(op, line):
-            return _state(self.verdict(op, target, dtype))
+            return self._state(self.verdict(op, target, dtype))
         general = tuple(s.id for s in self.operators.on_kernels(op, line))
         key = (resolution.status, resolution.kind, general, target, dtype)
         if key not in self._states:
-            self._states[key] = _state(self.verdict(op, target, dtype))
+            self._states[key] = self._state(self.verdict(op, target, dtype))
         return self._states[key]
+
+    def _state(self, verdict: Verdict) -> State:
+        """Return the verdict as a state; a native call is marked where a statement makes its result wrong."""
+        by_id = self.lists.statements.by_id
+        frequencies = {
+            by_id[name].frequency
+            for name in (*verdict.advisories, *verdict.limitations)
+            if verdict.status == "native" and by_id[name].effect == "wrong_result"
+        }
+        wrong: Literal["", "always", "sometimes"] = "sometimes" if "sometimes" in frequencies else ""
+        return State(
+            status=verdict.status,
+            kind=verdict.kind,
+            wrong="always" if "always" in frequencies else wrong,
+        )
 
     def states(self, op: str, target: Target, dtypes: Iterable[str]) -> dict[str, State]:
         """Return the state of each dtype."""
@@ -208,7 +223,9 @@ class OperatorLookup:
             confidence="inferred",
             named="" if worst.status == "native" else worst.named or decider,
             limitations=tuple(sorted({*own.limitations, *worst.limitations})),
-            advisories=tuple(sorted({*own.advisories, *worst.advisories})),
+            advisories=tuple(
+                sorted({*own.advisories}.union(*(judged[name].advisories for name in usual)))
+            ),
         )
 
     def _own(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
@@ -249,12 +266,8 @@ def _list(names: Iterable[str]) -> str:
 
 
 def severity(state: State) -> int:
-    """Return how bad a state is; 0 is native."""
-    return OUTCOMES[state.status, state.kind].severity
-
-
-def _state(verdict: Verdict) -> State:
-    return State(status=verdict.status, kind=verdict.kind)
+    """Return how bad a state is; 0 is native with right results."""
+    return 2 * OUTCOMES[state.status, state.kind].severity + bool(state.wrong)
 
 
 #: How many calls are kept, so that the same call is judged on many targets.
@@ -314,7 +327,8 @@ def _python_verdict(name: str, target: Target, calls: Calls | None) -> Verdict:
     )
 
 
-def _spatial(op: str) -> int:
+def spatial_of(op: str) -> int:
+    """Return over how many dimensions an operator works by its name; 0: unknown."""
     name = op.rpartition(".")[2] if is_python(op) else op.partition("::")[2].partition(".")[0]
     match = _SPATIAL.search(name)
     return int(match[1]) if match else 0

@@ -12,6 +12,7 @@ compared with all names without regard to case, spaces, hyphens and underscores.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,10 @@ from opcheck.data import composites
 from opcheck.data.extensions import LIBRARIES
 from opcheck.lookup.operator_facts import api_overloads
 from opcheck.lookup.words import (
+    FIXED_DTYPES,
+    FOREIGN,
     LIBRARY_CALLS,
+    MODES,
     MODULES,
     OTHER_THINGS,
     REMOVED_FUNCTIONS,
@@ -72,6 +76,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     #: the overload that answers for the query if it means several.
     main: str
     overloads: tuple[str, ...]
+    #: the dtype that the name itself fixes, as ``double`` does.
+    dtype: str = ""
 
 
 def resolve(text: str, lists: OpLists) -> Query:
@@ -85,9 +91,14 @@ def resolve(text: str, lists: OpLists) -> Query:
     name = asked
     for pattern, instead in _SPELLINGS:
         name = pattern.sub(instead, name, count=1) if pattern.match(name) else name
-    if name in WITHOUT_OPERATORS:
-        why, next_step = WITHOUT_OPERATORS[name]
-        raise UsageError(f"{name}: {why}", context=f"opcheck op {asked}", hint=next_step)
+    owner, _, method = name.rpartition(".")
+    if (library := FOREIGN.get(name.partition(".")[0])) and owner:
+        raise _foreign(asked, name, library, lists)
+    is_method = owner.isidentifier() and owner not in _owners()
+    for called in (name, f"Tensor.{method}") if is_method else (name,):
+        if called in WITHOUT_OPERATORS:
+            why, next_step = WITHOUT_OPERATORS[called]
+            raise UsageError(f"{asked}: {why}", context=f"opcheck op {asked}", hint=next_step)
     if asked in REMOVED_FUNCTIONS:
         raise UsageError(
             f"{asked}: torch has removed it; the call raises on every device",
@@ -98,15 +109,77 @@ def resolve(text: str, lists: OpLists) -> Query:
         name = _library_operator(asked, match["library"], match["function"], lists)
     query = _exact(name, bases)
     if query is None:
-        meant = _by_word(name, lists)
-        query = _exact(meant, bases) if meant else None
+        _refuse_other_things(asked, name)
+        query = _by_word(name, lists, bases) or _by_mode(asked, name, lists, bases)
     if query is None:
         raise _no_such(asked, name, lists)
-    return msgspec.structs.replace(query, asked=asked)
+    if mode := _MODE.search(text):
+        of_mode = _by_mode(asked, f"{name} {mode[1]}", lists, bases)
+        query, asked = (of_mode, f"{asked} {mode[1]}") if of_mode else (query, asked)
+    fixed = FIXED_DTYPES.get(method, "") if is_method or owner in {"", "Tensor"} else ""
+    return msgspec.structs.replace(query, asked=asked, dtype=fixed)
 
 
-#: The arguments of a call that a user copied along with the name.
+#: The arguments of a call that a user copied along with the name, and the mode among them.
 _CALL = re.compile(r"\(.*\)?$", re.DOTALL)
+_MODE = re.compile(r"\(.*\bmode\s*=\s*['\"]([\w-]+)['\"]", re.DOTALL)
+
+
+@functools.cache
+def _owners() -> frozenset[str]:
+    """Return what may precede the dot of a name that is not a method of a variable."""
+    names = (*composites.apis(), *composites.python_callers(), *MODULES)
+    return frozenset({*LIBRARIES, *(name.partition(".")[0] for name in names)})
+
+
+def _foreign(asked: str, name: str, library: str, lists: OpLists) -> UsageError:
+    """Return the error for a function of another library, with the function of torch of the same name."""
+    same = f"torch.{name.partition('.')[2]}"
+    try:
+        resolve(same, lists)
+    except UsageError:
+        same = ""
+    return UsageError(
+        f"{asked} is a function of {library}, not an operator of torch",
+        context=f"opcheck op {asked}",
+        hint=f"opcheck op {same}" if same else "opcheck run FILE.py runs a program that calls it",
+    )
+
+
+def modes_of(function: str, lists: OpLists) -> dict[str, tuple[str, ...]]:
+    """Return the modes of a function, each with the usual overloads of its operators; empty: it has none."""
+    bases = _bases(lists)
+    return {
+        mode: tuple(
+            usual(members)
+            for base, members in bases.items()
+            if base.startswith(f"aten::{start}") and "backward" not in base
+        )
+        for mode, start in MODES.get(function, {}).items()
+    }
+
+
+def _by_mode(
+    asked: str, name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]
+) -> Query | None:
+    """Return what ``F.interpolate bicubic`` means: the operators of one mode of a function.
+
+    Raises:
+        UsageError: the function has no such mode.
+    """
+    head, _, mode = name.rpartition(" ")
+    function = _exact(head, bases) or _by_word(head, lists, bases) if head else None
+    modes = modes_of(function.main, lists) if function else {}
+    if not modes:
+        return None
+    if mode not in modes:
+        raise UsageError(
+            f"{head} has no mode {mode!r}",
+            context=f"opcheck op {asked}",
+            hint=f"its modes: {', '.join(modes)}",
+        )
+    main = next((op for op in modes[mode] if "2d" in op), modes[mode][0])
+    return Query(asked=name, kind="python", main=main, overloads=modes[mode])
 
 
 def _library_operator(asked: str, library: str, function: str, lists: OpLists) -> str:
@@ -196,8 +269,15 @@ def _python(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     return None
 
 
-def _by_word(name: str, lists: OpLists) -> str:
-    """Return the name that a usual word or another spelling of a name means; empty if there is none."""
+def _by_word(
+    name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]
+) -> Query | None:
+    """Return what a usual word or another spelling of a name means; None if there is nothing."""
+    meant = _other_spelling(name, lists)
+    return _exact(meant, bases) if meant else None
+
+
+def _other_spelling(name: str, lists: OpLists) -> str:
     module, _, last = name.rpartition(".")
     word = key(name if " " in name else last)
     for usual_word, meant in WORDS.items():
@@ -284,15 +364,23 @@ def _no_such_overload(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Usage
     )
 
 
-def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
-    """Return the error for a name that nothing has: what else it may be, or the names most like it."""
+def _refuse_other_things(asked: str, name: str) -> None:
+    """Refuse what is often written for an operator: a dtype, a version, a part of torch that calls none.
+
+    Raises:
+        UsageError: the name is such a thing.
+    """
     for pattern, message, hint in OTHER_THINGS:
         if pattern.fullmatch(name):
-            return UsageError(
+            raise UsageError(
                 message.format(asked, name=_dtype(name)),
                 context=f"opcheck op {asked}",
                 hint=hint.format(asked, name=_dtype(name)),
             )
+
+
+def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
+    """Return the error for a name that nothing has, with the names most like it."""
     near = _near(name, lists)
     return UsageError(
         f"no release in the lists has an operator {asked!r}",

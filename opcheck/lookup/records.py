@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from opcheck.common.vocabulary import Confidence, Effect, FallbackKind, Status
+from opcheck.common.vocabulary import Confidence, Effect, FallbackKind, Frequency, Status
 from opcheck.model.records import Evidence, Record
 
 OP_SCHEMA = "opcheck-op/1"
 
 
-class State(Record, frozen=True, kw_only=True):
-    """A status with its kind."""
+class State(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A status with its kind, and whether results are wrong beyond rare cases."""
 
     status: Status
-    kind: FallbackKind | None = None
+    kind: FallbackKind | None
+    #: how many results of a native plain call are wrong; left out: none, or in rare cases alone.
+    wrong: Literal["", "always", "sometimes"] = ""
+
+
+class Wrong(Record, frozen=True, kw_only=True):
+    """A statement by which results are wrong for the question that was asked."""
+
+    id: str
+    frequency: Frequency
+    #: the dtypes in question; empty: all.
+    dtypes: tuple[str, ...]
+    #: the case in words, and what code and people test; all empty: every call.
+    case: str
+    condition: str
+    when: str
+    #: the spans in words; empty: every version.
+    torch: str
+    macos: str
+    way_out: str
+    links: tuple[str, ...]
 
 
 class Note(Record, frozen=True, kw_only=True):
@@ -34,6 +55,10 @@ class Note(Record, frozen=True, kw_only=True):
     when: str = ""
     prints: str = ""
     way_out: str = ""
+    #: the case in words, how many calls meet it, and whether it can hold on the target's macOS.
+    case: str = ""
+    frequency: Frequency = "sometimes"
+    holds: bool = True
     fixed: str = ""
     #: whether it decides the verdict of a plain call for the target that was asked.
     decides: bool = False
@@ -91,6 +116,10 @@ class Answer(Record, frozen=True, kw_only=True):
     because: str
     #: the limit of a native operator that matters most: ``on the CPU above 32 KiB``; empty if none does.
     limit: str = ""
+    #: what is wrong on the target in the dtype in question, or in a usual one: the most frequent first.
+    wrong: tuple[Wrong, ...] = ()
+    #: of a function with modes: the state of each.
+    modes: dict[str, State] = {}
     overloads: tuple[OverloadAnswer, ...]
     #: first release line where the overload ran natively on the target's macOS.
     first_native: str | None
@@ -110,8 +139,9 @@ def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
     """
     earliest, last = lines[-1], states.get(lines[-1])
     for line in reversed(lines):
-        if states.get(line) != last:
-            return _at_most(earliest, states.get(line), last)
+        state = states.get(line)
+        if _plain(state) != _plain(last):
+            return _at_most(earliest, state, last)
         earliest = line
     return earliest
 
@@ -125,6 +155,10 @@ def first_native(states: Mapping[str, State], lines: Sequence[str]) -> str | Non
             return _at_most(line, before, state)
         before = state
     return None
+
+
+def _plain(state: State | None) -> object:
+    return state and (state.status, state.kind)
 
 
 def _at_most(line: str, before: State | None, state: State | None) -> str:

@@ -38,6 +38,15 @@ MODULES: dict[str, str] = _TABLE["modules"]
 RENAMED: dict[str, str] = _TABLE["renamed"]
 LIBRARY_CALLS: dict[str, str] = _TABLE["library_calls"]
 
+#: Methods that cast, and the dtype of their result.
+FIXED_DTYPES: dict[str, str] = _TABLE["fixed_dtypes"]
+
+#: Functions with a mode -> by mode the start of the names of its operators.
+MODES: dict[str, dict[str, str]] = _TABLE["modes"]
+
+#: The names under which programs import other libraries -> the library.
+FOREIGN: dict[str, str] = _TABLE["foreign"]
+
 _DTYPE_WORDS = "|".join(map(re.escape, [*DTYPES, *DTYPE_ALIASES]))
 #: What is no operator, but often written for one: a pattern, what it is, and the next command.
 OTHER_THINGS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(

@@ -91,7 +91,7 @@ def _block(block: Block, layout: _Layout) -> Iterator[str]:
         yield from _wrap((answer, Span(rest, "strong")), layout, strong=True)
     elif isinstance(block, Heading):
         heading = Span(block.text, "strong") if layout.tight else block.text
-        yield from _wrap(heading, layout) if layout.tight else [flat(block.text)]
+        yield from _wrap(heading, layout, 0, indent or 4)
     elif isinstance(block, Lines):
         for line in block.lines:
             yield from _wrap(line, layout, indent, indent)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import textwrap
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from opcheck.common.text import and_more
 from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.matrix import STATES, short
+from opcheck.lookup.matrix import STATES, WRONG, cell_state
+from opcheck.render.document import Lines, Span, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from opcheck.judge.report_changes import Entry
-    from opcheck.lookup.records import Cell, Note, State
+    from opcheck.lookup.records import Cell, Note, OverloadAnswer, State
 
 #: What an answer from the lists alone rests on.
 NOT_CHECKED = "Nothing was observed on a Mac: this follows from the release's own files."
@@ -22,6 +26,7 @@ NOT_CHECKED = "Nothing was observed on a Mac: this follows from the release's ow
 _SHOWN = 3
 #: The labels of the states, by their one-word names.
 LABELS = dict(zip(STATES, (outcome.label for outcome in OUTCOMES.values()), strict=True))
+LABELS[WRONG] = "native, wrong"
 
 #: The state of a dtype that differs from that of its row, in a few words.
 SHORT = LABELS | {
@@ -29,7 +34,44 @@ SHORT = LABELS | {
     "fallback_always": "CPU always",
     "fallback_env": "CPU with the variable",
     "unsupported": "refused",
+    WRONG: "wrong for some inputs",
 }
+#: The dtypes that a list of dtypes may name in one word.
+_INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+#: Columns of the facts of a short answer, and of a case in its headline.
+COLUMNS = 88
+SHORT_CASE = 80
+
+
+def status_of(entry: State | Cell | OverloadAnswer) -> tuple[Status, FallbackKind | None]:
+    """Return the status and the kind."""
+    return entry.status, entry.kind
+
+
+def shortened(text: str, columns: int) -> str:
+    """Return a text that is cut at a word where it is too long."""
+    return textwrap.shorten(text, columns, placeholder=" ...")
+
+
+def cut(text: str, lines: int = 1) -> Span:
+    """Return a text that a short answer cuts at so many lines."""
+    return Span(text, "dim", shortened(text, COLUMNS * lines - 10 * (lines - 1)))
+
+
+def few(rows: Sequence[tuple[str, Words]], room: int, flag: str) -> Sequence[tuple[str, Words]]:
+    """Return as many rows as there is room for; the last counts the others."""
+    room = max(room, 1)
+    if len(rows) <= room:
+        return rows
+    return [*rows[: room - 1], ("", f"and {len(rows) - room + 1} more: {flag}")]
+
+
+def ending(op_lists: Mapping[str, str], left_out: Iterable[str]) -> Lines:
+    """Return the last line of an answer: what it rests on, and the flags that show the rest."""
+    flags = ", ".join(f"--{name}" for name in sorted(left_out))
+    more = f"Nothing was observed on a Mac. More: {flags}, or -v."
+    lists = f"Op lists {op_lists['digest']}, newest torch {op_lists['newest']}."
+    return Lines((more if flags else f"{NOT_CHECKED} {lists}",))
 
 
 def label(status: Status, kind: FallbackKind | None) -> str:
@@ -40,13 +82,18 @@ def label(status: Status, kind: FallbackKind | None) -> str:
 def differing(status: Status, kind: FallbackKind | None, dtypes: Mapping[str, State]) -> str:
     """Name the dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
     return by_state(
-        {n: state for n, state in dtypes.items() if (state.status, state.kind) != (status, kind)}
+        {n: s for n, s in dtypes.items() if status_of(s) != (status, kind) or s.wrong}
     )
 
 
 def by_state(dtypes: Mapping[str, State]) -> str:
-    """Name the dtypes by their status: ``refused: float64; CPU always: bool``."""
-    return grouped({name: SHORT[short(state)] for name, state in dtypes.items()})
+    """Name the dtypes by their status: ``refused: float64, integers; CPU always: bool``."""
+    words = {name: SHORT[cell_state(state)] for name, state in dtypes.items()}
+    first, *others = (words.get(name, "") for name in _INTEGERS)
+    if first and {*others} == {first}:
+        words = {"integers" if n == _INTEGERS[0] else n: word for n, word in words.items()}
+        words = {name: word for name, word in words.items() if name not in _INTEGERS}
+    return grouped(words)
 
 
 def grouped(words: Mapping[str, str]) -> str:
@@ -69,8 +116,18 @@ def releases(lines: Sequence[str]) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"
 
 
-def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
-    """Return the cells of each release; neighbours that are alike on the same macOS are merged."""
+def by_release(
+    cells: Iterable[Cell], *, dtypes: bool = True
+) -> list[tuple[str, tuple[Cell, ...]]]:
+    """Return the cells of each release; neighbours that are alike on the same macOS are merged.
+
+    Args:
+        cells: those of an overload, the oldest release first.
+        dtypes: whether they must be alike in each dtype, too.
+    """
+    if not dtypes:
+        groups = groupby(cells, key=lambda cell: (cell.torch, cell.status, cell.kind))
+        cells = [msgspec.structs.replace(next(group), dtype="", dtypes={}) for _, group in groups]
     return [(releases(lines), group) for lines, group in runs(cells)]
 
 
@@ -116,7 +173,8 @@ def note(entry: Note) -> str:
     inside = "; ".join(part for part in scope if part)
     effect = entry.effect.replace("_", " ")
     text = f"{entry.id}: {effect}" + (f" ({inside})" if inside else "") + f". {entry.summary}"
-    return f"{text} {entry.way_out}".strip()
+    links = f" See {' '.join(entry.links)}" if entry.links else ""
+    return f"{text} {entry.way_out}".strip() + links
 
 
 def listed(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:

@@ -1,28 +1,190 @@
-"""The answer to ``opcheck op`` as a page."""
+"""The answer to ``opcheck op`` as a page: the answer and its exceptions first, the rest in sections."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opcheck.common.text import plural
 from opcheck.render import wording
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
-from opcheck.render.wording import NOT_CHECKED
+from opcheck.render.document import Block, Bullets, Facts, Heading, Span, Table, section
+from opcheck.render.wording import cut, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from opcheck.lookup.records import Answer, OverloadAnswer
+    from opcheck.lookup.records import Answer, Note, OverloadAnswer, Wrong
     from opcheck.model.records import Evidence
 
+#: The sections that flags add.
+SECTIONS = frozenset({"releases", "calls", "limits", "evidence"})
+#: How many lines the facts of a short answer take.
+_LINES = 10
+#: What each effect of a limitation is called in a short answer.
+_EFFECTS = {"aborts": "aborts", "raises": "raises", "falls_back": "CPU"}
 
-def document(answer: Answer) -> Iterator[Block]:
-    """Make the page: the verdict, the table over releases, overloads, limits, evidence, links."""
+
+def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
+    """Make the page: the headline, the exceptions, and the sections that are shown."""
     main = answer.overloads[0]
     target = answer.target
-    limit = f", {answer.limit}" if answer.limit else ""
-    yield Heading(f"{answer.op}: {wording.label(answer.status, answer.kind)}{limit}", 1)
-    yield Lines(tuple(_head(answer, main)))
-    columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
+    yield Heading(_headline(answer, main), 1)
+    rows = list(_rows(answer, main))
+    room = _LINES - sum(1 + (name == "why") for name, _ in rows)
+    facts = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
+    facts += wording.few(list(_exceptions(answer, main)), room, "--limits")
+    if facts:
+        yield Facts(tuple(facts))
+    if "releases" in shown:
+        yield from _releases(answer, main)
+    if "calls" in shown and len(answer.overloads) > 1:
+        yield Heading(f"Overloads on torch {target['torch']}, macOS {target['macos']}")
+        yield Table(
+            ("overload", "status", "since", "dtypes that differ"),
+            tuple(_overload(overload) for overload in answer.overloads),
+            code=(0,),
+        )
+    if "limits" in shown:
+        for title, notes in (("Limitations", main.limitations), ("Advisories", main.advisories)):
+            yield from section(title, Bullets(tuple(map(wording.note, notes))))
+    if "evidence" in shown:
+        yield from section("Evidence", Bullets(tuple(map(_evidence, main.evidence))))
+        yield from section("Links", Bullets(answer.links))
+    yield wording.ending(answer.op_lists, SECTIONS - {*shown})
+
+
+def _headline(answer: Answer, main: OverloadAnswer) -> str:
+    target = answer.target
+    dtype = f" ({target['dtype']})" if target["dtype"] else ""
+    text = f"{answer.op}{dtype}: {wording.label(answer.status, answer.kind)}"
+    text += f" on torch {target['torch']}, macOS {target['macos']}"
+    if answer.status == "native":
+        text += f" (since {main.since})"
+    elif answer.first_native:
+        text += f" (first native in {answer.first_native})"
+    modes = {name: state for name, state in answer.modes.items() if status_of(state) != status_of(main)}
+    return "; ".join(
+        filter(
+            None,
+            (
+                text,
+                wording.by_state(modes),
+                "" if answer.limit.startswith("wrong") else answer.limit,
+                *_wrong(answer, main),
+            ),
+        )
+    )
+
+
+def _wrong(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
+    """Yield what is wrong: the first case that is not rare, and how many other cases there are."""
+    usual = [entry for entry in answer.wrong if entry.frequency != "rarely"]
+    rare = len(answer.wrong) - len(usual)
+    if usual:
+        first, *others = usual
+        # Only values or nothing decide: a plain call meets it.
+        word = "wrong" if first.condition else "WRONG"
+        dtypes = first.dtypes if main.dtype not in first.dtypes else ()
+        more = f", and in {plural(len(others), 'case')} below" if others else ""
+        yield " ".join(filter(None, (word, _of(dtypes), _case(first)))) + more
+    if rare:
+        yield f"wrong in {plural(rare, 'rare case')}"
+
+
+def _of(dtypes: Collection[str]) -> str:
+    return f"for {', '.join(dtypes)}" if dtypes else ""
+
+
+def _case(entry: Wrong) -> str:
+    """Return the case as the end of a sentence."""
+    if not entry.case:
+        return ""
+    if entry.case not in {entry.when, entry.condition}:
+        return entry.case
+    if entry.case == entry.when:
+        return f"({wording.shortened(entry.case, wording.SHORT_CASE)})"
+    return f"where {entry.case}" if len(entry.case) < wording.SHORT_CASE else "in a case below"
+
+
+def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
+    """Yield the facts beside the exceptions, each behind its name."""
+    if answer.status != "native":
+        yield "why", f"{'' if main.name == answer.op else f'{main.name}: '}{answer.because}"
+    if main.prints and answer.status != "native":
+        yield "prints", main.prints
+    if len(main.dtypes) > 1 and wording.differing(main.status, main.kind, main.dtypes):
+        yield "dtypes", wording.by_state(main.dtypes)
+    if before := _before(answer, main):
+        yield "before", before
+    yield from _calls(answer.overloads, is_operator="::" in main.name)
+    if answer.status != "native" and answer.links:
+        yield "tracked", answer.links[-1]
+    yield from (("note", note) for note in answer.notes)
+
+
+def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, Span]]:
+    """Yield what is wrong or raises on the target: wrong results first, rare cases last."""
+    # What depends on dtypes alone is in their row; what decides is the reason.
+    limits = [
+        note
+        for note in main.limitations
+        if note.holds
+        and not note.decides
+        and (note.case or not note.dtypes)
+        and (not note.dtypes or not {*main.dtypes}.isdisjoint(note.dtypes))
+    ]
+    entries = [("wrong", entry) for entry in answer.wrong] + [
+        (name, note)
+        for effect, name in _EFFECTS.items()
+        for note in limits
+        if note.effect == effect
+    ]
+    for name, entry in sorted(entries, key=lambda entry: entry[1].frequency == "rarely"):
+        yield name, _exception(entry, main)
+
+
+def _exception(entry: Wrong | Note, main: OverloadAnswer) -> Span:
+    """Return the case and the way out in one line, which ends with the name that ``opcheck explain`` takes."""
+    dtypes = "" if main.dtype in entry.dtypes else ", ".join(entry.dtypes)
+    case = wording.shortened(entry.case, wording.SHORT_CASE // 2)
+    rare = "rarely" if entry.frequency == "rarely" else ""
+    text, brief = (
+        ": ".join(filter(None, (rare, dtypes, each, entry.way_out))) for each in (entry.case, case)
+    )
+    name = f" ({entry.id})"
+    return Span(text + name, "dim", wording.shortened(brief, wording.COLUMNS - len(name)) + name)
+
+
+def _before(answer: Answer, main: OverloadAnswer) -> str:
+    """Return in which releases the status was another one."""
+    cells = [cell for cell in main.releases if cell.torch != answer.target["torch"]]
+    spans: dict[str, list[str]] = {}
+    for lines, group in wording.by_release(cells, dtypes=False):
+        for cell, system in zip(group, wording.systems(group), strict=True):
+            if status_of(cell) != status_of(main):
+                where = "" if system == "any" else f" on macOS {system}"
+                spans.setdefault(wording.label(*status_of(cell)), []).append(lines + where)
+    return "; ".join(f"{label}: {', '.join(lines)}" for label, lines in spans.items())
+
+
+def _calls(
+    overloads: Collection[OverloadAnswer], *, is_operator: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield what the calls of a module come to, or the other overloads of an operator where they differ."""
+    main, *others = overloads
+    states: dict[str, str] = {
+        each.name: wording.label(*status_of(each)) for each in others if status_of(each) != status_of(main)
+    }
+    if states or (others and not is_operator):
+        counted = plural(len(others), "other overload" if is_operator else "operator")
+        rest = len(others) - len(states)
+        same = f"{rest or ''} {wording.label(*status_of(main))}".strip() if rest else ""
+        text = "; ".join(filter(None, (wording.grouped(states), same)))
+        yield "others" if is_operator else "calls", f"{counted}; {text}"
+
+
+def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[Block]:
+    """Make the table of all releases."""
+    target = answer.target
     rows = []
     for lines, group in wording.by_release(main.releases):
         spans = [f"{target['macos']}"] if len(main.releases) == 1 else wording.systems(group)
@@ -35,34 +197,8 @@ def document(answer: Answer) -> Iterator[Block]:
                     wording.differing(cell.status, cell.kind, cell.dtypes),
                 )
             )
+    columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
     yield Table(("torch", "macOS", *columns), tuple(rows))
-    if len(answer.overloads) > 1:
-        yield Heading(f"Overloads on torch {target['torch']}, macOS {target['macos']}")
-        yield Table(
-            ("overload", "status", "since", "dtypes that differ"),
-            tuple(_overload(overload) for overload in answer.overloads),
-            code=(0,),
-        )
-    for title, notes in (("Limitations", main.limitations), ("Advisories", main.advisories)):
-        yield from section(title, Bullets(tuple(map(wording.note, notes))))
-    yield from section("Evidence", Bullets(tuple(map(_evidence, main.evidence))))
-    yield from section("Links", Bullets(answer.links))
-    lists = answer.op_lists
-    yield Lines((f"{NOT_CHECKED} Op lists {lists['digest']}, newest torch {lists['newest']}.",))
-
-
-def _head(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
-    target = answer.target
-    dtype = f", {target['dtype']}" if target["dtype"] else ""
-    overload = "" if main.name == answer.op else f"{main.name}, "
-    yield f"On torch {target['torch']}, macOS {target['macos']}{dtype}: {overload}{answer.because}."
-    if answer.status == "native":
-        yield f"Native since torch {wording.since(main.since)}."
-    elif answer.first_native:
-        yield f"It was first native in torch {wording.since(answer.first_native)}."
-    yield from (f"Note: {note}." for note in answer.notes)
-    if main.prints and answer.status != "native":
-        yield f"The Mac prints: {main.prints}"
 
 
 def _overload(overload: OverloadAnswer) -> tuple[str, ...]:

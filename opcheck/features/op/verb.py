@@ -6,14 +6,14 @@ from typing import Annotated
 
 import click
 
-from opcheck.cli.options import COULD_NOT_TELL, DTYPE, OutputOptions, only, verb
+from opcheck.cli.options import COULD_NOT_TELL, DTYPE, OutputOptions, SectionOptions, only, verb
 from opcheck.data.targets import TargetOptions
 
 
 @verb(
     "op",
-    epilog="QUERY is aten::nonzero, aten::add.Tensor, torch.fft.rfft, nn.functional.grid_sample, "
-    "F.gelu, Tensor.masked_fill_ or a bare isin. Exits with 3 if the status is unknown.",
+    epilog="QUERY is aten::nonzero, aten::add.Tensor, torch.fft.rfft, nn.LSTM, F.gelu, Tensor.masked_fill_, "
+    "'F.interpolate bicubic' or a bare isin. Exits with 3 if the status is unknown.",
 )
 @click.argument("query")
 def command(
@@ -24,11 +24,12 @@ def command(
     ],
     dtype: Annotated[str | None, DTYPE] = None,
     output: OutputOptions,
+    sections: SectionOptions,
 ) -> int:
     """Write the answer; 3 where nothing is known."""
     from opcheck.features.op import page
     from opcheck.lookup.answer import answer
 
     answered = answer(query, target.torch, target.macos, dtype)
-    output.deliver(answered, page.document)
+    output.deliver(answered, page.document, sections)
     return COULD_NOT_TELL if answered.status == "unknown" else 0
