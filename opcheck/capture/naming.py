@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
+import pickletools
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.capture import hub_recipes
 from opcheck.capture.repository import MARKERS, no_configuration
 from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
@@ -235,7 +237,13 @@ def _which_library(spec: str) -> ModelLoadError:
         return ModelLoadError(
             f"{spec} is in {plural(len(named), 'library')}: name it with its library",
             context=_place(spec),
-            hint=f"{' or '.join(named)}?",
+            hint=f"opcheck audit {' or opcheck audit '.join(named)}",
+        )
+    if recipes := [name for name in hub_recipes.recipes() if _plain(spec) in _plain(name)]:
+        return ModelLoadError(
+            f"{spec} is no file, folder or model of an installed library",
+            context=_place(spec),
+            hint=f"opcheck audit recipe:{recipes[0]}, which ships with opcheck, or hf:{recipes[0]}",
         )
     module, _, attribute = spec.rpartition(".")
     if module and attribute[:1].isupper():
@@ -245,7 +253,11 @@ def _which_library(spec: str) -> ModelLoadError:
     every = {name: f"{library}:{name}" for library in LIBRARIES for name in library_models(library)}
     near = difflib.get_close_matches(spec, every, n=3, cutoff=0.75)
     hint = f"did you mean {' or '.join(every[name] for name in near)}?" if near else FORMS
-    return ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=hint)
+    return ModelLoadError(
+        f"not a model: {spec!r}, no file, folder or model of an installed library",
+        context=_place(spec),
+        hint=hint,
+    )
 
 
 def _named_alike(spec: str) -> Iterator[str]:
@@ -268,6 +280,14 @@ _TORCHSCRIPT = (
     "TorchScript is audited as an object, opcheck.audit(torch.jit.load(file)), if you trust the file: it may write "
     "files; or write file.py:attribute, the module that it was made from"
 )
+_PICKLED = (
+    "opcheck runs no code of a file: name the class, {}, with its arguments as --config NAME=VALUE, or write "
+    "file.py:attribute, a function that builds the module"
+)
+_TENSORS = (
+    "it holds tensors by name and no program: name the folder that has its config.json, or write file.py:attribute, "
+    "a function that builds the module (weights need not be loaded)"
+)
 _OTHER_RUNTIME = (
     "it is for another runtime: write file.py:attribute, the PyTorch module that it was made from"
 )
@@ -275,6 +295,7 @@ _HINTS = {
     "a Core ML model": _OTHER_RUNTIME,
     "a TensorFlow Lite model": _OTHER_RUNTIME,
     "a TorchScript archive": _TORCHSCRIPT,
+    "a safetensors file": _TENSORS,
     "a program of torch.export": "rename it to end in .pt2",
     "an ONNX model": _OTHER_RUNTIME,
     "an archive of torch.package": "it holds Python code: write file.py:attribute, a function that imports it",
@@ -291,7 +312,9 @@ def no_model(spec: str) -> ModelLoadError:
         return ModelLoadError(
             f"{spec} is {kind}, not a model that can be audited",
             context=_place(spec),
-            hint=_HINTS.get(kind, _NEEDS_CODE),
+            hint=_PICKLED.format(kind.removeprefix(PICKLED).strip())
+            if kind.startswith(PICKLED)
+            else _HINTS.get(kind, _NEEDS_CODE),
         )
     if spec.lower().endswith(_WEIGHTS) and not path.exists():
         return ModelLoadError(
@@ -329,12 +352,39 @@ def kind_of(path: Path) -> str:
             return ""
         names = {info.filename for info in infos}
         members = {name.partition("/")[2] for name in names}
-        return next((kind for member, kind in _ZIPPED.items() if member in members | names), "")
+        kind = next((kind for member, kind in _ZIPPED.items() if member in members | names), "")
+        return _pickled_class(path, infos) or kind if kind == _ZIPPED["data.pkl"] else kind
     if start[8:10] == b'{"':
         return "a safetensors file"
     kind = next((kind for sign, kind in _STARTS.items() if start.startswith(sign)), "")
     return kind or _SUFFIXES.get(path.suffix.lower(), "")
 
+
+def _pickled_class(path: Path, members: list[zipfile.ZipInfo]) -> str:
+    """Return the class of a pickled object as a kind; empty for a dictionary, as of weights.
+
+    The first opcodes of a pickle name the class of its outermost object; nothing of it is run.
+    """
+    name = next(info.filename for info in members if info.filename.endswith("/data.pkl"))
+    try:
+        with documents.open_file(path) as file, documents.open_zip(file).open(name) as member:
+            head = member.read(_HEAD)
+        for opcode, argument, _ in pickletools.genops(head):
+            if opcode.name == "GLOBAL":
+                module, _, kind = str(argument).partition(" ")
+                return "" if module in _CONTAINERS else f"{PICKLED} {module}:{kind}"
+            if opcode.name not in {"PROTO", "FRAME"}:
+                return ""
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        pass
+    return ""
+
+
+#: Bytes of a pickle that are read.
+_HEAD = 1 << 12
+_CONTAINERS = {"builtins", "collections", "__builtin__"}
+#: The kind of a file with a whole module, before the name of its class.
+PICKLED = "a pickled object of"
 
 #: A member that only files of this kind have; the first that fits.
 _ZIPPED = {

@@ -322,7 +322,7 @@ def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
         context=f"it should have {', '.join(reversed(MARKERS))}",
         hint="audit the model that the GGUF files were made from"
         if gguf
-        else "name the repository or the folder that has its config.json",
+        else "name the repository or the folder that has its config.json, or write file.py:attribute",
     )
 
 
@@ -583,6 +583,15 @@ def _no_answer(error: BaseException) -> str:
     return f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
 
 
+def _without_network(repository: str) -> str:
+    """Return what to do where the hub cannot be reached: the recipe of the repository, if one ships."""
+    word = repository.rpartition("/")[2].lower()
+    known = [name for name in hub_recipes.recipes() if name.rpartition("/")[2].lower() == word]
+    if known:
+        return f"opcheck audit recipe:{known[0]} needs no network: its configuration ships with opcheck"
+    return "connect and try again, or audit a folder that has its config.json: opcheck audit ./folder"
+
+
 def _refusal(error: BaseException, name: _Name) -> ModelLoadError:
     """Return the error for the hub's answer."""
     from huggingface_hub import constants, errors
@@ -671,7 +680,7 @@ def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:
         context=f"model {name.repository}"
         + (f"@{name.revision}" if name.revision else "")
         + f", HF_ENDPOINT={os.environ.get('HF_ENDPOINT', '')}".rstrip("="),
-        hint="connect and try again, or audit a folder that has its config.json: opcheck audit ./folder",
+        hint=_without_network(name.repository),
     )
 
 

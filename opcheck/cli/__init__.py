@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import itertools
 import os
+import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 import click
 
+from opcheck.common.documents import brief
 from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
@@ -42,6 +45,26 @@ class _Verbs(click.Group):
             import_module("opcheck.cli.complete").attach(command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb of the arguments.
+
+        Raises:
+            UsageError: there is none of that name, with the command that was probably meant.
+        """
+        name = args[0]
+        if name in verbs() or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = difflib.get_close_matches(name, verbs(), 1)
+        patterns = (f"opcheck {near[0]}" if near else "", *_meant_by(name))
+        hint = next(filter(None, patterns), "")
+        raise UsageError(
+            f"opcheck has no command {brief(name)}",
+            context="opcheck",
+            hint=f"did you mean {hint}?" if hint else "opcheck --help lists the commands",
+        )
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``help VERB`` as ``VERB --help``."""
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
@@ -53,6 +76,21 @@ class _Verbs(click.Group):
             for group, named in itertools.groupby(shown, lambda verb: shown[verb].group):
                 with formatter.section(group):
                     formatter.write_dl([(verb.ljust(width), shown[verb].help) for verb in named])
+
+
+#: What is often written without its verb -> the verb.
+_WITHOUT_VERB = (
+    (re.compile(r"oc\d{3}", re.IGNORECASE), "explain"),
+    (re.compile(r".*(\.py:.*|\.pt2|\.pt|\.pth|\.safetensors|[^:]:[^:].*)"), "audit"),
+    (re.compile(r".*\.py"), "run"),
+    (re.compile(r".*::.*|(torch|nn|F|Tensor|aten|linalg|fft)\..*"), "op"),
+    (re.compile(r"[\w-]+/[\w.-]+"), "audit"),
+)
+
+
+def _meant_by(name: str) -> Iterator[str]:
+    """Yield the commands for a name that is written without its verb."""
+    yield from (f"opcheck {verb} {name}" for form, verb in _WITHOUT_VERB if form.fullmatch(name))
 
 
 #: Not a docstring, because ``python -OO`` removes docstrings.

@@ -14,7 +14,7 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.notes import can_hold, limit_of, list_wrong, notes
-from opcheck.lookup.operator_facts import is_python
+from opcheck.lookup.operator_facts import COPIES, is_python
 from opcheck.lookup.plain_call import (
     BOOKKEEPING,
     COMMON_DTYPES,
@@ -221,7 +221,13 @@ def _wrong(main: OverloadAnswer, scope: _Scope) -> tuple[Wrong, ...]:
 def _possible(op: str, dtype: str, scope: _Scope) -> list[Statement]:
     """Return the statements that can hold for a call of the operator."""
     about = scope.lookup.operators.about(op, scope.line)
-    return [statement for statement in about if can_hold(statement, spatial_of(op), dtype)]
+    return [
+        statement
+        for statement in about
+        if can_hold(statement, spatial_of(op), dtype)
+        # Python code passes no argument of its caller to the copies that it makes.
+        and not (is_python(op) and statement.condition and COPIES.issuperset(statement.ops))
+    ]
 
 
 def _modes(function: str, scope: _Scope) -> dict[str, State]:

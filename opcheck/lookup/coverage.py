@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck.data.targets import macos_of
 from opcheck.lookup.aliases import aliases
-from opcheck.lookup.matrix import STATES, About, counts, short, summarize, systems
+from opcheck.lookup.matrix import CELLS, About, cell_state, counts, summarize, systems
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The states of an overload from one release on, until its next run."""
 
     torch: str
-    #: the place of each dtype's state in STATES, in the order of COMMON_DTYPES.
+    #: the place of each dtype's state in CELLS, in the order of COMMON_DTYPES.
     states: tuple[int, ...]
     #: the place of the default dtype, for questions that name none.
     default: int
@@ -120,7 +120,7 @@ def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> Run:
     because = lookup.verdict(op, aim, dtype).because
     return Run(
         torch=line,
-        states=tuple(STATES.index(short(states[name])) for name in COMMON_DTYPES),
+        states=tuple(CELLS.index(cell_state(states[name])) for name in COMMON_DTYPES),
         default=COMMON_DTYPES.index(dtype),
         because=without_release(because, release.torch),
         systems=systems(op, release, lookup) if about else {},

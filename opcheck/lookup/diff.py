@@ -22,8 +22,9 @@ SCHEMA = "opcheck-diff/1"
 #: How an overload can change, in the order of the report.
 CHANGES = ("regressed", "dtypes_lost", "removed", "improved", "dtypes_gained", "added", "other")
 
-#: The changes that can break a program that ran before.
-REGRESSIONS = ("regressed", "dtypes_lost", "removed")
+#: The changes that can break a program that ran before, and the others.
+REGRESSIONS = CHANGES[:3]
+IMPROVEMENTS = CHANGES[3:]
 
 
 class Change(Record, frozen=True, kw_only=True):

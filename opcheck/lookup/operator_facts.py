@@ -27,7 +27,7 @@ _PLAIN_CALLS = {
     "aten::linalg_pinv": ("aten::_linalg_svd", "aten::linalg_svd"),
 }
 #: Copies between devices and dtypes.
-_COPIES = frozenset({"aten::_to_copy", "aten::copy_"})
+COPIES = frozenset({"aten::_to_copy", "aten::copy_"})
 
 
 class Calls(NamedTuple):
@@ -102,7 +102,7 @@ class OperatorFacts:
             if not is_python(op):
                 return calls.always or calls.sometimes
             # Python code passes no argument of its caller to the copies that it makes.
-            return tuple(name for name in calls.always if name not in _COPIES)
+            return tuple(name for name in calls.always if name not in COPIES)
 
         reached = set(self._followed(op, line, usual))
         return tuple(

@@ -15,9 +15,10 @@ from opcheck.lookup.matrix import STATES, WRONG, cell_state
 from opcheck.render.document import Lines, Span, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from opcheck.judge.report_changes import Entry
+    from opcheck.lookup.history import Step
     from opcheck.lookup.records import Cell, Note, OverloadAnswer, State
 
 #: What an answer from the lists alone rests on.
@@ -40,10 +41,12 @@ SHORT = LABELS | {
 _INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 #: Columns of the facts of a short answer, and of a case in its headline.
 COLUMNS = 88
-SHORT_CASE = 80
+SHORT_CASE = 60
 
 
-def status_of(entry: State | Cell | OverloadAnswer) -> tuple[Status, FallbackKind | None]:
+def status_of(
+    entry: State | Cell | OverloadAnswer | Step,
+) -> tuple[Status, FallbackKind | None]:
     """Return the status and the kind."""
     return entry.status, entry.kind
 
@@ -66,12 +69,12 @@ def few(rows: Sequence[tuple[str, Words]], room: int, flag: str) -> Sequence[tup
     return [*rows[: room - 1], ("", f"and {len(rows) - room + 1} more: {flag}")]
 
 
-def ending(op_lists: Mapping[str, str], left_out: Iterable[str]) -> Lines:
+def ending(op_lists: Mapping[str, str], left_out: Collection[str]) -> Lines:
     """Return the last line of an answer: what it rests on, and the flags that show the rest."""
-    flags = ", ".join(f"--{name}" for name in sorted(left_out))
-    more = f"Nothing was observed on a Mac. More: {flags}, or -v."
+    flags = [f"--{name}" for name in sorted({*left_out} - {"verbose"})]
     lists = f"Op lists {op_lists['digest']}, newest torch {op_lists['newest']}."
-    return Lines((more if flags else f"{NOT_CHECKED} {lists}",))
+    more = f"Nothing was observed on a Mac. More: {', '.join([*flags, '-v'])}."
+    return Lines((more if left_out else f"{NOT_CHECKED} {lists}",))
 
 
 def label(status: Status, kind: FallbackKind | None) -> str:

@@ -111,7 +111,7 @@ def test_without_a_verb_the_help_goes_to_stderr(capsys: pytest.CaptureFixture[st
 def test_an_unknown_verb_is_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["adit"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("No such command 'adit'.")
+    assert lines[0].startswith("opcheck has no command 'adit'")
     assert lines[1:] == ["  in: opcheck", "  help: opcheck --help"]
 
 

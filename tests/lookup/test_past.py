@@ -6,9 +6,9 @@ from opcheck.lookup.records import State, first_native, since
 
 LINES = ("2.11", "2.12", "2.13", "2.14")
 STATES = {
-    "n": State(status="native"),
+    "n": State(status="native", kind=None),
     "e": State(status="fallback", kind="env"),
-    "u": State(status="unknown"),
+    "u": State(status="unknown", kind=None),
 }
 
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
+from opcheck.lookup.diff import IMPROVEMENTS, REGRESSIONS
+from opcheck.lookup.matrix import cell_state
 from opcheck.lookup.query import usual
 from opcheck.render import wording
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
-from opcheck.render.wording import NOT_CHECKED, listed, place_of
+from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
+from opcheck.render.wording import listed, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from opcheck.judge.report_changes import Comparison, Difference
     from opcheck.lookup.diff import Change, DiffAnswer
@@ -30,7 +32,19 @@ _TITLES = {
 }
 
 
-def document(answer: DiffAnswer) -> Iterator[Block]:
+#: The changes in one word, where their own name is none.
+_NAMES = {
+    "regressed": "worse",
+    "dtypes_lost": "dtypes",
+    "improved": "better",
+    "dtypes_gained": "dtypes",
+    "added": "new",
+}
+#: How many operators a short answer names of what is worse, and of what is better.
+_NAMED = (5, 3)
+
+
+def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Iterator[Block]:
     """Make the page: what is worse first, overloads that change for one reason together."""
     before, after = answer.before["torch"], answer.after["torch"]
     dtype = f", {answer.dtype}" if answer.dtype else ""
@@ -41,11 +55,33 @@ def document(answer: DiffAnswer) -> Iterator[Block]:
         if count
     ]
     yield Lines(("; ".join(texts) or "nothing changed", *(f"Note: {n}." for n in answer.notes)))
-    for name, changes in groupby(answer.changes, key=lambda change: change.change):
-        yield Heading(_TITLES[name])
-        yield Table(("operator", before, after, "why"), tuple(_rows(list(changes))), code=(0,))
-    lists = answer.op_lists
-    yield Lines((f"{NOT_CHECKED} Op lists {lists['digest']}, newest torch {lists['newest']}.",))
+    tables = {
+        name: tuple(_rows(list(changes)))
+        for name, changes in groupby(answer.changes, key=lambda change: change.change)
+    }
+    if "verbose" in shown:
+        for name, rows in tables.items():
+            yield Heading(_TITLES[name])
+            yield Table(("operator", before, after, "why"), rows, code=(0,))
+    elif facts := tuple(_facts(tables)):
+        yield Facts(facts)
+    yield wording.ending(answer.op_lists, () if "verbose" in shown else ("verbose",))
+
+
+def _facts(tables: Mapping[str, Sequence[tuple[str, ...]]]) -> Iterator[tuple[str, Words]]:
+    """Yield the first operators of each change: the worse ones first."""
+    for names, room in zip((REGRESSIONS, IMPROVEMENTS), _NAMED, strict=True):
+        rows = [
+            (_NAMES.get(name, name), wording.cut(f"{row[0]}: {_change(row)}"))
+            for name in names
+            for row in tables.get(name, ())
+        ]
+        yield from wording.few(rows, room, "-v")
+
+
+def _change(row: Sequence[str]) -> str:
+    _, before, after, why = row
+    return why if before == after else f"{before} -> {after}"
 
 
 def _rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
@@ -68,11 +104,14 @@ def _rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
 
 
 def _label(state: State | None) -> str:
-    return wording.label(state.status, state.kind) if state else "no such overload"
+    return wording.LABELS[cell_state(state)] if state else "no such overload"
 
 
-def comparison_document(comparison: Comparison) -> Iterator[Block]:
+def comparison_document(
+    comparison: Comparison, shown: Collection[str] = ("verbose",)
+) -> Iterator[Block]:
     """Make the page of two reports: the new findings first."""
+    most = None if "verbose" in shown else 2
     yield Heading(f"{comparison.before['name']} to {comparison.after['name']}", 1)
     counts = ", ".join(f"{count:,} {name}" for name, count in comparison.counts.items())
     yield Lines(
@@ -83,9 +122,9 @@ def comparison_document(comparison: Comparison) -> Iterator[Block]:
             f"{counts} (each finding at each of its lines)",
         )
     )
-    yield from section("New", Bullets(tuple(listed(comparison.new))))
-    yield from section("Fixed", Bullets(tuple(listed(comparison.fixed, hints=False))))
-    yield from section("Changed", Bullets(tuple(map(_change_line, comparison.changed))))
+    yield from section("New", Bullets(tuple(listed(comparison.new)), most))
+    yield from section("Fixed", Bullets(tuple(listed(comparison.fixed, hints=False)), most))
+    yield from section("Changed", Bullets(tuple(map(_change_line, comparison.changed)), most))
     rules = sorted({entry.rule for entry in comparison.new})
     yield from section("Next", Lines(tuple(f"opcheck explain {rule}" for rule in rules[:1])))
     yield from section("Not checked", Bullets(comparison.not_checked))

@@ -16,6 +16,7 @@ from opcheck.cli.options import (
     SEVERITIES,
     OutputOptions,
     ProgressOptions,
+    SectionOptions,
     conclusive,
     flag,
     only,
@@ -65,6 +66,7 @@ def command(
 ) -> int:
     """Write what differs; 1 where something new is at or above ``--fail-on``."""
     source = click.get_current_context().get_parameter_source("macos")
+    sections = SectionOptions(verbose=progress.verbose)
     is_of_releases = len(what) == 2 and not (before or after or any(map(_is_report, what)))
     if source is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
         raise _usage_error(
@@ -82,10 +84,10 @@ def command(
 
         comparison, newer = compare(*(side_of(read(path), path) for path in what)), ""
     else:
-        code = _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output)
+        code = _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output, sections)
         newer = next(filter(None, (beyond(text, None, load()) for text in what)), "")
         return conclusive(code, target, beyond=newer)
-    return conclusive(_deliver(comparison, fail_on or "error", output), target, beyond=newer)
+    return conclusive(_deliver(comparison, fail_on or "error", output, sections), target, beyond=newer)
 
 
 def _is_report(text: str) -> bool:
@@ -112,7 +114,9 @@ def _targets(
     return compare(*sides), next((target.beyond for target in pair if target.beyond), "")
 
 
-def _deliver(comparison: Comparison, level: str, output: OutputOptions) -> int:
+def _deliver(
+    comparison: Comparison, level: str, output: OutputOptions, sections: SectionOptions
+) -> int:
     from opcheck.features.diff import page
     from opcheck.judge.report_changes import worse
 
@@ -122,7 +126,7 @@ def _deliver(comparison: Comparison, level: str, output: OutputOptions) -> int:
             context="--fail-on regressions",
             hint="of reports and targets: --fail-on error, warning, note or never",
         )
-    output.deliver(comparison, page.comparison_document)
+    output.deliver(comparison, page.comparison_document, sections)
     for warning in comparison.warnings:
         streams.note(f"careful: {warning}")
     if not comparison.after["complete"]:
@@ -136,6 +140,7 @@ def _releases(
     dtype: str | None,
     fail_on: str | None,
     output: OutputOptions,
+    sections: SectionOptions,
 ) -> int:
     from opcheck.features.diff import page
     from opcheck.lookup.diff import REGRESSIONS, diff
@@ -147,6 +152,6 @@ def _releases(
             hint="--fail-on regressions or never; of two reports: error, warning, note",
         )
     answer = diff(*pair, macos, dtype)
-    output.deliver(answer, page.document)
+    output.deliver(answer, page.document, sections)
     worse = any(answer.counts[name] for name in REGRESSIONS)
     return 1 if worse and fail_on == "regressions" else 0

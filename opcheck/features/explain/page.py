@@ -1,7 +1,9 @@
-"""``opcheck explain ID`` for a limitation or advisory: what is known of it, and a program that shows it on a Mac."""
+"""The page of a limitation or an advisory, and the short form of all pages of ``opcheck explain``."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
 
 from opcheck.common.text import and_more
@@ -11,6 +13,33 @@ from opcheck.data.statement_model import Statement, program_text
 
 #: Operators that a page names; the rest is counted.
 _OPERATORS = 6
+
+
+#: The sections of a short page: of a rule, of a remedy, of a statement.
+_FIRST = re.compile(
+    r"\*\*(What|Way out|Fix|Operators|Effect|Releases|Dtypes|Holds if|Depends on|Prints)\.\*\*"
+)
+_OF_REMEDY = re.compile(r"\*\*(For|After)\.\*\*")
+_COLUMNS = 100
+_LINES = 12
+
+
+def shorten(text: str) -> str:
+    """Return the sections of a page that say what it is and what to do, in at most 15 lines."""
+    title, *paragraphs = text.strip().split("\n\n")
+    lines: list[str] = [title, ""]
+    # The lines of a remedy are its page.
+    first = _OF_REMEDY if paragraphs[0].startswith("**For.**") else _FIRST
+    is_shown = False
+    for paragraph in paragraphs:
+        if not paragraph.startswith(("```", "- ")):
+            is_shown = bool(first.match(paragraph))
+        if is_shown and paragraph.startswith("```"):
+            lines += paragraph.splitlines()
+        elif is_shown:
+            lines += textwrap.wrap(" ".join(paragraph.split()), _COLUMNS)
+    cut = [*lines[: _LINES - 1], "..."] if len(lines) > _LINES else lines
+    return "\n".join([*cut, "", "More, with examples and evidence: -v."]) + "\n"
 
 
 def page(statement: Statement) -> str:

@@ -6,14 +6,15 @@ import difflib
 import json
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from opcheck.cli import streams
-from opcheck.cli.helps import Help
+from opcheck.cli.options import VERBOSE, verb
 from opcheck.common.errors import UsageError
-from opcheck.features import documents, help_of
+from opcheck.features import documents
+from opcheck.features.explain import page
 
 if TYPE_CHECKING:
     import msgspec
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 SCHEMA = "schema"
 
 
-@click.command("explain", cls=Help, help=help_of("explain"))
+@verb("explain")
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 @click.argument("document", metavar="[NAME]", default="", required=False)
-def command(rule_id: str | None, document: str) -> int:
+def command(
+    *, rule_id: str | None, document: str, verbose: Annotated[bool, VERBOSE] = False
+) -> int:
     """Print the page of one rule, remedy or statement, or a line for each, or the schema of a saved document."""
     from opcheck.common import catalogue
     from opcheck.data.registrations import load
@@ -38,35 +41,32 @@ def command(rule_id: str | None, document: str) -> int:
             hint="opcheck explain lists all names; opcheck explain schema NAME has the documents",
         )
     if rule_id is None:
-        streams.emit("\n".join(_all()))
+        streams.emit("\n".join(_all() if verbose else _groups()))
         return 0
     if rule_id.lower() == SCHEMA:
         from opcheck.model.saved import json_schema
 
         streams.emit(json.dumps(json_schema(_record(document)), indent=2) + "\n")
         return 0
-    remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
-    if remedy is not None:
-        streams.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
-        return 0
-    statements = load().statements.by_id
-    if rule_id.lower() in statements:
-        from opcheck.features.explain import page
-
-        streams.emit(page.page(statements[rule_id.lower()]))
-        return 0
-    known = catalogue.by_id()
     # 102 and oc102 mean OC102.
-    rule = known.get(f"OC{rule_id.upper().removeprefix('OC')}")
-    if rule is None:
+    rule = catalogue.by_id().get(f"OC{rule_id.upper().removeprefix('OC')}")
+    remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
+    statements = load().statements.by_id
+    if remedy is not None:
+        text = f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n"
+    elif rule_id.lower() in statements:
+        text = page.page(statements[rule_id.lower()])
+    elif rule is not None:
+        text = f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n"
+    else:
         near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, *statements, SCHEMA], 3)
         suggestion = f"did you mean {', '.join(near)}? " if near else ""
         raise UsageError(
             f"unknown finding: {rule_id!r}",
             context="opcheck explain",
-            hint=f"{suggestion}opcheck explain lists all of them",
+            hint=f"{suggestion}opcheck explain -v lists all of them",
         )
-    streams.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n")
+    streams.emit(text if verbose else page.shorten(text))
     return 0
 
 
@@ -85,6 +85,20 @@ def _record(name: str) -> type[msgspec.Struct]:
     module, _, kind = documents()[name or "report"].partition(":")
     record: type[msgspec.Struct] = getattr(import_module(module), kind)
     return record
+
+
+def _groups() -> Iterator[str]:
+    """Yield the lines of the short overview: the codes by verb, and the other pages."""
+    from opcheck.common import catalogue
+    from opcheck.judge import remedies
+
+    for title, (first, *rest) in catalogue.groups().items():
+        last = f" to {rest[-1].id}" if rest else ""
+        yield f"{title}: {len(rest) + 1}, {first.id}{last}"
+    yield f"Remedies: {len(remedies.REMEDIES)}, such as {', '.join([*remedies.BY_ID][:4])}"
+    yield f"Formats: the JSON schema of a report, {SCHEMA}; {SCHEMA} NAME of another document"
+    yield ""
+    yield "opcheck explain CODE shows a page, also of a limitation or an advisory; -v lists all names"
 
 
 def _all() -> Iterator[str]:

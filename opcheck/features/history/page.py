@@ -1,43 +1,105 @@
-"""The answer to ``opcheck history`` as a page."""
+"""The answer to ``opcheck history`` as a page: the steps of the usual overload first, the rest in sections."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opcheck.common.text import plural
 from opcheck.render import wording
-from opcheck.render.document import Block, Heading, Lines, Table
-from opcheck.render.wording import NOT_CHECKED
+from opcheck.render.document import Block, Facts, Heading, Lines, Table
+from opcheck.render.wording import status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from opcheck.lookup.history import HistoryAnswer, Step
+    from opcheck.lookup.history import HistoryAnswer, OverloadHistory, Step
 
-_CHANGES = {"first": "", "better": "better", "worse": "worse", "same": "", "removed": "removed"}
+#: The sections that flags add.
+SECTIONS = frozenset({"calls", "releases"})
+#: How many steps a short answer shows.
+_STEPS = 9
 
 
-def document(answer: HistoryAnswer) -> Iterator[Block]:
-    """Make the page: a table of steps for each overload."""
-    dtype = f", {answer.dtype}" if answer.dtype else ""
-    yield Heading(f"{answer.op}: history on macOS {answer.macos}{dtype}", 1)
-    for overload in answer.overloads:
-        if len(answer.overloads) > 1 or overload.name != answer.op:
-            yield Heading(overload.name)
-        rows = [row for step in overload.steps for row in _rows(step)]
-        yield Table(("torch", "status", "", "what changed it"), tuple(rows))
-    lists = answer.op_lists
-    yield Lines((f"{NOT_CHECKED} Op lists {lists['digest']}, newest torch {lists['newest']}.",))
+def document(answer: HistoryAnswer, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
+    """Make the page: the changes of the status, or with ``releases`` a table of all changes."""
+    main, *others = answer.overloads
+    dtype = f" ({answer.dtype})" if answer.dtype else ""
+    name = "" if main.name == answer.op else f", {main.name}"
+    yield Heading(f"{answer.op}{dtype}{name}: {_headline(main)} on macOS {answer.macos}", 1)
+    if "releases" in shown:
+        yield _table(main)
+    elif facts := _facts(main):
+        yield Facts(tuple(facts))
+    for overload in others if "calls" in shown else ():
+        yield Heading(f"{overload.name}: {_headline(overload)}")
+        if "releases" in shown:
+            yield _table(overload)
+    if others and "calls" not in shown:
+        yield Lines((f"{plural(len(others), 'other overload')}: --calls",))
+    yield wording.ending(answer.op_lists, SECTIONS - {*shown})
+
+
+def _status(step: Step) -> str:
+    if step.change == "removed":
+        return "no such overload"
+    return wording.label(step.status, step.kind)
+
+
+def _headline(overload: OverloadHistory) -> str:
+    """Return the statuses with the release that brought each: ``CPU fallback, always in 1.13; native since 2.3``."""
+    steps = _changes_of_status(overload)
+    if not steps:
+        return "in no release of the lists"
+    first, *later = (_status(step) for step in steps)
+    if not later:
+        return f"{first} since {steps[0].torch}"
+    return f"{first} in {steps[0].torch}, {later[-1]} since {steps[-1].torch}"
+
+
+def _changes_of_status(overload: OverloadHistory) -> list[Step]:
+    """Return the steps at which the status became another one."""
+    steps: list[Step] = []
+    for step in overload.steps:
+        if not steps or _status(step) != _status(steps[-1]):
+            steps.append(step)
+    return steps
+
+
+def _facts(overload: OverloadHistory) -> list[tuple[str, wording.Words]]:
+    """Return what changed in each release, in one line each; the first release is in the headline."""
+    rows: list[tuple[str, wording.Words]] = []
+    for step in reversed(overload.steps[1:]):
+        status = _status(step) if step.change in {"better", "worse", "removed"} else ""
+        other = {n: s for n, s in step.dtypes.items() if not status or status_of(s) != status_of(step)}
+        texts = (status, wording.by_state(other), *_causes(step))
+        rows.append((step.torch, wording.cut("; ".join(filter(None, texts)))))
+    return [*wording.few(rows, _STEPS, "--releases")]
+
+
+def _causes(step: Step) -> Iterator[str]:
+    """Yield what changed a step, the statements that begin and end together."""
+    sorts: dict[str, list[str]] = {"holds from here": [], "no longer holds": []}
+    for text in step.changed if step.change != "removed" else ():
+        sort, _, name = text.partition(": ")
+        if sort in sorts:
+            sorts[sort].append(name)
+        else:
+            yield text
+    yield from (f"{sort}: {', '.join(names)}" for sort, names in sorts.items() if names)
+
+
+def _table(overload: OverloadHistory) -> Table:
+    rows = [row for step in overload.steps for row in _rows(step)]
+    return Table(("torch", "status", "", "what changed it"), tuple(rows))
 
 
 def _rows(step: Step) -> Iterator[tuple[str, ...]]:
     """Make a row for the step, and a row below it for each further change."""
-    status = "no such overload" if step.change == "removed" else ""
-    status = status or wording.label(step.status, step.kind)
     changed = list(step.changed) if step.change != "removed" else []
     if step.change != "first" and step.dtypes:
-        differing = wording.by_state(step.dtypes)
-        changed.append(f"now {differing}")
+        changed.append(f"now {wording.by_state(step.dtypes)}")
     first, *others = changed or [""]
-    yield step.torch, status, _CHANGES[step.change], first
+    change = "" if step.change in {"first", "same"} else step.change
+    yield step.torch, _status(step), change, first
     for text in others:
         yield "", "", "", text

@@ -14,12 +14,13 @@ from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_of
 from opcheck.lookup.coverage import coverage
-from opcheck.lookup.matrix import STATES, Matrix, Row, matrix
+from opcheck.lookup.matrix import CELLS, STATES, WRONG, Matrix, Row, matrix
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import findings, html
 from opcheck.render.coverage_plot import plot
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, section
 from opcheck.render.markdown import as_markdown
+from opcheck.render.text import as_text
 from opcheck.render.wording import LABELS, NOT_CHECKED
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def render(
     Args:
         torch: The release.  None: the newest.
         macos: The macOS version.  None: the newest.
-        format_name: ``markdown``, ``csv``, ``json`` or ``html``.
+        format_name: ``markdown``, ``csv``, ``json``, ``html`` or, for a terminal, ``summary``.
         lists: The op lists.  None: those that opcheck ships.
         progress: Is called with the current step of long work.
 
@@ -74,6 +75,8 @@ def render(
 
 def write(record: Matrix, format_name: str) -> str:
     """Write one release in a format other than the page."""
+    if format_name == "summary":
+        return finished(as_text(_summary(record)), "text")
     if format_name == "markdown":
         return finished(as_markdown(_blocks(record)), format_name)
     if format_name == "csv":
@@ -105,6 +108,24 @@ def _systems(row: Row) -> str:
     return ", ".join(f"{macos} {state}" for macos, state in row.systems.items())
 
 
+def _summary(record: Matrix) -> Iterator[Block]:
+    """Make the counts, and the commands that write the rows."""
+    yield Heading(f"MPS coverage of torch {record.release} on macOS {record.macos}", 1)
+    numbers = ((LABELS[state], f"{record.counts[state]:,}") for state in STATES)
+    wrong = sum(WRONG in row.dtypes.values() for row in record.rows)
+    total = record.counts["overloads"]
+    facts = (*numbers, (LABELS[WRONG], f"{wrong:,} for some inputs in some dtype"))
+    yield Facts((("overloads", f"{total:,}"), *facts))
+    target = f"--torch {record.torch} --macos {record.macos}"
+    yield Lines(
+        (
+            *(f"Note: {note}." for note in record.notes),
+            f"All rows: opcheck matrix {target} -o coverage.md, or .csv, .json.",
+            "All releases, with a search: opcheck matrix -o coverage.html.",
+        )
+    )
+
+
 def _blocks(record: Matrix) -> Iterator[Block]:
     yield Heading(f"MPS coverage of torch {record.release} on macOS {record.macos}", 1)
     lists = record.op_lists
@@ -129,6 +150,8 @@ def _blocks(record: Matrix) -> Iterator[Block]:
         if rows:
             yield Heading(f"{LABELS[state]}: {len(rows):,}")
             yield from _compact(rows) if state in {"native", "unknown"} else (_table(rows),)
+    wrong = [row for row in record.rows if WRONG in row.dtypes.values()]
+    yield from section(f"Native, wrong for some inputs: {len(wrong):,}", _table(wrong))
     noted = [row for row in record.rows if _state(row) == "native" and row.limitations]
     yield from section(f"Native, with limits: {len(noted):,}", _table(noted))
     used = [row.advisories for row in record.rows if row.advisories]
@@ -229,7 +252,7 @@ def _web_page_data(coverage: Coverage, torch: str) -> dict[str, Any]:
             {"line": r.line, "torch": r.torch, "built": r.built.isoformat(), "min": r.minimum_macos}
             for r in coverage.releases
         ],
-        "states": [[state, LABELS[state]] for state in STATES],
+        "states": [[state, LABELS[state]] for state in CELLS],
         "dtypes": list(COMMON_DTYPES),
         "sets": list(states.numbers),
         "reasons": list(reasons.numbers),

@@ -10,7 +10,11 @@ from opcheck.data.targets import TargetOptions
 FORMATS = ("markdown", "csv", "json", "html")
 
 
-@verb("matrix", epilog="The HTML page needs no other file, and has all releases of the lists.")
+@verb(
+    "matrix",
+    epilog="Without a file and a format it prints a summary. The HTML page needs no other file, and has all "
+    "releases of the lists.",
+)
 def command(
     *,
     target: Annotated[TargetOptions, only("torch", "macos")],
@@ -19,7 +23,8 @@ def command(
     """Write one row an operator overload."""
     from opcheck.features.matrix.page import render
 
+    name = output.chosen(FORMATS) if output.format or not output.to_stdout else "summary"
     with ProgressOptions().shown() as progress:
-        text = render(target.torch, target.macos, output.chosen(FORMATS), progress=progress)
+        text = render(target.torch, target.macos, name, progress=progress)
     output.put(text)
     return 0

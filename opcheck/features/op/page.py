@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.text import plural
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Span, Table, section
-from opcheck.render.wording import cut, status_of
+from opcheck.render.wording import COLUMNS, cut, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: The sections that flags add.
 SECTIONS = frozenset({"releases", "calls", "limits", "evidence"})
-#: How many lines the facts of a short answer take.
-_LINES = 10
+#: How many lines the headline after its first line and the facts of a short answer take.
+_LINES = 11
 #: What each effect of a limitation is called in a short answer.
 _EFFECTS = {"aborts": "aborts", "raises": "raises", "falls_back": "CPU"}
 
@@ -27,9 +27,10 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     """Make the page: the headline, the exceptions, and the sections that are shown."""
     main = answer.overloads[0]
     target = answer.target
-    yield Heading(_headline(answer, main), 1)
+    headline = _headline(answer, main)
+    yield Heading(headline, 1)
     rows = list(_rows(answer, main))
-    room = _LINES - sum(1 + (name == "why") for name, _ in rows)
+    room = _LINES - len(headline) // COLUMNS - sum(1 + (name == "why") for name, _ in rows)
     facts = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
     facts += wording.few(list(_exceptions(answer, main)), room, "--limits")
     if facts:
@@ -81,17 +82,25 @@ def _wrong(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
     rare = len(answer.wrong) - len(usual)
     if usual:
         first, *others = usual
-        # Only values or nothing decide: a plain call meets it.
-        word = "wrong" if first.condition else "WRONG"
         dtypes = first.dtypes if main.dtype not in first.dtypes else ()
-        more = f", and in {plural(len(others), 'case')} below" if others else ""
-        yield " ".join(filter(None, (word, _of(dtypes), _case(first)))) + more
+        # Only values or nothing decide: a plain call in the headline's dtype meets it.
+        word = "wrong" if first.condition or dtypes else "WRONG"
+        case = _case(first)
+        if others and case == _BELOW:
+            case = f"in {len(usual)} cases below"
+        elif others:
+            case += f", and in {plural(len(others), 'case')} below"
+        yield " ".join(filter(None, (word, _of(dtypes), case)))
     if rare:
         yield f"wrong in {plural(rare, 'rare case')}"
 
 
 def _of(dtypes: Collection[str]) -> str:
     return f"for {', '.join(dtypes)}" if dtypes else ""
+
+
+#: The case of a statement that is too long for a headline.
+_BELOW = "in a case below"
 
 
 def _case(entry: Wrong) -> str:
@@ -102,7 +111,7 @@ def _case(entry: Wrong) -> str:
         return entry.case
     if entry.case == entry.when:
         return f"({wording.shortened(entry.case, wording.SHORT_CASE)})"
-    return f"where {entry.case}" if len(entry.case) < wording.SHORT_CASE else "in a case below"
+    return f"where {entry.case}" if len(entry.case) < wording.SHORT_CASE else _BELOW
 
 
 def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
@@ -145,13 +154,13 @@ def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, Spa
 def _exception(entry: Wrong | Note, main: OverloadAnswer) -> Span:
     """Return the case and the way out in one line, which ends with the name that ``opcheck explain`` takes."""
     dtypes = "" if main.dtype in entry.dtypes else ", ".join(entry.dtypes)
-    case = wording.shortened(entry.case, wording.SHORT_CASE // 2)
+    case = wording.shortened(entry.case, wording.SHORT_CASE)
     rare = "rarely" if entry.frequency == "rarely" else ""
     text, brief = (
         ": ".join(filter(None, (rare, dtypes, each, entry.way_out))) for each in (entry.case, case)
     )
     name = f" ({entry.id})"
-    return Span(text + name, "dim", wording.shortened(brief, wording.COLUMNS - len(name)) + name)
+    return Span(text + name, "dim", wording.shortened(brief, COLUMNS - len(name)) + name)
 
 
 def _before(answer: Answer, main: OverloadAnswer) -> str:
@@ -174,7 +183,7 @@ def _calls(
     states: dict[str, str] = {
         each.name: wording.label(*status_of(each)) for each in others if status_of(each) != status_of(main)
     }
-    if states or (others and not is_operator):
+    if states or (len(others) > 1 and not is_operator):
         counted = plural(len(others), "other overload" if is_operator else "operator")
         rest = len(others) - len(states)
         same = f"{rest or ''} {wording.label(*status_of(main))}".strip() if rest else ""

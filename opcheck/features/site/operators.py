@@ -18,7 +18,7 @@ from opcheck.features.site.records import About, Change, Lost, Macos, Operator, 
 from opcheck.lookup.answer import TRACKING, cells
 from opcheck.lookup.coverage import without_release
 from opcheck.lookup.history import steps
-from opcheck.lookup.matrix import short
+from opcheck.lookup.matrix import cell_state, short
 from opcheck.lookup.notes import notes
 from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.query import resolve, usual
@@ -181,7 +181,7 @@ def _without_gap(
                 macos=Macos(since=cell.macos if place else None, until=until),
                 state=short(own),
                 dtype=cell.dtype,
-                dtypes={name: short(state) for name, state in cell.dtypes.items() if state != own},
+                dtypes={n: cell_state(state) for n, state in cell.dtypes.items() if state != own},
                 because=without_release(because, last.torch),
             )
 

@@ -15,7 +15,7 @@ from opcheck.data.targets import macos_of
 from opcheck.features.site.records import Differs, Lost, Release, StatementRef, Variable
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup import diff as differences
-from opcheck.lookup.matrix import counts, short
+from opcheck.lookup.matrix import cell_state, counts
 from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.records import State
 
@@ -96,12 +96,12 @@ def _differs(before: str, line: str, lookup: OperatorLookup) -> Iterator[Differs
             before=_word(change.before),
             after=_word(change.after),
             because=change.because,
-            dtypes={name: (short(was), short(now)) for name, (was, now) in change.dtypes.items()},
+            dtypes={name: (cell_state(was), cell_state(now)) for name, (was, now) in change.dtypes.items()},
         )
 
 
 def _word(state: State | None) -> str | None:
-    return short(state) if state else None
+    return cell_state(state) if state else None
 
 
 def _references(statements: Iterable[Statement]) -> tuple[StatementRef, ...]:

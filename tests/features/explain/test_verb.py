@@ -7,6 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from opcheck.common.catalogue import Rule, by_id, groups
+from opcheck.data.registrations import OpLists
 from opcheck.features import documents
 from opcheck.judge.remedies import REMEDIES, Remedy
 from tests.command_line import CommandLine
@@ -20,7 +21,8 @@ def test_every_finding_has_a_page(opcheck: CommandLine, rule: Rule) -> None:
 
 
 def test_without_an_id_every_rule_has_a_line_below_its_verb(opcheck: CommandLine) -> None:
-    text = opcheck("explain").out
+    assert len(opcheck("explain").out.splitlines()) <= 15
+    text = opcheck("explain", "-v").out
     blocks = text.partition("\n\nRemedies\n")[0].split("\n\n")
     for (title, rules), block in zip(groups().items(), blocks, strict=True):
         heading, *lines = block.splitlines()
@@ -31,8 +33,8 @@ def test_without_an_id_every_rule_has_a_line_below_its_verb(opcheck: CommandLine
 
 @pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: remedy.id)
 def test_every_remedy_has_a_line_and_a_page(opcheck: CommandLine, remedy: Remedy) -> None:
-    assert f"\n  {remedy.id} " in opcheck("explain").out
-    page = opcheck("explain", remedy.id.replace("_", "-")).out
+    assert f"\n  {remedy.id} " in opcheck("explain", "-v").out
+    page = opcheck("explain", remedy.id.replace("_", "-"), "-v").out
     assert page.startswith(f"# {remedy.id}: {remedy.title}\n")
     assert remedy.code() in page
 
@@ -41,7 +43,7 @@ def test_an_unknown_id_names_the_known_ones(opcheck: CommandLine) -> None:
     result = opcheck("explain", "OC999")
     assert result.code == 2
     assert result.err.splitlines()[0] == "unknown finding: 'OC999'"
-    assert result.err.splitlines()[2] == "  help: opcheck explain lists all of them"
+    assert result.err.splitlines()[2] == "  help: opcheck explain -v lists all of them"
     assert "did you mean complex_mul" in opcheck("explain", "complexmul").err
 
 
@@ -101,9 +103,22 @@ def test_every_saved_document_has_a_schema_and_no_other(opcheck: CommandLine) ->
 
 
 def test_a_statement_has_a_page_with_the_program_that_shows_it(opcheck: CommandLine) -> None:
-    result = opcheck("explain", "sdpa-scale-of-an-earlier-call")
+    result = opcheck("explain", "sdpa-scale-of-an-earlier-call", "-v")
     assert result.code == 0
     assert result.out.startswith("# sdpa-scale-of-an-earlier-call: The scale of the first call")
     program = result.out.partition("```python\n")[2].partition("```")[0]
     compile(program, "program", "exec")
-    assert "```python" not in opcheck("explain", "conv2d-strided-weight").out
+    assert "```python" not in opcheck("explain", "conv2d-strided-weight", "-v").out
+
+
+def test_a_page_has_at_most_15_lines_and_says_what_to_do(
+    opcheck: CommandLine, lists: OpLists
+) -> None:
+    names = [*by_id(), *(remedy.id for remedy in REMEDIES), *lists.statements.by_id]
+    for name in names:
+        lines = opcheck("explain", name).out.splitlines()
+        assert len(lines) <= 15, name
+        assert lines[-1] == "More, with examples and evidence: -v."
+    for rule in by_id():
+        out = opcheck("explain", rule).out
+        assert "**Way out.**" in out or "**Fix.**" in out, rule
