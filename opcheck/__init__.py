@@ -1,4 +1,8 @@
-"""What a PyTorch model does on Apple's GPU, told from any machine."""
+"""Predict what a PyTorch model does on Apple's GPU (MPS), on any machine.
+
+``audit`` predicts the run of a model, ``emulate`` runs a block of a program as on a Mac, and ``Report`` is what both
+return. The other names are the records of a report and the words that their fields hold.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +61,12 @@ _LAZY = {
 
 
 def __dir__() -> list[str]:
-    """Return the names of the Python API, so that a shell completes what is not imported yet."""
-    return sorted({*globals(), *__all__})
+    """Return the names of the Python API, which a shell completes."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:
-    """The names of the Python API, imported when they are asked for."""
+    """Import a name of the Python API when it is first used."""
     if name in _LAZY:
         module, attribute = _LAZY[name]
         return getattr(import_module(module), attribute)

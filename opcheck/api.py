@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, ParamSpec, Protocol
@@ -9,7 +10,8 @@ from typing import Annotated, Any, ParamSpec, Protocol
 import msgspec
 
 from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, request_of
-from opcheck.common.errors import UnknownTargetError, UsageError
+from opcheck.common.documents import brief
+from opcheck.common.errors import UnknownTargetError, UsageError, named_by_keyword
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
 from opcheck.judge.memory.macs import MEMORY
@@ -81,7 +83,7 @@ def with_keywords(
 
 @with_keywords(AuditOptions)
 def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -> Report:
-    """What each operator call of a model does on a Mac's GPU; nothing is observed on a Mac.
+    """Predict what each operator call of a model does on a Mac's GPU; nothing is observed on a Mac.
 
     A model's name is loaded in a process of its own, as ``opcheck audit`` does.  A module or a function is run as it
     is here, in eval mode for inference and in train mode for a training step, in a fork: neither it nor its tensors
@@ -95,13 +97,29 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
             arguments, or the only argument.  None: those that the model comes with, or derived ones.
         options: how the model is run, and the Mac that it is run on, as AuditOptions:
 
+    Returns:
+        The report: ``print(report)`` shows the terminal's answer, ``report.findings`` a table, and
+        ``report.save("report.html")`` writes a page.
+
     Raises:
-        UsageError: an argument that is none of those.
+        TypeError: a keyword that is none of those.
+        UsageError: a value that its keyword does not take, such as a torch that is no version.
         UnknownTargetError: there is no list for that release, or it does not run on that macOS; it is newer than the
             lists, and newest_known is not set.
         ModelLoadError, InputError: the model or its inputs cannot be loaded, or are on a GPU of this machine.
         CaptureError: the process of the run ended, or took too long.
+
+    Example:
+        >>> model = torch.nn.Linear(8, 8)  # doctest: +SKIP
+        >>> report = opcheck.audit(model, torch.rand(2, 8), torch="2.13", macos="15")  # doctest: +SKIP
+        >>> report.headline  # doctest: +SKIP
+        'runs natively'
     """
+    with named_by_keyword({source.name: source.field for source in options_of(AuditOptions)}):
+        return _audit(model, inputs, options)
+
+
+def _audit(model: str | Callable[..., Any], inputs: Any, options: dict[str, Any]) -> Report:
     lists = load()
     chosen = _check_options(options)
     mac = target(chosen.torch, chosen.macos, lists, fallback=chosen.fallback)
@@ -131,7 +149,20 @@ def _check_options(options: dict[str, Any]) -> AuditOptions:
         TypeError: there is no such option.
         UsageError: a value that the option does not take.
     """
+    fields = {source.field for source in options_of(AuditOptions)}
+    if unknown := sorted(options.keys() - fields):
+        near = difflib.get_close_matches(unknown[0], fields, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        message = f"opcheck.audit has no keyword {unknown[0]!r}{meant}"
+        raise TypeError(message)
     chosen = AuditOptions(**options)
+    for name in ("torch", "macos"):
+        if not isinstance(getattr(chosen, name), str | None):
+            raise UsageError(
+                f"{name} is a text, not {brief(getattr(chosen, name))}",
+                context="opcheck.audit",
+                hint=f'write {name}="{getattr(chosen, name)}"',
+            )
     checked = {
         source.field: source.checked(getattr(chosen, source.field), "opcheck.audit")
         for source in options_of(AuditOptions)

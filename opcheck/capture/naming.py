@@ -17,8 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from opcheck.capture import hub_recipes
-from opcheck.capture.repository import MARKERS, no_configuration
+from opcheck.capture.repository import MARKERS, no_configuration, recipes
 from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
@@ -239,7 +238,8 @@ def _which_library(spec: str) -> ModelLoadError:
             context=_place(spec),
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
-    if recipes := [name for name in hub_recipes.recipes() if _plain(spec) in _plain(name)]:
+    names = recipes()
+    if recipes := [n for n in names if _plain(n.rpartition("/")[2]).startswith(_plain(spec))]:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",
             context=_place(spec),

@@ -586,10 +586,12 @@ def _no_answer(error: BaseException) -> str:
 def _without_network(repository: str) -> str:
     """Return what to do where the hub cannot be reached: the recipe of the repository, if one ships."""
     word = repository.rpartition("/")[2].lower()
-    known = [name for name in hub_recipes.recipes() if name.rpartition("/")[2].lower() == word]
+    known = [name for name in recipes() if name.rpartition("/")[2].lower() == word]
     if known:
         return f"opcheck audit recipe:{known[0]} needs no network: its configuration ships with opcheck"
-    return "connect and try again, or audit a folder that has its config.json: opcheck audit ./folder"
+    return (
+        "connect and try again, or audit a folder that has its config.json: opcheck audit ./folder"
+    )
 
 
 def _refusal(error: BaseException, name: _Name) -> ModelLoadError:

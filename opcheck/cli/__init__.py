@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 import os
 import re
@@ -14,7 +13,6 @@ from importlib import import_module
 
 import click
 
-from opcheck.common.documents import brief
 from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
@@ -53,6 +51,10 @@ class _Verbs(click.Group):
         Raises:
             UsageError: there is none of that name, with the command that was probably meant.
         """
+        import difflib
+
+        from opcheck.common.documents import brief
+
         name = args[0]
         if name in verbs() or name.startswith("-"):
             return super().resolve_command(ctx, args)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 #: Characters of a line of an error.
@@ -104,4 +105,29 @@ def located_at(place: str) -> Iterator[None]:
         yield
     except OpcheckError as error:
         error.context = error.context or place
+        raise
+
+
+#: A flag, and what precedes its value.
+_FLAG = re.compile(r"--([a-z][a-z-]*[a-z])([ =](?=\w))?")
+
+
+@contextlib.contextmanager
+def named_by_keyword(keywords: Mapping[str, str]) -> Iterator[None]:
+    """Name the keywords of a Python function in errors that name the flags of the command line.
+
+    Args:
+        keywords: by the name of the flag.
+    """
+
+    def keyword(match: re.Match[str]) -> str:
+        name = keywords.get(match[1])
+        return f"{name}{'=' if match[2] else ''}" if name else match[0]
+
+    try:
+        yield
+    except OpcheckError as error:
+        error.message, error.context, error.hint = (
+            _FLAG.sub(keyword, text) for text in (error.message, error.context, error.hint)
+        )
         raise

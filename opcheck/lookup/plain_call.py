@@ -141,7 +141,9 @@ class OperatorLookup:
             for name in (*verdict.advisories, *verdict.limitations)
             if verdict.status == "native" and by_id[name].effect == "wrong_result"
         }
-        wrong: Literal["", "always", "sometimes"] = "sometimes" if "sometimes" in frequencies else ""
+        wrong: Literal["", "always", "sometimes"] = (
+            "sometimes" if "sometimes" in frequencies else ""
+        )
         return State(
             status=verdict.status,
             kind=verdict.kind,

@@ -269,9 +269,7 @@ def _python(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     return None
 
 
-def _by_word(
-    name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]
-) -> Query | None:
+def _by_word(name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     """Return what a usual word or another spelling of a name means; None if there is nothing."""
     meant = _other_spelling(name, lists)
     return _exact(meant, bases) if meant else None

@@ -10,7 +10,10 @@ from __future__ import annotations
 import functools
 import math
 import re
-from typing import Annotated, Literal, NamedTuple
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -615,6 +618,28 @@ class Finding(Record, frozen=True, kw_only=True):
     ] = ""
 
 
+class FindingTable(tuple[Finding, ...]):
+    """Findings, shown as a table in a terminal and in a notebook.
+
+    Example:
+        >>> print(report.findings)  # doctest: +SKIP
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return a row for each finding: severity, rule, operator, message and first line."""
+        return str(_renderer().findings_as_text(self))
+
+    def _repr_html_(self) -> str:
+        return str(_renderer().findings_as_html(self))
+
+
+def _renderer() -> Any:
+    """Return the module that writes reports; it is imported when a report is shown."""
+    return import_module("opcheck.render.report")
+
+
 class ReportTarget(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The Mac that the report is about."""
 
@@ -704,7 +729,16 @@ class ReportedProblem(Record, frozen=True, kw_only=True):
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """What a PyTorch model does on Apple's GPU (MPS): one model, one target; a reader needs no second source."""
+    """What a PyTorch model does on Apple's GPU (MPS): one model, one target; a reader needs no second source.
+
+    ``str(report)`` is the terminal's answer, and a notebook shows a short page.
+
+    Example:
+        >>> report = opcheck.audit(model, inputs)  # doctest: +SKIP
+        >>> report.headline  # doctest: +SKIP
+        'runs natively'
+        >>> report.save("report.html")  # doctest: +SKIP
+    """
 
     schema: Literal["opcheck-report/1"] = "opcheck-report/1"
     tool: str
@@ -746,6 +780,37 @@ class Report(Record, frozen=True, kw_only=True):
     #: The calls one by one, in their order, for the page that draws them; empty: they were counted, not kept. It is not
     #: saved: the groups and the partition say the same, but for each call's own shapes.
     graph: tuple[GraphCall, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make the findings a table."""
+        msgspec.structs.force_setattr(self, "findings", FindingTable(self.findings))
+
+    def __str__(self) -> str:
+        """Return the answer of ``opcheck audit`` in a terminal."""
+        return str(_renderer().as_answer(self))
+
+    def _repr_html_(self) -> str:
+        return str(_renderer().as_fragment(self))
+
+    def to_html(self) -> str:
+        """Return the page of ``opcheck audit -f html``: one file with all details, which loads nothing."""
+        return str(_renderer().render(self, "html"))
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the report to a file, and return its path.
+
+        Args:
+            path: the file; its suffix selects the format: .json, .html, .md, .txt, .yaml, .csv, .sarif, .xml.
+
+        Raises:
+            UsageError: no format has that suffix, or the file cannot be written.
+
+        Example:
+            >>> report.save("report.json")  # doctest: +SKIP
+        """
+        file = Path(path)
+        _renderer().save(self, file)
+        return file
 
 
 # -- tracked dtypes --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from opcheck.common.sanitize import for_html, for_json
 from opcheck.common.text import filesize, plural
-from opcheck.render.document import Document, Heading, parts
+from opcheck.render.document import Document, Heading, Title, parts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -59,6 +59,18 @@ def as_html(document: Document) -> str:
     blocks = tuple(document)
     title = next(block.text for block in blocks if isinstance(block, Heading))
     return environment().get_template("document.html").render(title=title, document=blocks)
+
+
+def as_fragment(document: Document) -> str:
+    """Write a document as HTML that a notebook puts into its own page."""
+    blocks = (
+        Heading(f"{block.answer.text}: {block.subject} on {block.target}; {block.numbers}")
+        if isinstance(block, Title)
+        else block
+        for block in document
+    )
+    template = '{% import "blocks.html" as b %}<div class="opcheck">{{ b.blocks(document) }}</div>'
+    return environment().from_string(template).render(document=tuple(blocks))
 
 
 def with_script(name: str, data: Any, **context: object) -> str:

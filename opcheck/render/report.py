@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import cast
 
 import msgspec
 
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
 from opcheck.common.text import filesize, plural
 from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
 from opcheck.model.saved import as_content
-from opcheck.render import findings, memory, precision, summary
+from opcheck.render import FORMATS, findings, format_of, memory, precision, render, summary
 from opcheck.render.document import (
     Block,
     Bullets,
@@ -27,6 +31,7 @@ from opcheck.render.document import (
     section,
 )
 from opcheck.render.findings import Case, FindingLog, Suite
+from opcheck.render.text import as_text
 
 #: The cells of a row of CSV for a group of calls, by their columns.
 _CELLS: dict[str, Callable[[Report, CallGroup], str]] = {
@@ -313,3 +318,58 @@ def lines(report: Report) -> Iterator[dict[str, object]]:
         "headline": report.headline,
     }
     yield from findings.lines(report.tool, about, report.findings)
+
+
+# -- what Python shows of a report ------------------------------------------------------------------------------------
+
+
+def as_answer(report: Report) -> str:
+    """Return what ``opcheck audit`` prints in a terminal."""
+    return as_text(document(report, ())).rstrip("\n")
+
+
+def as_fragment(report: Report) -> str:
+    """Return the answer as HTML without a page around it."""
+    return str(import_module("opcheck.render.html").as_fragment(document(report, ())))
+
+
+def findings_as_text(findings: Iterable[Finding]) -> str:
+    """Return a row for each finding."""
+    return as_text([_finding_table(findings)]).rstrip("\n")
+
+
+def findings_as_html(findings: Iterable[Finding]) -> str:
+    """Return a row for each finding as HTML."""
+    return str(import_module("opcheck.render.html").as_fragment([_finding_table(findings)]))
+
+
+def _finding_table(findings: Iterable[Finding]) -> Block:
+    rows = tuple(
+        (
+            finding.severity,
+            finding.rule,
+            finding.op,
+            finding.message,
+            next((place.line for place in finding.locations if place.line), ""),
+        )
+        for finding in findings
+    )
+    headers = ("severity", "rule", "operator", "message", "first line")
+    return Table(headers, rows) if rows else Lines(("no findings",))
+
+
+def save(report: Report, path: Path) -> None:
+    """Write a report in the format that the file's suffix names.
+
+    Raises:
+        UsageError: no format has that suffix, or the file cannot be written.
+    """
+    name = format_of(str(path))
+    if name is None:
+        suffixes = sorted(suffix for each in FORMATS.values() for suffix in each)
+        raise UsageError(
+            f"no format has the suffix {path.suffix!r}",
+            context=f"Report.save({str(path)!r})",
+            hint=f"one of {', '.join(suffixes)}",
+        )
+    write_text(path, render(report, name))

@@ -84,9 +84,7 @@ def label(status: Status, kind: FallbackKind | None) -> str:
 
 def differing(status: Status, kind: FallbackKind | None, dtypes: Mapping[str, State]) -> str:
     """Name the dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
-    return by_state(
-        {n: s for n, s in dtypes.items() if status_of(s) != (status, kind) or s.wrong}
-    )
+    return by_state({n: s for n, s in dtypes.items() if status_of(s) != (status, kind) or s.wrong})
 
 
 def by_state(dtypes: Mapping[str, State]) -> str:
@@ -119,9 +117,7 @@ def releases(lines: Sequence[str]) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"
 
 
-def by_release(
-    cells: Iterable[Cell], *, dtypes: bool = True
-) -> list[tuple[str, tuple[Cell, ...]]]:
+def by_release(cells: Iterable[Cell], *, dtypes: bool = True) -> list[tuple[str, tuple[Cell, ...]]]:
     """Return the cells of each release; neighbours that are alike on the same macOS are merged.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import inspect
 import os
 import pickle
 import random
@@ -11,6 +12,8 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 import torch
@@ -18,6 +21,8 @@ from torch import nn
 
 import opcheck
 from opcheck.common.errors import CaptureError, InputError, UnknownTargetError, UsageError
+from opcheck.model.saved import read
+from opcheck.render import render
 from tests.judge.audit_targets import models
 
 
@@ -154,3 +159,56 @@ def test_a_process_with_threads_of_autograd_audits_a_copy_of_the_model(name: byt
     assert model.weight.grad is None
     assert torch.equal(torch.get_rng_state(), drawn[0])
     assert random.getstate() == drawn[1]
+
+
+def test_a_report_is_shown_as_the_terminal_shows_it_and_saved_by_suffix(tmp_path: Path) -> None:
+    report = opcheck.audit(torch.linalg.eigvals, torch.rand(3, 3), torch="2.13", macos="15")
+    saved = report.save(tmp_path / "report.json")
+    assert str(report).startswith("runs only with PYTORCH_ENABLE_MPS_FALLBACK=1: ")
+    assert str(report) == render(report, "text").rstrip("\n")
+    assert read(str(saved)).findings == report.findings
+    assert report.to_html().startswith("<!doctype html>")
+    assert report.save(str(tmp_path / "page.html")).read_text().startswith("<!doctype html>")
+    with pytest.raises(UsageError, match="no format has the suffix"):
+        report.save(tmp_path / "report.doc")
+    table = str(report.findings)
+    assert table.split()[:4] == ["severity", "rule", "operator", "message"]
+    assert len(table.splitlines()) == 1 + len(report.findings)
+
+
+def test_a_notebook_shows_a_fragment_of_html_with_the_headline() -> None:
+    report = opcheck.audit(nn.Linear(2, 2), torch.rand(1, 2), torch="2.13", macos="15")
+    for shown in (report._repr_html_(), report.findings._repr_html_()):
+        # Well-formed, without a page's head and without scripts.
+        ET.fromstring(shown)  # noqa: S314  (made here)
+        assert "<script" not in shown
+        assert "<html" not in shown
+    assert "runs natively: torch.nn.modules.linear.Linear on torch 2.13" in report._repr_html_()
+    assert len(report._repr_html_()) < len(report.to_html()) / 5
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"torch": "two"}, UsageError, "in: torch"),
+        ({"macos": "x"}, UsageError, "in: macos"),
+        ({"torch": 2.13}, UsageError, 'write torch="2.13"'),
+        ({"torch": "1.2"}, UnknownTargetError, "no op list for torch 1.2"),
+        ({"torhc": "2.13"}, TypeError, "did you mean torch?"),
+    ],
+)
+def test_errors_name_the_keyword_and_not_the_flag(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error) as caught:
+        opcheck.audit(nn.Linear(2, 2), torch.rand(2), **options)
+    assert words in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
+def test_the_public_functions_say_what_they_take_and_raise() -> None:
+    assert dir(opcheck) == sorted(opcheck.__all__)
+    for name in ("audit", "emulate"):
+        text = inspect.getdoc(getattr(opcheck, name)) or ""
+        for title in ("Args:", "Raises:", "Example:"):
+            assert title in text, (name, title)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from opcheck.capture import naming
 from opcheck.capture.naming import full_name, modules_in
@@ -84,7 +85,9 @@ def test_a_bare_name_is_answered_with_the_libraries_that_have_it(
     for spec in ("resnet50", "ResNet-50", "torchvision.models.resnet50"):
         with pytest.raises(ModelLoadError) as caught:
             full_name(spec)
-        assert caught.value.hint == "torchvision:resnet50 or timm:resnet50?"
+        assert caught.value.hint == (
+            "opcheck audit torchvision:resnet50 or opcheck audit timm:resnet50"
+        )
     with pytest.raises(ModelLoadError) as caught:
         full_name("vit_tinny")
     assert caught.value.hint == "did you mean timm:vit_tiny?"
@@ -114,3 +117,36 @@ def test_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     write("raise SystemExit(3)\n" + NET)
     assert full_name("mine.py") == "mine.py:Net"
     assert "mine" not in sys.modules
+
+
+def test_a_bare_name_of_a_public_model_points_to_its_recipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(naming, "library_models", lambda _library: ())
+    with pytest.raises(ModelLoadError) as caught:
+        full_name("gpt2")
+    assert caught.value.hint.startswith("opcheck audit recipe:openai-community/gpt2, ")
+
+
+def test_a_file_of_weights_is_named_by_what_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = torch.nn.Linear(2, 2)
+    torch.save(module, "module.pt")
+    torch.save(module.state_dict(), "weights.pt")
+    torch.save({"model": module.state_dict(), "args": Path("x")}, "checkpoint.pt")
+    torch.jit.save(torch.jit.script(module), "script.pt")
+    header = b"{}      "
+    Path("w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    for name, kind, hint in (
+        ("module.pt", "a pickled object of torch.nn.modules.linear:Linear", "name the class"),
+        ("weights.pt", "a checkpoint of torch.save", "weights and no program"),
+        ("checkpoint.pt", "a checkpoint of torch.save", "weights and no program"),
+        ("script.pt", "a TorchScript archive", "torch.jit.load"),
+        ("w.safetensors", "a safetensors file", "tensors by name"),
+    ):
+        with pytest.raises(ModelLoadError) as caught:
+            full_name(name)
+        assert kind in caught.value.message, name
+        assert hint in caught.value.hint, name

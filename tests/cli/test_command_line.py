@@ -112,7 +112,27 @@ def test_an_unknown_verb_is_three_lines(capsys: pytest.CaptureFixture[str]) -> N
     assert invoke(["adit"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("opcheck has no command 'adit'")
-    assert lines[1:] == ["  in: opcheck", "  help: opcheck --help"]
+    assert lines[1:] == ["  in: opcheck", "  help: did you mean opcheck audit?"]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("histroy", "opcheck history?"),
+        ("torch.acos", "opcheck op torch.acos?"),
+        ("aten::add", "opcheck op aten::add?"),
+        ("net.py:Net", "opcheck audit net.py:Net?"),
+        ("timm:resnet18", "opcheck audit timm:resnet18?"),
+        ("train.py", "opcheck run train.py?"),
+        ("OC102", "opcheck explain OC102?"),
+        ("frobnicate", "opcheck --help lists the commands"),
+    ],
+)
+def test_a_name_without_its_verb_is_answered_with_the_command(
+    name: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke([name]) == 2
+    assert capsys.readouterr().err.splitlines()[2].endswith(command)
 
 
 def test_the_module_is_the_program() -> None:

@@ -84,10 +84,14 @@ def command(
 
         comparison, newer = compare(*(side_of(read(path), path) for path in what)), ""
     else:
-        code = _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output, sections)
+        code = _releases(
+            (what[0], what[1]), target.macos, capture.dtype or None, fail_on, output, sections
+        )
         newer = next(filter(None, (beyond(text, None, load()) for text in what)), "")
         return conclusive(code, target, beyond=newer)
-    return conclusive(_deliver(comparison, fail_on or "error", output, sections), target, beyond=newer)
+    return conclusive(
+        _deliver(comparison, fail_on or "error", output, sections), target, beyond=newer
+    )
 
 
 def _is_report(text: str) -> bool:

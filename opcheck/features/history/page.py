@@ -70,7 +70,9 @@ def _facts(overload: OverloadHistory) -> list[tuple[str, wording.Words]]:
     rows: list[tuple[str, wording.Words]] = []
     for step in reversed(overload.steps[1:]):
         status = _status(step) if step.change in {"better", "worse", "removed"} else ""
-        other = {n: s for n, s in step.dtypes.items() if not status or status_of(s) != status_of(step)}
+        other = {
+            n: s for n, s in step.dtypes.items() if not status or status_of(s) != status_of(step)
+        }
         texts = (status, wording.by_state(other), *_causes(step))
         rows.append((step.torch, wording.cut("; ".join(filter(None, texts)))))
     return [*wording.few(rows, _STEPS, "--releases")]

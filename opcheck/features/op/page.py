@@ -62,7 +62,9 @@ def _headline(answer: Answer, main: OverloadAnswer) -> str:
         text += f" (since {main.since})"
     elif answer.first_native:
         text += f" (first native in {answer.first_native})"
-    modes = {name: state for name, state in answer.modes.items() if status_of(state) != status_of(main)}
+    modes = {
+        name: state for name, state in answer.modes.items() if status_of(state) != status_of(main)
+    }
     return "; ".join(
         filter(
             None,
@@ -181,7 +183,9 @@ def _calls(
     """Yield what the calls of a module come to, or the other overloads of an operator where they differ."""
     main, *others = overloads
     states: dict[str, str] = {
-        each.name: wording.label(*status_of(each)) for each in others if status_of(each) != status_of(main)
+        each.name: wording.label(*status_of(each))
+        for each in others
+        if status_of(each) != status_of(main)
     }
     if states or (len(others) > 1 and not is_operator):
         counted = plural(len(others), "other overload" if is_operator else "operator")

@@ -96,7 +96,10 @@ def _differs(before: str, line: str, lookup: OperatorLookup) -> Iterator[Differs
             before=_word(change.before),
             after=_word(change.after),
             because=change.because,
-            dtypes={name: (cell_state(was), cell_state(now)) for name, (was, now) in change.dtypes.items()},
+            dtypes={
+                name: (cell_state(was), cell_state(now))
+                for name, (was, now) in change.dtypes.items()
+            },
         )
 
 

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from opcheck.capture.child import endings
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, named_by_keyword
 from opcheck.common.text import one_line, plural, type_and_text
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
@@ -306,7 +306,7 @@ def emulate(
     fallback: bool = False,
     name: str = "emulated block",
 ) -> Iterator[Emulation]:
-    """For the length of the block, ``mps`` is a device of this process that behaves as on a Mac.
+    """Emulate a Mac for the length of a block: ``mps`` is then a device of this process.
 
     Its tensors hold real values, which this machine's CPU computes: the block shows that a program
     runs, with the Mac's own errors and warnings, not that a Mac computes the same numbers. Nothing
@@ -321,9 +321,16 @@ def emulate(
     Raises:
         UsageError: not a version, or another such block is running.
         UnknownTargetError: there is no list for that release, or it does not run on that macOS.
+
+    Example:
+        >>> with opcheck.emulate(torch="2.13", macos="15") as run:  # doctest: +SKIP
+        ...     torch.ones(2, device="mps").sum()
+        >>> print(run.report)  # doctest: +SKIP
     """
     lists = load()
-    run = Emulation(targets.target(torch, macos, lists, fallback=fallback), lists, name)
+    with named_by_keyword({"torch": "torch", "macos": "macos"}):
+        mac = targets.target(torch, macos, lists, fallback=fallback)
+    run = Emulation(mac, lists, name)
     with run.running():
         try:
             yield run
