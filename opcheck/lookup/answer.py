@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -10,10 +10,11 @@ from opcheck.common.errors import UnknownTargetError, located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
+from opcheck.common.vocabulary import Frequency
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.notes import can_hold, limit_of, list_wrong, notes
+from opcheck.lookup.notes import can_hold, limit_of, notes
 from opcheck.lookup.operator_facts import COPIES, is_python
 from opcheck.lookup.plain_call import (
     BOOKKEEPING,
@@ -27,9 +28,9 @@ from opcheck.lookup.query import Query, modes_of, resolve
 from opcheck.lookup.records import (
     Answer,
     Cell,
+    Note,
     OverloadAnswer,
     State,
-    Wrong,
     first_native,
     since,
 )
@@ -106,7 +107,7 @@ def answer(
         overload=main.name,
         because=main.because,
         limit=_limit(main, scope),
-        wrong=_wrong(main, scope),
+        wrong=_wrong(main),
         modes=_modes(meant.main, scope),
         overloads=overloads,
         first_native=first_native(everywhere, tuple(everywhere)),
@@ -206,16 +207,27 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
 def _limit(main: OverloadAnswer, scope: _Scope) -> str:
     if main.status != "native":
         return ""
-    statements = scope.lookup.operators.usual_statements(main.name, scope.line)
-    return limit_of(statements, target(scope.line, scope.system), main.dtype)
+    usual = scope.lookup.operators.usual_statements(main.name, scope.line)
+    possible = [each for each in _possible(main.name, main.dtype, scope) if each in usual]
+    return limit_of(possible, target(scope.line, scope.system), main.dtype)
 
 
-def _wrong(main: OverloadAnswer, scope: _Scope) -> tuple[Wrong, ...]:
-    """Return what is wrong where the call runs on MPS, in the dtype in question or in the usual ones that run there."""
-    aim = target(scope.line, scope.system)
-    dtypes = [name for name, state in main.dtypes.items() if state.status == "native"]
-    possible = _possible(main.name, main.dtype, scope)
-    return list_wrong(possible, aim, dtypes, main.dtype) if dtypes else ()
+def _wrong(main: OverloadAnswer) -> tuple[Note, ...]:
+    """Return what is wrong on the target where the call runs on MPS: the most frequent first, then the main dtype."""
+    native = {name for name, state in main.dtypes.items() if state.status == "native"}
+    entries = [
+        note
+        for note in (*main.limitations, *main.advisories)
+        if note.effect == "wrong_result"
+        and note.holds
+        and not native.isdisjoint(note.dtypes or native)
+    ]
+    frequencies = get_args(Frequency)
+
+    def order(note: Note) -> tuple[int, bool, str]:
+        return frequencies.index(note.frequency), main.dtype not in (note.dtypes or native), note.id
+
+    return tuple(sorted(entries, key=order))
 
 
 def _possible(op: str, dtype: str, scope: _Scope) -> list[Statement]:

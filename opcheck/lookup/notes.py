@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from opcheck.common.vocabulary import Effect, Frequency, StatementSort
 from opcheck.data.messages import filled
-from opcheck.lookup.records import Note, Wrong
+from opcheck.lookup.records import Note
 from opcheck.model.records import Evidence, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from opcheck.common.versions import Span, Target
     from opcheck.data.statement_model import Statement, StatementEvidence
@@ -85,49 +85,6 @@ def can_hold(statement: Statement, spatial: int, dtype: str) -> bool:
 
 #: The arguments of operators over dimensions that are images or their gradients.
 _IMAGES = ("self", "input", "result", "grad_output")
-_FREQUENCIES: tuple[Frequency, ...] = get_args(Frequency)
-
-
-def list_wrong(
-    statements: Iterable[Statement], aim: Target, dtypes: Collection[str], default: str
-) -> tuple[Wrong, ...]:
-    """Return the statements by which results are wrong on the target: the most frequent first, then the default dtype.
-
-    Args:
-        statements: those that can hold for the operator.
-        aim: the target.
-        dtypes: the dtypes in question.
-        default: the dtype of the headline's status.
-    """
-    entries = [
-        statement
-        for statement in statements
-        if statement.effect == "wrong_result"
-        and aim.macos in statement.macos
-        and (not statement.dtypes or not {*dtypes}.isdisjoint(statement.dtypes))
-    ]
-    entries.sort(
-        key=lambda entry: (
-            _FREQUENCIES.index(_frequency(entry)),
-            bool(entry.dtypes) and default not in entry.dtypes,
-            entry.id,
-        )
-    )
-    return tuple(
-        Wrong(
-            id=statement.id,
-            frequency=_frequency(statement),
-            dtypes=tuple(name for name in statement.dtypes if name in dtypes),
-            case=case_of(statement),
-            condition=statement.condition,
-            when=statement.when,
-            torch=span_in_words(statement.torch),
-            macos=span_in_words(statement.macos),
-            way_out=statement.way_out,
-            links=statement.links,
-        )
-        for statement in entries
-    )
 
 
 def case_of(statement: Statement) -> str:

@@ -20,24 +20,6 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
     wrong: Literal["", "always", "sometimes"] = ""
 
 
-class Wrong(Record, frozen=True, kw_only=True):
-    """A statement by which results are wrong for the question that was asked."""
-
-    id: str
-    frequency: Frequency
-    #: the dtypes in question; empty: all.
-    dtypes: tuple[str, ...]
-    #: the case in words, and what code and people test; all empty: every call.
-    case: str
-    condition: str
-    when: str
-    #: the spans in words; empty: every version.
-    torch: str
-    macos: str
-    way_out: str
-    links: tuple[str, ...]
-
-
 class Note(Record, frozen=True, kw_only=True):
     """A limitation or an advisory on an overload."""
 
@@ -117,7 +99,7 @@ class Answer(Record, frozen=True, kw_only=True):
     #: the limit of a native operator that matters most: ``on the CPU above 32 KiB``; empty if none does.
     limit: str = ""
     #: what is wrong on the target in the dtype in question, or in a usual one: the most frequent first.
-    wrong: tuple[Wrong, ...] = ()
+    wrong: tuple[Note, ...] = ()
     #: of a function with modes: the state of each.
     modes: dict[str, State] = {}
     overloads: tuple[OverloadAnswer, ...]

@@ -128,6 +128,7 @@ def test_a_bare_name_of_a_public_model_points_to_its_recipe(
     assert caught.value.hint.startswith("opcheck audit recipe:openai-community/gpt2, ")
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_file_of_weights_is_named_by_what_it_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +138,7 @@ def test_a_file_of_weights_is_named_by_what_it_holds(
     torch.save(module.state_dict(), "weights.pt")
     torch.save({"model": module.state_dict(), "args": Path("x")}, "checkpoint.pt")
     torch.jit.save(torch.jit.script(module), "script.pt")
-    header = b"{}      "
+    header = b'{"__metadata__":{}}      '
     Path("w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     for name, kind, hint in (
         ("module.pt", "a pickled object of torch.nn.modules.linear:Linear", "name the class"),

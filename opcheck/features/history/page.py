@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
 from opcheck.render import wording
-from opcheck.render.document import Block, Facts, Heading, Lines, Table
+from opcheck.render.document import Block, Facts, Heading, Lines, Table, Words
 from opcheck.render.wording import status_of
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def _changes_of_status(overload: OverloadHistory) -> list[Step]:
     return steps
 
 
-def _facts(overload: OverloadHistory) -> list[tuple[str, wording.Words]]:
+def _facts(overload: OverloadHistory) -> list[tuple[str, Words]]:
     """Return what changed in each release, in one line each; the first release is in the headline."""
-    rows: list[tuple[str, wording.Words]] = []
+    rows: list[tuple[str, Words]] = []
     for step in reversed(overload.steps[1:]):
         status = _status(step) if step.change in {"better", "worse", "removed"} else ""
         other = {

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
 from opcheck.render import wording
-from opcheck.render.document import Block, Bullets, Facts, Heading, Span, Table, section
+from opcheck.render.document import Block, Bullets, Facts, Heading, Span, Table, Words, section
 from opcheck.render.wording import COLUMNS, cut, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from opcheck.lookup.records import Answer, Note, OverloadAnswer, Wrong
+    from opcheck.lookup.records import Answer, Note, OverloadAnswer
     from opcheck.model.records import Evidence
 
 #: The sections that flags add.
@@ -31,7 +31,7 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     yield Heading(headline, 1)
     rows = list(_rows(answer, main))
     room = _LINES - len(headline) // COLUMNS - sum(1 + (name == "why") for name, _ in rows)
-    facts = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
+    facts: list[tuple[str, Words]] = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
     facts += wording.few(list(_exceptions(answer, main)), room, "--limits")
     if facts:
         yield Facts(tuple(facts))
@@ -84,7 +84,8 @@ def _wrong(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
     rare = len(answer.wrong) - len(usual)
     if usual:
         first, *others = usual
-        dtypes = first.dtypes if main.dtype not in first.dtypes else ()
+        dtypes = [name for name in first.dtypes if name in main.dtypes]
+        dtypes = [] if main.dtype in dtypes else dtypes
         # Only values or nothing decide: a plain call in the headline's dtype meets it.
         word = "wrong" if first.condition or dtypes else "WRONG"
         case = _case(first)
@@ -92,20 +93,16 @@ def _wrong(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
             case = f"in {len(usual)} cases below"
         elif others:
             case += f", and in {plural(len(others), 'case')} below"
-        yield " ".join(filter(None, (word, _of(dtypes), case)))
+        yield " ".join(filter(None, (word, "for" * bool(dtypes), ", ".join(dtypes), case)))
     if rare:
         yield f"wrong in {plural(rare, 'rare case')}"
-
-
-def _of(dtypes: Collection[str]) -> str:
-    return f"for {', '.join(dtypes)}" if dtypes else ""
 
 
 #: The case of a statement that is too long for a headline.
 _BELOW = "in a case below"
 
 
-def _case(entry: Wrong) -> str:
+def _case(entry: Note) -> str:
     """Return the case as the end of a sentence."""
     if not entry.case:
         return ""
@@ -153,9 +150,11 @@ def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, Spa
         yield name, _exception(entry, main)
 
 
-def _exception(entry: Wrong | Note, main: OverloadAnswer) -> Span:
+def _exception(entry: Note, main: OverloadAnswer) -> Span:
     """Return the case and the way out in one line, which ends with the name that ``opcheck explain`` takes."""
-    dtypes = "" if main.dtype in entry.dtypes else ", ".join(entry.dtypes)
+    dtypes = ", ".join(
+        n for n in entry.dtypes if n in main.dtypes and main.dtype not in entry.dtypes
+    )
     case = wording.shortened(entry.case, wording.SHORT_CASE)
     rare = "rarely" if entry.frequency == "rarely" else ""
     text, brief = (
