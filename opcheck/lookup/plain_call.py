@@ -135,11 +135,18 @@ class OperatorLookup:
 
     def _state(self, verdict: Verdict) -> State:
         """Return the verdict as a state; a native call is marked where a statement makes its result wrong."""
-        by_id = self.lists.statements.by_id
-        frequencies = {
-            by_id[name].frequency
+        # A condition that a plain call does not decide is one on arguments, which the call leaves out.
+        certain = {entry.detail for entry in verdict.evidence}
+        met = (
+            self.lists.statements.by_id[name]
             for name in (*verdict.advisories, *verdict.limitations)
-            if verdict.status == "native" and by_id[name].effect == "wrong_result"
+        )
+        frequencies = {
+            statement.frequency
+            for statement in met
+            if verdict.status == "native"
+            and statement.effect == "wrong_result"
+            and (not statement.condition or statement.id in certain)
         }
         wrong: Literal["", "always", "sometimes"] = (
             "sometimes" if "sometimes" in frequencies else ""

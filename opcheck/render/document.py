@@ -28,6 +28,9 @@ class Span(msgspec.Struct, frozen=True):
     text: str
     style: Style = "code"
     brief: str = ""
+    #: A fact that a terminal cuts at so many lines, before its tail; 0: it is never cut.
+    lines: int = 0
+    tail: str = ""
 
 
 #: One text, or several that are joined by a space.

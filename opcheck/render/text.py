@@ -6,6 +6,7 @@ It is laid out here and not by rich, whose import takes a quarter of the time of
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -118,7 +119,17 @@ def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
     width = max(len(name) for name, _ in block.items)
     for name, words in block.items:
         head = Span(name.ljust(width), "dim")
-        yield from _wrap((head, "", *parts(words)), layout, 2, width + 4)
+        cut = words if layout.full else _cut(words, layout.width - width - 4)
+        yield from _wrap((head, "", *parts(cut)), layout, 2, width + 4)
+
+
+def _cut(words: Words, columns: int) -> Words:
+    """Return a text that fits into its lines; a word that does not fit leaves up to ten columns empty."""
+    if not isinstance(words, Span) or not words.lines:
+        return words
+    room = columns * words.lines - 10 * (words.lines - 1) - len(words.tail)
+    body = words.text.removesuffix(words.tail)
+    return textwrap.shorten(body, max(room, 10), placeholder=" ...") + words.tail
 
 
 def _entry(block: Entry, layout: _Layout) -> Iterator[str]:

@@ -39,8 +39,7 @@ SHORT = LABELS | {
 }
 #: The dtypes that a list of dtypes may name in one word.
 _INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
-#: Columns of the facts of a short answer, and of a case in its headline.
-COLUMNS = 88
+#: Columns of a case in a headline.
 SHORT_CASE = 60
 
 
@@ -56,9 +55,9 @@ def shortened(text: str, columns: int) -> str:
     return textwrap.shorten(text, columns, placeholder=" ...")
 
 
-def cut(text: str, lines: int = 1) -> Span:
-    """Return a text that a short answer cuts at so many lines."""
-    return Span(text, "dim", shortened(text, COLUMNS * lines - 10 * (lines - 1)))
+def cut(text: str, lines: int = 1, tail: str = "") -> Span:
+    """Return a fact that a short answer cuts at so many lines; its tail stays."""
+    return Span(text + tail, "dim", lines=lines, tail=tail)
 
 
 def few(rows: Sequence[tuple[str, Words]], room: int, flag: str) -> Sequence[tuple[str, Words]]:

@@ -21,6 +21,7 @@ from torch import nn
 
 import opcheck
 from opcheck.common.errors import CaptureError, InputError, UnknownTargetError, UsageError
+from opcheck.model.records import FindingTable
 from opcheck.model.saved import read
 from opcheck.render import render
 from tests.judge.audit_targets import models
@@ -178,7 +179,9 @@ def test_a_report_is_shown_as_the_terminal_shows_it_and_saved_by_suffix(tmp_path
 
 def test_a_notebook_shows_a_fragment_of_html_with_the_headline() -> None:
     report = opcheck.audit(nn.Linear(2, 2), torch.rand(1, 2), torch="2.13", macos="15")
-    for shown in (report._repr_html_(), report.findings._repr_html_()):
+    findings = report.findings
+    assert isinstance(findings, FindingTable)
+    for shown in (report._repr_html_(), findings._repr_html_()):
         # Well-formed, without a page's head and without scripts.
         ET.fromstring(shown)  # noqa: S314  (made here)
         assert "<script" not in shown

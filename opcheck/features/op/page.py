@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.text import plural
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Span, Table, Words, section
-from opcheck.render.wording import COLUMNS, cut, status_of
+from opcheck.render.wording import cut, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -30,7 +30,7 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     headline = _headline(answer, main)
     yield Heading(headline, 1)
     rows = list(_rows(answer, main))
-    room = _LINES - len(headline) // COLUMNS - sum(1 + (name == "why") for name, _ in rows)
+    room = _LINES - len(headline) // 100 - sum(1 + (name == "why") for name, _ in rows)
     facts: list[tuple[str, Words]] = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
     facts += wording.few(list(_exceptions(answer, main)), room, "--limits")
     if facts:
@@ -157,11 +157,8 @@ def _exception(entry: Note, main: OverloadAnswer) -> Span:
     )
     case = wording.shortened(entry.case, wording.SHORT_CASE)
     rare = "rarely" if entry.frequency == "rarely" else ""
-    text, brief = (
-        ": ".join(filter(None, (rare, dtypes, each, entry.way_out))) for each in (entry.case, case)
-    )
-    name = f" ({entry.id})"
-    return Span(text + name, "dim", wording.shortened(brief, COLUMNS - len(name)) + name)
+    text = ": ".join(filter(None, (rare, dtypes, case, entry.way_out)))
+    return cut(text, tail=f" ({entry.id})")
 
 
 def _before(answer: Answer, main: OverloadAnswer) -> str:
