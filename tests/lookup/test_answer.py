@@ -238,7 +238,7 @@ def test_the_first_line_names_the_limit_that_matters(
 ) -> None:
     answered = answer(query, torch, lists=lists)
     assert answered.limit == limit
-    first = write(answered, page.document(answered), "markdown").partition("\n")[0]
+    first = " ".join(write(answered, page.document(answered), "text").partition("\n\n")[0].split())
     assert label(answered.status, answered.kind) in first
     assert limit.removesuffix(" in a case below") in first
 

@@ -119,8 +119,9 @@ def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
         yield "why", f"{'' if main.name == answer.op else f'{main.name}: '}{answer.because}"
     if main.prints and answer.status != "native":
         yield "prints", main.prints
-    if len(main.dtypes) > 1 and wording.differing(main.status, main.kind, main.dtypes):
-        yield "dtypes", wording.by_state(main.dtypes)
+    differing = wording.differing(main.status, main.kind, main.dtypes)
+    if len(main.dtypes) > 1 and differing:
+        yield "dtypes", f"{differing}; the others: {wording.label(*status_of(main))}"
     if before := _before(answer, main):
         yield "before", before
     yield from _calls(answer.overloads, is_operator="::" in main.name)
