@@ -238,12 +238,12 @@ def _which_library(spec: str) -> ModelLoadError:
             context=_place(spec),
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
-    names = recipes()
-    if recipes := [n for n in names if _plain(n.rpartition("/")[2]).startswith(_plain(spec))]:
+    shipped = [n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(spec))]
+    if shipped:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",
             context=_place(spec),
-            hint=f"opcheck audit recipe:{recipes[0]}, which ships with opcheck, or hf:{recipes[0]}",
+            hint=f"opcheck audit recipe:{shipped[0]}, which ships with opcheck, or hf:{shipped[0]}",
         )
     module, _, attribute = spec.rpartition(".")
     if module and attribute[:1].isupper():

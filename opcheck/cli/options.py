@@ -111,7 +111,9 @@ def _help(option: Option) -> str:
     text = option.help.removesuffix(" Repeatable.")
     if _metavar(option.choices) is None or option.metavar:
         return text
-    return f"{', '.join(option.choices)}.  {text}"
+    # Verb.parse_args reads --json.
+    names = ["json (--json)" if name == "json" else name for name in option.choices]
+    return f"{', '.join(names)}.  {text}"
 
 
 def _convert_value(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
@@ -384,7 +386,7 @@ class SectionOptions(Record, frozen=True, kw_only=True):
     calls: Annotated[bool, flag("Add the overloads, or the operators that it calls.")] = False
     limits: Annotated[bool, flag("Add all limits and advisories, with links.")] = False
     evidence: Annotated[bool, flag("Add the evidence, with links.")] = False
-    verbose: Annotated[bool, flag("Show the full text with all sections.", short="-v")] = False
+    verbose: Annotated[bool, VERBOSE] = False
 
     def names(self, *, every: bool) -> frozenset[str]:
         """Return the sections to show; those of a file in another format are all."""

@@ -194,13 +194,13 @@ def _changes(before: _Moment, now: _Moment) -> list[str]:
         if was != value:
             words = [f"{op}:", was or "not called", "->", value or "not called"]
             texts.append(" ".join(words))
-    texts += [f"no longer holds: {name}" for name in sorted(before.statements - now.statements)]
-    texts += [f"holds from here: {name}" for name in sorted(now.statements - before.statements)]
+    texts += [f"no longer applies: {name}" for name in sorted(before.statements - now.statements)]
+    texts += [f"applies from here: {name}" for name in sorted(now.statements - before.statements)]
     # A statement on every operator is listed only where it changes a state.
     shown = {name for name, state in now.dtypes.items() if before.dtypes[name] != state}
     for text, held, compared in (
-        ("no longer holds", before.general, now.general),
-        ("holds from here", now.general, before.general),
+        ("no longer applies", before.general, now.general),
+        ("applies from here", now.general, before.general),
     ):
         gone = [name for name in sorted(held) if name not in compared and shown & {*held[name]}]
         texts += [f"{text}: {name}" for name in gone]

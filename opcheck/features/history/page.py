@@ -80,7 +80,7 @@ def _facts(overload: OverloadHistory) -> list[tuple[str, Words]]:
 
 def _causes(step: Step) -> Iterator[str]:
     """Yield what changed a step, the statements that begin and end together."""
-    sorts: dict[str, list[str]] = {"holds from here": [], "no longer holds": []}
+    sorts: dict[str, list[str]] = {"applies from here": [], "no longer applies": []}
     for text in step.changed if step.change != "removed" else ():
         sort, _, name = text.partition(": ")
         if sort in sorts:
