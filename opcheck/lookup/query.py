@@ -93,7 +93,7 @@ def resolve(text: str, lists: OpLists) -> Query:
         name = pattern.sub(instead, name, count=1) if pattern.match(name) else name
     owner, _, method = name.rpartition(".")
     if (library := FOREIGN.get(name.partition(".")[0])) and owner:
-        raise _foreign(asked, name, library, lists)
+        raise _foreign_error(asked, name, library, lists)
     is_method = owner.isidentifier() and owner not in _owners()
     for called in (name, f"Tensor.{method}") if is_method else (name,):
         if called in WITHOUT_OPERATORS:
@@ -132,7 +132,7 @@ def _owners() -> frozenset[str]:
     return frozenset({*LIBRARIES, *(name.partition(".")[0] for name in names)})
 
 
-def _foreign(asked: str, name: str, library: str, lists: OpLists) -> UsageError:
+def _foreign_error(asked: str, name: str, library: str, lists: OpLists) -> UsageError:
     """Return the error for a function of another library, with the function of torch of the same name."""
     same = f"torch.{name.partition('.')[2]}"
     try:

@@ -122,7 +122,7 @@ def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
     earliest, last = lines[-1], states.get(lines[-1])
     for line in reversed(lines):
         state = states.get(line)
-        if _plain(state) != _plain(last):
+        if _without_mark(state) != _without_mark(last):
             return _at_most(earliest, state, last)
         earliest = line
     return earliest
@@ -139,7 +139,7 @@ def first_native(states: Mapping[str, State], lines: Sequence[str]) -> str | Non
     return None
 
 
-def _plain(state: State | None) -> object:
+def _without_mark(state: State | None) -> object:
     return state and (state.status, state.kind)
 
 

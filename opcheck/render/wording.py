@@ -50,7 +50,7 @@ def status_of(
     return entry.status, entry.kind
 
 
-def shortened(text: str, columns: int) -> str:
+def cut_at_word(text: str, columns: int) -> str:
     """Return a text that is cut at a word where it is too long."""
     return textwrap.shorten(text, columns, placeholder=" ...")
 
@@ -60,7 +60,9 @@ def cut(text: str, lines: int = 1, tail: str = "") -> Span:
     return Span(text + tail, "dim", lines=lines, tail=tail)
 
 
-def few(rows: Sequence[tuple[str, Words]], room: int, flag: str) -> Sequence[tuple[str, Words]]:
+def limit_rows(
+    rows: Sequence[tuple[str, Words]], room: int, flag: str
+) -> Sequence[tuple[str, Words]]:
     """Return as many rows as there is room for; the last counts the others."""
     room = max(room, 1)
     if len(rows) <= room:
@@ -68,7 +70,7 @@ def few(rows: Sequence[tuple[str, Words]], room: int, flag: str) -> Sequence[tup
     return [*rows[: room - 1], ("", f"and {len(rows) - room + 1} more: {flag}")]
 
 
-def ending(op_lists: Mapping[str, str], left_out: Collection[str]) -> Lines:
+def closing_line(op_lists: Mapping[str, str], left_out: Collection[str]) -> Lines:
     """Return the last line of an answer: what it rests on, and the flags that show the rest."""
     flags = [f"--{name}" for name in sorted({*left_out} - {"verbose"})]
     lists = f"Op lists {op_lists['digest']}, newest torch {op_lists['newest']}."

@@ -65,7 +65,7 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
             yield Table(("operator", before, after, "why"), rows, code=(0,))
     elif facts := tuple(_facts(tables)):
         yield Facts(facts)
-    yield wording.ending(answer.op_lists, () if "verbose" in shown else ("verbose",))
+    yield wording.closing_line(answer.op_lists, () if "verbose" in shown else ("verbose",))
 
 
 def _facts(tables: Mapping[str, Sequence[tuple[str, ...]]]) -> Iterator[tuple[str, Words]]:
@@ -76,7 +76,7 @@ def _facts(tables: Mapping[str, Sequence[tuple[str, ...]]]) -> Iterator[tuple[st
             for name in names
             for row in tables.get(name, ())
         ]
-        yield from wording.few(rows, room, "-v")
+        yield from wording.limit_rows(rows, room, "-v")
 
 
 def _change(row: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def document(answer: HistoryAnswer, shown: Collection[str] = SECTIONS) -> Iterat
             yield _table(overload)
     if others and "calls" not in shown:
         yield Lines((f"{plural(len(others), 'other overload')}: --calls",))
-    yield wording.ending(answer.op_lists, SECTIONS - {*shown})
+    yield wording.closing_line(answer.op_lists, SECTIONS - {*shown})
 
 
 def _status(step: Step) -> str:
@@ -75,7 +75,7 @@ def _facts(overload: OverloadHistory) -> list[tuple[str, Words]]:
         }
         texts = (status, wording.by_state(other), *_causes(step))
         rows.append((step.torch, wording.cut("; ".join(filter(None, texts)))))
-    return [*wording.few(rows, _STEPS, "--releases")]
+    return [*wording.limit_rows(rows, _STEPS, "--releases")]
 
 
 def _causes(step: Step) -> Iterator[str]:

@@ -32,7 +32,7 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     rows = list(_rows(answer, main))
     room = _LINES - len(headline) // 100 - sum(1 + (name == "why") for name, _ in rows)
     facts: list[tuple[str, Words]] = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
-    facts += wording.few(list(_exceptions(answer, main)), room, "--limits")
+    facts += wording.limit_rows(list(_exceptions(answer, main)), room, "--limits")
     if facts:
         yield Facts(tuple(facts))
     if "releases" in shown:
@@ -50,7 +50,7 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     if "evidence" in shown:
         yield from section("Evidence", Bullets(tuple(map(_evidence, main.evidence))))
         yield from section("Links", Bullets(answer.links))
-    yield wording.ending(answer.op_lists, SECTIONS - {*shown})
+    yield wording.closing_line(answer.op_lists, SECTIONS - {*shown})
 
 
 def _headline(answer: Answer, main: OverloadAnswer) -> str:
@@ -109,7 +109,7 @@ def _case(entry: Note) -> str:
     if entry.case not in {entry.when, entry.condition}:
         return entry.case
     if entry.case == entry.when:
-        return f"({wording.shortened(entry.case, wording.SHORT_CASE)})"
+        return f"({wording.cut_at_word(entry.case, wording.SHORT_CASE)})"
     return f"where {entry.case}" if len(entry.case) < wording.SHORT_CASE else _BELOW
 
 
@@ -156,7 +156,7 @@ def _exception(entry: Note, main: OverloadAnswer) -> Span:
     dtypes = ", ".join(
         n for n in entry.dtypes if n in main.dtypes and main.dtype not in entry.dtypes
     )
-    case = wording.shortened(entry.case, wording.SHORT_CASE)
+    case = wording.cut_at_word(entry.case, wording.SHORT_CASE)
     rare = "rarely" if entry.frequency == "rarely" else ""
     text = ": ".join(filter(None, (rare, dtypes, case, entry.way_out)))
     return cut(text, tail=f" ({entry.id})")
