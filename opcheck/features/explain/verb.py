@@ -38,7 +38,7 @@ def command(
         raise UsageError(
             f"one name is explained at a time: {document!r} is left over",
             context="opcheck explain",
-            hint="opcheck explain lists all names; opcheck explain schema NAME has the documents",
+            hint="opcheck explain -v lists all names; opcheck explain schema NAME has the documents",
         )
     if rule_id is None:
         streams.emit("\n".join(_all() if verbose else _groups()))

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from opcheck.data.registrations import OpLists
-from opcheck.features.site import addresses, render
+from opcheck.features.site import addresses, filters, render
 from opcheck.features.site.operators import operators
 from opcheck.features.site.pages import pages
 from opcheck.features.site.records import Model, Operator, Page, Release
@@ -195,3 +195,10 @@ def test_operators_of_the_real_lists(lookup: OperatorLookup, lists: OpLists) -> 
     assert {limitation.note.id for limitation in result.limitations} >= {"grid-sampler-2d-border"}
     assert nms.overloads[0].registration == "kernel"
     assert nms.tables[0][0].torch[0] == "2.0"
+
+
+def test_a_dtype_whose_results_are_wrong_is_marked_in_its_cell(lists: OpLists) -> None:
+    (page,) = operators(OperatorLookup(lists), {"aten::acos"})
+    newest = page.tables[page.overloads[0].table][-1]
+    assert (newest.state, newest.dtypes["complex64"]) == ("native", "native_wrong")
+    assert filters.dtypes(newest.dtypes) == "refused: float64; wrong for some inputs: complex64"
