@@ -150,6 +150,11 @@ def test_advisories_are_told_apart(tmp_path: Path) -> None:
             "    id: again\n    summary: It",
             "15 limitations.0.id: the key occurs",
         ),
+        (
+            "    condition: >\n      self.dim == 5\n      and transposed\n    when: the indices repeat\n",
+            "    rare: true\n",
+            "10 limitations.0.rare: a rare case needs a condition or a when",
+        ),
         ("self.dim ==", "self.dim() ==", "10 limitations.0.condition: not a function of"),
         (
             "kind: binary",
