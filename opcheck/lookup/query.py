@@ -383,7 +383,9 @@ def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
     return UsageError(
         f"no release in the lists has an operator {asked!r}",
         context=f"opcheck op {asked}",
-        hint=f"did you mean {', '.join(near)}?" if near else "opcheck matrix -f csv lists all of them",
+        hint=f"did you mean {', '.join(near)}?"
+        if near
+        else "opcheck matrix -f csv lists all of them",
     )
 
 

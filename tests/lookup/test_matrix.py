@@ -4,7 +4,7 @@ import pytest
 
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.coverage import coverage
-from opcheck.lookup.matrix import STATES, matrix, short
+from opcheck.lookup.matrix import CELLS, STATES, cell_state, matrix
 from opcheck.lookup.plain_call import OperatorLookup, target
 from tests.made import VALUES, make_lists
 
@@ -61,7 +61,7 @@ def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists, lookup: Oper
             if exists:
                 aim = target(release.line, result.macos)
                 state = lookup.state(op, aim, "float32")
-                assert STATES[before[-1].states[0]] == short(state), (op, release.line)
+                assert CELLS[before[-1].states[0]] == cell_state(state), (op, release.line)
 
 
 def _order(line: str) -> tuple[int, ...]:

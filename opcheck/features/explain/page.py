@@ -19,7 +19,9 @@ _OPERATORS = 6
 _FIRST = re.compile(
     r"\*\*(What|Way out|Fix|Operators|Effect|Releases|Dtypes|Holds if|Depends on|Prints)\.\*\*"
 )
-_OF_REMEDY = re.compile(r"\*\*(For|After)\.\*\*")
+_WAY_OUT = re.compile(r"\*\*(Way out|Fix|Effect)\.\*\*")
+#: Of a page whose code says what to do.
+_WITH_CODE = re.compile(r"\*\*(What|For|After)\.\*\*")
 _COLUMNS = 100
 _LINES = 12
 
@@ -28,8 +30,8 @@ def shorten(text: str) -> str:
     """Return the sections of a page that say what it is and what to do, in at most 15 lines."""
     title, *paragraphs = text.strip().split("\n\n")
     lines: list[str] = [title, ""]
-    # The lines of a remedy are its page.
-    first = _OF_REMEDY if paragraphs[0].startswith("**For.**") else _FIRST
+    says = any(_WAY_OUT.match(paragraph) for paragraph in paragraphs)
+    first = _FIRST if says else _WITH_CODE
     is_shown = False
     for paragraph in paragraphs:
         if not paragraph.startswith(("```", "- ")):
