@@ -14,30 +14,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from opcheck.common import documents
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
 from opcheck.data.files import read_history, read_releases
 from opcheck.data.history import SCHEMA, Entry, History, dump, expand, with_column
 from opcheck.data.registrations import OpLists, data_directory, load
-from opcheck.data.wheels.archive import default_cache, obtain, read_archive
+from opcheck.data.routes import CALLS, FILE, KINDS, UNKNOWN, VALUES, VIEW
+from opcheck.data.wheels import metal_source
+from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
+from opcheck.kernels import library
 from scripts.wheels import routes
-
-LIBRARY = "torch/lib/libtorch_cpu.dylib"
-FILE = "routes.json"
-#: What a kernel can reach: MPSGraph; a kernel of PyTorch's own Metal libraries; Metal Performance Shaders (MPSMatrix,
-#: MPSNDArray); a copy by blit; the CPU.
-KINDS = ("graph", "metal", "mps", "copy", "cpu")
-#: The values of a kernel that does no work, that only calls other operators, and that could not be followed.
-VIEW, CALLS, UNKNOWN = "view", "calls", "unknown"
-_VALUES = frozenset(
-    {"+".join(some) for n in range(1, len(KINDS) + 1) for some in combinations(KINDS, n)}
-    | {VIEW, CALLS, UNKNOWN}
-)
 
 
 def read_table(path: Path, lines: Sequence[str]) -> History:
@@ -46,28 +37,30 @@ def read_table(path: Path, lines: Sequence[str]) -> History:
     Raises:
         OpListError: the file is missing or damaged.
     """
-    return read_history(path, lines, _VALUES)[0]
+    return read_history(path, lines, VALUES)[0]
 
 
-def column(image: Image, line: str, lists: OpLists) -> dict[str, str]:
-    """Return the value of each overload that has an MPS kernel in a release.
+def column(image: Image, line: str, lists: OpLists, kernels: Iterable[str]) -> dict[str, str]:
+    """Return the value of each overload that has an MPS kernel in a release, whose Metal kernels are named.
 
     Raises:
         OpListError: the registrations of the library cannot be read.
     """
     reached = routes.read_routes(image, lists.operators(line))
     native = {op for op, value in lists.operators(line).items() if value == "kernel"}
-    return {op: value(reached.get(op)) for op in sorted(native)}
+    known = routes.stems(kernels)
+    return {op: value(reached.get(op), known) for op in sorted(native)}
 
 
-def value(reached: routes.Reached | None) -> str:
-    """Return what the data file says of a kernel: its marks, else the overloads that it calls."""
+def value(reached: routes.Reached | None, known: Collection[str] = ()) -> str:
+    """Return what the data file says of a kernel: its marks and Metal kernels, else the overloads that it calls."""
     if reached is None:
         return UNKNOWN
     marks = [kind for kind in KINDS if kind in reached.marks]
     # Any kernel may copy an argument first; a copy counts where the kernel does nothing else.
     if computing := [mark for mark in marks if mark != "copy"] or marks:
-        return "+".join(computing)
+        names = routes.named_kernels(reached.texts, known) if "metal" in computing else []
+        return "+".join(computing) + (f":{' '.join(names)}" if names else "")
     return f"{CALLS}:{' '.join(sorted(reached.calls))}" if reached.calls else VIEW
 
 
@@ -79,7 +72,10 @@ def build(release: str, line: str, cache: Path, lists: OpLists) -> dict[str, str
     """
     with tempfile.TemporaryDirectory() as folder:
         read_archive(obtain(release, cache)).unpack(Path(folder))
-        return column(Image.parse(Path(folder, LIBRARY)), line, lists)
+        path = Path(folder, LIBRARY)
+        sources = metal_source.functions(documents.read(path, documents.MOST_LARGE))
+        kernels = {*library.read(release, cache).functions, *(each.name for each in sources)}
+        return column(Image.parse(path), line, lists, kernels)
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -22,6 +22,21 @@ CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 #: Where a call runs; ``raises``: nowhere.
 Side = Literal["mps", "cpu", "unknown", "raises"]
 
+#: What computes a call on MPS: Apple's MPSGraph, a Metal kernel of PyTorch, an MPS kernel (MPSMatrix, MPSNDArray), a
+#: copy by blit, nothing (a view), the CPU; ``either``: several of them, and the choice is not known.
+RouteKind = Literal["graph", "metal", "mps", "copy", "view", "cpu", "either", "unknown"]
+ROUTES: tuple[RouteKind, ...] = get_args(RouteKind)
+ROUTE_WORDS: dict[RouteKind, str] = {
+    "graph": "MPSGraph",
+    "metal": "Metal kernel",
+    "mps": "MPS kernel",
+    "copy": "copy",
+    "view": "no kernel (a view)",
+    "cpu": "CPU",
+    "either": "several ways",
+    "unknown": "unknown",
+}
+
 #: The severities of findings, the most severe first.
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)

@@ -2,7 +2,8 @@
 
 The reader starts at the function that the release registers for an overload, follows its calls, and collects marks: a
 function of the graph cache, of PyTorch's own Metal libraries, of Metal Performance Shaders, a copy by blit or a copy to
-the CPU.  A kernel that only calls other operators has their names in place of marks.
+the CPU.  A kernel that only calls other operators has their names in place of marks.  Beside the marks it collects the
+texts of the code: among them are the names of the Metal kernels.  It executes nothing.
 
 All branches count together: a kernel that chooses between a graph and a Metal kernel has both marks.  Error paths do
 not: the compiler puts them into functions named ``.cold``, which other functions may share.
@@ -12,30 +13,34 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from opcheck.data.wheels.dispatcher import Registration, registrations
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
+from opcheck.kernels.names import WORDS, parse
 from scripts.wheels.bodies import branches
 from scripts.wheels.checks import plain
 
 #: By mark the mangled names of the functions that only a kernel of its kind calls (OperationUtils.h and
-#: MetalShaderLibrary.h of aten/src/ATen/native/mps, aten/src/ATen/mps/MPSStream.h).  Releases before 2.4 compile Metal
-#: sources by MPSDevice.h and by helpers of the files themselves.
+#: MetalShaderLibrary.h of aten/src/ATen/native/mps, aten/src/ATen/mps/MPSStream.h), and the messages to Apple's
+#: objects that encode the work.  Releases before 2.4 compile Metal sources by MPSDevice.h and by helpers of the files.
 MARKS = {
     "graph": re.compile(
         r"runMPSGraph|executeMPSGraph|LookUpOrCreateCachedGraph|MPSGraphCache|UniqueCachedGraph"
+        r"|\$encodeToCommandBuffer:feeds"
     ),
     "metal": re.compile(
         r"MetalShaderLibrary|MetalKernelFunction|exec_(?:unary|binary|ternary)_kernel|PipelineState|metalIndexing"
-        r"|compute\w*Library|newFunctionWithName|CPLState"
+        r"|compute\w*Library|newFunctionWithName|CPLState|\$dispatchThread"
     ),
     "mps": re.compile(
         r"LookUpOrCreateCachedKernel|MPSKernelCache|sourceArrays:destination|leftMatrix:rightMatrix"
-        r"|sourceMatrix:result"
+        r"|\$encodeToCommandBuffer:source|\$encodeToCommandEncoder"
     ),
     "copy": re.compile(
         r"9mps_copy_|13copy_blit_mps|MPSStream4copy|MPSStream13copy_and_sync|MPSStream4fill"
@@ -57,6 +62,9 @@ _BELOW = re.compile(r"^_+ZZ*N?K?R?2at3mps|^_+ZZ*N?K?2at6native")
 _ENTRY = "wrap_kernel_functor_unboxed_"
 #: torchgen's Operators.cpp: a call through the dispatcher is at::_ops::<operator>_<overload>::call.
 _OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
+#: The name of the device, and what a kernel prints before it moves its arguments there.
+_CPU = re.compile(r"^cpu$|[Ff]all\w* back (?:on|to) (?:the )?CPU")
+_DTYPE = re.compile(rf"_({'|'.join(sorted(WORDS, key=len, reverse=True))})(?=_|$)")
 #: Only the beginning of a name says whose function it is: the types of its arguments follow.
 _HEAD = 160
 
@@ -67,6 +75,8 @@ class Reached(NamedTuple):
     marks: frozenset[str]
     #: the overloads that it calls through the dispatcher
     calls: frozenset[str]
+    #: the texts in its code: names of kernels, texts of checks
+    texts: frozenset[str]
 
 
 class _Code:
@@ -77,6 +87,7 @@ class _Code:
         self.stubs = mps_kernels(image)
         self.operators = {op.partition("::")[2].replace(".", "_"): op for op in operators}
         self._targets: dict[int, frozenset[int]] = {}
+        self._texts: dict[int, frozenset[str]] = {}
 
     def targets(self, start: int) -> frozenset[int]:
         """Return what a function calls, jumps to or takes the address of; a stub stands for its kernel for MPS."""
@@ -88,18 +99,25 @@ class _Code:
                 if isinstance(event, Address):
                     addresses.add(self.stubs.get(event.value, event.value))
             self._targets[start] = frozenset(
-                at for at in addresses if at not in inside and self.image.in_text(at)
+                at for at in addresses if at not in inside and self.image.names_at(at)
             )
+            outside = (at for at in addresses if not self.image.in_text(at))
+            texts = {*map(self.image.string, outside), *_immediates(code)} - {None}
+            self._texts[start] = frozenset(filter(None, texts))
         return self._targets[start]
 
     def reached(self, entry: int) -> Reached:
         """Return the marks and the calls of operators that a function reaches."""
         marks: set[str] = set()
         calls: set[str] = set()
+        texts: set[str] = set()
         seen, left = {entry}, [entry]
         while left:
-            for target in self.targets(left.pop()) - seen:
-                seen.add(target)
+            at = left.pop()
+            below = self.targets(at) - seen
+            texts |= self._texts[at]
+            seen |= below
+            for target in below:
                 names = [name for name in self.image.names_at(target) if ".cold" not in name]
                 if not names:
                     continue
@@ -111,7 +129,7 @@ class _Code:
                     calls.add(operator)
                 elif _has(_FOLLOWED, names) and not _has(_SHARED, names):
                     left.append(target)
-        return Reached(frozenset(marks), frozenset(calls))
+        return Reached(frozenset(marks), frozenset(calls), frozenset(texts))
 
     def entered(self, entry: int) -> set[str]:
         """Return the names of the functions that a function leads to, whatever they compute."""
@@ -171,12 +189,29 @@ def read_routes(image: Image, operators: Iterable[str]) -> Mapping[str, Reached 
         OpListError: the registrations of the library cannot be read.
     """
     code = _Code(image, operators)
-    return {
-        f"aten::{each.name.removeprefix('aten::')}": code.reached(entry) if entry else None
-        for each in registrations(image)
-        if each.key == "MPS" and each.namespace == "aten" and each.name is not None
-        for entry in [_entry(image, each)]
-    }
+    results: dict[str, Reached | None] = {}
+    for each in registrations(image):
+        if each.key == "MPS" and each.namespace == "aten" and each.name is not None:
+            name = f"aten::{each.name.removeprefix('aten::')}"
+            entry = _entry(image, each)
+            results[name] = _with_cpu(name, code.reached(entry)) if entry else None
+    return results
+
+
+def _with_cpu(name: str, reached: Reached) -> Reached:
+    """Add the mark of the CPU to a kernel that computes on the GPU, but leaves some arguments to the CPU.
+
+    It moves them there and calls its own operator: ``at::avg_pool2d(input.to("cpu"), ...)`` (Pooling.mm, 2.9).
+    """
+    own = {_operator_of(each) for each in reached.calls}
+    moves = "aten::_copy_from_and_resize" in reached.calls or any(map(_CPU.search, reached.texts))
+    if moves and _operator_of(name) in own and reached.marks & {"graph", "metal", "mps"}:
+        return reached._replace(marks=reached.marks | {"cpu"})
+    return reached
+
+
+def _operator_of(name: str) -> str:
+    return name.partition(".")[0].rstrip("_")
 
 
 def _entry(image: Image, registration: Registration) -> int | None:
@@ -188,3 +223,53 @@ def _entry(image: Image, registration: Registration) -> int | None:
 
 def _is_entry(names: Iterable[str]) -> bool:
     return any(_ENTRY in name for name in names)
+
+
+def _immediates(code: bytes) -> Iterator[str]:
+    """Yield the short texts that the code builds in registers (Arm A64: MOVZ and MOVK, imm16 at bit 5).
+
+    A text of more than one register is built from neighbouring values, whose order the compiler chooses.
+    """
+    words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
+    kind = words & np.uint32(0x7F800000)
+    values: list[int] = []
+    register_of: dict[int, int] = {}
+    for word in words[(kind == 0x52800000) | (kind == 0x72800000)].tolist():
+        register, shift = word & 31, 16 * (word >> 21 & 3)
+        if not word & 0x20000000 or register not in register_of:
+            register_of[register] = len(values)
+            values.append(0)
+        at = register_of[register]
+        values[at] = values[at] & ~(0xFFFF << shift) | (word >> 5 & 0xFFFF) << shift
+    texts = [value.to_bytes(8, "little").rstrip(b"\0") for value in values]
+    for at, text in enumerate(texts):
+        near = texts[max(at - 2, 0) : at] + texts[at + 1 : at + 3] if len(text) in {4, 8} else []
+        # The last register may repeat the end of the one before: "sigm" and "moid" are "sigmoid".
+        joined = (text + rest[n:] for rest in near for n in range(4) if text.endswith(rest[:n]))
+        for whole in (text, *joined):
+            if len(whole) > 1 and re.fullmatch(rb"[a-z0-9_]+", whole):
+                yield whole.decode()
+
+
+def stems(names: Iterable[str]) -> dict[str, set[str]]:
+    """Return the part of each kernel's name before its form and its dtypes, with the dtypes of its kernels."""
+    dtypes: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        stem = _DTYPE.split(parse(name).operation)[0]
+        dtypes[stem] |= {WORDS[word] for word in _DTYPE.findall(name)}
+    return dict(dtypes)
+
+
+def named_kernels(texts: Collection[str], known: Collection[str]) -> list[str]:
+    """Return the beginnings of kernels' names among texts, sorted; ``known`` are those that ``stems`` returns."""
+    parts = [each.split("_") for each in known]
+    beginnings = {"_".join(words[:n]) for words in parts for n in range(1, len(words) + 1)}
+    # A single word is the beginning of a name where a format follows it: "{}_reduction_{}".
+    open_ended = any(text.startswith("{}_") for text in texts)
+    found = set()
+    for text in texts:
+        name, brace, _ = text.partition("{")
+        name = name.rstrip("_")
+        if brace or open_ended or "_" in name or name in known:
+            found.add(name)
+    return sorted(found & beginnings - set(WORDS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("lief")
 
-from opcheck.data.history import expand
 from opcheck.data.registrations import data_directory, load
-from scripts.read_routes import FILE, KINDS, changes, read_table, value
+from opcheck.data.routes import FILE, KINDS
+from scripts.read_routes import changes, read_table, value
 from scripts.wheels import routes
 from tests.data.test_wheel_library import MPS_BLOCK, STUB, adr, bl, implement, made_library
 
@@ -102,25 +103,6 @@ def test_a_rebuild_shows_what_changed() -> None:
     assert changes(before, after) == ["  aten::a: graph -> metal"]
 
 
-#: Read in PyTorch's sources at the tags of these releases: aten/src/ATen/native/mps/operations.
-SOURCES = {
-    ("aten::native_layer_norm", "2.15"): "metal",  # Normalization.mm, layer_norm_mps
-    ("aten::gelu", "2.15"): "metal",  # ActivationKernel.mm, gelu_kernel
-    ("aten::exp", "2.15"): "metal",  # UnaryKernel.mm
-    ("aten::native_batch_norm", "2.15"): "graph",  # Normalization.mm, batch_norm_mps_out
-    ("aten::mm", "2.15"): "graph+metal",  # LinearAlgebra.mm, mm_out_mps_impl
-    ("aten::as_strided", "2.15"): "view",  # View.mm
-    ("aten::_softmax", "2.12"): "graph",  # SoftMax.mm, softmax_mps_out
-}
-
-
-@pytest.mark.parametrize(("op", "line"), SOURCES)
-def test_routes_are_those_of_the_sources(op: str, line: str) -> None:
-    lines = tuple(release.line for release in load().releases)
-    row = read_table(data_directory() / FILE, lines).operators[op]
-    assert expand(row, lines)[line] == SOURCES[op, line]
-
-
 def test_each_kernel_of_the_lists_has_a_row() -> None:
     lists = load()
     lines = tuple(release.line for release in lists.releases)
@@ -142,6 +124,67 @@ def test_a_damaged_wheel_leaves_the_old_table(
     monkeypatch.setattr("sys.argv", ["read_routes", "2.15.0", "--cache", str(tmp_path)])
     assert script.main() != 0
     assert (data_directory() / FILE).read_bytes() == before
+
+
+def test_a_message_that_encodes_work_is_a_mark() -> None:
+    library = made_library(
+        {
+            MPS_BLOCK: (0x200, implement(ENTRY, 0x1000, 0x200)),
+            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (
+                ENTRY,
+                [bl(HELPER, ENTRY), RETURN],
+            ),
+            "_objc_msgSend$encodeToCommandBuffer:sourceMatrix:resultMatrix:": (HELPER, [RETURN]),
+        }
+    )
+    assert [value(each) for each in routes.read_routes(library, ()).values()] == ["mps"]
+
+
+def test_a_kernel_that_moves_arguments_to_its_own_operator_leaves_them_to_the_cpu() -> None:
+    plain = routes.Reached(
+        frozenset({"graph"}), frozenset({"aten::topk", "aten::to.dtype"}), frozenset({"topk"})
+    )
+    moving = plain._replace(texts=frozenset({"cpu"}))
+    assert routes._with_cpu("aten::topk.values", plain).marks == {"graph"}
+    assert routes._with_cpu("aten::topk.values", moving).marks == {"graph", "cpu"}
+    assert routes._with_cpu("aten::sort.stable", moving).marks == {"graph"}
+
+
+MOVZ_SIGM = [
+    0x52800000 | ord("s") << 5 | ord("i") << 13,
+    0x72A00000 | ord("g") << 5 | ord("m") << 13,
+]
+MOVZ_MOID = [
+    0x52800001 | ord("m") << 5 | ord("o") << 13,
+    0x72A00001 | ord("i") << 5 | ord("d") << 13,
+]
+
+
+def test_a_short_name_is_read_from_the_registers_that_it_is_built_in() -> None:
+    code = struct.pack("<4I", *MOVZ_SIGM, *MOVZ_MOID)
+    assert "sigmoid" in set(routes._immediates(code))
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        ({"sigmoid", "self"}, ["sigmoid"]),
+        ({"layer_norm_{}_{}"}, ["layer_norm"]),
+        ({"argmax"}, []),
+        ({"argmax", "{}_reduction_{}"}, ["argmax"]),
+        ({"float"}, []),
+    ],
+    ids=["whole", "format", "word", "open-format", "dtype"],
+)
+def test_the_texts_of_a_kernel_name_metal_kernels(texts: set[str], names: list[str]) -> None:
+    known = routes.stems(
+        [
+            "sigmoid_dense_float_float",
+            "layer_norm_single_row_float",
+            "argmax_reduction_outer_float",
+        ]
+    )
+    assert routes.named_kernels(texts, known) == names
 
 
 def test_the_kinds_are_those_of_the_reader() -> None:

@@ -1,0 +1,225 @@
+"""What computes a call on MPS in a release.
+
+``routes.json`` has it for each kernel, read from the wheels by scripts/read_routes.py; ``routes.yaml`` says by which
+condition a kernel with several ways chooses.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.common.versions import Span, Target
+from opcheck.common.vocabulary import RouteKind
+from opcheck.data import composites
+from opcheck.data.conditions import Condition, ConditionError, parse
+from opcheck.data.files import read_history
+from opcheck.data.history import expand
+from opcheck.data.matching import values
+from opcheck.data.registrations import OpLists, data_directory, load
+from opcheck.data.statement_model import Arguments
+from opcheck.data.strict_yaml import Document
+from opcheck.data.tables import SCHEMA, ListFile
+from opcheck.model.records import OpCall, Record
+
+FILE = "routes.json"
+#: What a kernel can reach: MPSGraph; a kernel of PyTorch's own Metal libraries; Metal Performance Shaders (MPSMatrix,
+#: MPSNDArray); a copy by blit; the CPU.
+KINDS: tuple[RouteKind, ...] = ("graph", "metal", "mps", "copy", "cpu")
+#: The values of a kernel that does no work, that only calls other operators, and that could not be followed.
+VIEW, CALLS, UNKNOWN = "view", "calls", "unknown"
+VALUES = frozenset(
+    {"+".join(some) for n in range(1, len(KINDS) + 1) for some in combinations(KINDS, n)}
+    | {VIEW, CALLS, UNKNOWN}
+)
+#: Operators that make, view or copy memory for the kernel that calls them: they do not decide its route.
+_BOOKKEEPING = re.compile(
+    r"as_strided|clone|contiguous|copy_|detach|empty|empty_like|empty_strided|expand|expand_as|fill_|"
+    r"flatten|item|m[HT]|movedim|narrow|permute|reshape|resize_|resize_as_|resolve_conj|result_type|select|set_|"
+    r"slice|split|squeeze|squeeze_|t|to|transpose|transpose_|unsqueeze|unsqueeze_|view|view_as|zero_|zeros|"
+    r"zeros_like|_to_copy|_local_scalar_dense|(?:sparse|dense)_dim|can_cast"
+)
+#: What a copy between tensors on MPS comes to (aten/src/ATen/native/Copy.cpp, copy_impl).
+_COPY = "aten::_copy_from"
+
+
+#: the kinds of a kernel, and how the names of its Metal kernels begin
+_Reached = tuple[frozenset[RouteKind], tuple[str, ...]]
+
+
+class Route(NamedTuple):
+    """What computes an overload, or one call of it."""
+
+    kind: RouteKind
+    #: of ``either`` the ways that the kernel has
+    ways: tuple[RouteKind, ...] = ()
+    #: how the names of its Metal kernels begin
+    kernels: tuple[str, ...] = ()
+    #: how it chooses among its ways, in words
+    choice: str = ""
+
+
+class Choice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of ``routes.yaml``: the calls that go one of the ways of a kernel."""
+
+    ops: tuple[str, ...]
+    torch: Span = Span()
+    macos: Span = Span()
+    #: an expression over the arguments, as in the curated statements; empty: each call that no entry above takes
+    condition: str = ""
+    route: RouteKind
+    #: the rule in words
+    summary: str
+    #: the file, the function and the release that it was read in
+    source: str
+
+
+class Choices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of ``routes.yaml``."""
+
+    schema: int
+    choices: tuple[Choice, ...] = ()
+
+
+def _check(document: Document, content: Choices) -> None:
+    for index, choice in enumerate(content.choices):
+        try:
+            if choice.condition:
+                parse(choice.condition)
+        except ConditionError as error:  # noqa: PERF203  (each condition has its own)
+            document.report(("choices", index, "condition"), str(error))
+
+
+CHOICES = ListFile("routes.yaml", Choices, check=_check, missing=Choices(schema=SCHEMA))
+
+
+class Routes:
+    """The table of one copy of the op lists."""
+
+    def __init__(self, lists: OpLists, directory: Path) -> None:
+        self._lists, self._directory = lists, directory
+        # The lines that the file may name are those of the directory; the lists may have fewer.
+        self._lines = tuple(release.line for release in load(directory).releases)
+        path = directory / FILE
+        self._rows = read_history(path, self._lines, VALUES)[0].operators if path.is_file() else {}
+        self._values: dict[str, dict[str, str]] = {}
+
+    def of_operators(self, ops: tuple[str, ...], line: str) -> Route:
+        """Return what computes several overloads in a row, such as those that a composite calls.
+
+        A view or a copy beside the work does not count; a part without data leaves the whole unknown.
+
+        Raises:
+            OpListError: the lists have no such release, or are damaged.
+        """
+        read = [self._read(op, line, frozenset()) for op in ops]
+        kinds = set[RouteKind]().union(*(kinds for kinds, _ in read))
+        kernels = tuple(sorted({name for _, names in read for name in names}))
+        counted = kinds - {"view"} or kinds
+        counted = counted - {"copy"} or counted
+        if not counted or "unknown" in counted:
+            return Route("unknown")
+        if len(counted) == 1:
+            return Route(next(iter(counted)), kernels=kernels)
+        return Route("either", tuple(kind for kind in KINDS if kind in counted), kernels)
+
+    def of_call(self, call: OpCall, target: Target) -> Route:
+        """Return what computes a call whose kernel runs on MPS.
+
+        Raises:
+            OpListError: the lists have no such release, or are damaged.
+        """
+        line = str(target.torch)
+        known = self._lists.resolve(call.op, line).status == "native"
+        route = self.of_operators((call.op,) if known or not call.inner else call.inner, line)
+        if "cpu" in route.ways and self._falls_back(call.op, line):
+            # The statement does not hold for this call, or the call would count as one of the CPU's.
+            left = tuple(kind for kind in route.ways if kind != "cpu")
+            route = route._replace(
+                kind="either" if len(left) > 1 else left[0], ways=left[1:] and left
+            )
+        if route.kind != "either":
+            return route
+        choices = [each for each in self._choices(call.op) if target.torch in each.torch]
+        for choice in choices:
+            if target.macos not in choice.macos:
+                continue
+            arguments = self._lists.statements.arguments.get(call.op, {})
+            holds = (
+                True if not choice.condition else _holds(parse(choice.condition), call, arguments)
+            )
+            if holds is None:
+                return route._replace(choice=choice.summary)
+            if holds:
+                return route._replace(kind=choice.route, ways=(), choice=choice.summary)
+        return route
+
+    def _falls_back(self, op: str, line: str) -> bool:
+        found = self._lists.statements.for_op(op, line)
+        return any(statement.effect == "falls_back" for statement in found)
+
+    def choice_of(self, op: str, target: Target) -> str:
+        """Return how the kernel of an overload chooses among its ways on a target, in words; empty: unknown."""
+        summaries = [
+            each.summary
+            for each in self._choices(op)
+            if target.torch in each.torch and target.macos in each.macos
+        ]
+        return summaries[0] if summaries else ""
+
+    def _choices(self, op: str) -> tuple[Choice, ...]:
+        return tuple(each for each in CHOICES.load(self._directory).choices if op in each.ops)
+
+    def _read(self, op: str, line: str, above: frozenset[str]) -> _Reached:
+        """Return the kinds of a kernel, or of those that it calls, and its Metal kernels."""
+        resolved = self._lists.resolve(op, line)
+        if resolved.status == "fallback":
+            return frozenset({"cpu"}), ()
+        last = resolved.chain[-1]
+        if resolved.status == "composite" and _is_bookkeeping(last):
+            last = _COPY
+        if resolved.status == "composite" and not _is_bookkeeping(resolved.chain[-1]):
+            body = composites.body(last, line)
+            return self._union(body.always or body.sometimes if body else (), line, above | {op})
+        if last not in self._values:
+            self._values[last] = expand(self._rows.get(last, ()), self._lines)
+        word, _, names = self._values[last].get(line, UNKNOWN).partition(":")
+        if word != CALLS:
+            kinds: tuple[RouteKind, ...] = tuple(word.split("+"))  # type: ignore[assignment]  # read_history checks it
+            return frozenset(kinds), tuple(names.split())
+        called = [name for name in names.split() if "::" in name]
+        computing = [name for name in called if not _is_bookkeeping(name)]
+        # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
+        return self._union(computing or (called if len(called) == 1 else ()), line, above | {op})
+
+    def _union(self, ops: Iterable[str], line: str, above: frozenset[str]) -> _Reached:
+        """Return what the overloads compute by, but for those that stand above them; unknown without any."""
+        read = [self._read(name, line, above) for name in ops if name not in above]
+        if not read:
+            return frozenset({"unknown"}), ()
+        return frozenset().union(*(kinds for kinds, _ in read)), tuple(
+            name for _, kernels in read for name in kernels
+        )
+
+
+def _holds(condition: Condition, call: OpCall, arguments: Arguments) -> bool | None:
+    """Return whether the condition holds for the call; None: the recorded call does not decide it."""
+    return condition.evaluate(values(call, condition.names, arguments))
+
+
+def _is_bookkeeping(op: str) -> bool:
+    return bool(_BOOKKEEPING.fullmatch(op.partition("::")[2].partition(".")[0]))
+
+
+@functools.cache
+def routes(lists: OpLists) -> Routes:
+    """Return the table that belongs to the op lists; it is read once.
+
+    Raises:
+        OpListError: the data file is damaged.
+    """
+    return Routes(lists, data_directory())
