@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from opcheck.common.versions import Span, Target
 from opcheck.common.vocabulary import RouteKind
@@ -189,7 +189,8 @@ class Routes:
             self._values[last] = expand(self._rows.get(last, ()), self._lines)
         word, _, names = self._values[last].get(line, UNKNOWN).partition(":")
         if word != CALLS:
-            kinds: tuple[RouteKind, ...] = tuple(word.split("+"))  # type: ignore[assignment]  # read_history checks it
+            # read_history has checked the words.
+            kinds = cast("list[RouteKind]", word.split("+"))
             return frozenset(kinds), tuple(names.split())
         called = [name for name in names.split() if "::" in name]
         computing = [name for name in called if not _is_bookkeeping(name)]

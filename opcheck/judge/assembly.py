@@ -18,6 +18,7 @@ from opcheck.common.vocabulary import (
     FallbackKind,
     Headline,
     Phase,
+    RouteKind,
     Status,
 )
 from opcheck.data.known_deviations import differing
@@ -32,7 +33,7 @@ from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.oc127_quantized_weights import headline_of as quantized_headline
 from opcheck.judge.rules.rule import Audited
-from opcheck.judge.work import synchronizations, work
+from opcheck.judge.work import common_route, route_of, routed, synchronizations, work
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import (
     RAISED_ON_A_MAC,
@@ -90,7 +91,11 @@ def report(
         for call, verdict in zip(trace.calls, judge_all(trace.calls, target, lists), strict=True)
     )
     calls, verdicts = _reportable(trace.calls, judged)
-    groups = _groups(calls, verdicts)
+    kinds = [
+        route_of(call, verdict, target, lists)
+        for call, verdict in zip(calls, verdicts, strict=True)
+    ]
+    groups = _groups(calls, verdicts, kinds)
     parts, graph = partition(calls, verdicts)
     followed = dtype_flow.origins(trace, judged, lists.statements.by_id)
     audited = Audited(
@@ -109,6 +114,7 @@ def report(
         assemble(audited),
         graph=drawn,
         work=tuple(work(calls, verdicts)),
+        routes=routed((kind, 1, call.flops) for kind, call in zip(kinds, calls, strict=True)),
         synchronizations=tuple(synchronizations(calls, verdicts)),
     )
 
@@ -141,6 +147,7 @@ def assemble(audited: Audited) -> Report:
             (group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups
         ),
         groups=groups,
+        routes=routed((group.route, group.count, 0) for group in groups),
         findings=_findings(audited),
         partition=parts,
         memory=audited.memory,
@@ -210,16 +217,20 @@ def _reportable(
     return tuple(call for call, _ in pairs), tuple(verdict for _, verdict in pairs)
 
 
-def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallGroup, ...]:
+def _groups(
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict], kinds: Sequence[RouteKind]
+) -> tuple[CallGroup, ...]:
     """Group the calls by overload and verdict; the worst group comes first, then the order is by name."""
     members: dict[tuple[str, Verdict], list[OpCall]] = {}
-    for call, verdict in zip(calls, verdicts, strict=True):
+    ways: dict[tuple[str, Verdict], set[RouteKind]] = {}
+    for call, verdict, kind in zip(calls, verdicts, kinds, strict=True):
         members.setdefault((call.op, verdict), []).append(call)
-    groups = [_group(op, verdict, made) for (op, verdict), made in members.items()]
+        ways.setdefault((call.op, verdict), set()).add(kind)
+    groups = [_group(*key, made, common_route(ways[key])) for key, made in members.items()]
     return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
 
 
-def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
+def _group(op: str, verdict: Verdict, calls: Sequence[OpCall], route: RouteKind) -> CallGroup:
     phases = {call.phase for call in calls}
     return CallGroup.judged(
         op,
@@ -231,6 +242,7 @@ def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
         ),
         phases=tuple(phase for phase in PHASES if phase in phases),
         example=example_of(calls, verdict),
+        route=route,
     )
 
 

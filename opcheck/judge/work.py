@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import get_args
 
 from opcheck.common.text import any_layer
-from opcheck.common.vocabulary import Phase, Side
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import ROUTES, Phase, RouteKind, Side
+from opcheck.data.registrations import OpLists
+from opcheck.data.routes import routes
 from opcheck.judge.judge import outcome
 from opcheck.model.records import (
     GroupLocation,
     OpCall,
+    RouteWork,
     SideWork,
     SourceLocation,
     Synchronization,
@@ -32,6 +36,37 @@ def work(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[SideW
                 flops=sum(call.flops for call in members),
                 nbytes=sum(map(_bytes, members)),
             )
+
+
+def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> RouteKind:
+    """Return what computes a call.
+
+    Raises:
+        OpListError: the lists have no such torch release, or are damaged.
+    """
+    side = outcome(verdict).side
+    if side != "mps":
+        return "cpu" if side == "cpu" else "unknown"
+    return "view" if is_view(call) else routes(lists).of_call(call, target).kind
+
+
+def common_route(kinds: Collection[RouteKind]) -> RouteKind:
+    """Return the route of all calls of a group; those that make views do not count."""
+    counted = set(kinds) - {"view"} or set(kinds)
+    return next(iter(counted)) if len(counted) == 1 else "either"
+
+
+def routed(rows: Iterable[tuple[RouteKind, int, int]]) -> tuple[RouteWork, ...]:
+    """Return the work by route, from pairs of a route with a number of calls and of FLOPs."""
+    calls, flops = Counter[RouteKind](), Counter[RouteKind]()
+    for route, number, amount in rows:
+        calls[route] += number
+        flops[route] += amount
+    return tuple(
+        RouteWork(route=route, calls=calls[route], flops=flops[route])
+        for route in ROUTES
+        if calls[route]
+    )
 
 
 def is_view(call: OpCall) -> bool:

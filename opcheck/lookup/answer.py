@@ -12,6 +12,7 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
 from opcheck.common.vocabulary import Frequency
 from opcheck.data.registrations import load
+from opcheck.data.routes import routes
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.notes import can_hold, limit_of, notes
@@ -30,6 +31,7 @@ from opcheck.lookup.records import (
     Cell,
     Note,
     OverloadAnswer,
+    RouteStep,
     State,
     first_native,
     since,
@@ -106,6 +108,7 @@ def answer(
         kind=main.kind,
         overload=main.name,
         because=main.because,
+        route=main.route,
         limit=_limit(main, scope),
         wrong=_wrong(main),
         modes=_modes(meant.main, scope),
@@ -187,6 +190,7 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
     about = _possible(op, dtype, scope)
     past = _past(op, scope)
     every = not scope.only_system
+    steps = route_steps(op, (line for line in past), lookup)
     return OverloadAnswer(
         name=op,
         status=verdict.status,
@@ -200,8 +204,25 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
         limitations=notes(about, "limitation", verdict, aim, scope.dtype, every_macos=every),
         advisories=notes(about, "advisory", verdict, aim, scope.dtype, every_macos=every),
         evidence=verdict.evidence,
+        route=steps[-1].route if steps else "unknown",
+        routes=steps,
+        choice=routes(lookup.lists).choice_of(op, aim),
         releases=cells(op, scope.releases, lookup, scope.dtype, only=_only(scope)),
     )
+
+
+def route_steps(op: str, lines: Iterable[str], lookup: OperatorLookup) -> tuple[RouteStep, ...]:
+    """Return what computes the overload, from each release on in which that changes."""
+    steps: list[RouteStep] = []
+    for line in lines:
+        route = lookup.operators.route(op, line)
+        step = RouteStep(torch=line, route=route.kind, ways=route.ways, kernels=route.kernels)
+        if not steps or (steps[-1].route, steps[-1].ways) != (step.route, step.ways):
+            steps.append(step)
+        else:
+            # The kernels are those of the newest release.
+            steps[-1] = msgspec.structs.replace(step, torch=steps[-1].torch)
+    return tuple(steps)
 
 
 def _limit(main: OverloadAnswer, scope: _Scope) -> str:

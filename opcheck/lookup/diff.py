@@ -9,11 +9,14 @@ from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, release_note, release_of
+from opcheck.lookup.answer import route_steps
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, severity, target
-from opcheck.lookup.records import State
+from opcheck.lookup.records import RouteStep, State
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from opcheck.data.files import Release
     from opcheck.data.registrations import OpLists
 
@@ -41,6 +44,14 @@ class Change(Record, frozen=True, kw_only=True):
     dtypes: dict[str, tuple[State, State]]
 
 
+class RouteChange(Record, frozen=True, kw_only=True):
+    """An overload with a kernel in both releases that computes in another way in the second."""
+
+    name: str
+    before: RouteStep
+    after: RouteStep
+
+
 class DiffAnswer(Record, frozen=True, kw_only=True):
     """The answer to ``opcheck diff``."""
 
@@ -52,6 +63,8 @@ class DiffAnswer(Record, frozen=True, kw_only=True):
     dtype: str | None
     counts: dict[str, int]
     changes: tuple[Change, ...]
+    #: overloads with a kernel in both releases that is another sort of kernel now.
+    routes: tuple[RouteChange, ...] = ()
     notes: tuple[str, ...]
     op_lists: dict[str, str]
 
@@ -96,6 +109,7 @@ def diff(
         dtype=wanted,
         counts={name: sum(c.change == name for c in changes) for name in CHANGES},
         changes=tuple(changes),
+        routes=tuple(_route_changes(sorted(names), (pair[0].line, pair[1].line), lookup)),
         notes=tuple(_notes(pair, (before, after))),
         op_lists={"digest": lookup.lists.digest, "newest": lookup.lists.releases[-1].torch},
     )
@@ -131,6 +145,17 @@ def _change(
         decided_by=lookup.lists.resolve(op, newest.line).chain[-1],
         dtypes=dtypes,
     )
+
+
+def _route_changes(
+    names: Iterable[str], lines: tuple[str, str], lookup: OperatorLookup
+) -> Iterator[RouteChange]:
+    """Yield the overloads with a kernel in both releases whose route differs."""
+    for op in names:
+        if all(lookup.lists.operators(line).get(op) == "kernel" for line in lines):
+            steps = route_steps(op, lines, lookup)
+            if len(steps) > 1 and "unknown" not in {step.route for step in steps}:
+                yield RouteChange(name=op, before=steps[0], after=steps[1])
 
 
 def _state(

@@ -9,13 +9,14 @@ import msgspec
 from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.common.vocabulary import FallbackKind, Status
+from opcheck.common.vocabulary import FallbackKind, RouteKind, Status
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of
 from opcheck.judge.judge import outcome
+from opcheck.lookup.answer import route_steps
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.query import resolve
-from opcheck.lookup.records import State
+from opcheck.lookup.records import RouteStep, State, route_words
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Step(Record, frozen=True, kw_only=True):
     changed: tuple[str, ...]
     #: dtypes whose status changed with it.
     dtypes: dict[str, State]
+    #: what computes a plain call.
+    route: RouteKind = "unknown"
 
 
 class OverloadHistory(Record, frozen=True, kw_only=True):
@@ -106,6 +109,7 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
     #: (overload, registration) of those that decide, and the ids of the statements on them.
     registrations: dict[str, str]
     statements: frozenset[str]
+    route: RouteStep
     #: the statements on every operator, with the dtypes that they name.
     general: dict[str, tuple[str, ...]]
 
@@ -132,7 +136,9 @@ def _moment(op: str, line: str, system: str, dtype: str | None, lookup: Operator
     aim = target(line, system)
     verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
     column = lookup.lists.operators(line)
+    (route,) = route_steps(op, (line,), lookup)
     return _Moment(
+        route=route,
         state=State(status=verdict.status, kind=verdict.kind),
         because=verdict.because,
         severity=outcome(verdict).severity,
@@ -156,6 +162,8 @@ def _moment(op: str, line: str, system: str, dtype: str | None, lookup: Operator
 
 
 def _differ(before: _Moment, now: _Moment) -> bool:
+    if _routes_differ(before, now):
+        return True
     return (before.state, before.dtypes, before.registrations, before.statements) != (
         now.state,
         now.dtypes,
@@ -164,10 +172,19 @@ def _differ(before: _Moment, now: _Moment) -> bool:
     )
 
 
+def _routes_differ(before: _Moment, now: _Moment) -> bool:
+    """Return whether native calls are computed in another way; the status says what changes else."""
+    if {before.state.status, now.state.status} != {"native"} or now.route.route == "unknown":
+        return False
+    return (before.route.route, before.route.ways) != (now.route.route, now.route.ways)
+
+
 def _step(line: str, before: _Moment | None, now: _Moment) -> Step:
     if before is None:
         change = "first"
         changed = tuple(f"{op}: {value}" for op, value in now.registrations.items())
+        if now.state.status == "native" and now.route.route != "unknown":
+            changed += (f"computed by: {route_words(now.route)}",)
     else:
         change = "better" if now.severity < before.severity else "worse"
         change = "same" if now.severity == before.severity else change
@@ -177,6 +194,7 @@ def _step(line: str, before: _Moment | None, now: _Moment) -> Step:
         status=now.state.status,
         kind=now.state.kind,
         because=now.because,
+        route=now.route.route,
         change=change,
         changed=changed,
         dtypes={
@@ -194,6 +212,8 @@ def _changes(before: _Moment, now: _Moment) -> list[str]:
         if was != value:
             words = [f"{op}:", was or "not called", "->", value or "not called"]
             texts.append(" ".join(words))
+    if _routes_differ(before, now):
+        texts.append(f"computed by: {route_words(before.route)} -> {route_words(now.route)}")
     texts += [f"no longer applies: {name}" for name in sorted(before.statements - now.statements)]
     texts += [f"applies from here: {name}" for name in sorted(now.statements - before.statements)]
     # A statement on every operator is listed only where it changes a state.

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
-from opcheck.common.vocabulary import Effect, FallbackKind, Status
+from opcheck.common.vocabulary import Effect, FallbackKind, RouteKind, Status
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
+from opcheck.lookup.answer import route_steps
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.records import State, first_native, since
 from opcheck.model.records import Record
@@ -42,6 +43,9 @@ class Row(Record, frozen=True, kw_only=True):
     since: str
     #: first release line where it was native on this macOS; null: never.
     first_native: str | None
+    #: what computes a plain call, and since which release line.
+    route: RouteKind
+    route_since: str
     #: the dtype that the status is of.
     dtype: str
     #: by dtype ``native``, ``fallback_env`` ...; ``native_wrong``: an advisory holds, beyond rare cases.
@@ -199,6 +203,7 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
     dtype = lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
     states = past.states(op)
+    route = route_steps(op, states, lookup)[-1]
     about = [s for s in lookup.operators.about(op, line) if Version.parse(system) in s.macos]
     return Row(
         name=op,
@@ -207,6 +212,8 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
         because=verdict.because,
         since=since(states, past.lines),
         first_native=first_native(states, past.lines),
+        route=route.route,
+        route_since=route.torch,
         dtype=dtype,
         dtypes={n: cell_state(s) for n, s in lookup.states(op, aim, COMMON_DTYPES).items()},
         systems=systems(op, release, lookup),

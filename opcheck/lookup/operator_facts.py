@@ -9,6 +9,7 @@ from opcheck.common.memo import cached_method
 from opcheck.common.names import DTYPES
 from opcheck.data import composites
 from opcheck.data.registrations import Resolution, data_directory
+from opcheck.data.routes import Route, routes
 from opcheck.data.statement_model import EVERY_OPERATOR
 
 if TYPE_CHECKING:
@@ -97,6 +98,25 @@ class OperatorFacts:
 
     def usual_statements(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload and on those that a plain call of it reaches."""
+        reached = set(self._usual(op, line))
+        return tuple(
+            statement
+            for statement in self.about(op, line)
+            if any(statement in self.statements.for_op(name, line) for name in reached)
+        )
+
+    @cached_method
+    def route(self, op: str, line: str) -> Route:
+        """Return what computes a plain call of the overload; of a composite, of what it usually calls.
+
+        Raises:
+            OpListError: the table of routes is damaged.
+        """
+        usual = (name for name in self._usual(op, line) if not self.composite(name, line))
+        return routes(self.lists).of_operators(tuple(usual), line)
+
+    def _usual(self, op: str, line: str) -> tuple[str, ...]:
+        """Return the overload and those that a plain call of it reaches."""
 
         def usual(calls: Calls) -> tuple[str, ...]:
             if not is_python(op):
@@ -104,12 +124,7 @@ class OperatorFacts:
             # Python code passes no argument of its caller to the copies that it makes.
             return tuple(name for name in calls.always if name not in COPIES)
 
-        reached = set(self._followed(op, line, usual))
-        return tuple(
-            statement
-            for statement in self.about(op, line)
-            if any(statement in self.statements.for_op(name, line) for name in reached)
-        )
+        return self._followed(op, line, usual)
 
     def _followed(
         self, op: str, line: str, calls_of: Callable[[Calls], tuple[str, ...]]

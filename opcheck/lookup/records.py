@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from opcheck.common.vocabulary import Confidence, Effect, FallbackKind, Frequency, Status
+from opcheck.common.vocabulary import (
+    ROUTE_WORDS,
+    Confidence,
+    Effect,
+    FallbackKind,
+    Frequency,
+    RouteKind,
+    Status,
+)
 from opcheck.model.records import Evidence, Record
 
 OP_SCHEMA = "opcheck-op/1"
@@ -60,6 +68,17 @@ class Cell(Record, frozen=True, kw_only=True):
     dtypes: dict[str, State]
 
 
+class RouteStep(Record, frozen=True, kw_only=True):
+    """What computes an overload from a release on, up to the next step."""
+
+    torch: str
+    route: RouteKind
+    #: of ``either`` the ways that the kernel has.
+    ways: tuple[RouteKind, ...] = ()
+    #: how the names of its Metal kernels begin.
+    kernels: tuple[str, ...] = ()
+
+
 class OverloadAnswer(Record, frozen=True, kw_only=True):
     """What the target does with a plain call of one overload, and the reasons."""
 
@@ -79,6 +98,12 @@ class OverloadAnswer(Record, frozen=True, kw_only=True):
     limitations: tuple[Note, ...]
     advisories: tuple[Note, ...]
     evidence: tuple[Evidence, ...]
+    #: what computes a plain call.
+    route: RouteKind
+    #: one a change of the route, up to the target's release.
+    routes: tuple[RouteStep, ...]
+    #: how its kernel chooses among its ways on the target; empty: it has one, or the rule is not known.
+    choice: str = ""
     #: one a release and macOS span, oldest release first; only as far as the question goes.
     releases: tuple[Cell, ...]
 
@@ -96,6 +121,8 @@ class Answer(Record, frozen=True, kw_only=True):
     kind: FallbackKind | None
     overload: str
     because: str
+    #: what computes a plain call of that overload.
+    route: RouteKind
     #: the limit of a native operator that matters most: ``on the CPU above 32 KiB``; empty if none does.
     limit: str = ""
     #: what is wrong on the target in the dtype in question, or in a usual one: the most frequent first.
@@ -146,3 +173,8 @@ def _without_mark(state: State | None) -> object:
 def _at_most(line: str, before: State | None, state: State | None) -> str:
     unknown = before is not None and before.status == "unknown"
     return f"≤{line}" if unknown and state is not None else line
+
+
+def route_words(step: RouteStep) -> str:
+    """Return a route in words: ``MPSGraph or Metal kernel``."""
+    return " or ".join(ROUTE_WORDS[way] for way in step.ways or (step.route,))

@@ -36,6 +36,7 @@ from opcheck.common.vocabulary import (
     NonFinite,
     Phase,
     PrecisionEventKind,
+    RouteKind,
     Severity,
     Side,
     StatementSort,
@@ -364,6 +365,9 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
     locations: tuple[GroupLocation, ...] = ()
     #: None: all that is stated of it is that it is native.
     example: Example | None = None
+    route: Annotated[
+        RouteKind, Meta(description="what computes the calls; either: not all of them the same")
+    ] = "unknown"
 
     @classmethod
     def judged(
@@ -376,6 +380,7 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
         dtypes: tuple[str, ...] = (),
         phases: tuple[Phase, ...] = (),
         example: Example | None = None,
+        route: RouteKind = "unknown",
     ) -> CallGroup:
         """The calls of ``op`` that have this verdict."""
         return cls(
@@ -386,6 +391,7 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
             dtypes=dtypes,
             phases=phases,
             example=example,
+            route=route,
         )
 
     @property
@@ -430,6 +436,14 @@ class SideWork(Record, frozen=True, kw_only=True):
     nbytes: Annotated[
         Count, Meta(description="that the calls read and write; views do neither")
     ] = msgspec.field(name="bytes")
+
+
+class RouteWork(Record, frozen=True, kw_only=True):
+    """What the calls do that one sort of kernel computes."""
+
+    route: RouteKind
+    calls: Count
+    flops: Annotated[Count, Meta(description="as in work; 0 where the calls were not kept")] = 0
 
 
 class Synchronization(Record, frozen=True, kw_only=True):
@@ -763,6 +777,9 @@ class Report(Record, frozen=True, kw_only=True):
     work: Annotated[
         tuple[SideWork, ...],
         Meta(description="by side; empty: the calls were counted, not kept"),
+    ] = ()
+    routes: Annotated[
+        tuple[RouteWork, ...], Meta(description="the calls by what computes them on MPS")
     ] = ()
     synchronizations: Annotated[
         tuple[Synchronization, ...],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
+from opcheck.common.vocabulary import ROUTE_WORDS
 from opcheck.judge.judge import OUTCOMES
 from opcheck.judge.memory.macs import asked, deciding, runs_out, smallest
 from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
@@ -110,7 +111,7 @@ def facts(report: Report, *, short: bool) -> Facts:
     """
     rows: tuple[tuple[str, Words], ...] = (
         ("run", capture(report) if report.capture.mode == "run" else ""),
-        ("calls", totals(report)),
+        ("calls", "; ".join(filter(None, (totals(report), computed_by(report))))),
         ("off the GPU", leaves(report)),
         ("waits", waits(report)),
         ("memory", fits(report.memory) if report.memory else ""),
@@ -139,6 +140,21 @@ def leaves(report: Report) -> str:
         f"{percent(cpu.nbytes, nbytes)} of {filesize(nbytes)} read and written",
     )
     return f"{', '.join(shares)}; {transfers(report)}"
+
+
+def computed_by(report: Report) -> str:
+    """Say which share of the calls, and of the FLOPs, each sort of kernel computes; views do not count."""
+    counted = [each for each in report.routes if each.route != "view"]
+    calls, flops = sum(each.calls for each in counted), sum(each.flops for each in counted)
+    if not any(each.route in {"graph", "metal", "mps", "either"} for each in counted):
+        return ""
+    counted.sort(key=lambda each: -each.calls)
+    shares = (
+        f"{ROUTE_WORDS[each.route]} {percent(each.calls, calls)}"
+        + (f" ({percent(each.flops, flops)} of the FLOPs)" if each.flops else "")
+        for each in counted
+    )
+    return f"computed by {', '.join(shares)}"
 
 
 #: Lines of synchronizations that the summary names.

@@ -166,7 +166,7 @@ def test_what_nobody_knows_is_unknown(lists: OpLists) -> None:
 def test_an_answer_is_plain_data(lists: OpLists) -> None:
     content = msgspec.to_builtins(answer("isin", "2.4.1", "14.2", "complex64", lists=lists))
     assert list(content) == [
-        "schema", "tool", "op", "target", "dtypes", "status", "kind", "overload", "because", "limit",
+        "schema", "tool", "op", "target", "dtypes", "status", "kind", "overload", "because", "route", "limit",
         "wrong", "modes", "overloads", "first_native", "notes", "links", "op_lists",
     ]  # fmt: skip
     assert content["schema"] == "opcheck-op/1"

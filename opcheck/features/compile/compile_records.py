@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcheck.common.vocabulary import RouteKind
 from opcheck.model.records import Record, SourceLocation
 
 
@@ -209,6 +210,8 @@ class JudgedExtern(Record, frozen=True, kw_only=True):
     #: the status, with its kind behind it
     status: str
     because: str
+    #: what computes it; Inductor's own kernels are Metal kernels
+    route: RouteKind = "unknown"
     line: str = ""
     module: str = ""
     count: int = 1

@@ -489,6 +489,7 @@ def _judge_externs(
                 dtypes=dtypes,
                 status=f"{verdict.status} {verdict.kind or ''}".strip(),
                 because=verdict.because,
+                route=lookup.operators.route(op, str(target.torch)).kind,
                 line=line,
                 module=module,
                 count=count,

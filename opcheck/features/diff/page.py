@@ -6,10 +6,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from opcheck.common.sanitize import one_line
-from opcheck.common.text import plural
+from opcheck.common.text import and_more, plural
 from opcheck.lookup.diff import IMPROVEMENTS, REGRESSIONS
 from opcheck.lookup.matrix import cell_state
 from opcheck.lookup.query import usual
+from opcheck.lookup.records import route_words
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
 from opcheck.render.wording import listed, place_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from opcheck.judge.report_changes import Comparison, Difference
-    from opcheck.lookup.diff import Change, DiffAnswer
+    from opcheck.lookup.diff import Change, DiffAnswer, RouteChange
     from opcheck.lookup.records import State
 
 _TITLES = {
@@ -65,6 +66,14 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
             yield Table(("operator", before, after, "why"), rows, code=(0,))
     elif facts := tuple(_facts(tables)):
         yield Facts(facts)
+    routes = groupby(answer.routes, key=lambda change: change.name.partition(".")[0].rstrip("_"))
+    moved = tuple(_route_row(list(changes)) for _, changes in routes)
+    if "verbose" in shown:
+        yield from section(
+            "Computed in another way", Table(("operator", before, after), moved, code=(0,))
+        )
+    elif moved:
+        yield Lines((wording.cut(f"computed in another way: {and_more([row[0] for row in moved], 3)}"),))
     yield wording.closing_line(answer.op_lists, () if "verbose" in shown else ("verbose",))
 
 
@@ -101,6 +110,12 @@ def _rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
         same = main.before == main.after
         why = dtypes if same else main.because
         yield main.name + others, _label(main.before), _label(main.after), why
+
+
+def _route_row(changes: Sequence[RouteChange]) -> tuple[str, ...]:
+    others = f" and {plural(len(changes) - 1, 'more overload')}" if len(changes) > 1 else ""
+    first = changes[0]
+    return first.name + others, route_words(first.before), route_words(first.after)
 
 
 def _label(state: State | None) -> str:

@@ -34,6 +34,8 @@ _COLUMNS = (
     "kind",
     "since",
     "first_native",
+    "route",
+    "route_since",
     "dtype",
     "macos",
     *COMMON_DTYPES,
@@ -94,7 +96,8 @@ def _json(record: Matrix) -> str:
 
 
 def _cells(row: Row) -> Iterator[str]:
-    yield from (row.name, row.status, row.kind or "", row.since, row.first_native or "", row.dtype)
+    yield from (row.name, row.status, row.kind or "", row.since, row.first_native or "")
+    yield from (row.route, row.route_since, row.dtype)
     yield _systems(row)
     # A cell that equals the status is left empty, so that the others show.
     own = f"{row.status}_{row.kind}" if row.kind else row.status

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opcheck.common.text import plural
+from opcheck.common.text import and_more, plural
+from opcheck.lookup.records import route_words
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Span, Table, Words, section
 from opcheck.render.wording import cut, status_of
@@ -124,6 +125,8 @@ def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
         yield "dtypes", f"{differing}; the others: {wording.label(*status_of(main))}"
     if before := _before(answer, main):
         yield "before", before
+    if main.routes and main.route != "unknown":
+        yield "computed", f"{_routes(main)}{main.choice and f'; {main.choice}'}"
     yield from _calls(answer.overloads, is_operator="::" in main.name)
     if answer.status != "native" and answer.links:
         yield "tracked", answer.links[-1]
@@ -209,6 +212,19 @@ def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[Block]:
             )
     columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
     yield Table(("torch", "macOS", *columns), tuple(rows))
+
+
+#: Metal kernels that the head names.
+_KERNELS = 4
+
+
+def _routes(overload: OverloadAnswer) -> str:
+    """Return ``Metal kernel (layer_norm) since torch 2.13, MPSGraph before``."""
+    *before, now = [step for step in overload.routes if step.route != "unknown"]
+    names = f" ({and_more(now.kernels, _KERNELS)})" if now.kernels else ""
+    spans = [f"{route_words(step)} since {step.torch}" for step in reversed(before[1:])]
+    earliest = [f"{route_words(before[0])} before"] if before else []
+    return ", ".join([f"{route_words(now)}{names} since torch {now.torch}", *spans, *earliest])
 
 
 def _overload(overload: OverloadAnswer) -> tuple[str, ...]:

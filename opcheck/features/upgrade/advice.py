@@ -16,7 +16,7 @@ from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data.registrations import OpLists
 from opcheck.judge.report_changes import Entry, entries_of
 from opcheck.judge.target_change import Change
-from opcheck.model.records import Finding, Record, Report, ReportTarget
+from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWork
 
 NOT_CHECKED = (
     "nothing was observed on a Mac: the grid follows from the releases' registrations",
@@ -24,6 +24,8 @@ NOT_CHECKED = (
     "whether a release has a wheel for your Python, and whether your other packages take it",
     "a macOS version between two columns: a column speaks for the version that heads it",
 )
+#: The routes whose kernels are a part of macOS.
+_APPLE = ("graph", "mps")
 #: What an upgrade is for.
 _COUNTED = ("error", "warning")
 
@@ -90,6 +92,8 @@ class Advice(Record, frozen=True, kw_only=True):
     upgrade: Upgrade | None
     #: the newest release that was looked at on the newest macOS version; None: that is the current one
     newest: Upgrade | None
+    #: the calls of the current target that Apple's libraries compute: what an upgrade of macOS alone can change
+    apple: tuple[RouteWork, ...] = ()
     #: by release, then by macOS version
     grid: tuple[Cell, ...]
     op_lists: dict[str, str]
@@ -131,6 +135,7 @@ def advise(
         findings=tuple(_removal(index, here, seen, current) for index in here.counted),
         upgrade=_best(here, seen, current),
         newest=_newest(here, seen, current),
+        apple=tuple(each for each in report.routes if each.route in _APPLE),
         grid=tuple(sorted((*cells, *impossible), key=_by_versions)),
         op_lists={"digest": lists.digest, "newest": lists.releases[-1].torch},
         not_checked=NOT_CHECKED,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural, shorten
 from opcheck.common.versions import Version
-from opcheck.common.vocabulary import HEADLINES
+from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS
 from opcheck.render.document import Block, Bullets, Heading, Lines, Span, Style, Table, section
 from opcheck.render.wording import listed
 
@@ -75,6 +75,9 @@ def _answer(advice: Advice) -> Iterator[str]:
         )
     else:
         yield f"upgrade to {_outcome(best, advice)}"
+    if apple := sum(each.calls for each in advice.apple):
+        names = " and ".join(ROUTE_WORDS[each.route] for each in advice.apple)
+        yield f"an upgrade of macOS alone can change what {plural(apple, 'call')} give: those of {names}"
     if advice.newest and advice.newest != best:
         yield f"the newest, {_outcome(advice.newest, advice)}"
 

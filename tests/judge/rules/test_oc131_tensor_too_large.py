@@ -6,12 +6,25 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.judge.rules.oc131_tensor_too_large import check
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import Partition, Trace, Verdict
+from opcheck.model.records import Finding, OpCall, Partition, Trace, Verdict
 from tests.judge.rules.checking import findings_by
 from tests.made import call, make_statement, spec
 
 LONG = spec(2, shape=(2**31,), dtype="int8")
 HEAVY = spec(3, shape=(2**16, 2**15), dtype="float32")
+
+
+def found(made: OpCall, release: str) -> list[Finding]:
+    """Return the findings of a native call on a release that the op lists have."""
+    audited = Audited(
+        groups=(),
+        trace=Trace(model="m", calls=(made,)),
+        target=Target(torch=Version.parse(release), macos=Version(15, 0)),
+        partition=Partition(),
+        lists=load(),
+        verdicts=(Verdict(status="native", because=""),),
+    )
+    return [*check.find(audited)]
 
 
 def test_a_long_dimension() -> None:
@@ -44,12 +57,12 @@ def test_silent_where_a_statement_speaks() -> None:
 
 def test_all_operators_and_layers_are_one_finding() -> None:
     calls = [
-        call("aten::relu", inputs=(HEAVY,), module="layer.0.act"),
-        call("aten::relu", inputs=(HEAVY,), module="layer.1.act"),
+        call("aten::mm.out", inputs=(HEAVY,), module="layer.0.act"),
+        call("aten::mm.out", inputs=(HEAVY,), module="layer.1.act"),
         call("aten::mm", 2, inputs=(HEAVY,)),
     ]
     (finding,) = findings_by("OC131", *calls)
-    assert finding.message.startswith("aten::mm, aten::relu: float32[65536, 32768] has more than")
+    assert finding.message.startswith("aten::mm, aten::mm.out: float32[65536, 32768] has more than")
     assert not finding.op
     assert [(place.module, place.count) for place in finding.locations] == [
         ("layer.*.act", 2),
@@ -76,13 +89,19 @@ def test_silent_on_attention_weights_that_the_kernel_does_not_write(
         inputs=(query, value),
         outputs=(spec(8, shape=(1, 16, 16384, 64)), weights),
     )
-    target = Target(torch=Version.parse(release), macos=Version(15, 0))
-    audited = Audited(
-        groups=(),
-        trace=Trace(model="m", calls=(attention,)),
-        target=target,
-        partition=Partition(),
-        lists=load(),
-        verdicts=(Verdict(status="native", because=""),),
-    )
-    assert len([*check.find(audited)]) == count
+    assert len(found(attention, release)) == count
+
+
+#: The two ways of a softmax of more than 2**32 bytes: a graph up to 2.14 (SoftMax.mm), a Metal kernel in 2.15.
+@pytest.mark.parametrize(
+    ("op", "release", "ends"),
+    [
+        ("aten::_softmax", "2.12", ["MPSGraph computes the call, and fails"]),
+        ("aten::_softmax", "2.15", []),
+        ("aten::native_batch_norm", "2.15", ["MPSGraph computes the call, and fails"]),
+        ("aten::bmm", "2.15", ["where the kernel goes through MPSGraph, it fails"]),
+    ],
+)
+def test_the_route_of_a_call_decides(op: str, release: str, ends: list[str]) -> None:
+    messages = [finding.message for finding in found(call(op, inputs=(HEAVY,)), release)]
+    assert [message.partition("; ")[2] for message in messages] == ends

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from opcheck.common.text import any_layer
-from opcheck.common.vocabulary import PHASES, Phase
+from opcheck.common.vocabulary import PHASES, Phase, RouteKind
 from opcheck.device.emulator.child.argument_checks import (
     CALL_RAISED,
     kind_on_a_mac,
@@ -19,6 +19,7 @@ from opcheck.device.emulator.child.argument_checks import (
 )
 from opcheck.judge.callgraph import example_of
 from opcheck.judge.judge import outcome
+from opcheck.judge.work import common_route
 from opcheck.model.records import (
     CallGroup,
     Example,
@@ -67,6 +68,7 @@ class CallCounts:
         self._kept: dict[int, Verdict] = {}
         self._dtypes: dict[tuple[str, int], set[str]] = {}
         self._examples: dict[tuple[str, int], Example | None] = {}
+        self._routes: dict[tuple[str, int], set[RouteKind]] = {}
         self._frames = UserFrames()
         self._warned: set[tuple[str, Site]] = set()
         self._copies = [0, 0, 0, 0]
@@ -141,6 +143,7 @@ class CallCounts:
             example = example_of((judged.call,), judged.verdict)
             self._examples[call.route.name, number] = example
         self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
+        self._routes.setdefault((call.route.name, number), set()).add(judged.route)
 
     def _watch_memory(self, tensor: MPSTensor) -> None:
         memory, payload = tensor._mps.memory, tensor._mps.payload
@@ -193,6 +196,7 @@ class CallCounts:
                 dtypes=tuple(sorted(self._dtypes[op, number])),
                 phases=tuple(phase for phase in PHASES if phase in {row.phase for row, _ in rows}),
                 example=self._examples[op, number],
+                route=common_route(self._routes[op, number]),
             )
             for (op, number), rows in members.items()
         ]
@@ -233,6 +237,7 @@ def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
             msgspec.structs.replace(place, count=count) for place, count in counts.items()
         ),
         example=first.example or second.example,
+        route=common_route({first.route, second.route}),
     )
 
 

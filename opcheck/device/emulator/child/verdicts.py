@@ -9,12 +9,13 @@ import torch
 
 from opcheck.capture.child.recording.graph import fill_arguments, op_call
 from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref
-from opcheck.common.vocabulary import Side
+from opcheck.common.vocabulary import RouteKind, Side
 from opcheck.data.matching import holds_but_for_words
 from opcheck.device.emulator.child import value_conditions
 from opcheck.device.emulator.child.mac_errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
+from opcheck.judge.work import route_of
 from opcheck.model.records import Verdict
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import spec_of
@@ -44,6 +45,7 @@ class JudgedCall(NamedTuple):
     call: OpCall
     #: statements whose words the values of a call decide
     open: tuple[Statement, ...] = ()
+    route: RouteKind = "unknown"
 
 
 class Verdicts:
@@ -152,6 +154,7 @@ class Verdicts:
             tuple(sorted({spec.dtype for spec in specs})),
             record,
             self._open(verdict, record),
+            route_of(record, verdict, self._target, self._lists),
         )
 
     def _open(self, verdict: Verdict, call: OpCall) -> tuple[Statement, ...]:
