@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from opcheck.common.versions import Span, Target
+from opcheck.common.versions import Span, Target, Version
 from opcheck.common.vocabulary import RouteKind
 from opcheck.data import composites
 from opcheck.data.conditions import Condition, ConditionError, parse
@@ -100,11 +100,11 @@ CHOICES = ListFile("routes.yaml", Choices, check=_check, missing=Choices(schema=
 class Routes:
     """The table of one copy of the op lists."""
 
-    def __init__(self, lists: OpLists, directory: Path) -> None:
+    def __init__(self, lists: OpLists, directory: Path | None = None) -> None:
         self._lists, self._directory = lists, directory
         # The lines that the file may name are those of the directory; the lists may have fewer.
         self._lines = tuple(release.line for release in load(directory).releases)
-        path = directory / FILE
+        path = (directory or data_directory()) / FILE
         self._rows = read_history(path, self._lines, VALUES)[0].operators if path.is_file() else {}
         self._values: dict[str, dict[str, str]] = {}
 
@@ -144,8 +144,7 @@ class Routes:
             )
         if route.kind != "either":
             return route
-        choices = [each for each in self._choices(call.op) if target.torch in each.torch]
-        for choice in choices:
+        for choice in self._choices(call.op, line):
             if target.macos not in choice.macos:
                 continue
             arguments = self._lists.statements.arguments.get(call.op, {})
@@ -166,13 +165,15 @@ class Routes:
         """Return how the kernel of an overload chooses among its ways on a target, in words; empty: unknown."""
         summaries = [
             each.summary
-            for each in self._choices(op)
-            if target.torch in each.torch and target.macos in each.macos
+            for each in self._choices(op, str(target.torch))
+            if target.macos in each.macos
         ]
         return summaries[0] if summaries else ""
 
-    def _choices(self, op: str) -> tuple[Choice, ...]:
-        return tuple(each for each in CHOICES.load(self._directory).choices if op in each.ops)
+    def _choices(self, op: str, line: str) -> tuple[Choice, ...]:
+        """Return the entries on an overload in a release, in the order in which they are tried."""
+        release, choices = Version.parse(line), CHOICES.load(self._directory).choices
+        return tuple(each for each in choices if op in each.ops and release in each.torch)
 
     def _read(self, op: str, line: str, above: frozenset[str]) -> _Reached:
         """Return the kinds of a kernel, or of those that it calls, and its Metal kernels."""
@@ -191,7 +192,9 @@ class Routes:
         if word != CALLS:
             # read_history has checked the words.
             kinds = cast("list[RouteKind]", word.split("+"))
-            return frozenset(kinds), tuple(names.split())
+            # What another kernel calls goes its usual way, which the last entry of the conditions has.
+            usual = self._choices(last, line) if above and len(kinds) > 1 else ()
+            return frozenset([each.route for each in usual][-1:] or kinds), tuple(names.split())
         called = [name for name in names.split() if "::" in name]
         computing = [name for name in called if not _is_bookkeeping(name)]
         # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
@@ -223,4 +226,4 @@ def routes(lists: OpLists) -> Routes:
     Raises:
         OpListError: the data file is damaged.
     """
-    return Routes(lists, data_directory())
+    return Routes(lists)

@@ -206,7 +206,7 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
         evidence=verdict.evidence,
         route=steps[-1].route if steps else "unknown",
         routes=steps,
-        choice=routes(lookup.lists).choice_of(op, aim),
+        choice=routes(lookup.lists).choice_of(op, aim) if steps and steps[-1].ways else "",
         releases=cells(op, scope.releases, lookup, scope.dtype, only=_only(scope)),
     )
 

@@ -71,6 +71,10 @@ SOURCES = {
         "aten::triangular_solve.X",
         "2.6",
     ): "mps",  # LinearAlgebra.mm, linalg_solve_triangular_mps_impl
+    (
+        "aten::native_layer_norm",
+        "2.6",
+    ): "graph",  # Normalization.mm, layer_norm_mps calls native_batch_norm and mul
     ("aten::zero_", "2.15"): "metal",  # ConstantOps.mm, by fill_
 }
 
