@@ -20,24 +20,15 @@ from pathlib import Path
 from opcheck.common import documents
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
-from opcheck.data.files import read_history, read_releases
+from opcheck.data.files import read_releases
 from opcheck.data.history import SCHEMA, Entry, History, dump, expand, with_column
+from opcheck.data.kernel_routes import CALLS, KINDS, TABLE, UNKNOWN, VIEW
 from opcheck.data.registrations import OpLists, data_directory, load
-from opcheck.data.routes import CALLS, FILE, KINDS, UNKNOWN, VALUES, VIEW
 from opcheck.data.wheels import metal_source
 from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
 from opcheck.kernels import library
 from scripts.wheels import routes
-
-
-def read_table(path: Path, lines: Sequence[str]) -> History:
-    """Read the table of the given release lines.
-
-    Raises:
-        OpListError: the file is missing or damaged.
-    """
-    return read_history(path, lines, VALUES)[0]
 
 
 def column(image: Image, line: str, lists: OpLists, kernels: Iterable[str]) -> dict[str, str]:
@@ -95,11 +86,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are")
     options = parser.parse_args()
-    lists, path = load(), data_directory() / FILE
+    lists, path = load(), data_directory() / TABLE.name
     lines = tuple(release.line for release in lists.releases)
-    operators: Mapping[str, Sequence[Entry]] = (
-        read_table(path, lines).operators if path.is_file() else {}
-    )
+    operators: Mapping[str, Sequence[Entry]] = TABLE.load().operators
     stale = False
     try:
         releases, _ = read_releases(data_directory() / "releases.yaml")

@@ -17,8 +17,8 @@ from pathlib import Path
 from opcheck.common.files import write_text
 from opcheck.common.text import percent
 from opcheck.common.vocabulary import ROUTE_WORDS, ROUTES
+from opcheck.data.kernel_routes import KernelRoute, routes
 from opcheck.data.registrations import OpLists, load
-from opcheck.data.routes import Route, routes
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
 
@@ -27,7 +27,7 @@ PAGE = ROOT / "reports" / "routes.md"
 READINGS = ROOT / "tests" / "data" / "route_readings.json"
 
 
-def of_kernels(lists: OpLists, line: str) -> dict[str, Route]:
+def of_kernels(lists: OpLists, line: str) -> dict[str, KernelRoute]:
     """Return the route of each overload that has an MPS kernel in a release."""
     table = routes(lists)
     native = (op for op, value in lists.operators(line).items() if value == "kernel")

@@ -33,7 +33,7 @@ from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.oc127_quantized_weights import headline_of as quantized_headline
 from opcheck.judge.rules.rule import Audited
-from opcheck.judge.work import common_route, route_of, routed, synchronizations, work
+from opcheck.judge.work import common_route, route_of, sum_by_route, synchronizations, work
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import (
     RAISED_ON_A_MAC,
@@ -114,7 +114,7 @@ def report(
         assemble(audited),
         graph=drawn,
         work=tuple(work(calls, verdicts)),
-        routes=routed((kind, 1, call.flops) for kind, call in zip(kinds, calls, strict=True)),
+        routes=sum_by_route((kind, 1, call.flops) for kind, call in zip(kinds, calls, strict=True)),
         synchronizations=tuple(synchronizations(calls, verdicts)),
     )
 
@@ -147,7 +147,7 @@ def assemble(audited: Audited) -> Report:
             (group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups
         ),
         groups=groups,
-        routes=routed((group.route, group.count, 0) for group in groups),
+        routes=sum_by_route((group.route, group.count, 0) for group in groups),
         findings=_findings(audited),
         partition=parts,
         memory=audited.memory,

@@ -9,8 +9,8 @@ from typing import get_args
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import ROUTES, Phase, RouteKind, Side
+from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
-from opcheck.data.routes import routes
 from opcheck.judge.judge import outcome
 from opcheck.model.records import (
     GroupLocation,
@@ -56,7 +56,7 @@ def common_route(kinds: Collection[RouteKind]) -> RouteKind:
     return next(iter(counted)) if len(counted) == 1 else "either"
 
 
-def routed(rows: Iterable[tuple[RouteKind, int, int]]) -> tuple[RouteWork, ...]:
+def sum_by_route(rows: Iterable[tuple[RouteKind, int, int]]) -> tuple[RouteWork, ...]:
     """Return the work by route, from pairs of a route with a number of calls and of FLOPs."""
     calls, flops = Counter[RouteKind](), Counter[RouteKind]()
     for route, number, amount in rows:

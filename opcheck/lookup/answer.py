@@ -11,8 +11,8 @@ from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
 from opcheck.common.vocabulary import Frequency
+from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import load
-from opcheck.data.routes import routes
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.notes import can_hold, limit_of, notes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from opcheck.common.memo import cached_method
 from opcheck.common.names import DTYPES
 from opcheck.data import composites
+from opcheck.data.kernel_routes import KernelRoute, routes
 from opcheck.data.registrations import Resolution, data_directory
-from opcheck.data.routes import Route, routes
 from opcheck.data.statement_model import EVERY_OPERATOR
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class OperatorFacts:
         )
 
     @cached_method
-    def route(self, op: str, line: str) -> Route:
+    def route(self, op: str, line: str) -> KernelRoute:
         """Return what computes a plain call of the overload; of a composite, of what it usually calls.
 
         Raises:

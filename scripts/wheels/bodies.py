@@ -22,9 +22,9 @@ KEYS = (
 )
 
 #: torchgen's Operators.cpp: every call through the dispatcher is at::_ops::<operator>_<overload>::call.
-_OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
+OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
 #: the kernel that the dispatcher enters with unboxed arguments.
-_ENTRY = "wrap_kernel_functor_unboxed_"
+ENTRY = "wrap_kernel_functor_unboxed_"
 #: a function of ATen (static functions, lambdas and methods of Tensor too), or code that the compiler outlined.
 _FOLLOWED = re.compile(r"__ZZ?NK?R?2at|_?OUTLINED_FUNCTION")
 #: their calls are the same in every body, or happen only on other devices.
@@ -57,7 +57,7 @@ def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]
         rank = KEYS.index(registration.key)
         name = f"aten::{registration.name.removeprefix('aten::')}"
         for at in registration.addresses:
-            is_entry = any(_ENTRY in symbol for symbol in image.names_at(at))
+            is_entry = any(ENTRY in symbol for symbol in image.names_at(at))
             if is_entry and rank <= entries.get(name, (len(KEYS), 0))[0]:
                 entries[name] = rank, at
     return {
@@ -91,7 +91,7 @@ def _called(image: Image, entry: int, named: dict[str, str]) -> set[str]:
 
 def _operator(symbols: tuple[str, ...]) -> str | None:
     for symbol in symbols:
-        match = _OPERATOR.match(symbol)
+        match = OPERATOR.match(symbol)
         if match:
             length = int(match["length"])
             name, method = match["rest"][:length], match["rest"][length:]

@@ -23,7 +23,7 @@ from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
 from opcheck.kernels.names import WORDS, parse
-from scripts.wheels.bodies import branches
+from scripts.wheels.bodies import ENTRY, OPERATOR, branches
 from scripts.wheels.checks import plain
 
 #: By mark the mangled names of the functions that only a kernel of its kind calls (OperationUtils.h and
@@ -59,9 +59,6 @@ _FOLLOWED = re.compile(
 )
 #: The layers of at::mps below ATen's functions: they compute nothing, and they print texts.
 _BELOW = re.compile(r"^_+ZZ*N?K?R?2at3mps|^_+ZZ*N?K?2at6native")
-_ENTRY = "wrap_kernel_functor_unboxed_"
-#: torchgen's Operators.cpp: a call through the dispatcher is at::_ops::<operator>_<overload>::call.
-_OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
 #: The name of the device, and what a kernel prints before it moves its arguments there.
 _CPU = re.compile(r"^cpu$|[Ff]all\w* back (?:on|to) (?:the )?CPU")
 _DTYPE = re.compile(rf"_({'|'.join(sorted(WORDS, key=len, reverse=True))})(?=_|$)")
@@ -147,7 +144,7 @@ class _Code:
 
     def _operator(self, names: Iterable[str]) -> str | None:
         for name in names:
-            if match := _OPERATOR.match(name):
+            if match := OPERATOR.match(name):
                 length = int(match["length"])
                 return self.operators.get(match["rest"][:length], match["rest"][:length])
         return None
@@ -222,7 +219,7 @@ def _entry(image: Image, registration: Registration) -> int | None:
 
 
 def _is_entry(names: Iterable[str]) -> bool:
-    return any(_ENTRY in name for name in names)
+    return any(ENTRY in name for name in names)
 
 
 def _immediates(code: bytes) -> Iterator[str]:

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("lief")
 
+from opcheck.data.kernel_routes import KINDS, TABLE
 from opcheck.data.registrations import data_directory, load
-from opcheck.data.routes import FILE, KINDS
-from scripts.read_routes import changes, read_table, value
+from scripts.read_routes import changes, value
 from scripts.wheels import routes
 from tests.data.test_wheel_library import MPS_BLOCK, STUB, adr, bl, implement, made_library
 
@@ -105,8 +105,7 @@ def test_a_rebuild_shows_what_changed() -> None:
 
 def test_each_kernel_of_the_lists_has_a_row() -> None:
     lists = load()
-    lines = tuple(release.line for release in lists.releases)
-    rows = read_table(data_directory() / FILE, lines).operators
+    rows = TABLE.load().operators
     for release in lists.releases:
         native = {op for op, text in lists.operators(release.line).items() if text == "kernel"}
         missing = sorted(native - rows.keys())
@@ -120,10 +119,10 @@ def test_a_damaged_wheel_leaves_the_old_table(
 
     wheel = tmp_path / "torch-2.15.0-cp311-cp311-macosx_14_0_arm64.whl"
     wheel.write_bytes(b"no archive")
-    before = (data_directory() / FILE).read_bytes()
+    before = (data_directory() / TABLE.name).read_bytes()
     monkeypatch.setattr("sys.argv", ["read_routes", "2.15.0", "--cache", str(tmp_path)])
     assert script.main() != 0
-    assert (data_directory() / FILE).read_bytes() == before
+    assert (data_directory() / TABLE.name).read_bytes() == before
 
 
 def test_a_message_that_encodes_work_is_a_mark() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -17,25 +16,25 @@ from opcheck.common.versions import Span, Target, Version
 from opcheck.common.vocabulary import RouteKind
 from opcheck.data import composites
 from opcheck.data.conditions import Condition, ConditionError, parse
-from opcheck.data.files import read_history
-from opcheck.data.history import expand
+from opcheck.data.history import History, by_version, expand
 from opcheck.data.matching import values
-from opcheck.data.registrations import OpLists, data_directory, load
+from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Arguments
 from opcheck.data.strict_yaml import Document
 from opcheck.data.tables import SCHEMA, ListFile
 from opcheck.model.records import OpCall, Record
 
-FILE = "routes.json"
+TABLE = ListFile(
+    "routes.json",
+    History,
+    made_by="python -m scripts.read_routes",
+    missing=History(schema=SCHEMA, namespace="aten", key="routes", operators={}),
+)
 #: What a kernel can reach: MPSGraph; a kernel of PyTorch's own Metal libraries; Metal Performance Shaders (MPSMatrix,
 #: MPSNDArray); a copy by blit; the CPU.
 KINDS: tuple[RouteKind, ...] = ("graph", "metal", "mps", "copy", "cpu")
 #: The values of a kernel that does no work, that only calls other operators, and that could not be followed.
 VIEW, CALLS, UNKNOWN = "view", "calls", "unknown"
-VALUES = frozenset(
-    {"+".join(some) for n in range(1, len(KINDS) + 1) for some in combinations(KINDS, n)}
-    | {VIEW, CALLS, UNKNOWN}
-)
 #: Operators that make, view or copy memory for the kernel that calls them: they do not decide its route.
 _BOOKKEEPING = re.compile(
     r"as_strided|clone|contiguous|copy_|detach|empty|empty_like|empty_strided|expand|expand_as|fill_|"
@@ -51,7 +50,7 @@ _COPY = "aten::_copy_from"
 _Reached = tuple[frozenset[RouteKind], tuple[str, ...]]
 
 
-class Route(NamedTuple):
+class KernelRoute(NamedTuple):
     """What computes an overload, or one call of it."""
 
     kind: RouteKind
@@ -63,7 +62,7 @@ class Route(NamedTuple):
     choice: str = ""
 
 
-class Choice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RouteChoice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An entry of ``routes.yaml``: the calls that go one of the ways of a kernel."""
 
     ops: tuple[str, ...]
@@ -78,37 +77,40 @@ class Choice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
 
 
-class Choices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RouteChoices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of ``routes.yaml``."""
 
     schema: int
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[RouteChoice, ...] = ()
 
 
-def _check(document: Document, content: Choices) -> None:
+def _check(document: Document, content: RouteChoices) -> None:
     for index, choice in enumerate(content.choices):
-        try:
-            if choice.condition:
-                parse(choice.condition)
-        except ConditionError as error:  # noqa: PERF203  (each condition has its own)
-            document.report(("choices", index, "condition"), str(error))
+        if problem := _problem(choice.condition):
+            document.report(("choices", index, "condition"), problem)
 
 
-CHOICES = ListFile("routes.yaml", Choices, check=_check, missing=Choices(schema=SCHEMA))
+def _problem(condition: str) -> str:
+    try:
+        parse(condition or "True")
+    except ConditionError as error:
+        return str(error)
+    return ""
 
 
-class Routes:
+CHOICES = ListFile("routes.yaml", RouteChoices, check=_check, missing=RouteChoices(schema=SCHEMA))
+
+
+class KernelRoutes:
     """The table of one copy of the op lists."""
 
     def __init__(self, lists: OpLists, directory: Path | None = None) -> None:
         self._lists, self._directory = lists, directory
-        # The lines that the file may name are those of the directory; the lists may have fewer.
-        self._lines = tuple(release.line for release in load(directory).releases)
-        path = (directory or data_directory()) / FILE
-        self._rows = read_history(path, self._lines, VALUES)[0].operators if path.is_file() else {}
+        self._lines = tuple(release.line for release in lists.releases)
+        self._rows = TABLE.load(directory).operators
         self._values: dict[str, dict[str, str]] = {}
 
-    def of_operators(self, ops: tuple[str, ...], line: str) -> Route:
+    def of_operators(self, ops: tuple[str, ...], line: str) -> KernelRoute:
         """Return what computes several overloads in a row, such as those that a composite calls.
 
         A view or a copy beside the work does not count; a part without data leaves the whole unknown.
@@ -122,20 +124,20 @@ class Routes:
         counted = kinds - {"view"} or kinds
         counted = counted - {"copy"} or counted
         if not counted or "unknown" in counted:
-            return Route("unknown")
+            return KernelRoute("unknown")
         if len(counted) == 1:
-            return Route(next(iter(counted)), kernels=kernels)
-        return Route("either", tuple(kind for kind in KINDS if kind in counted), kernels)
+            return KernelRoute(next(iter(counted)), kernels=kernels)
+        return KernelRoute("either", tuple(kind for kind in KINDS if kind in counted), kernels)
 
-    def of_call(self, call: OpCall, target: Target) -> Route:
+    def of_call(self, call: OpCall, target: Target) -> KernelRoute:
         """Return what computes a call whose kernel runs on MPS.
 
         Raises:
             OpListError: the lists have no such release, or are damaged.
         """
         line = str(target.torch)
-        known = self._lists.resolve(call.op, line).status == "native"
-        route = self.of_operators((call.op,) if known or not call.inner else call.inner, line)
+        is_kernel = self._lists.resolve(call.op, line).status == "native"
+        route = self.of_operators((call.op,) if is_kernel or not call.inner else call.inner, line)
         if "cpu" in route.ways and self._falls_back(call.op, line):
             # The statement does not hold for this call, or the call would count as one of the CPU's.
             left = tuple(kind for kind in route.ways if kind != "cpu")
@@ -170,7 +172,7 @@ class Routes:
         ]
         return summaries[0] if summaries else ""
 
-    def _choices(self, op: str, line: str) -> tuple[Choice, ...]:
+    def _choices(self, op: str, line: str) -> tuple[RouteChoice, ...]:
         """Return the entries on an overload in a release, in the order in which they are tried."""
         release, choices = Version.parse(line), CHOICES.load(self._directory).choices
         return tuple(each for each in choices if op in each.ops and release in each.torch)
@@ -187,7 +189,10 @@ class Routes:
             body = composites.body(last, line)
             return self._union(body.always or body.sometimes if body else (), line, above | {op})
         if last not in self._values:
-            self._values[last] = expand(self._rows.get(last, ()), self._lines)
+            row = self._rows.get(last, ())
+            # The lists may have fewer releases than the table.
+            lines = by_version({*(at for at, _ in row), *self._lines})
+            self._values[last] = expand(row, lines)
         word, _, names = self._values[last].get(line, UNKNOWN).partition(":")
         if word != CALLS:
             # read_history has checked the words.
@@ -220,10 +225,10 @@ def _is_bookkeeping(op: str) -> bool:
 
 
 @functools.cache
-def routes(lists: OpLists) -> Routes:
+def routes(lists: OpLists) -> KernelRoutes:
     """Return the table that belongs to the op lists; it is read once.
 
     Raises:
         OpListError: the data file is damaged.
     """
-    return Routes(lists)
+    return KernelRoutes(lists)

@@ -10,8 +10,8 @@ import pytest
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Target, Version
+from opcheck.data.kernel_routes import CHOICES, KINDS, TABLE, KernelRoutes, routes
 from opcheck.data.registrations import data_directory, load
-from opcheck.data.routes import CHOICES, Routes, routes
 from opcheck.model.records import OpCall, TensorSpec
 
 READINGS = Path(__file__).with_name("route_readings.json")
@@ -132,6 +132,21 @@ def test_a_condition_that_is_no_expression_names_its_line(tmp_path: Path) -> Non
     file = tmp_path / "routes.yaml"
     file.write_text(file.read_text().replace("not self.is_floating and", "import os and", 1))
     with pytest.raises(OpListError, match="not an expression"):
-        Routes(load(), tmp_path).of_call(
+        KernelRoutes(load(), tmp_path).of_call(
             call("aten::mm", (4, 4), (4, 4)), Target(torch=Version(2, 9), macos=Version(15, 0))
         )
+
+
+def test_the_values_of_the_table_are_ways_of_a_kernel() -> None:
+    words = {
+        value.partition(":")[0]
+        for row in TABLE.load().operators.values()
+        for _, value in row
+        if value
+    }
+    assert {way for word in words for way in word.split("+")} <= {
+        *KINDS,
+        "view",
+        "calls",
+        "unknown",
+    }
