@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from opcheck.common.memo import cached_method
 from opcheck.common.versions import Span, Target, Version
 from opcheck.common.vocabulary import RouteKind
 from opcheck.data import composites
-from opcheck.data.conditions import Condition, ConditionError, parse
+from opcheck.data.conditions import ConditionError, parse
 from opcheck.data.history import History, by_version, expand
 from opcheck.data.matching import values
 from opcheck.data.registrations import OpLists
@@ -51,15 +52,13 @@ _Reached = tuple[frozenset[RouteKind], tuple[str, ...]]
 
 
 class KernelRoute(NamedTuple):
-    """What computes an overload, or one call of it."""
+    """What computes an overload, or a single call."""
 
     kind: RouteKind
     #: of ``either`` the ways that the kernel has
     ways: tuple[RouteKind, ...] = ()
     #: how the names of its Metal kernels begin
     kernels: tuple[str, ...] = ()
-    #: how it chooses among its ways, in words
-    choice: str = ""
 
 
 class RouteChoice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,7 +72,7 @@ class RouteChoice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
     route: RouteKind
     #: the rule in words
     summary: str
-    #: the file, the function and the release that it was read in
+    #: the file, the function and the release of the source
     source: str
 
 
@@ -110,6 +109,7 @@ class KernelRoutes:
         self._rows = TABLE.load(directory).operators
         self._values: dict[str, dict[str, str]] = {}
 
+    @cached_method
     def of_operators(self, ops: tuple[str, ...], line: str) -> KernelRoute:
         """Return what computes several overloads in a row, such as those that a composite calls.
 
@@ -138,42 +138,30 @@ class KernelRoutes:
         line = str(target.torch)
         is_kernel = self._lists.resolve(call.op, line).status == "native"
         route = self.of_operators((call.op,) if is_kernel or not call.inner else call.inner, line)
-        if "cpu" in route.ways and self._falls_back(call.op, line):
-            # The statement does not hold for this call, or the call would count as one of the CPU's.
-            left = tuple(kind for kind in route.ways if kind != "cpu")
-            route = route._replace(
-                kind="either" if len(left) > 1 else left[0], ways=left[1:] and left
-            )
-        if route.kind != "either":
-            return route
-        for choice in self._choices(call.op, line):
-            if target.macos not in choice.macos:
-                continue
-            arguments = self._lists.statements.arguments.get(call.op, {})
-            holds = (
-                True if not choice.condition else _holds(parse(choice.condition), call, arguments)
-            )
-            if holds is None:
-                return route._replace(choice=choice.summary)
-            if holds:
-                return route._replace(kind=choice.route, ways=(), choice=choice.summary)
+        ways, statements = route.ways, self._lists.statements
+        if any(each.effect == "falls_back" for each in statements.for_op(call.op, line)):
+            # No such statement holds for this call, or the call would count as one of the CPU's.
+            ways = tuple(kind for kind in ways if kind != "cpu")
+        if len(ways) == 1:
+            return KernelRoute(ways[0], kernels=route.kernels)
+        arguments = statements.arguments.get(call.op, {})
+        for choice in self._choices(call.op, line) if ways else ():
+            if target.macos in choice.macos:
+                holds = _holds(choice.condition, call, arguments)
+                if holds:
+                    return KernelRoute(choice.route, kernels=route.kernels)
+                if holds is None:
+                    break
         return route
-
-    def _falls_back(self, op: str, line: str) -> bool:
-        found = self._lists.statements.for_op(op, line)
-        return any(statement.effect == "falls_back" for statement in found)
 
     def choice_of(self, op: str, target: Target) -> str:
         """Return how the kernel of an overload chooses among its ways on a target, in words; empty: unknown."""
-        summaries = [
-            each.summary
-            for each in self._choices(op, str(target.torch))
-            if target.macos in each.macos
-        ]
-        return summaries[0] if summaries else ""
+        choices = self._choices(op, str(target.torch))
+        return next((each.summary for each in choices if target.macos in each.macos), "")
 
+    @cached_method
     def _choices(self, op: str, line: str) -> tuple[RouteChoice, ...]:
-        """Return the entries on an overload in a release, in the order in which they are tried."""
+        """Return the entries on an overload in a release, first to last."""
         release, choices = Version.parse(line), CHOICES.load(self._directory).choices
         return tuple(each for each in choices if op in each.ops and release in each.torch)
 
@@ -183,11 +171,12 @@ class KernelRoutes:
         if resolved.status == "fallback":
             return frozenset({"cpu"}), ()
         last = resolved.chain[-1]
-        if resolved.status == "composite" and _is_bookkeeping(last):
+        if resolved.status == "composite":
+            if not _is_bookkeeping(last):
+                body = composites.body(last, line)
+                usual = (body.always or body.sometimes) if body else ()
+                return self._union(usual, line, above | {op})
             last = _COPY
-        if resolved.status == "composite" and not _is_bookkeeping(resolved.chain[-1]):
-            body = composites.body(last, line)
-            return self._union(body.always or body.sometimes if body else (), line, above | {op})
         if last not in self._values:
             row = self._rows.get(last, ())
             # The lists may have fewer releases than the table.
@@ -195,18 +184,17 @@ class KernelRoutes:
             self._values[last] = expand(row, lines)
         word, _, names = self._values[last].get(line, UNKNOWN).partition(":")
         if word != CALLS:
-            # read_history has checked the words.
             kinds = cast("list[RouteKind]", word.split("+"))
             # What another kernel calls goes its usual way, which the last entry of the conditions has.
-            usual = self._choices(last, line) if above and len(kinds) > 1 else ()
-            return frozenset([each.route for each in usual][-1:] or kinds), tuple(names.split())
+            choices = self._choices(last, line) if above and len(kinds) > 1 else ()
+            return frozenset([each.route for each in choices][-1:] or kinds), tuple(names.split())
         called = [name for name in names.split() if "::" in name]
         computing = [name for name in called if not _is_bookkeeping(name)]
         # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
         return self._union(computing or (called if len(called) == 1 else ()), line, above | {op})
 
     def _union(self, ops: Iterable[str], line: str, above: frozenset[str]) -> _Reached:
-        """Return what the overloads compute by, but for those that stand above them; unknown without any."""
+        """Return what the overloads compute by, without their callers; unknown where none is left."""
         read = [self._read(name, line, above) for name in ops if name not in above]
         if not read:
             return frozenset({"unknown"}), ()
@@ -215,8 +203,9 @@ class KernelRoutes:
         )
 
 
-def _holds(condition: Condition, call: OpCall, arguments: Arguments) -> bool | None:
-    """Return whether the condition holds for the call; None: the recorded call does not decide it."""
+def _holds(text: str, call: OpCall, arguments: Arguments) -> bool | None:
+    """Evaluate the condition; None: the recorded call does not decide it."""
+    condition = parse(text or "True")
     return condition.evaluate(values(call, condition.names, arguments))
 
 

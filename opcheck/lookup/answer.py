@@ -212,7 +212,7 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
 
 
 def route_steps(op: str, lines: Iterable[str], lookup: OperatorLookup) -> tuple[RouteStep, ...]:
-    """Return what computes the overload, from each release on in which that changes."""
+    """Return what computes the overload: a step for each release that changes it."""
     steps: list[RouteStep] = []
     for line in lines:
         route = lookup.operators.route(op, line)

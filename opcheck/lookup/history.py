@@ -173,7 +173,7 @@ def _differ(before: _Moment, now: _Moment) -> bool:
 
 
 def _routes_differ(before: _Moment, now: _Moment) -> bool:
-    """Return whether native calls are computed in another way; the status says what changes else."""
+    """Return whether native calls are computed in another way; other changes show in the status."""
     if {before.state.status, now.state.status} != {"native"} or now.route.route == "unknown":
         return False
     return (before.route.route, before.route.ways) != (now.route.route, now.route.ways)

@@ -100,9 +100,9 @@ class OverloadAnswer(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     #: what computes a plain call.
     route: RouteKind
-    #: one a change of the route, up to the target's release.
+    #: a step for each change of the route, up to the target's release.
     routes: tuple[RouteStep, ...]
-    #: how its kernel chooses among its ways on the target; empty: it has one, or the rule is not known.
+    #: how its kernel chooses among its ways on the target; empty: there is a single way, or the rule is not known.
     choice: str = ""
     #: one a release and macOS span, oldest release first; only as far as the question goes.
     releases: tuple[Cell, ...]

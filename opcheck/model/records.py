@@ -439,7 +439,7 @@ class SideWork(Record, frozen=True, kw_only=True):
 
 
 class RouteWork(Record, frozen=True, kw_only=True):
-    """What the calls do that one sort of kernel computes."""
+    """The calls and FLOPs of a single route."""
 
     route: RouteKind
     calls: Count

@@ -213,13 +213,12 @@ def _operator_of(name: str) -> str:
 
 def _entry(image: Image, registration: Registration) -> int | None:
     """Return the function that the dispatcher enters with unboxed arguments."""
-    return next(
-        (at for at in sorted(registration.addresses) if _is_entry(image.names_at(at))), None
+    entries = (
+        at
+        for at in sorted(registration.addresses)
+        if any(ENTRY in name for name in image.names_at(at))
     )
-
-
-def _is_entry(names: Iterable[str]) -> bool:
-    return any(ENTRY in name for name in names)
+    return next(entries, None)
 
 
 def _immediates(code: bytes) -> Iterator[str]:
