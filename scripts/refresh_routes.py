@@ -17,7 +17,7 @@ from pathlib import Path
 from opcheck.common.files import write_text
 from opcheck.common.text import percent
 from opcheck.common.vocabulary import ROUTE_WORDS, ROUTES
-from opcheck.data.kernel_routes import KernelRoute, routes
+from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists, load
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
@@ -25,13 +25,6 @@ from opcheck.render.markdown import as_markdown
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "reports" / "routes.md"
 READINGS = ROOT / "tests" / "data" / "route_readings.json"
-
-
-def of_kernels(lists: OpLists, line: str) -> dict[str, KernelRoute]:
-    """Return the route of each overload that has an MPS kernel in a release."""
-    table = routes(lists)
-    native = (op for op, value in lists.operators(line).items() if value == "kernel")
-    return {op: table.of_operators((op,), line) for op in native}
 
 
 def disagreements(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
@@ -58,19 +51,14 @@ def document(lists: OpLists) -> Iterator[Block]:
     )
     rows = []
     for release in lists.releases:
-        found = Counter(route.kind for route in of_kernels(lists, release.line).values())
-        total = found.total()
-        sure = total - found["either"] - found["unknown"]
-        counts = (str(found[kind]) for kind in ROUTES)
-        rows.append(
-            (
-                release.torch,
-                str(total),
-                *counts,
-                percent(sure, total),
-                percent(total - found["unknown"], total),
-            )
+        native = (op for op, value in lists.operators(release.line).items() if value == "kernel")
+        found = Counter(routes(lists).of_operators((op,), release.line).kind for op in native)
+        total, unknown = found.total(), found["unknown"]
+        shares = (
+            percent(total - found["either"] - unknown, total),
+            percent(total - unknown, total),
         )
+        rows.append((release.torch, str(total), *(str(found[kind]) for kind in ROUTES), *shares))
     words = (ROUTE_WORDS[kind] for kind in ROUTES)
     yield Table(("torch", "overloads", *words, "one route", "not unknown"), tuple(rows))
     number, wrong = disagreements(lists)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load
+from opcheck.judge.work import common_route, route_of, sum_by_route
+from opcheck.model.records import Verdict
 from tests.made import call, make_report, spec
 
 
@@ -65,3 +69,23 @@ def test_nothing_waits_on_the_cpu_before_the_run_or_in_a_fallback() -> None:
         call("aten::foo", waits=True),
     )
     assert report.synchronizations == ()
+
+
+def test_the_work_is_counted_by_route_without_views() -> None:
+    lists = load()
+    target = Target(torch=Version(2, 15), macos=Version(15, 0))
+    native = Verdict(status="native", because="")
+    fallback = Verdict(status="fallback", kind="env", because="")
+    routes = [
+        route_of(call("aten::native_batch_norm"), native, target, lists),
+        route_of(call("aten::gelu"), native, target, lists),
+        route_of(call("aten::gelu"), fallback, target, lists),
+        route_of(call("mylib::foo"), native, target, lists),
+    ]
+    assert routes == ["graph", "metal", "cpu", "unknown"]
+    rows = sum_by_route((route, 2, 10) for route in routes)
+    assert [(row.route, row.calls, row.flops) for row in rows] == [
+        (route, 2, 10) for route in ("graph", "metal", "cpu", "unknown")
+    ]
+    assert common_route(["metal", "view"]) == "metal"
+    assert common_route(["metal", "graph"]) == "either"
