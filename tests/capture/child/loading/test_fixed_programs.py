@@ -245,7 +245,7 @@ def test_inputs_that_it_was_not_exported_for_are_refused(nets: Any, inputs: Any)
     what, where, then = str(caught.value).splitlines()
     assert what.startswith("the program was exported for other inputs: ")
     assert where.startswith("  in: ")
-    assert then.startswith("  help: give --input 2x3x16x16:float32")
+    assert then.startswith("  help: give inputs=2x3x16x16:float32")
 
 
 def test_training_is_refused_in_three_lines(nets: Any) -> None:
