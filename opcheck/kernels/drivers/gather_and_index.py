@@ -37,17 +37,6 @@ def _scatter(operation: str, operand: Tensor, index: Tensor, source: Tensor) -> 
     return wide.scatter_reduce(1, index, widen(source), "sum" if reduce == "add" else reduce)
 
 
-def _flip_sign_bits(operation: str, value: Tensor, operand: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the result and the memory before it as the kernel stores them.
-
-    The largest and smallest int64 are found by atomics of uint64: the host flips the sign bits of the
-    result's memory before and after (``scatter_signbit_xor``), the kernel those of the source.
-    """
-    if operand.dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
-        return value ^ _SIGN, operand ^ _SIGN
-    return value, operand.clone()
-
-
 @family(r"scatter_signbit_xor_long")
 def _xor_signs(_call: KernelCall) -> Launches:
     operand = random((45,), torch.int64, 1)
@@ -55,80 +44,45 @@ def _xor_signs(_call: KernelCall) -> Launches:
     yield Launch(bound, 45, {"data": (operand, operand ^ _SIGN)}, group=32)
 
 
-@family(r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))_strided_{any}_{index}")
+@family(
+    r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))(?:_(?P<how>strided|dense))?(?P<value>_value)?_{any}_{index}"
+)
 def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
+    """Call with tensors that the dense kernels see as (outer, dimension, inner), the others as matrices."""
     operation = call["op"]
-    rows, columns, picked = 5, 9, 6
-    order = torch.rand(rows, columns, generator=values.generator(0))
-    index = order.argsort(1)[:, :picked].contiguous()
-    operand, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
-    # Innermost first, as TensorIterator has dimensions.
-    bound = {
-        "index": index.to(index_dtype), "ndim_dim": (2, 0, 0, 0), "tid_offset": 0, "sizes": (picked, rows),
-        "index_sizes": (picked, rows), "input": operand, "src": source, "dim_size": columns, "input_dim_size": columns
-    }  # fmt: skip
+    outer, inner = (3, 5) if call["how"] == "dense" else (5, 1)
+    columns, picked = 9, 6
+    index = _pick_places(outer, columns, picked)[..., None].expand(-1, -1, inner).contiguous()
+    operand = random((outer, columns, inner), dtype, 1)
+    source = random((outer, picked, inner), dtype, 2)
+    if call["value"]:
+        source = source[:1, :1, :1].expand(source.shape).contiguous()
+    width = picked if operation == "gather" else columns
     if operation == "gather":
-        value, width = widen(operand).gather(1, index), picked
-        bound["output"] = fill_untouched((rows, picked), dtype)
+        value, output = widen(operand).gather(1, index), fill_untouched(index.shape, dtype)
     else:
-        value, bound["output"] = _flip_sign_bits(
-            operation, _scatter(operation, operand, index, source), operand
-        )
-        width = columns
+        value, output = _scatter(operation, operand, index, source), operand.clone()
+        if dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
+            # They are found by atomics of uint64: the host flips the sign bits of the result's memory before and
+            # after (scatter_signbit_xor), the kernel those of the source.
+            value, output = value ^ _SIGN, output ^ _SIGN
+    bound = {
+        "output": output, "input": operand, "src": source, "value": source.flatten()[:1],
+        "index": index.to(index_dtype), "inner_size": inner, "input_dim_size": columns, "index_dim_size": picked,
+        "output_dim_size": width, "tid_offset": 0, "ndim_dim": (2, 0, 0, 0), "sizes": (picked, outer),
+        "index_sizes": (picked, outer), "dim_size": columns
+    }  # fmt: skip
     for name, extent in {"output": width, "input": columns, "src": picked, "index": picked}.items():
-        bound[f"{name}_strides"] = (1, extent)
+        bound[f"{name}_strides"] = (1, extent)  # innermost first, as TensorIterator has dimensions
     yield Launch(
-        bound, rows * picked, {"output": (operand, value, value.abs().double() * 4 * EPS)}, group=32
+        bound, index.numel(), {"output": (operand, value, value.abs().double() * 4 * EPS)}, group=32
     )  # fmt: skip
-
-
-#: Kernels that only move elements are keyed by their width.
-_WIDTHS = {"8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32, "64bit": torch.int64}
 
 
 def _pick_places(rows: int, columns: int, picked: int) -> Tensor:
     """Return places without duplicates along the middle dimension, shaped (rows, picked)."""
     order = torch.rand(rows, columns, generator=values.generator(rows))
     return order.argsort(1)[:, :picked].contiguous()
-
-
-@family(r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))_dense_(?P<value>value_)?{any}_{index}")
-def _gather_dense(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
-    """Call the kernels for contiguous tensors, seen as (outer, dimension, inner)."""
-    operation = call["op"]
-    outer, columns, picked, inner = 3, 9, 6, 5
-    index = (
-        _pick_places(outer, columns, picked)[..., None].expand(outer, picked, inner).contiguous()
-    )
-    operand = random((outer, columns, inner), dtype, 1)
-    source = random((outer, picked, inner), dtype, 2)
-    if call["value"]:
-        source = source[:1, :1, :1].expand(source.shape).contiguous()
-    if operation == "gather":
-        value, output = widen(operand).gather(1, index), fill_untouched(index.shape, dtype)
-    else:
-        value, output = _flip_sign_bits(
-            operation, _scatter(operation, operand, index, source), operand
-        )
-    yield Launch({
-        "output": output, "input": operand, "src": source, "value": source.flatten()[:1],
-        "index": index.to(index_dtype),
-        "inner_size": inner, "input_dim_size": columns, "index_dim_size": picked,
-        "output_dim_size": picked if operation == "gather" else columns, "tid_offset": 0
-    }, index.numel(), {"output": (operand, value, value.abs().double() * 4 * EPS)}, group=32)  # fmt: skip
-
-
-@family(r"scatter_set_(?P<a>(?!dense)[a-z0-9]+)_{index}")
-def _scatter_set(_call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
-    rows, columns, picked = 5, 9, 6
-    index = _pick_places(rows, columns, picked)
-    operand, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
-    value = widen(operand).scatter(1, index, widen(source))
-    yield Launch({
-        "output": operand.clone(), "src": source, "index": index.to(index_dtype), "index_sizes": (picked, rows),
-        "output_strides": (1, columns), "src_strides": (1, picked), "index_strides": (1, picked),
-        "ndim_dim": (2, 0, 0, 0), "dim_size": columns, "tid_offset": 0
-    }, index.numel(), {"output": (operand, value)}, group=32)  # fmt: skip
 
 
 @family(r"index_copy_(?P<how>dense|strided)_{any}_{index}(_(32|64))?")
@@ -182,33 +136,22 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     )  # fmt: skip
 
 
-@family(r"index_fill_(?P<how>dense|strided)_(?P<a>(?!from)[a-z0-9]+)")
-def _index_fill(_call: KernelCall, dtype: torch.dtype) -> Launches:
+@family(r"index_fill_(?:dense|strided)_(?P<mask>from_mask_)?{any}")
+def _index_fill(call: KernelCall, dtype: torch.dtype) -> Launches:
     outer, columns, inner = 3, 9, 5
-    index = torch.tensor([3, -1, 0])
-    operand = random((outer, columns, inner), dtype, 1)
-    filler = random((1,), dtype, 3)
-    value = widen(operand).index_fill(1, index % columns, widen(filler)[0])
-    yield Launch({
-        "output": operand.clone(), "indices": index, "fill_val": filler, "dim_size": columns, "dim_stride": inner,
-        "slice_numel": outer * inner, "dim_out_stride": inner, "slice_sizes": (outer, inner),
-        "slice_out_strides": (columns * inner, 1), "slice_ndim": 2, "indices_stride": 1
-    }, len(index) * outer * inner, {"output": (operand, value)})  # fmt: skip
-
-
-@family(r"index_fill_(?P<how>dense|strided)_from_mask_{any}")
-def _index_fill_mask(call: KernelCall, dtype: torch.dtype) -> Launches:
-    outer, columns, inner = 3, 9, 5
-    mask = torch.zeros(columns, dtype=torch.bool)
-    mask[[0, 3, 8]] = True
+    index, mask = torch.tensor([3, -1, 0]), torch.zeros(columns, dtype=torch.bool)
+    mask[index] = True
     operand, filler = random((outer, columns, inner), dtype, 1), random((1,), dtype, 3)
-    value = widen(torch.where(mask[:, None], filler, operand))
-    dense = call["how"] == "dense"
+    value = widen(operand).index_fill(1, index % columns, widen(filler)[0])
+    grid: Any = len(index) * outer * inner
+    if call["mask"]:
+        grid = (inner, columns, outer) if "inner_size" in call.types else operand.numel()
     yield Launch({
-        "output": operand.clone(), "mask": mask, "fill_val": filler, "dim_size": columns, "inner_size": inner,
+        "output": operand.clone(), "indices": index, "mask": mask, "fill_val": filler, "dim_size": columns,
+        "dim_stride": inner, "slice_numel": outer * inner, "dim_out_stride": inner, "slice_sizes": (outer, inner),
+        "slice_out_strides": (columns * inner, 1), "slice_ndim": 2, "indices_stride": 1, "inner_size": inner,
         "sizes": (outer, columns, inner), "out_strides": operand.stride(), "dim": 1, "ndim": 3
-    }, (inner, columns, outer) if dense else (operand.numel(),), {"output": (operand, value)},
-        group=(1, 1, 1) if dense else (1,))  # fmt: skip
+    }, grid, {"output": (operand, value)})  # fmt: skip
 
 
 @family(r"index_select_dim_(?P<dense>dense_)?(?P<a>\d+bit)_{index}")
