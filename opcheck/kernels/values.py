@@ -230,3 +230,8 @@ def widen(tensor: Tensor) -> Tensor:
 def fill_untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return memory for a result, filled with a value that marks untouched elements."""
     return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)
+
+
+def pad_words(tensor: Tensor) -> Tensor:
+    """Return a flat copy with eight zeros behind it, as an allocator pads: atomics of small dtypes take whole words."""
+    return torch.cat([tensor.flatten(), torch.zeros(8, dtype=tensor.dtype)])

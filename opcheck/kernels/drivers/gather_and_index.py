@@ -12,7 +12,7 @@ from opcheck.kernels import values
 from opcheck.kernels.judging import EPS, half_steps
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import Unfit, address, dtype_named
-from opcheck.kernels.values import fill_untouched, random, widen
+from opcheck.kernels.values import fill_untouched, pad_words, random, widen
 
 # Gather, scatter, indexing: ScatterGather.mm, Indexing.mm
 
@@ -125,11 +125,9 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     params = call.struct("params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
         source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
     alpha = torch.tensor([2]).to(dtype)
-    # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
-    memory = torch.cat([operand.flatten(), torch.zeros(8, dtype=dtype)])
-    padded = torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
+    padded = pad_words(value)
     yield Launch({
-        "self": memory, "index": index.to(index_dtype), "source": source, "params": params, "alpha": alpha
+        "self": pad_words(operand), "index": index.to(index_dtype), "source": source, "params": params, "alpha": alpha
     }, source.numel(),
         {"self": (operand, padded, padded.abs().double() * 8 * EPS + half_steps(dtype) * padded.abs().double())},
         group=32
@@ -231,43 +229,25 @@ def _index(call: KernelCall) -> Launches:
         )  # fmt: skip
 
 
-@family(r"index_put_(?P<serial>serial_)?(?P<a>\d+bit)")
+@family(r"index_put_(?P<how>serial_|accumulate_)?{any}")
 def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call the serial form, which has one thread, with places that are written twice: the last value stays."""
-    picked = _indices(repeated=bool(call["serial"]))
+    """Call with places that are written twice: the serial form, which has one thread, keeps the last value."""
+    adds = call["how"] == "accumulate_"
+    picked = _indices(repeated=bool(call["how"]))
     operand = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
     source = random((len(picked[0]), _INNER), dtype, 2)
-    value = operand.clone()
-    for place, (row, column) in enumerate(zip(*picked, strict=True)):
-        value[row, column] = source[place]
+    value = widen(operand).index_put(picked, widen(source), accumulate=adds)
     bound = _bind_indices(picked, "input", operand.element_size()) | {
-        "input": source, "output": operand.clone()
+        "input": source, "output": pad_words(operand)
     }  # fmt: skip
-    yield Launch(
-        bound, 1 if call["serial"] else source.numel(), {"output": (operand, value), "error_buffer": _error_count(0)},
-        derived={"error_buffer": _errors}
-    )  # fmt: skip
-
-
-@family(r"index_put_accumulate_{any}")
-def _index_put_accumulate(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    picked = _indices(repeated=True)
-    operand = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
-    source = random((len(picked[0]), _INNER), dtype, 2)
-    value = widen(operand).index_put(picked, widen(source), accumulate=True)
-    # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
-    memory = torch.cat([operand.flatten(), torch.zeros(8, dtype=dtype)])
-    bound = _bind_indices(picked, "input", operand.element_size()) | {
-        "input": source,
-        "output": memory,
-    }
     small = dtype in {torch.float16, torch.bfloat16, torch.complex32}
     step = torch.finfo(torch.float16 if dtype == torch.complex32 else dtype).eps if small else EPS
     terms = (
         widen(operand).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
     )  # fmt: skip
     yield Launch(
-        bound, source.numel(), {"output": (operand, value, terms * 4 * step), "error_buffer": _error_count(0)},
+        bound, 1 if call["how"] == "serial_" else source.numel(),
+        {"output": (operand, value, terms * 4 * step * adds), "error_buffer": _error_count(0)},
         derived={"output": lambda bound: bound["output"][: operand.numel()], "error_buffer": _errors}
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.kernels.judging import EPS, rounding
 from opcheck.kernels.launch import LENGTHS, KernelCall, Launch, Launches, Result, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
-from opcheck.kernels.values import fill_untouched, random
+from opcheck.kernels.values import fill_untouched, pad_words, random
 
 # Embeddings
 
@@ -82,7 +82,7 @@ def _embedding_bag_backward(call: KernelCall, dtype: torch.dtype, places: torch.
                 largest[bag] = torch.tensor(inside)[weight.double()[inside].argmax(0)]
             else:
                 largest[bag] = -1
-        value = torch.cat([gradient.flatten(), torch.zeros(8, dtype=torch.float64)])
+        value = pad_words(gradient)
         out = "per_sample_weights_grad" if call["own"] else "weight_grad"
         count = (len(_BAGS) if mode == 2 else len(_INDICES)) * _FEATURES
         slack = 16 * EPS + 16 * rounding(dtype) * (1 + value.abs())

@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
-from opcheck.kernels.values import fill_untouched, random, widen
+from opcheck.kernels.values import fill_untouched, pad_words, random, widen
 
 # Pooling and upsampling: Pooling.mm, UpSample.mm
 
@@ -270,15 +270,6 @@ def _unfold_backward(_call: KernelCall, dtype: torch.dtype) -> Launches:
 # Pooling's gradients: zeros come first, and each window adds to them.
 
 
-def _atomics(dtype: torch.dtype, shape: torch.Size) -> Tensor:
-    """Return zeros; atomics of small dtypes take whole words, beyond the end of an odd tensor."""
-    return torch.zeros(shape.numel() + 8, dtype=dtype)
-
-
-def _pad_flat(value: Tensor) -> Tensor:
-    return torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
-
-
 @family(r"(?P<op>max|avg)_pool_backward_{float}")
 def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     largest = call["op"] == "max"
@@ -303,11 +294,12 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
             }  # fmt: skip
         upstream = random(result.shape, dtype, 2)
         value, bound_by = (
-            _pad_flat(torch.autograd.grad(result, operand, gradient.double(), retain_graph=True)[0])
+            pad_words(torch.autograd.grad(result, operand, gradient.double(), retain_graph=True)[0])
             for gradient in (upstream, upstream.abs())
         )
         yield Launch({
-            "grad_input": _atomics(dtype, operand.shape), "grad_output": upstream, "indices": places,
+            "grad_input": pad_words(torch.zeros(operand.shape, dtype=dtype)), "grad_output": upstream,
+            "indices": places,
             "params": call.struct("params", dims=5, pooling_dims=3, **fields)
         }, upstream.numel(), {"grad_input": (upstream, value, 8 * rounding(dtype) * bound_by)}, group=32)  # fmt: skip
 
@@ -396,14 +388,13 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
             grad_output_strides=upstream.stride(), grad_input_strides=operand.stride(),
             grad_grid_strides=grid.stride(), padding_mode=_PADDINGS.index(padding),
             interpolation_mode=_INTERPOLATIONS.index(mode), compute_grad_input=1, compute_grad_grid=1)  # fmt: skip
-        # Atomics of small dtypes take whole words, beyond the end of an odd tensor.
         bound = {
-            "grad_input": torch.zeros(operand.numel() + 8, dtype=dtype), "grad_output": upstream, "params": params,
+            "grad_input": pad_words(torch.zeros(operand.shape, dtype=dtype)), "grad_output": upstream, "params": params,
             "grad_grid": torch.zeros(grid.shape, dtype=dtype), "input": operand, "grid": grid,
         }  # fmt: skip
         expected: dict[str, Any] = {}
         if "grad_input" in call.types:
-            image = torch.cat([image.flatten(), torch.zeros(8, dtype=torch.float64)])
+            image = pad_words(image)
             expected["grad_input"] = (upstream, image, _slack(image, dtype))
         if "grad_grid" in call.types:
             expected["grad_grid"] = (upstream, moved, _slack(moved, dtype))
@@ -436,7 +427,7 @@ def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         scales = [
             (s - 1) / (t - 1) if corners else s / t for s, t in zip(shape, target, strict=True)
         ]
-        gradient = torch.zeros(wide.numel() + 8, dtype=dtype)
+        gradient = pad_words(torch.zeros(wide.shape, dtype=dtype))
         bound: dict[str, Any] = {"gradInputData": gradient, "gradOutputData": upstream}
         fields = {
             "input_strides": wide.stride(), "input_sizes": wide.shape, "output_strides": result.stride(),
@@ -450,7 +441,7 @@ def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
             bound |= fields
             bound |= {"scales": scales[::-1], "align_corners": corners}
         threads = (shape[1], shape[0], 4) if call["gathered"] else (result[0, 0].numel(),)
-        value = torch.cat([value.flatten(), torch.zeros(8, dtype=torch.float64)])
+        value = pad_words(value)
         yield Launch(
             bound, threads, {"gradInputData": (upstream, value, 1e-5 + 32 * rounding(dtype))}
         )
