@@ -21,37 +21,29 @@ from opcheck.kernels.values import fill_untouched, pad_words, random, widen
 
 @family(r"(?P<op>max|avg)_pool_{any}")
 def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
+    largest = call["op"] == "max"
+    if dtype == torch.bool and not largest:
+        raise Unfit("no mean is defined for bool: the CPU refuses it")
     for size, stride, padding in (((2, 2), (2, 2), (0, 0)), ((3, 2), (1, 2), (1, 1))):
         operand = random((2, 3, 7, 8), dtype, 1)
-        kinds = {"kernel_size": size, "stride": stride, "padding": padding}
         wide = operand.double()
-        if call["op"] == "max":
-            value, places = F.max_pool2d(wide, size, stride, padding, return_indices=True)
-            more = {
-                "dilation": (1, 1), "return_indices": 1, "indices_sizes": value.shape, "indices_strides": value.stride()
-            }  # fmt: skip
-        else:
+        value, places = F.max_pool2d(wide, size, stride, padding, return_indices=True)
+        more: dict[str, Any] = {
+            "dilation": (1, 1), "return_indices": 1, "indices_sizes": value.shape, "indices_strides": value.stride()
+        }  # fmt: skip
+        if not largest:
             value, more = F.avg_pool2d(wide, size, stride, padding), {"count_include_pad": 1}
-            if not dtype.is_floating_point:
-                if dtype == torch.bool:
-                    raise Unfit("no mean is defined for bool: the CPU refuses it")
-                value = value.trunc()  # the CPU divides integers
+            value = value if dtype.is_floating_point else value.trunc()  # the CPU divides integers
         params = call.struct("params", dims=4, pooling_dims=2, input_sizes=operand.shape,
             input_strides=operand.stride(), output_sizes=value.shape, output_strides=value.stride(),
-            **kinds, **more)  # fmt: skip
-        bound = {"input": operand, "params": params}
-        expected: dict[str, Any] = {"output": (operand, value, value.abs() * 4 * EPS)}
-        if call["op"] == "max":
-            bound["indices"] = fill_untouched(value.shape, torch.int64)
-            if dtype.is_floating_point:
-                expected["indices"] = (operand, places, 0.0)
-        expected["output"] = (operand, value, _terms(wide, 9))
-        yield Launch(bound, value.numel(), expected, group=32)
-
-
-def _terms(operand: Tensor, count: int) -> float:
-    """Return what summing so many of the values in another order may change."""
-    return float(operand.abs().amax()) * count * EPS
+            kernel_size=size, stride=stride, padding=padding, **more)  # fmt: skip
+        # Another order of summation of at most nine values may change the result.
+        expected: dict[str, Any] = {"output": (operand, value, float(wide.abs().amax()) * 9 * EPS)}
+        if largest and dtype.is_floating_point:
+            expected["indices"] = (operand, places, 0.0)
+        yield Launch({
+            "input": operand, "params": params, "indices": fill_untouched(value.shape, torch.int64)
+        }, value.numel(), expected, group=32)  # fmt: skip
 
 
 _MODES = {
@@ -63,6 +55,24 @@ _MODES = {
 }  # fmt: skip
 
 
+def _resize(
+    call: KernelCall, wide: Tensor, target: tuple[int, ...], *, corners: bool
+) -> tuple[Tensor, dict[str, Any]]:
+    """Return an image of another size, and what the host passes."""
+    mode, _ = _MODES[call["mode"]]
+    flags: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": corners}
+    if call["mode"].endswith("_aa"):
+        flags["antialias"] = True
+    value = F.interpolate(wide, target, mode=mode, **flags)
+    scales = [
+        (s - 1) / (t - 1) if corners and t > 1 else s / t for s, t in zip(wide.shape[2:], target, strict=True)
+    ]  # fmt: skip
+    return value, {
+        "input_strides": wide.stride(), "input_sizes": wide.shape, "output_strides": value.stride(),
+        "output_sizes": value.shape, "scales": scales[::-1], "align_corners": int(corners)
+    }  # fmt: skip
+
+
 @family(
     r"upsample_(?P<mode>(?!\w*backward)\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)"
 )
@@ -72,26 +82,19 @@ def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
     mode, dims = _MODES[call["mode"]]
     for shape, target, corners in (
         ((5, 4, 6)[:dims], (7, 9, 11)[:dims], False),
-        ((6, 7, 5)[:dims], (3, 4, 9)[:dims], True),
+        (
+            (6, 7, 5)[:dims],
+            (3, 4, 9)[:dims],
+            not mode.startswith("nearest") and "_aa" not in call["mode"],
+        ),
     ):
-        if corners and (mode.startswith("nearest") or "_aa" in call["mode"]):
-            corners = False  # noqa: PLW2901  (those modes know none)
         operand = random((2, 3, *shape), dtype, 1)
-        flags = {} if mode.startswith("nearest") else {"align_corners": corners}
-        if call["mode"].endswith("_aa"):
-            flags["antialias"] = True
-        value = F.interpolate(operand.double(), target, mode=mode, **flags)
+        value, fields = _resize(call, operand.double(), target, corners=corners)
         # Integers are computed in fixed point, and rounded once a dimension: by how much is not agreed on.
         whole = not dtype.is_floating_point and not mode.startswith("nearest")
         derived = {"outputData": lambda bound: bound["outputData"].float()} if whole else {}
-        scales = [
-            (s - 1) / (t - 1) if corners and t > 1 else s / t for s, t in zip(shape, target, strict=True)
-        ]  # fmt: skip
-        params = call.struct("params", input_strides=operand.stride(), input_sizes=operand.shape,
-            output_strides=value.stride(), output_sizes=value.shape,
-            scales=list(reversed(scales)), align_corners=int(corners))  # fmt: skip
         yield Launch(
-            {"inputData": operand, "params": params}, value[0, 0].numel(),
+            {"inputData": operand, "params": call.struct("params", **fields)}, value[0, 0].numel(),
             {"outputData": (operand, value, dims / 2 if whole else 2e-5)}, group=32, derived=derived
         )  # fmt: skip
 
@@ -414,34 +417,18 @@ def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     (mode, dims) = _MODES[call["mode"]]
     for shape, target, corners in (
         ((5, 4, 3)[:dims], (7, 9, 5)[:dims], False),
-        ((6, 7, 4)[:dims], (3, 12, 4)[:dims], True),
+        ((6, 7, 4)[:dims], (3, 12, 4)[:dims], not mode.startswith("nearest")),
     ):
-        corners = corners and not mode.startswith("nearest")  # noqa: PLW2901  (nearest takes none)
         wide = torch.zeros((2, 3, *shape), dtype=torch.float64, requires_grad=True)
-        flags: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": corners}
-        if call["mode"].endswith("_aa"):
-            flags["antialias"] = True
-        result = F.interpolate(wide, target, mode=mode, **flags)
+        result, fields = _resize(call, wide, target, corners=corners)
         upstream = random(result.shape, dtype, 1)
-        value = torch.autograd.grad(result, wide, upstream.double())[0]
-        scales = [
-            (s - 1) / (t - 1) if corners else s / t for s, t in zip(shape, target, strict=True)
-        ]
-        gradient = pad_words(torch.zeros(wide.shape, dtype=dtype))
-        bound: dict[str, Any] = {"gradInputData": gradient, "gradOutputData": upstream}
-        fields = {
-            "input_strides": wide.stride(), "input_sizes": wide.shape, "output_strides": result.stride(),
-            "output_sizes": result.shape,
+        value = pad_words(torch.autograd.grad(result, wide, upstream.double())[0])
+        bound = {
+            "gradInputData": torch.zeros(value.shape, dtype=dtype), "gradOutputData": upstream,
+            # Up to 2.13 each is a buffer of its own.
+            **({"params": call.struct("params", **fields)} if "params" in call.types else fields)
         }  # fmt: skip
-        if "params" in call.types:
-            bound["params"] = call.struct(
-                "params", **fields, scales=list(reversed(scales)), align_corners=(int(corners),)
-            )  # fmt: skip
-        else:  # up to 2.13, each a buffer of its own
-            bound |= fields
-            bound |= {"scales": scales[::-1], "align_corners": corners}
         threads = (shape[1], shape[0], 4) if call["gathered"] else (result[0, 0].numel(),)
-        value = pad_words(value)
         yield Launch(
             bound, threads, {"gradInputData": (upstream, value, 1e-5 + 32 * rounding(dtype))}
         )
