@@ -18,7 +18,8 @@ from opcheck.kernels.values import random
 _TENSORS, _CHUNK = 32, 65536
 _EXTENTS = (100, 70000)
 _RATES = {
-    "lr": 0.125, "beta1": 0.875, "beta2": 0.9375, "weight_decay": 0.0625, "eps": 0.0078125, "momentum": 0.75
+    "lr": 0.125, "beta1": 0.875, "beta2": 0.9375, "weight_decay": 0.0625, "eps": 0.0078125, "momentum": 0.75,
+    "dampening": 0.125, "grad_scale": 1.0, "found_inf": 0.0
 }  # fmt: skip
 _STEPS = 3.0
 
@@ -51,42 +52,29 @@ def _scalars(call: KernelCall, rates: Mapping[str, float]) -> dict[str, Tensor]:
     }
 
 
-def _adam(lists: Mapping[str, Tensor], flags: Mapping[str, float], kind: str) -> dict[str, Tensor]:
-    """Return one step of Adam, in double."""
-    rate, wide = _RATES, {name: tensor.double() for name, tensor in lists.items()}
-    gradient = -wide["grads"] if flags["maximize"] else wide["grads"]
-    param = wide["params"]
-    if kind.startswith("adamw"):
-        param = param * (1 - rate["lr"] * rate["weight_decay"])
+#: The numbers that the CPU's operators take.
+_SHARED = ("lr", "weight_decay", "maximize")
+_NUMBERS = {
+    "sgd": (*_SHARED, "momentum", "dampening", "nesterov", "is_first_step"),
+    "adam": (*_SHARED, "beta1", "beta2", "eps"),
+    "adamw": (*_SHARED, "beta1", "beta2", "eps"),
+}
+
+
+def _compute_step(
+    lists: Mapping[str, Tensor], rates: Mapping[str, float], kind: str
+) -> dict[str, Tensor]:
+    """Return the lists after one step of the CPU's own fused optimizer, in double."""
+    name, _, variant = kind.partition("_")
+    wide = [[tensor.double()] for tensor in lists.values()] + ([] if variant else [[]])
+    numbers = {key: rates[key] for key in _NUMBERS[name]}
+    if name == "sgd":
+        numbers["momentum"] *= bool(variant)
     else:
-        gradient = gradient + param * rate["weight_decay"]
-    mean = rate["beta1"] * wide["exp_avgs"] + (1 - rate["beta1"]) * gradient
-    square = rate["beta2"] * wide["exp_avg_sqs"] + (1 - rate["beta2"]) * gradient.square()
-    results = {"exp_avgs": mean, "exp_avg_sqs": square}
-    if kind.endswith("amsgrad"):
-        square = torch.maximum(wide["max_exp_avg_sqs"], square)
-        results["max_exp_avg_sqs"] = square
-    first, second = 1 - rate["beta1"] ** _STEPS, 1 - rate["beta2"] ** _STEPS
-    denominator = square.sqrt() / second**0.5 + rate["eps"]
-    results["params"] = param - rate["lr"] / first * mean / denominator
-    return results
-
-
-def _momentum(lists: Mapping[str, Tensor], flags: Mapping[str, float]) -> dict[str, Tensor]:
-    """Return one step of SGD, in double."""
-    rate, wide = _RATES, {name: tensor.double() for name, tensor in lists.items()}
-    gradient = -wide["grads"] if flags["maximize"] else wide["grads"]
-    gradient = gradient + rate["weight_decay"] * wide["params"]
-    results = {}
-    if "momentum_buffer_list" in lists:
-        buffer = (
-            rate["momentum"] * wide["momentum_buffer_list"] + (1 - flags["dampening"]) * gradient
-        )
-        buffer = gradient if flags["is_first_step"] else buffer
-        results["momentum_buffer_list"] = buffer
-        gradient = gradient + rate["momentum"] * buffer if flags["nesterov"] else buffer
-    results["params"] = wide["params"] - rate["lr"] * gradient
-    return results
+        wide.append([torch.tensor(_STEPS)])
+        numbers["amsgrad"] = bool(variant)
+    getattr(torch.ops.aten, f"_fused_{name}_")(*wide, **numbers)
+    return {key: tensors[0] for key, tensors in zip(lists, wide, strict=False) if key != "grads"}
 
 
 @family(
@@ -94,17 +82,12 @@ def _momentum(lists: Mapping[str, Tensor], flags: Mapping[str, float]) -> dict[s
 )
 def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with two tensors; the second has two parts."""
-    kind = call["kind"]
-    fields = next(argument.fields for argument in call.buffers if argument.name == "args")
+    fields = call.fields("args")
     metadata, groups = _metadata(call, "metadata_args")
-    for turned in (0, 1):
-        flags = {
-            "maximize": turned, "nesterov": turned, "dampening": 0.125, "is_first_step": 0, "grad_scale": 1.0,
-            "found_inf": 0.0,
-        }  # fmt: skip
-        bound = _scalars(call, _RATES | flags) | {"metadata_args": metadata}
+    for turned in (False, True):
+        rates = _RATES | {"maximize": turned, "nesterov": turned, "is_first_step": False}
+        bound = _scalars(call, rates) | {"metadata_args": metadata}
         expected: dict[str, Result] = {}
-        tables: list[list[Tensor]] = []
         names = [field.name for field in fields if field.name != "state_steps"]
         every = [
             {name: random((extent,), dtype, place + at) for at, name in enumerate(names)}
@@ -114,10 +97,7 @@ def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
             for name in lists:
                 if name.endswith("sqs"):
                     lists[name] = lists[name].abs() + 0.25
-            results = (
-                _momentum(lists, flags) if kind.startswith("sgd") else _adam(lists, flags, kind)
-            )
-            for name, value in results.items():
+            for name, value in _compute_step(lists, rates, call["kind"]).items():
                 key = f"{name} {place}"
                 bound[key] = lists[name]
                 slack = (1 + value.abs()) * (16 * EPS + 16 * rounding(dtype))
