@@ -6,7 +6,7 @@ The host functions are in LinearAlgebra.mm; each step of a blocked factorization
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,19 +34,17 @@ def _size(values: Tensor) -> Tensor:
     return torch.view_as_real(values).abs().sum(-1) if values.is_complex() else values.abs()
 
 
-def _factor_columns(matrix: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return a matrix with some of its columns factored from a diagonal element on, and the pivots of them."""
-    matrix, pivots = matrix.clone(), []
-    for column in range(start, start + width):
-        pivot = column + int(_size(matrix[column:, column]).argmax())
-        pivots.append(pivot + 1)
-        rows = matrix[[pivot, column], start : start + width]
-        matrix[[column, pivot], start : start + width] = rows
-        factors = matrix[column + 1 :, column] / matrix[column, column]
-        matrix[column + 1 :, column] = factors
-        right = slice(column + 1, start + width)
-        matrix[column + 1 :, right] -= factors[:, None] * matrix[column, right]
-    return matrix, torch.tensor(pivots, dtype=torch.int32)
+def _swap_rows(
+    matrices: Tensor, pivots: Tensor, columns: Sequence[int] | slice, *, backwards: bool = False
+) -> Tensor:
+    """Return matrices with pairs of rows swapped in some columns, by pivots that count from zero."""
+    swapped = matrices.clone()
+    for matrix, order in zip(swapped, pivots.tolist(), strict=True):
+        steps = list(enumerate(order))
+        for place, other in reversed(steps) if backwards else steps:
+            rows = matrix[[other, place]]
+            matrix[place, columns], matrix[other, columns] = rows[0, columns], rows[1, columns]
+    return swapped
 
 
 @family(r"factorPanelLU_{wide}_(?P<rows>\d+)_(?P<width>\d+)")
@@ -55,12 +53,12 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
     rows, width = int(call["rows"]), int(call["width"])
     for (m, n), start in (((75, 60), 16), ((70, 45), 45 - width // 2)):
         operand = random((_BATCH, m, n), dtype, m)
-        taken_columns = min(width, n - start)
-        steps = [_factor_columns(widen(matrix), start, taken_columns) for matrix in operand]
-        pivots = torch.zeros((_BATCH, n), dtype=torch.int32)
+        columns = slice(start, min(start + width, n))
+        value, pivots = widen(operand), torch.zeros((_BATCH, n), dtype=torch.int32)
         placed = pivots.clone()
-        placed[:, start : start + taken_columns] = torch.stack([pivot for _, pivot in steps])
-        value = torch.stack([matrix for matrix, _ in steps])
+        # Complex pivots have the largest sum of both parts' sizes, as LAPACK chooses them.
+        value[:, start:, columns], order = torch.linalg.lu_factor(value[:, start:, columns])
+        placed[:, columns] = order + start
         threads = math.ceil((m - start) / rows / 32) * 32
         yield Launch({
             "A": _whole(operand), "pivots": pivots, "info": torch.zeros(_BATCH, dtype=torch.int32), "dims": (m, n),
@@ -75,21 +73,16 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for two ranges of columns around the factored columns; the host begins at multiples of four."""
     (m, n), start, count = (80, 90), 8, 20
     operand = random((_BATCH, m, n), dtype, 1)
-    pivots = torch.zeros((_BATCH, m), dtype=torch.int32)
     picked = torch.randint(
         0, m - start - count, (_BATCH, count), generator=torch.Generator().manual_seed(1)
     )
-    pivots[:, start : start + count] = picked + torch.arange(count) + start + 1
-    value = operand.clone()
     ranges = [*range(start), *range(start + count, n)]
-    for matrix, order in zip(value, pivots, strict=True):
-        for place in range(start, start + count):
-            other = int(order[place]) - 1
-            rows = matrix[[other, place]][:, ranges]
-            matrix[place, ranges], matrix[other, ranges] = rows[0], rows[1]
+    order = torch.arange(m).repeat(_BATCH, 1)
+    order[:, start : start + count] = picked + torch.arange(count) + start
+    value = _swap_rows(operand, order, ranges)
     width = 32 if dtype.is_complex else 64  # columns of a threadgroup
     yield Launch({
-        "A": _whole(operand), "pivots": pivots, "dims": (m, n), "params": (start, count, 0, 0),
+        "A": _whole(operand), "pivots": (order + 1).int(), "dims": (m, n), "params": (start, count, 0, 0),
         "w": (0, start, start + count, n)
     }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (operand, widen(value))}, group=(256, 1, 1))  # fmt: skip
 
@@ -170,11 +163,7 @@ def _lu_right_side(_call: KernelCall, dtype: torch.dtype) -> Launches:
     operand = random((_BATCH, size, size + columns), dtype, 1)
     pivots = torch.randint(1, size + 1, (_BATCH, size), generator=torch.Generator().manual_seed(2))
     for backwards in (0, 1):
-        value = operand.clone()
-        for matrix, order in zip(value, pivots, strict=True):
-            for place in reversed(range(size)) if backwards else range(size):
-                other = int(order[place]) - 1
-                matrix[[place, other], size:] = matrix[[other, place], size:]
+        value = _swap_rows(operand, pivots - 1, slice(size, None), backwards=bool(backwards))
         yield Launch({
             "A": _whole(operand), "pivots": pivots.int(), "dims": (size, size + columns),
             "params": (size, columns, size, backwards)
@@ -224,11 +213,9 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     places = [
         [int(part.argmax()) + 20 * i + column for i, part in enumerate(each)] for each in parts
     ]
-    value = wide.clone()
-    for matrix, place in zip(value, chosen.tolist(), strict=True):
-        matrix[[start + column, start + place], panel] = matrix[
-            [start + place, start + column], panel
-        ]
+    order = torch.arange(m).repeat(_BATCH, 1)
+    order[:, start + column] = start + chosen
+    value = _swap_rows(wide, order, panel)
     pivots = bound["pivots"].clone()
     pivots[:, start + column] = (start + chosen + 1).int()
     bound["scratch"] = _scratch(largest, places, [torch.zeros(32).to(dtype)] * _BATCH, width)
@@ -274,11 +261,7 @@ def _small_inverse(call: KernelCall) -> Launches:
 def _unpack_pivots(call: KernelCall) -> Launches:
     size = 12
     pivots = torch.randint(1, size + 1, (3, size), generator=torch.Generator().manual_seed(3))
-    value = torch.arange(size).repeat(3, 1)
-    for matrix, order in zip(value, pivots, strict=True):
-        for place in range(size):
-            other = int(order[place]) - 1
-            matrix[[place, other]] = matrix[[other, place]]
+    value = _swap_rows(torch.arange(size).expand(3, size)[..., None], pivots - 1, [0])[..., 0]
     params = call.struct("params", perm_batch_stride=size, pivots_batch_stride=size, dim_size=size)
     yield Launch({
         "perm": torch.arange(size).repeat(3, 1).to(dtype_named(call["a"])), "pivots": pivots.to(dtype_named(call["b"])),
@@ -291,11 +274,7 @@ def _permutation(_call: KernelCall) -> Launches:
     """Call on unit matrices, whose rows are swapped from the last pivot back; these pivots count from zero."""
     rows, count = 9, 6
     pivots = torch.randint(0, rows, (_BATCH, count), generator=torch.Generator().manual_seed(4))
-    value = torch.eye(rows).repeat(_BATCH, 1, 1)
-    for matrix, order in zip(value, pivots, strict=True):
-        for place in reversed(range(count)):
-            other = int(order[place])
-            matrix[[place, other]] = matrix[[other, place]]
+    value = _swap_rows(torch.eye(rows).repeat(_BATCH, 1, 1), pivots, slice(None), backwards=True)
     yield Launch({
         "P": torch.eye(rows).repeat(_BATCH, 1, 1), "pivots": pivots.int(), "R": rows, "K": count
     }, (_BATCH * 32, 1, 1), {"P": (value, value)}, group=(32, 1, 1))  # fmt: skip
