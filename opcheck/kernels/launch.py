@@ -107,6 +107,11 @@ class KernelCall:
                 memory[at : at + width] = pack(field.type, (), width, (item,))[:width]
         return memory
 
+    def fit(self, name: str, **numbers: Any) -> Tensor:
+        """Return a struct argument as ``struct`` does, without the fields that this release's kernel lacks."""
+        fields = {field.name for field in self.fields(name)}
+        return self.struct(name, **{key: value for key, value in numbers.items() if key in fields})
+
 
 Launches = Iterator[Launch]
 Family = Callable[..., Launches]

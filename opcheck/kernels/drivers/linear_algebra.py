@@ -87,39 +87,26 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (operand, widen(value))}, group=(256, 1, 1))  # fmt: skip
 
 
-@family(r"trsmPanelLU_{wide}_(?P<size>\d+)")
+@family(
+    r"trsm(?:Panel|DiagSolve)LU_{wide}_(?:(?P<size>\d+)|(?P<side>lower|upper)_(?P<unit>unit|nonunit))"
+)
 def _lu_triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with a block of the largest size, and with a smaller block."""
-    size = int(call["size"])
+    """Solve a triangular block on the diagonal, of the largest and of a smaller size, for the columns to its right."""
+    size, lower, m, start = int(call["size"] or 32), call["side"] != "upper", 60, 4
     for count, n in ((size, 180), (size - 3, 77)):
-        yield _solved_block(dtype, n, count, lower=True, unit=True)
-
-
-@family(r"trsmDiagSolveLU_{wide}_(?P<side>lower|upper)_(?P<unit>unit|nonunit)")
-def _lu_solve(call: KernelCall, dtype: torch.dtype) -> Launches:
-    for count, n in ((32, 180), (21, 77)):
-        yield _solved_block(
-            dtype, n, count, lower=call["side"] == "lower", unit=call["unit"] == "unit"
-        )
-
-
-def _solved_block(dtype: torch.dtype, n: int, count: int, *, lower: bool, unit: bool) -> Launch:
-    """Solve a triangular block on the diagonal for the columns to its right."""
-    m, start = 60, 4
-    operand = random((_BATCH, m, n), dtype, 1) / 4
-    block = slice(start, start + count)
-    operand[:, range(start, start + count), range(start, start + count)] += 2
-    columns = slice(start + count, n - 1)
-    wide = widen(operand)
-    value = wide.clone()
-    value[:, block, columns] = torch.linalg.solve_triangular(
-        wide[:, block, block].tril() if lower else wide[:, block, block].triu(),
-        wide[:, block, columns], upper=not lower, unitriangular=unit,
-    )  # fmt: skip
-    groups = -(-(columns.stop - columns.start) // 128)
-    return Launch({
-        "A": _whole(operand), "dims": (m, n), "params": (start, columns.start, columns.stop, count)
-    }, (_BATCH * 128, groups, 1), {"A": (operand, value, _SLACK * (1 + value.abs()))}, group=(128, 1, 1))  # fmt: skip
+        operand = random((_BATCH, m, n), dtype, 1) / 4
+        block, columns = slice(start, start + count), slice(start + count, n - 1)
+        operand[:, block, block] += 2
+        value = widen(operand)
+        triangle = value[:, block, block]
+        value[:, block, columns] = torch.linalg.solve_triangular(
+            triangle.tril() if lower else triangle.triu(), value[:, block, columns], upper=not lower,
+            unitriangular=call["unit"] != "nonunit",
+        )  # fmt: skip
+        groups = -(-(columns.stop - columns.start) // 128)
+        yield Launch({
+            "A": _whole(operand), "dims": (m, n), "params": (start, columns.start, columns.stop, count)
+        }, (_BATCH * 128, groups), {"A": (operand, value, _SLACK * (1 + value.abs()))}, group=128)  # fmt: skip
 
 
 @family(r"gemm(?:SimdLU|TiledLU_{wide})")
@@ -187,9 +174,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
         "info": torch.zeros(_BATCH, dtype=torch.int32),
     }  # fmt: skip
     wide = widen(operand)
-    width = (
-        operand.element_size() // (2 if dtype.is_complex else 1) * (2 if dtype.is_complex else 1)
-    )
+    width = operand.element_size()
     row_of = [matrix[start + column, panel] for matrix in operand]
     if call["step"] == "Update":
         value = wide.clone()
@@ -283,28 +268,32 @@ def _permutation(_call: KernelCall) -> Launches:
 # Triangular systems of small size
 
 
-@family(r"triangular_solve_small_(?P<general>general_)?(?P<size>\d+)")
-def _small_triangle(call: KernelCall) -> Launches:
-    """Call with a matrix of just the size: the general form takes any triangle, the other a unit lower triangle."""
-    n, columns = int(call["size"]), 24
-    general = [(1, 0, 0, 0), (0, 1, 1, 1), (0, 0, 0, 1)]
-    for upper, transpose, unit, by_column in general if call["general"] else [(0, 0, 1, 0)]:
-        operand = random((_BATCH, n, n), torch.float32, n) / n + 2 * torch.eye(n)
+@family(r"triangular_solve_(?:small_(?P<general>general_)?(?P<size>\d+)|{wide})")
+def _triangular(call: KernelCall) -> Launches:
+    """Call with a matrix of just the size: the general form takes any triangle, the small one a unit lower one."""
+    dtype, columns = dtype_named(call["a"] or "float"), 24
+    n = int(call["size"] or 5)
+    ways = [(1, 0, 0, 0), (0, 0, 0, 0)] if call["a"] else [(0, 0, 1, 0)]
+    if call["general"]:
+        ways = [(1, 0, 0, 0), (0, 1, 1, 1), (0, 0, 0, 1)]
+    for upper, transpose, unit, by_column in ways:
+        operand = random((_BATCH, n, n), dtype, n) / n + 2 * torch.eye(n)
         operand = operand.triu() if upper else operand.tril()
-        right = random((_BATCH, n, columns), torch.float32, 2)
-        wide = operand.double()
+        right, wide = random((_BATCH, n, columns), dtype, 2), widen(operand)
         value = torch.linalg.solve_triangular(
-            wide.transpose(1, 2) if transpose else wide, right.double(),
+            wide.transpose(1, 2) if transpose else wide, widen(right),
             upper=bool(upper) != bool(transpose), unitriangular=bool(unit),
         )  # fmt: skip
         if by_column:
             right, value = (t.transpose(1, 2).contiguous() for t in (right, value))
-        params = call.struct("p", nbatch=_BATCH, n=n, k=columns, upper=upper, transpose=transpose, unit=unit,
+        params = call.fit("p", nbatch=_BATCH, n=n, k=columns, upper=upper, transpose=transpose, unit=unit,
             b_col_major=by_column, x_col_major=by_column)  # fmt: skip
-        threads = 4 * n
-        yield Launch(
-            {"a": operand, "b": right, "p": params}, _BATCH * threads, {"x": (operand, value, _SLACK)}, group=threads
-        )  # fmt: skip
+        # The other kernels have a simdgroup for each column.
+        threads, group = (_BATCH * columns * 32, 32) if call["a"] else (_BATCH * 4 * n, 4 * n)
+        yield Launch({
+            "a": operand, "b": right, "A": operand, "B": right, "p": params
+        }, threads, {"X" if call["a"] else "x": (operand, value, 1e-5 if call["a"] else _SLACK)}, group=group,
+            shared={"xs": 4096, "red": 4096})  # fmt: skip
 
 
 # Cholesky: blocks of 32 by threadgroups of 32 by 8, panels of 96.  `L` is stored by columns.
@@ -441,9 +430,7 @@ def _orthogonal(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = torch.linalg.householder_product(widen(factored), widen(tau))
     square = torch.zeros((_BATCH, m, m), dtype=dtype)
     # From 2.11 on the square of m comes with it.
-    names = {field.name for argument in call.buffers for field in argument.fields}
-    more = {"m2": m * m} if "m2" in names else {}
-    params = call.struct("params", num_batch_dims=1, m=m, n=n, k=k, **more, A_strides=factored.stride(),
+    params = call.fit("params", num_batch_dims=1, m=m, n=n, k=k, m2=m * m, A_strides=factored.stride(),
         tau_strides=tau.stride(), H_strides=square.stride(), H_sizes=square.shape)  # fmt: skip
     precise = dtype in {torch.float32, torch.complex64}
     slack = _SLACK if precise else 0.02 if dtype != torch.bfloat16 else 0.1
@@ -512,21 +499,3 @@ def _eigenvalues(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 # Linear algebra: LinearAlgebra.mm
-
-
-@family(r"triangular_solve_{wide}")
-def _triangular(call: KernelCall, dtype: torch.dtype) -> Launches:
-    size, columns = 5, 3
-    for upper in (0, 1):
-        operand = random((2, size, size), dtype, 1) / 4
-        operand = (operand.triu(1) if upper else operand.tril(-1)) + 2 * torch.eye(
-            size, dtype=dtype
-        )
-        right = random((2, size, columns), dtype, 2)
-        value = torch.linalg.solve_triangular(widen(operand), widen(right), upper=bool(upper))
-        params = call.struct("p", nbatch=2, n=size, k=columns, upper=upper)
-        group = 32
-        yield Launch({
-            "A": operand, "B": right, "p": params
-        }, 2 * columns * group, {"X": (operand, value, 1e-5)}, group=group, shared={"xs": 4096,
-            "red": 4096})  # fmt: skip
