@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -27,20 +27,14 @@ _WHICH_BAG = tuple(bisect.bisect_right(_BAGS, place) - 1 for place in range(len(
 _SIZES = tuple(map(_WHICH_BAG.count, range(len(_BAGS))))
 
 
-def _bags(call: KernelCall, mode: int, weighted: bool, **more: Any) -> Tensor:  # noqa: FBT001
-    fields = {
-        field.name for argument in call.buffers if argument.name == "params" for field in argument.fields
-    }  # fmt: skip
-    operand = {
-        "weight_strides": (_FEATURES, 1), "output_strides": (_FEATURES, 1), "max_indices_strides": (_FEATURES, 1),
-        "weight_grad_strides": (_FEATURES, 1), "output_grad_strides": (_FEATURES, 1),
-        "per_sample_weights_stride": 1, "per_sample_weights_grad_stride": 1, "num_indices": len(_INDICES),
-        "num_bags": len(_BAGS), "feature_size": _FEATURES, "num_weights": _WEIGHTS, "mode": mode,
-        "padding_idx": -1, "use_per_sample_weights": int(weighted), **more,
-    }  # fmt: skip
-    return call.struct(
-        "params", **{name: value for name, value in operand.items() if name in fields}
-    )
+def _bags(call: KernelCall, mode: int, weighted: bool) -> Tensor:  # noqa: FBT001
+    strides = dict.fromkeys(
+        (f"{name}_strides" for name in ("weight", "output", "max_indices", "weight_grad", "output_grad")),
+        (_FEATURES, 1),
+    )  # fmt: skip
+    return call.fit("params", **strides, per_sample_weights_stride=1, per_sample_weights_grad_stride=1,
+        num_indices=len(_INDICES), num_bags=len(_BAGS), feature_size=_FEATURES, num_weights=_WEIGHTS, mode=mode,
+        padding_idx=-1, use_per_sample_weights=int(weighted))  # fmt: skip
 
 
 def _reduce_bags(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
@@ -213,31 +207,35 @@ _TARGETS = ((1, 2, 2, 5), (3, 1, 0, 0), (4, 4, 4, 0))
 _TARGET_LENGTHS, _INPUT_LENGTHS = (4, 2, 3), (12, 7, 9)
 
 
-def _log_sums(logs: Tensor, target: list[int], time: int) -> Tensor:
+def _sum_paths(logs: Tensor, targets: Tensor) -> Tensor:
     """Return the logarithms of the sums over all paths that end at a time and a place of a target with blanks."""
-    labels = [_BLANK, *(label for each in target for label in (each, _BLANK))]
-    alpha = torch.full((_TIMES, 2 * len(_TARGETS[0]) + 1), -torch.inf, dtype=torch.float64)
-    alpha[0, 0], alpha[0, 1] = logs[0, _BLANK], logs[0, labels[1]]
-    for at in range(1, time):
-        for place, label in enumerate(labels):
-            skips = place > 1 and label != labels[place - 2]
-            before = alpha[at - 1, max(place - (2 if skips else 1), 0) : place + 1]
-            alpha[at, place] = before.logsumexp(0) + logs[at, label]
-    return alpha
+    alpha: Tensor = torch.ops.aten._ctc_loss(
+        logs.double(), targets, _INPUT_LENGTHS, _TARGET_LENGTHS, _BLANK
+    )[1]
+    times, places = torch.arange(alpha.shape[1])[:, None], torch.arange(alpha.shape[2])
+    inputs, labels = (
+        torch.tensor(each)[:, None, None] for each in (_INPUT_LENGTHS, _TARGET_LENGTHS)
+    )
+    return alpha.where((times < inputs) & (places <= 2 * labels), -torch.inf)
+
+
+def _turn(rows: Tensor, lengths: Iterable[int]) -> Tensor:
+    """Return rows whose first places, so many of each, are in reverse order."""
+    return torch.stack(
+        [torch.cat([row[:n].flip(0), row[n:]]) for row, n in zip(rows, lengths, strict=True)]
+    )
 
 
 def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Return logarithms of probabilities (time, batch, label), and the sums from the front and from the back."""
     logs = random((_TIMES, len(_TARGETS), _LABELS), torch.float32, 1).log_softmax(-1).to(dtype)
-    forward, backward = [], []
-    for at, (length, time) in enumerate(zip(_TARGET_LENGTHS, _INPUT_LENGTHS, strict=True)):
-        wide, target = logs[:, at].double(), list(_TARGETS[at][:length])
-        forward.append(_log_sums(wide, target, time))
-        turned = _log_sums(wide[:time].flip(0), target[::-1], time)
-        back = torch.full_like(turned, -torch.inf)
-        back[:time, : 2 * length + 1] = turned[:time, : 2 * length + 1].flip(0, 1)
-        backward.append(back)
-    return logs, torch.stack(forward), torch.stack(backward)
+    targets = torch.tensor(_TARGETS)
+    back = _sum_paths(
+        _turn(logs.transpose(0, 1), _INPUT_LENGTHS).transpose(0, 1), _turn(targets, _TARGET_LENGTHS)
+    )
+    places = [2 * length + 1 for length in _TARGET_LENGTHS]
+    back = _turn(_turn(back, _INPUT_LENGTHS).transpose(1, 2), places).transpose(1, 2)
+    return logs, _sum_paths(logs, targets), back
 
 
 @family(
@@ -258,30 +256,29 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
     upstream = torch.tensor([1.0, 2.0, 0.5])
     (gradient,) = torch.autograd.grad(loss, wide, upstream.double())
     sums = alpha.shape[1] * alpha.shape[2]
-    numbers = {
-        "BLANK": _BLANK, "max_input_length": _TIMES, "max_target_length": longest, "batch_size": batch,
-        "num_labels": _LABELS, "tg_target_stride": 1, "log_probs_time_stride": batch * _LABELS,
-        "log_probs_batch_stride": _LABELS, "log_probs_token_stride": 1, "log_alpha_batch_stride": sums,
-        "log_alpha_time_stride": alpha.shape[2], "log_alpha_target_stride": 1, "log_alpha_beta_batch_stride": sums,
-        "log_alpha_beta_time_stride": alpha.shape[2], "log_alpha_beta_target_stride": 1,
-        "grad_time_stride": batch * _LABELS, "grad_batch_stride": _LABELS, "grad_token_stride": 1,
-        "grad_out_batch_stride": 1, "zero_infinity": 0,
-    }  # fmt: skip
-    argument = next(argument for argument in call.buffers if argument.name == "params")
-    fields = {field.name for field in argument.fields}
-    types = call.types
-    whole = {"int": torch.int32, "long": torch.int64}
+    strides = {"tg_target_stride": 1, "grad_out_batch_stride": 1}
+    for name in ("log_probs", "grad"):
+        strides |= {
+            f"{name}_time_stride": batch * _LABELS,
+            f"{name}_batch_stride": _LABELS,
+            f"{name}_token_stride": 1,
+        }
+    for name in ("log_alpha", "log_alpha_beta"):
+        strides |= {
+            f"{name}_batch_stride": sums, f"{name}_time_stride": alpha.shape[2], f"{name}_target_stride": 1
+        }  # fmt: skip
+    params = call.fit("params", BLANK=_BLANK, max_input_length=_TIMES, max_target_length=longest, batch_size=batch,
+        num_labels=_LABELS, zero_infinity=0, **strides)  # fmt: skip
     bound = {
-        "log_probs": logs, "targets": targets.to(whole[types["targets"]]),
-        "target_batch_offsets": (torch.arange(batch) * longest).to(whole[types["target_batch_offsets"]]),
-        "params": call.struct("params", **{name: value for name, value in numbers.items() if name in fields}),
+        "log_probs": logs, "targets": targets.to(call.dtype("targets")), "params": params,
+        "target_batch_offsets": (torch.arange(batch) * longest).to(call.dtype("target_batch_offsets")),
         "loss": loss.detach().to(dtype), "log_alpha": alpha.to(dtype), "log_beta": beta.to(dtype),
         "grad_out": upstream.to(dtype),
         # The host fills the gradient's memory with the logarithm of zero.
         "grad": torch.full(logs.shape, -torch.inf, dtype=dtype),
     }  # fmt: skip
     for name, length in lengths.items():
-        bound[f"{name}_lengths"] = length.to(whole[types[f"{name}_lengths"]])
+        bound[f"{name}_lengths"] = length.to(call.dtype(f"{name}_lengths"))
     # Of a half each sum is rounded, once a time.
     off = 64 * EPS + (_TIMES * rounding(dtype) if dtype != torch.float32 else 0.0)
     expected: dict[str, Result]
@@ -298,7 +295,6 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
         ] = -torch.inf  # not written behind a short input, and never read there
         expected = {"log_beta": (logs, beta, beta.abs().nan_to_num(0, 0, 0) * off)}
     else:
-        bound |= {}
         expected = {
             "log_alpha": (logs, alpha, alpha.abs().nan_to_num(0, 0, 0) * off),
             "loss": (logs, loss.detach(), loss.detach() * off),
@@ -309,75 +305,43 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
 # Softmax and norms are called by SoftMax.mm, LayerNorm.mm and RMSNorm.mm there.
 
 
-@family(r"(?P<log>log_)?softmax_row_{any}_(?:u32|u64)")
-def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
-    for length in LENGTHS:
-        operand = random((4, length), dtype, length) * 3
-        operand[0, 0] = -100.0
-        function = torch.log_softmax if call["log"] else torch.softmax
-        value = function(operand.double(), -1)
-        params = call.struct("params", dim_size=length, num_rows=4, inner_size=1, chunk_size=length,
-            n_chunks=1, ndim=2, dim=1, sizes=(4, length), strides=(length, 1))  # fmt: skip
-        group = min(256, -(-length // 32) * 32)
-        slack = (value.abs() + 1) * 8 * EPS if call["log"] else value * 8 * EPS
-        yield Launch(
-            {"input": operand, "params": params}, 4 * group, {"output": (operand, value, slack)}, group=group
-        )  # fmt: skip
-
-
-def _softmax_params(call: KernelCall, shape: tuple[int, int, int], chunk: int) -> Tensor:
-    """Return the parameters of a softmax over the middle dimension."""
-    outer, length, inner = shape
-    return call.struct("params", dim_size=length, num_rows=outer * inner, inner_size=inner, chunk_size=chunk,
-        n_chunks=-(-length // chunk), ndim=3, dim=1, sizes=shape, strides=(length * inner, inner, 1))  # fmt: skip
-
-
-@family(r"(?P<log>log_)?softmax_{float}_(?:u32|u64)")
-def _softmax_strided(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with 8 columns and 32 threads a column in a threadgroup."""
-    for length in LENGTHS:
-        operand = random((2, length, 8), dtype, length) * 3
-        value = (torch.log_softmax if call["log"] else torch.softmax)(operand.double(), 1)
-        slack = (value.abs() + 1) * 8 * EPS if call["log"] else value * 8 * EPS
-        params = _softmax_params(call, (2, length, 8), length)
-        yield Launch(
-            {"input": operand, "params": params}, (8, 64), {"output": (operand, value, slack)}, group=(8, 32)
-        )  # fmt: skip
-
-
 @family(
-    r"(?P<log>log_)?softmax_(?P<strided>strided_)?(?P<step>partial|finalize)_{float}_(?:u32|u64)"
+    r"(?P<log>log_)?softmax_(?P<how>row_|strided_)?(?:(?P<step>partial|finalize)_)?{any}_(?:u32|u64)"
 )
-def _softmax_in_chunks(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call a step of two: the largest value and the sum of each chunk, then the result of them.
+def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call for the middle dimension, in one step or two: the largest value and the sum of each chunk, then the result.
 
-    The strided form has 8 columns and 32 threads a column in a threadgroup, for a chunk and a matrix.
+    The strided forms have 8 columns and 32 threads a column in a threadgroup.
     """
-    chunk, rows = 32, 3
-    inner = 8 if call["strided"] else 1
-    for length in (32, 100, 1025):
+    step, chunk = call["step"], 32
+    strided = call["how"] == "strided_" or not (step or call["how"])
+    rows, inner = (4 if call["how"] == "row_" else 3), (8 if strided else 1)
+    for length in (32, 100, 1025) if step else LENGTHS:
         operand = random((rows, length, inner), dtype, length) * 3
-        chunks = [part.double() for part in torch.split(operand, chunk, 1)]
+        operand[0, 0] = -100.0
+        each = chunk if step else length
+        chunks = [part.double() for part in torch.split(operand, each, 1)]
         largest = torch.stack([part.amax(1) for part in chunks], -1)
         sums = torch.stack(
             [(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1
         )
         partials = torch.stack([largest, sums], -1)  # of a row, a column and a chunk
-        bound = {
-            "input": operand, "partials": partials.float(),
-            "params": _softmax_params(call, (rows, length, inner), chunk)
-        }  # fmt: skip
-        grid: tuple[int, ...] = (len(chunks) * 32, rows)
-        group: tuple[int, ...] = (32, 1)
-        if call["strided"]:
-            grid, group = (inner, rows * 32, len(chunks)), (inner, 32, 1)
-        if call["step"] == "partial":
+        bound = {"input": operand, "partials": partials.float(), "params": call.struct(
+            "params", dim_size=length, num_rows=rows * inner, inner_size=inner, chunk_size=each, n_chunks=len(chunks),
+            ndim=3, dim=1, sizes=operand.shape, strides=operand.stride()
+        )}  # fmt: skip
+        value = (torch.log_softmax if call["log"] else torch.softmax)(operand.double(), 1)
+        slack = (value.abs() + 1 if call["log"] else value) * (16 if step else 8) * EPS
+        expected = {"output": (operand, value, slack)}
+        if step == "partial":
             bound["partials"] = fill_untouched(partials.shape, torch.float32)
             expected = {"partials": (operand, partials, partials.abs() * 16 * EPS)}
-        else:
-            value = (torch.log_softmax if call["log"] else torch.softmax)(operand.double(), 1)
-            slack = (value.abs() + 1) * 16 * EPS if call["log"] else value * 16 * EPS
-            expected = {"output": (operand, value, slack)}
+        lanes = 32 if step else min(256, -(-length // 32) * 32)
+        grid, group = (len(chunks) * lanes, rows), (lanes, 1)
+        if call["how"] == "row_":
+            grid = (rows * lanes, 1)
+        elif strided:
+            grid, group = (inner, rows * 32, len(chunks)), (inner, 32, 1)
         yield Launch(bound, grid, expected, group=group)
 
 
