@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -387,72 +386,40 @@ def _rms_norm(_call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 @family(
-    r"group_norm_(?P<x>[a-z0-9]+)_(?P<stat>[a-z0-9]+)_(?P<gamma>[a-z0-9]+)_(?P<beta>[a-z0-9]+)_uint(?:32|64)_t"
+    r"group_norm_(?:backward_(?P<of>x|affine)_)?(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)_(?P<gamma>[a-z0-9]+)"
+    r"(?:_(?P<beta>(?!uint)[a-z0-9]+))?_uint(?:32|64)_t"
 )
-def _group_norm(call: KernelCall) -> Launches:
-    dtype, statistics = dtype_named(call["x"]), dtype_named(call["stat"])
+def _group_norm(call: KernelCall, dtype: torch.dtype, statistics: torch.dtype) -> Launches:
     batch, groups, per_group, extent = 2, 3, 4, 15
     channels = groups * per_group
     operand = random((batch, channels, extent), dtype, 1)
-    affine = {
-        name: None if call[name] == "void" else random((channels,), dtype_named(call[name]), salt)
-        for salt, name in ((2, "gamma"), (3, "beta"))
-    }
-    wide = operand.double()
-    gamma, beta = (None if tensor is None else tensor.double() for tensor in affine.values())
-    value = F.group_norm(wide, groups, gamma, beta, 1e-5)
-    rows = wide.reshape(batch * groups, -1)
+    upstream = random((batch, channels, extent), dtype, 2)
+    gamma, beta = torch.ones(channels, dtype=dtype), torch.zeros(channels)
+    if call["gamma"] != "void":
+        gamma = random((channels,), dtype_named(call["gamma"]), 3)
+    if call["beta"] not in {"", "void"}:
+        beta = random((channels,), dtype_named(call["beta"]), 4)
+    wide, scale, shift = (tensor.double().requires_grad_() for tensor in (operand, gamma, beta))
+    value = F.group_norm(wide, groups, scale, shift, 1e-5)
+    d_operand, d_gamma, d_beta = torch.autograd.grad(value, (wide, scale, shift), upstream.double())
+    rows = operand.double().reshape(batch * groups, -1)
     mean, rstd = rows.mean(-1), (rows.var(-1, correction=0) + 1e-5).rsqrt()
-    params = _group_params(call, batch, groups, per_group, extent)
-    bound = {"X": operand, "params": params}
-    for name, tensor in affine.items():
-        bound[name] = torch.zeros(8) if tensor is None else tensor
-    group = 64
-    slack = 1e-5 + 4 * rounding(dtype)
-    yield Launch(
-        bound, batch * groups * group, {"Y": (operand, value, slack * 4),
-        "mean": (operand, mean, 1e-6 + rounding(statistics)),
-        "rstd": (operand, rstd, rstd * (1e-5 + rounding(statistics)))}, group=group
-    )  # fmt: skip
-
-
-def _group_params(call: KernelCall, batch: int, groups: int, per_group: int, extent: int) -> Tensor:
-    return call.struct("params", HxW=extent, num_groups=groups, channels_per_group=per_group,
-        elements_per_group=per_group * extent, C=groups * per_group, N_times_HxW=batch * extent, eps=1e-5)  # fmt: skip
-
-
-@family(
-    r"group_norm_backward_(?P<of>x|affine)_(?P<x>[a-z0-9]+)_(?P<stat>[a-z0-9]+)_(?P<gamma>[a-z0-9]+)_uint(?:32|64)_t"
-)
-def _group_norm_backward(call: KernelCall) -> Launches:
-    dtype, statistics = dtype_named(call["x"]), dtype_named(call["stat"])
-    batch, groups, per_group, extent = 2, 3, 4, 15
-    channels = groups * per_group
-    operand, upstream = (
-        random((batch, channels, extent), dtype, 1), random((batch, channels, extent), dtype, 2)
-    )  # fmt: skip
-    kind = None if call["gamma"] == "void" else dtype_named(call["gamma"])
-    gamma = torch.ones(channels, dtype=dtype) if kind is None else random((channels,), kind, 3)
-    wide = operand.double().requires_grad_()
-    scale, shift = (
-        gamma.double().requires_grad_(), torch.zeros(channels, dtype=torch.float64, requires_grad=True)
-    )  # fmt: skip
-    result = F.group_norm(wide, groups, scale, shift, 1e-5)
-    gradients = torch.autograd.grad(result, (wide, scale, shift), upstream.double())
-    rows = wide.detach().reshape(batch * groups, -1)
-    mean, rstd = (
-        rows.mean(-1).to(statistics), (rows.var(-1, correction=0) + 1e-5).rsqrt().to(statistics)
-    )  # fmt: skip
     bound = {
-        "dY": upstream, "X": operand, "mean": mean, "rstd": rstd,
-        "gamma": gamma, "params": _group_params(call, batch, groups, per_group, extent),
-            }  # fmt: skip
+        "X": operand, "dY": upstream, "gamma": gamma, "beta": beta,
+        "params": call.struct("params", HxW=extent, num_groups=groups, channels_per_group=per_group,
+            elements_per_group=per_group * extent, C=channels, N_times_HxW=batch * extent, eps=1e-5)
+    }  # fmt: skip
+    off = 1e-5 + rounding(statistics)
     slack = 1e-4 + 64 * (rounding(dtype) + rounding(statistics) + rounding(gamma.dtype))
-    expected: dict[str, Any] = {"dX": (operand, gradients[0], slack)}
-    if call["of"] == "affine":
+    expected: dict[str, Result] = {"dX": (operand, d_operand, slack)}
+    if not call["of"]:
         expected = {
-            "dgamma": (operand, gradients[1], slack),
-            "dbeta": (operand, gradients[2], slack),
-        }
-    count = batch * groups if call["of"] == "x" else channels
+            "Y": (operand, value.detach(), 4e-5 + 16 * rounding(dtype)),
+            "mean": (operand, mean, 1e-6 + rounding(statistics)), "rstd": (operand, rstd, rstd * off)
+        }  # fmt: skip
+    else:
+        bound |= {"mean": mean.to(statistics), "rstd": rstd.to(statistics)}
+    if call["of"] == "affine":
+        expected = {"dgamma": (operand, d_gamma, slack), "dbeta": (operand, d_beta, slack)}
+    count = channels if call["of"] == "affine" else batch * groups
     yield Launch(bound, count * 64, expected, group=64)
