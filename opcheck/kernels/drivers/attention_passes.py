@@ -141,7 +141,7 @@ def _bind_few_queries(case: Problem, mask: str) -> dict[str, Any]:
         "qkv_seq_strides": (*(t.stride(2) for t in tensors), 0),
         "qkv_batch_strides_heads": (*(t.stride(0) for t in tensors), case.q.shape[1]),
         "k_head_seq_stride": case.k.stride()[1:3], "v_head_seq_stride": case.v.stride()[1:3],
-        "mask_strides": (*_mask_strides(case, mask),)
+        "mask_strides": case.mask.stride()[::-1] if mask != "none" else (0, 0, 0, 0)
     }  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def _few_queries(call: KernelCall) -> Launches:
     for case, mask in _problems(call, 40):
         value = case.result
         bound = _bind_few_queries(case, mask) | {"out": fill_untouched(value.shape, case.q.dtype)}
-        if mask != "none" and all(a.name != "qkv_batch_strides_heads" for a in call.buffers):
+        if mask != "none" and "qkv_batch_strides_heads" not in call.types:
             _, head, query, key = case.mask.stride()
             bound["mask_strides"] = (head, key, query, 0)  # the order up to 2.11
         yield Launch(
@@ -179,7 +179,7 @@ def _first_pass(call: KernelCall) -> Launches:
         )
         results = {"out": values, "sums": sums, "maxs": largest}
         bound = _bind_few_queries(case, mask) | {
-            name: fill_untouched(value.shape, _type(call, name)) for name, value in results.items()
+            name: fill_untouched(value.shape, call.dtype(name)) for name, value in results.items()
         }
         yield Launch(
             bound, (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, 64 * EPS),
@@ -188,23 +188,14 @@ def _first_pass(call: KernelCall) -> Launches:
         )  # fmt: skip
 
 
-def _type(call: KernelCall, name: str) -> torch.dtype:
-    return dtype_named(next(a.type for a in call.buffers if a.name == name))
-
-
-def _mask_strides(case: Problem, mask: str) -> tuple[int, ...]:
-    """Return the mask's strides as the kernel takes them: of keys, queries, heads and batches."""
-    return tuple(reversed(case.mask.stride())) if mask != "none" else (0, 0, 0, 0)
-
-
 @family(r"sdpa_vector_2pass_2_{float}_(?P<v>\d+)")
 def _second_pass(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call the second pass: the blocks of the first one become the result."""
     size = int(call["v"])
     heads, queries = 3, 2
-    partials = random((heads, queries, _BLOCKS, size), _type(call, "partials"), 1)
-    largest = random((heads, queries, _BLOCKS), _type(call, "maxs"), 2) * 3
-    sums = random((heads, queries, _BLOCKS), _type(call, "sums"), 3).abs() + 0.5
+    partials = random((heads, queries, _BLOCKS, size), call.dtype("partials"), 1)
+    largest = random((heads, queries, _BLOCKS), call.dtype("maxs"), 2) * 3
+    sums = random((heads, queries, _BLOCKS), call.dtype("sums"), 3).abs() + 0.5
     largest[0, 0, 5], sums[0, 0, 5], partials[0, 0, 5] = -torch.inf, 0, 0  # a block without keys
     factors = (largest.double() - largest.double().amax(-1, keepdim=True)).exp()
     value = (partials.double() * factors[..., None]).sum(-2) / (sums * factors).sum(

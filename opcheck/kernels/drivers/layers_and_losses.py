@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Iterable, Mapping
 
@@ -19,11 +18,9 @@ from opcheck.kernels.values import fill_untouched, pad_words, random
 
 _MODES = ("sum", "mean", "max")
 _WEIGHTS, _FEATURES = 9, 6
-#: Where each bag starts, the indices of all bags, the bag of each index, and how many each bag has.
+#: Where each bag starts, and the indices of all bags.
 _BAGS = (0, 3, 3, 7)
 _INDICES = (1, 4, 8, 2, 2, 5, 0, 3, 8)
-_WHICH_BAG = tuple(bisect.bisect_right(_BAGS, place) - 1 for place in range(len(_INDICES)))
-_SIZES = tuple(map(_WHICH_BAG.count, range(len(_BAGS))))
 
 
 def _bags(call: KernelCall, mode: int, weighted: bool) -> Tensor:  # noqa: FBT001
@@ -68,20 +65,17 @@ def _embedding_bag_backward(call: KernelCall, dtype: torch.dtype, places: torch.
         result = _reduce_bags(mode, wide, wide_own if weighted else None)
         sought = wide_own if call["own"] else wide
         (gradient,) = torch.autograd.grad(result, sought, upstream.double())
-        largest = torch.zeros(len(_BAGS), _FEATURES, dtype=torch.int64)
-        for bag in range(len(_BAGS)):
-            inside = [i for i, own_bag in zip(_INDICES, _WHICH_BAG, strict=True) if own_bag == bag]
-            if inside:
-                largest[bag] = torch.tensor(inside)[weight.double()[inside].argmax(0)]
-            else:
-                largest[bag] = -1
+        _, bags, sizes, largest = torch.ops.aten._embedding_bag(
+            weight.double(), torch.tensor(_INDICES), torch.tensor(_BAGS), mode=2
+        )
+        largest[sizes == 0] = -1
         value = pad_words(gradient)
         out = "per_sample_weights_grad" if call["own"] else "weight_grad"
         count = (len(_BAGS) if mode == 2 else len(_INDICES)) * _FEATURES
         slack = 16 * EPS + 16 * rounding(dtype) * (1 + value.abs())
         yield Launch({
             "output_grad": upstream, "weight": weight, "indices": torch.tensor(_INDICES, dtype=places),
-            "offset2bag": torch.tensor(_WHICH_BAG, dtype=places), "bag_size": torch.tensor(_SIZES, dtype=places),
+            "offset2bag": bags.to(places), "bag_size": sizes.to(places),
             "max_indices": largest.to(places), "per_sample_weights": own, "params": _bags(call, mode, weighted),
             out: torch.zeros(len(value), dtype=dtype)
         }, count, {out: (weight, value, slack)}, group=32)  # fmt: skip

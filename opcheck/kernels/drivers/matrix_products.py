@@ -48,41 +48,6 @@ def _int8(call: KernelCall, dtype: torch.dtype) -> Launches:
         shared={"shared_memory": shared})  # fmt: skip
 
 
-@family(r"naive_bmm_{any}")
-def _bmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    batch, m, k, n = 2, 19, 33, 17
-    left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
-    value, size = _product(left, right)
-    strides = [s for t in (left, right, value) for s in reversed(t.stride())]
-    yield Launch(
-        {"mat1Data": left, "mat2Data": right, "strides": strides, "sizes": (m, k, n, batch)},
-        (-(-n // 16) * 16, -(-m // 16) * 16, batch), {"outputData": (left, value, size * 8 * EPS)}, group=(16, 16, 1)
-    )  # fmt: skip
-
-
-@family(
-    r"gemv_nt_{any}_(?P<simd>\d+)_(?P<vector>\d+)_(?P<end>ab|none)_(?P<x>xs|xc)(?P<strided>_strided)?(_i64)?"
-)
-def _matrix_times_vector(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with a simdgroup for each row of the matrix; the vector's stride is 1 in the forms `xc`."""
-    simdgroups = int(call["simd"])
-    rows = 11
-    for depth in (1, 37, 300):
-        step = 2 if call["x"] == "xs" else 1
-        matrix, vector = random((rows, depth), dtype, 1), random((depth, step), dtype, 2)
-        bias = random((rows,), dtype, 3)
-        value, size = _product(matrix, vector[:, 0])
-        if call["end"] == "ab":
-            value, size = _scaled_sum((value, size), bias, 0.5)
-        dims = call.struct("gP", n=rows, K=depth, ld=depth, ms=1, xs=step, bias_r=1, bias_c=1)
-        yield Launch({
-            "A": matrix, "x": vector, "gP": dims, "bias": bias,
-            "alpha_beta": _scales(call, dtype, 2, 0.5)
-        }, (-(-rows // simdgroups) * simdgroups * 32, 1, 1),
-            {"y": (matrix, value, size * 16 * EPS + value.abs().double() * rounding(dtype))},
-            group=(simdgroups * 32, 1, 1))  # fmt: skip
-
-
 #: The side of the tiles that a threadgroup multiplies (LinearAlgebra.metal, TILE_DIM).
 _TILE = 16
 
@@ -124,9 +89,9 @@ def _matmul(call: KernelCall, dtype: torch.dtype) -> Launches:
         )  # fmt: skip
 
 
-@family(r"naive_(?P<op>addbmm|baddbmm)_{any}")
-def _batched_sum(call: KernelCall, dtype: torch.dtype) -> Launches:
-    summed = call["op"] == "addbmm"
+@family(r"naive_(?P<op>bmm|addbmm|baddbmm)_{any}")
+def _batched_product(call: KernelCall, dtype: torch.dtype) -> Launches:
+    summed, plain = call["op"] == "addbmm", call["op"] == "bmm"
     batch, m, k, n = 3, 19, 33, 17
     left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
     if dtype.is_floating_point:
@@ -135,11 +100,11 @@ def _batched_sum(call: KernelCall, dtype: torch.dtype) -> Launches:
     value, size = _product(left, right)
     if summed:
         value, size = value.sum(0), size.sum(0)
-    value, size = _scaled_sum((value, size), bias)
+    if not plain:
+        value, size = _scaled_sum((value, size), bias)
     # Innermost first; the missing batch dimension has a stride of 0.
-    strides = [
-        stride for t in (left, right, value, bias) for stride in (*reversed(t.stride()), 0)[:3]
-    ]
+    tensors = (left, right, value) if plain else (left, right, value, bias)
+    strides = [stride for t in tensors for stride in (*reversed(t.stride()), 0)[:3]]
     yield Launch({
         "mat1Data": left, "mat2Data": right, "biasData": bias, "alpha_beta": _scales(call, dtype, 2, 3),
         "strides": strides, "sizes": (m, k, n, batch)
@@ -148,30 +113,34 @@ def _batched_sum(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 @family(
-    r"gemv_(?P<how>t|t2d)_{any}_(?P<simd>\d+)_(?P<vector>\d+)_(?P<end>ab|none)"
+    r"gemv_(?P<how>nt|t|t2d)_{any}_(?P<simd>\d+)_(?P<vector>\d+)_(?P<end>ab|none)(?:_(?P<x>xs|xc))?"
     r"(?P<strided>_strided)?(_i64)?"
 )
-def _vector_times_matrix(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with simdgroups that share the depth; each threadgroup has 32 columns, or as often as many a lane."""
-    simdgroups, vector = int(call["simd"]), int(call["vector"])
-    step = 2 if call["strided"] else 1
-    columns = 72
-    covered = 32 if call["how"] == "t2d" else 32 * vector
+def _matrix_times_vector(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call with a simdgroup for each row of the matrix, or for a share of the depth of 32 columns or more.
+
+    The vector's stride is 1 in the forms `xc`.
+    """
+    simdgroups, by_row = int(call["simd"]), call["how"] == "nt"
+    step = 2 if call["strided"] and not by_row else 1
+    places, beta = (11, 0.5) if by_row else (72, 3)
+    covered = {"nt": simdgroups, "t2d": 32, "t": 32 * int(call["vector"])}[call["how"]]
     for depth in (1, 37, 300):
-        matrix, row = random((depth, columns, step), dtype, 1), random((depth, 2), dtype, 2)
-        if dtype.is_floating_point:
+        matrix = random((places, depth, step) if by_row else (depth, places, step), dtype, 1)
+        vector = random((depth, 1 if call["x"] == "xc" else 2), dtype, 2)
+        if dtype.is_floating_point and not by_row:
             matrix[0, 0, 0] = torch.inf
-        bias = random((columns,), dtype, 3)
-        value, size = _product(row[:, 0], matrix[..., 0])
+        bias = random((places,), dtype, 3)
+        rows = matrix[..., 0] if by_row else matrix[..., 0].T
+        value, size = _product(rows, vector[:, 0])
         if call["end"] == "ab":
-            value, size = _scaled_sum((value, size), bias)
-        dims = call.struct(
-            "gP", n=columns, K=depth, ld=columns * step, ms=step, xs=2, bias_r=1, bias_c=1
-        )
+            value, size = _scaled_sum((value, size), bias, beta)
+        dims = call.struct("gP", n=places, K=depth, ld=matrix.stride(0), ms=step, xs=vector.stride(0), bias_r=1,
+            bias_c=1)  # fmt: skip
         yield Launch({
-            "B": matrix, "x": row, "gP": dims, "bias": bias, "alpha_beta": _scales(call, dtype, 2, 3)
-        }, (-(-columns // covered) * simdgroups * 32, 1, 1), {"y": (matrix, value, summed_slack(size, value, dtype))},
-            group=(simdgroups * 32, 1, 1))  # fmt: skip
+            "A": matrix, "B": matrix, "x": vector, "gP": dims, "bias": bias, "alpha_beta": _scales(call, dtype, 2, beta)
+        }, -(-places // covered) * simdgroups * 32, {"y": (matrix, value, summed_slack(size, value, dtype))},
+            group=simdgroups * 32)  # fmt: skip
 
 
 @family(r"compute_linear_combination_{any}_u(?:32|64)")
