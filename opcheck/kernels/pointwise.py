@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -60,18 +59,6 @@ _PAIR = 2
 _UNMOVED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "lerp", "lerp_alpha", "nextafter"])
 #: The bytes after a result in memory, which a kernel must leave as they are.
 _GUARD, _GUARDED = 0xA5, 64
-_PACKED = {
-    "float": "f",
-    "int": "i",
-    "uint": "I",
-    "long": "q",
-    "ulong": "Q",
-    "short": "h",
-    "char": "b",
-    "uchar": "B",
-    "bool": "?",
-    "half": "e",
-}
 
 
 class Unfit(ValueError):  # noqa: N818  (it is a reason, not a mistake)
@@ -101,23 +88,14 @@ def pack(kind: str, fields: Sequence[air.Field], size: int, scalars: Sequence[fl
     Raises:
         Unfit: a type that this module does not know.
     """
-    buffer = bytearray(max(size, 8))
+    memory = torch.zeros(max(size, 8), dtype=torch.uint8)
     places = [(field.offset, field.type) for field in fields] or [(0, kind)]
-    filled = [*scalars, *[0] * len(places)]
-    for (offset, field_type), value in zip(places, filled, strict=False):
-        name = field_type.partition("<")[0]
-        if name == "bfloat":
-            raw = torch.tensor(value, dtype=torch.bfloat16).view(torch.int16).item()
-            struct.pack_into("<h", buffer, offset, raw)
-        elif name in {"float2", "half2"}:
-            struct.pack_into("<2f" if name == "float2" else "<2e", buffer, offset, value, 0)
-        elif name in _PACKED:
-            code = _PACKED[name]
-            number = value if code in "fe" else int(value) % 256 if code in "bB" else int(value)
-            struct.pack_into(f"<{code.replace('b', 'B')}", buffer, offset, number)
-        else:
-            raise Unfit(f"a parameter of type {field_type}")
-    return torch.frombuffer(buffer, dtype=torch.uint8)
+    for (offset, field_type), value in zip(places, scalars, strict=False):
+        dtype = dtype_named(field_type.partition("<")[0])
+        inexact = dtype.is_floating_point or dtype.is_complex
+        number = torch.tensor([value if inexact else int(value)]).to(dtype).view(torch.uint8)
+        memory[offset : offset + len(number)] = number
+    return memory
 
 
 def numbers(*scalars: int, size: int = 4) -> Tensor:

@@ -79,25 +79,14 @@ FUNCTIONS: dict[str, Function] = {
     "copy_neg": torch.neg,
     "copy_conj": lambda x: torch.conj(x).resolve_conj(),
     "copy_conj_neg": lambda x: torch.neg(torch.conj(x).resolve_conj()),
-    "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "log_sigmoid_forward": F.logsigmoid,
-    "hardswish": F.hardswish,
-    "hardsigmoid": F.hardsigmoid,
     "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else _truncate(F.silu, x),
-    "mish": F.mish,
-    "log1p": torch.log1p,
-    "elu": _aten.elu,
-    "leaky_relu": F.leaky_relu,
-    "hardshrink": F.hardshrink,
-    "softshrink": F.softshrink,
-    "softplus": F.softplus,
     "round_decimals": lambda x, n: torch.round(x, decimals=int(n)),
     "pow_scalar": torch.pow,
     "clamp_scalar": torch.clamp,
     "clamp_min_scalar": torch.clamp_min,
     "clamp_max_scalar": torch.clamp_max,
-    "nan_to_num": torch.nan_to_num,
     "add_alpha": lambda a, b, n: torch.add(a, b, alpha=n),
     "sub_alpha": lambda a, b, n: torch.sub(a, b, alpha=n),
     "lerp": lambda a, b, w: torch.lerp(a, b, w) if _is_inexact(a) else a + (b - a) * w,
@@ -110,24 +99,14 @@ FUNCTIONS: dict[str, Function] = {
     "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "make_complex": torch.complex,
     "where": lambda c, a, b: torch.where(c.bool(), a, b),
-    "clamp": torch.clamp,
     "elu_backward": lambda g, x, a, s, i, r: _aten.elu_backward(g, a, s, i, bool(r), x),
     "leaky_relu_backward": lambda x, g, n: _aten.leaky_relu_backward(g, x, n, self_is_result=False),
-    "gelu_backward": _aten.gelu_backward,
     "gelu_tanh_backward": lambda g, x: _aten.gelu_backward(g, x, approximate="tanh"),
-    "sigmoid_backward": _aten.sigmoid_backward,
-    "tanh_backward": _aten.tanh_backward,
-    "silu_backward": _aten.silu_backward,
-    "mish_backward": _aten.mish_backward,
-    "hardsigmoid_backward": _aten.hardsigmoid_backward,
-    "hardswish_backward": _aten.hardswish_backward,
     "shrink_backward": _aten.hardshrink_backward,
-    "softplus_backward": _aten.softplus_backward,
     "logaddexp": lambda a, b: torch.logaddexp(_real(a), _real(b)),
     "logaddexp2": lambda a, b: torch.logaddexp2(_real(a), _real(b)),
     "glu": lambda a, b: a * torch.sigmoid(b),
     "log_sigmoid_backward": lambda x, g: _aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
-    "logit_backward": _aten.logit_backward,
 }
 
 #: Functions that lose digits by their nature, or are approximated: no specification bounds them.
@@ -171,7 +150,7 @@ def function(operation: str) -> Function | None:
     if operation in FUNCTIONS:
         return FUNCTIONS[operation]
     name = operation.removesuffix("_forward")
-    for module in (torch, torch.special):
+    for module in (torch, torch.special, _aten):
         candidate = getattr(module, name, None)
         if callable(candidate):
             made: Function = candidate
