@@ -383,14 +383,9 @@ def _with_plain(wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
 
 
 def _select(whole: Expected, part: Tensor) -> Expected:
-    return Expected(
-        tuple(operand[part] for operand in whole.inputs),
-        whole.value[part],
-        None if whole.slack is None else whole.slack[part],
-        None if whole.left_out is None else whole.left_out[part],
-        None if whole.flushed is None else whole.flushed[part],
-        None if whole.plain is None else whole.plain[part],
-    )
+    inputs, *rest = (getattr(whole, name) for name in Expected.__struct_fields__)
+    chosen: list[Any] = [None if each is None else each[part] for each in rest]
+    return Expected(tuple(operand[part] for operand in inputs), *chosen)
 
 
 def _before_cast(got: Tensor, value: Tensor, source: torch.dtype) -> Tensor:
@@ -443,103 +438,86 @@ def run(named: names.Named, kernel: Kernel, call: Call, parameters: tuple[float,
     else:
         laid = [operand.contiguous() for operand in call.operands]
         out = memory[: count * size].view(call.result)
-    bound = Binding(named, kernel, laid, out, sizes, parameters)
-    kernel.run(bound.addresses(), bound.grid())
+    roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
+    bound = _bind(kernel, dict(zip(roles, laid, strict=True)), out, sizes, parameters)
+    kernel.run({name: address(tensor) for name, tensor in bound.items()}, _grid(kernel, sizes))
     if not bool((memory[count * size :] == _GUARD).all()):
         raise KernelError("the kernel writes beyond the end of its result")
     return out.clone(memory_format=torch.contiguous_format).flatten()
 
 
-class Binding:
-    """The values bound to the buffers of a pointwise kernel, by buffer name."""
+def _bind(
+    kernel: Kernel,
+    operands: dict[str, Tensor],
+    out: Tensor,
+    sizes: tuple[int, ...],
+    parameters: tuple[float, ...],
+) -> dict[str, Tensor]:
+    """Return the memory of each buffer of a pointwise kernel.
 
-    def __init__(
-        self,
-        named: names.Named,
-        kernel: Kernel,
-        operands: Sequence[Tensor],
-        out: Tensor,
-        sizes: tuple[int, ...],
-        parameters: tuple[float, ...],
-    ) -> None:
-        self._named, self._kernel, self._out, self._sizes = named, kernel, out, sizes
-        self._parameters = parameters
-        roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
-        self._operands = dict(zip(roles, operands, strict=True))
-        self._roles = roles
-        self._types = {argument.name: argument.type for argument in kernel.buffers}
-        self._kept: list[Tensor] = []
-
-    def addresses(self) -> dict[str, int]:
-        """Return the address of each buffer; the memory lives as long as this object."""
-        buffers = {}
-        for argument in self._kernel.buffers:
-            name = argument.name
-            if name in _OUTPUTS:
-                buffers[name] = address(self._out)
-            elif name in self._operands:
-                buffers[name] = address(self._operands[name])
-            else:
-                made = self._make(argument)
-                self._kept.append(made)
-                buffers[name] = address(made)
-        return buffers
-
-    def _make(self, argument: air.Argument) -> Tensor:
+    Raises:
+        Unfit: an argument that no host function passes.
+    """
+    memory: dict[str, Tensor] = {}
+    tensors = operands | dict.fromkeys(_OUTPUTS, out)
+    types = {argument.name: argument.type for argument in kernel.buffers}
+    words = _words(list(operands.values()), out, sizes)
+    for argument in kernel.buffers:
         name = argument.name
-        if name == "alpha":
-            return pack(argument.type, argument.fields, argument.size, self._parameters)
-        if name in {"sizes", "outer_sizes"} and argument.type == "long":
-            return numbers(*self._sizes[name == "outer_sizes" :], size=8)
-        if name.endswith("_strides"):
-            outer = name.endswith("_outer_strides")
+        if name in tensors:
+            memory[name] = tensors[name]
+        elif name == "alpha":
+            memory[name] = pack(argument.type, argument.fields, argument.size, parameters)
+        elif name in {"sizes", "outer_sizes"} and argument.type == "long":
+            memory[name] = numbers(*sizes[name == "outer_sizes" :], size=8)
+        elif name.endswith("_strides"):
             operand = name.removesuffix("_strides").removesuffix("_outer")
-            tensor = self._out if operand in _OUTPUTS else self._operands[operand]
             # Kernels of typed memory (unary ones up to 2.12) count elements, those of void bytes.
-            typed = self._types[operand] != "void"
-            width = 1 if typed else tensor.element_size()
-            strides = [s * width for s in reversed(tensor.stride())]
-            return numbers(*strides[outer:], size=8)
-        if name == "broadcast_numel":
-            return numbers(self._operands["broadcast"].numel(), size=8)
-        words = self._words().get(name)
-        if words is None:
+            width = 1 if types[operand] != "void" else tensors[operand].element_size()
+            strides = [s * width for s in reversed(tensors[operand].stride())]
+            memory[name] = numbers(*strides[name.endswith("_outer_strides") :], size=8)
+        elif name == "broadcast_numel":
+            memory[name] = numbers(operands["broadcast"].numel(), size=8)
+        elif name in words:
+            memory[name] = numbers(*words[name], *[0] * (4 - len(words[name])))
+        else:
             raise Unfit(f"nothing is known of the argument {name}")
-        return numbers(*words, *[0] * (4 - len(words)))
+    return memory
 
-    def _words(self) -> dict[str, list[int]]:
-        """Return the arguments that are a few 32-bit numbers."""
-        operands = [self._operands[role] for role in self._roles]
-        sizes = [operand.element_size() for operand in operands]
-        types = [SCALAR_TYPES[operand.dtype] for operand in operands]
-        size, kind = self._out.element_size(), SCALAR_TYPES[self._out.dtype]
-        count, dims = math.prod(self._sizes), len(self._sizes)
-        return {
-            "numel": [count],
-            "ndim": [dims],
-            "size_outtype": [size, kind],
-            "size_outtype_numel": [size, kind, count],
-            "sizes_types": [*sizes, *types],
-            "sizes": [*sizes, size],
-            "types": [*types, kind],
-            "ndim_types": [dims, *types, kind],
-            "ndim_outtype": [dims, kind],
-            "ndim_outer_inner": [dims - 1, self._sizes[0]],
-            "ndimO_inner_elem_outtype": [dims - 1, self._sizes[0], size, kind],
-        }
 
-    def grid(self) -> tuple[int, ...]:
-        """Return the extents of the grid: as many as the thread's position has."""
-        position = next((a for a in self._kernel.arguments if not a.is_buffer), None)
-        if position is None:
-            raise Unfit("the kernel takes no position")
-        count = math.prod(self._sizes)
-        if any("numel" in a.name and a.name != "broadcast_numel" for a in self._kernel.buffers):
-            count = -(-count // _EACH)
-        first, *rest = self._sizes
-        if position.type == "uint2":
-            return first, math.prod(rest)
-        if position.type == "uint3":
-            second, *more = rest or (1,)
-            return first, second, math.prod(more)
-        return (count,)
+def _words(operands: list[Tensor], out: Tensor, extents: tuple[int, ...]) -> dict[str, list[int]]:
+    """Return the arguments that are a few 32-bit numbers."""
+    sizes = [operand.element_size() for operand in operands]
+    types = [SCALAR_TYPES[operand.dtype] for operand in operands]
+    size, kind = out.element_size(), SCALAR_TYPES[out.dtype]
+    count, dims = math.prod(extents), len(extents)
+    return {
+        "numel": [count],
+        "ndim": [dims],
+        "size_outtype": [size, kind],
+        "size_outtype_numel": [size, kind, count],
+        "sizes_types": [*sizes, *types],
+        "sizes": [*sizes, size],
+        "types": [*types, kind],
+        "ndim_types": [dims, *types, kind],
+        "ndim_outtype": [dims, kind],
+        "ndim_outer_inner": [dims - 1, extents[0]],
+        "ndimO_inner_elem_outtype": [dims - 1, extents[0], size, kind],
+    }
+
+
+def _grid(kernel: Kernel, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the extents of the grid: as many as the thread's position has."""
+    position = next((a for a in kernel.arguments if not a.is_buffer), None)
+    if position is None:
+        raise Unfit("the kernel takes no position")
+    count = math.prod(sizes)
+    if any("numel" in a.name and a.name != "broadcast_numel" for a in kernel.buffers):
+        count = -(-count // _EACH)
+    first, *rest = sizes
+    if position.type == "uint2":
+        return first, math.prod(rest)
+    if position.type == "uint3":
+        second, *more = rest or (1,)
+        return first, second, math.prod(more)
+    return (count,)

@@ -99,6 +99,7 @@ FUNCTIONS: dict[str, Function] = {
     "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "make_complex": torch.complex,
     "where": lambda c, a, b: torch.where(c.bool(), a, b),
+    "clamp": torch.clamp,
     "elu_backward": lambda g, x, a, s, i, r: _aten.elu_backward(g, a, s, i, bool(r), x),
     "leaky_relu_backward": lambda x, g, n: _aten.leaky_relu_backward(g, x, n, self_is_result=False),
     "gelu_tanh_backward": lambda g, x: _aten.gelu_backward(g, x, approximate="tanh"),

@@ -49,20 +49,14 @@ def _flip(call: KernelCall, dtype: torch.dtype) -> Launches:
     yield Launch(bound, grid, {"output": (operand, value)}, group=(1, 1, 1) if call["direct"] else (1,))  # fmt: skip
 
 
-@family(r"eye_diag_{any}")
-def _eye_diagonal(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call on memory that the host has filled with zeros."""
-    output = torch.zeros((4, 6), dtype=dtype)
-    value = widen(torch.eye(4, 6, dtype=torch.float64).to(dtype))
-    yield Launch({"output": output, "diag_stride": 7}, 4, {"output": (value, value)})
-
-
-@family(r"eye_(?P<a>(?!diag)[a-z0-9]+)")
-def _eye(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    rows, columns = 4, 6
-    value = torch.eye(rows, columns, dtype=torch.float64)
-    value = value.to(torch.complex128) if dtype.is_complex else value
-    yield Launch({"stride0": columns, "stride1": 1}, (columns, rows), {"output": (value, value)})
+@family(r"eye_(?:diag_)?{any}")
+def _eye(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call for every element, or for the diagonal of memory that the host has filled with zeros."""
+    value, diagonal = widen(torch.eye(4, 6).to(dtype)), "diag_stride" in call.types
+    yield Launch({
+        "stride0": 6, "stride1": 1, "diag_stride": 7,
+        "output": torch.zeros((4, 6), dtype=dtype) if diagonal else fill_untouched((4, 6), dtype)
+    }, 4 if diagonal else (6, 4), {"output": (value, value)})  # fmt: skip
 
 
 @family(r"(?P<op>tril|triu)_(?P<inplace>inplace_)?{index}_{any}")

@@ -330,7 +330,8 @@ def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
             bound["partials"] = fill_untouched(partials.shape, torch.float32)
             expected = {"partials": (operand, partials, partials.abs() * 16 * EPS)}
         lanes = 32 if step else min(256, -(-length // 32) * 32)
-        grid, group = (len(chunks) * lanes, rows), (lanes, 1)
+        grid: tuple[int, ...] = (len(chunks) * lanes, rows)
+        group: tuple[int, ...] = (lanes, 1)
         if call["how"] == "row_":
             grid = (rows * lanes, 1)
         elif strided:

@@ -195,27 +195,20 @@ def _rejecting(call: KernelCall, dtype: torch.dtype) -> Launches:
     yield Launch(bound, _COUNT, {"output": (value, value, 10 * deviation)}, group=32)
 
 
-@family(r"standard_gamma_grad_{float}")
-def _gamma_gradient(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Compare with the CPU's own gradient, which uses the same approximation in double."""
+@family(r"(?P<op>standard_gamma|dirichlet)_grad_{float}")
+def _gradient(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Compare with the CPU's own gradients, which use the same approximations in double."""
     alpha = torch.linspace(0.5, 20, 97).to(dtype)
     sample = (alpha.double() * torch.linspace(0.3, 2, 97).flip(0)).to(dtype)
-    value = torch.ops.aten._standard_gamma_grad(alpha.double(), sample.double())  # noqa: SLF001  (an operator)
-    slack = value.abs() * (1e-3 + 4 * torch.finfo(dtype).eps)
-    yield Launch({"self_data": alpha, "output_data": sample}, 97, {"output": (alpha, value, slack)})  # fmt: skip
-
-
-@family(r"dirichlet_grad_{float}")
-def _dirichlet_gradient(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    alpha = torch.linspace(0.5, 20, 97).to(dtype)
     total = (alpha.double() + torch.linspace(1, 9, 97)).to(dtype)
     share = torch.linspace(0.1, 0.9, 97).flip(0).to(dtype)
-    gradient = torch.ops.aten._dirichlet_grad  # noqa: SLF001  (an operator)
-    value = gradient(share.double(), alpha.double(), total.double())
-    slack = value.abs() * (1e-3 + 64 * torch.finfo(dtype).eps)
-    yield Launch(
-        {"x_data": share, "alpha_data": alpha, "total_data": total}, 97, {"output": (alpha, value, slack)}
-    )  # fmt: skip
+    operands = (share, alpha, total) if call["op"] == "dirichlet" else (alpha, sample)
+    function = getattr(torch.ops.aten, f"_{call['op']}_grad")
+    value = function(*(operand.double() for operand in operands))
+    slack = value.abs() * (1e-3 + (64 if call["op"] == "dirichlet" else 4) * torch.finfo(dtype).eps)
+    yield Launch({
+        "self_data": alpha, "output_data": sample, "x_data": share, "alpha_data": alpha, "total_data": total
+    }, 97, {"output": (alpha, value, slack)})  # fmt: skip
 
 
 @family(r"standard_dirichlet_{float}")

@@ -255,44 +255,27 @@ def _runs(operand: Tensor) -> Tensor:
     return changed
 
 
-@family(r"unique_mark_boundaries_{word}")
-def _unique_boundaries(call: KernelCall) -> Launches:
-    operand = _sorted_row(dtype_named(call["a"]))
-    yield Launch({"sorted": operand}, len(operand), {"mask": (operand, _runs(operand))}, group=32)
-
-
-_SCANNED = {"32": torch.int32, "64": torch.int64}
-
-
-@family(r"unique_emit_{word}_(?P<size>32|64)")
-def _unique_emit(call: KernelCall, dtype: torch.dtype) -> Launches:
-    operand = _sorted_row(dtype)
+@family(r"unique_(?P<step>mark_boundaries|emit|inverse|counts)(?:_{word})?(?:_(?:32|64))?")
+def _unique(call: KernelCall) -> Launches:
+    """Call a step of unique: where values change, the values, the place of each, or how often each is there."""
+    operand = _sorted_row(dtype_named(call["a"] or "long"))
     runs = _runs(operand)
-    first = runs.nonzero().flatten()
+    first, scan = runs.nonzero().flatten(), runs.cumsum(0)
+    order = torch.randperm(len(operand), generator=values.generator(5))
+    results = {
+        "mark_boundaries": {"mask": runs}, "emit": {"unique_values": widen(operand[first]), "bound_pos": first},
+        "inverse": {"inverse": torch.zeros_like(order).scatter(0, order, scan - 1)},
+        "counts": {"counts": torch.bincount(scan - 1)},
+    }[call["step"]]  # fmt: skip
+    bound = {
+        "sorted": operand, "mask": runs.tolist(), "scan": scan.tolist(), "sort_idx": order, "bound_pos": first,
+        "num_unique": len(first), "numel": len(operand)
+    }  # fmt: skip
     yield Launch(
-        {"sorted": operand, "mask": runs.int(), "scan": runs.cumsum(0).to(_SCANNED[call["size"]])}, len(operand),
-        {"unique_values": (operand, widen(operand[first])), "bound_pos": (operand, first)}, group=32
+        {name: content for name, content in bound.items() if name not in results},
+        len(first) if call["step"] == "counts" else len(operand),
+        {name: (operand, value) for name, value in results.items()}, group=32
     )  # fmt: skip
-
-
-@family(r"unique_inverse_(?P<size>32|64)")
-def _unique_inverse(call: KernelCall) -> Launches:
-    unsorted = random((61,), torch.int64, 5)
-    order = unsorted.sort(stable=True)
-    scan = _runs(order.values).cumsum(0)
-    value: Tensor = torch.unique(unsorted, return_inverse=True)[1]
-    yield Launch({
-        "sort_idx": order.indices, "scan": scan.to(_SCANNED[call["size"]])
-    }, 61, {"inverse": (unsorted, value)}, group=32)  # fmt: skip
-
-
-@family(r"unique_counts")
-def _unique_counts(_call: KernelCall) -> Launches:
-    operand = _sorted_row(torch.int64)
-    value: Tensor = torch.unique(operand, return_counts=True)[1]
-    yield Launch({
-        "bound_pos": _runs(operand).nonzero().flatten(), "num_unique": len(value), "numel": len(operand)
-    }, len(value), {"counts": (value, value)}, group=32)  # fmt: skip
 
 
 # Medians and histograms: ReduceOps.mm, HistogramKernel.mm
