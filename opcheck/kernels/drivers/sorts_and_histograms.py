@@ -94,7 +94,6 @@ def _radix_group(dtype: torch.dtype, name: str) -> tuple[int, int]:
     return (1024, 4) if dtype.itemsize == 2 and not name.endswith("_tptg512") else (512, 4)
 
 
-_PLACES = {"ushort": torch.uint16, "uint": torch.uint32, "long": torch.int64}
 _RADIX = r"(?P<a>[a-z]+)_(?P<bits>[48])bit(?P<few>_tptg512)?"
 
 
@@ -171,8 +170,6 @@ def _radix_scatter(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 # Sorts by merging: operations/Sort.mm.  Those of floats by key make integers of them in between.
 
-_KEYS = {"ushort": torch.uint16, "uint": torch.uint32}
-
 
 @family(r"sort_block_(?:(?P<part>topk)_|fkey_)?{any}_tptg(?P<t>\d+)(?P<stable>_stable)?")
 def _sort(call: KernelCall, dtype: torch.dtype) -> Launches:
@@ -200,42 +197,36 @@ def _sort(call: KernelCall, dtype: torch.dtype) -> Launches:
         }, (threads, 2, 1), expected, group=(threads, 1, 1))  # fmt: skip
 
 
-@family(r"mb_sort_block_(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?(?:_stable)?")
-def _sort_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call the first pass of a long sort: each block of four elements a thread is sorted by itself."""
-    threads = int(call["t"])
-    block = 4 * threads
+@family(
+    r"mb_(?P<step>sort_block|merge)_(?:final_)?(?P<topk>topk_)?(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?(?:_stable)?"
+)
+def _long_sort(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call a pass of a long sort: blocks of four elements a thread are sorted, or two sorted neighbours are merged."""
+    threads, merges = int(call["t"]), call["step"] == "merge"
+    block, blocks = 4 * threads, 2 if merges else 3
+    chosen = 7 if call["topk"] else blocks * block
     for down in (False, True):
-        operand = random((2, 3 * block), dtype, threads)
+        operand = random((2, blocks * block), dtype, threads)
         held = _keys(operand, down=down) if call["key"] else operand
         order = torch.sort(
-            held.reshape(2, 3, block), descending=down and not call["key"], stable=True
+            held.reshape(2, blocks, block), descending=down and not call["key"], stable=True
         )
-        yield Launch({
-            "inp": operand, "di": fill_untouched(operand.shape, call.dtype("di")), "size": 3 * block,
-            "strides": (1, 3 * block), "desc": down
-        }, (3 * threads, 2, 1), {"dv": (operand, widen(order.values))}, group=(threads, 1, 1))  # fmt: skip
-
-
-@family(r"mb_merge_(?:final_)?(?P<topk>topk_)?(?P<key>fkey_)?{any}_tptg(?P<t>\d+)(?:_u16)?")
-def _merge_blocks(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call a later pass of a long sort: it merges two neighbours of sorted blocks."""
-    threads = int(call["t"])
-    block = 4 * threads
-    chosen = 7 if call["topk"] else 2 * block
-    for down in (False, True):
-        operand = random((2, 2 * block), dtype, threads)
-        held = _keys(operand, down=down) if call["key"] else operand
-        order = torch.sort(
-            held.reshape(2, 2, block), descending=down and not call["key"], stable=True
-        )
-        places = order.indices + torch.tensor([0, block])[:, None]
-        merged = torch.sort(operand, descending=down, stable=True).values[:, :chosen]
-        yield Launch({
-            "vi": order.values.to(call.dtype("vi") if call["key"] else dtype), "ii": places.to(call.dtype("ii")),
-            "io": fill_untouched((2, chosen), call.dtype("io")), "dims": (2 * block, 2, 2, 0), "desc": down,
+        bound = {
+            "desc": down, "inp": operand, "size": 3 * block, "strides": (1, 3 * block), "dims": (2 * block, 2, 2, 0),
             "sel": (0, chosen)
-        }, (2 * threads, 2, 1), {"vo": (operand, widen(merged))}, group=(threads, 1, 1))  # fmt: skip
+        }  # fmt: skip
+        expected = {"dv": (operand, widen(order.values))}
+        if merges:
+            places = order.indices + torch.tensor([0, block])[:, None]
+            bound |= {
+                "vi": order.values.to(call.dtype("vi") if call["key"] else dtype),
+                "ii": places.to(call.dtype("ii")),
+            }
+            merged = torch.sort(operand, descending=down, stable=True).values
+            expected = {"vo": (operand, widen(merged[:, :chosen]))}
+        for name in call.types.keys() & {"di", "io"}:
+            bound[name] = fill_untouched((2, chosen), call.dtype(name))
+        yield Launch(bound, (blocks * threads, 2), expected, group=threads)
 
 
 # The kernels of unique are called by operations/Unique.mm there.
@@ -301,17 +292,8 @@ _DIGIT = 8
 @family(r"median_select_hist_{word}")
 def _median_histogram(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call the first of the passes that find a digit of the median each."""
-    if dtype.itemsize == torch.int64.itemsize:
-        operand = random((1000,), torch.int32, 3)
-        top = (
-            operand < 0
-        ).long()  # the highest digit: 127 of the negative numbers, 128 of the others
-        counts = torch.bincount(128 - top, minlength=256)
-        operand = operand.long()
-    else:
-        operand = random((1000,), dtype, 3)
-        shift = 8 * dtype.itemsize - _DIGIT
-        counts = torch.bincount(_digits(operand, _DIGIT, shift, down=False), minlength=256)
+    operand = random((1000,), dtype, 3)
+    counts = torch.bincount(_bytes_of_keys(operand)[:, 0], minlength=256)
     state = call.struct("state", k=499)
     yield Launch({
         "input": operand, "state": state, "hist": torch.zeros(257, dtype=torch.int32), "numel": 1000,
@@ -354,10 +336,8 @@ def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _bytes_of_keys(operand: Tensor) -> Tensor:
     """Return the keys' bytes, the highest first."""
     size = operand.element_size()
-    if size == torch.int64.itemsize:
-        flipped = operand ^ -(2**63)
-        return torch.stack([flipped >> 8 * place & 255 for place in reversed(range(size))], -1)
-    keys = _keys(operand, down=False)
+    # An int64 has the sign bit flipped; its shifted bytes are those of an unsigned number.
+    keys = operand ^ -(2**63) if size == torch.int64.itemsize else _keys(operand, down=False)
     return torch.stack([keys >> 8 * place & 255 for place in reversed(range(size))], -1)
 
 
