@@ -422,21 +422,18 @@ def _glu(call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"replication_pad1d_(?P<way>forward|backward)_{any}")
 def _replication(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with padding that adds and takes away; the third number is what is added before."""
-    shape = (2, 3, 9)
+    forward = call["way"] == "forward"
+    source, target = ("input", "output") if forward else ("grad_output", "grad_input")
     for before, after in ((3, 2), (-2, 4), (0, -3)):
-        if call["way"] == "forward":
-            operand = random(shape, dtype, 1)
-            value = F.pad(
-                widen(operand).double() if dtype == torch.bool else widen(operand), (before, after), "replicate"
-            )  # fmt: skip
-            names, sizes = ("input", "output"), (9, 9 + before + after)
+        sizes = (9, 9 + before + after)
+        operand = random((2, 3, sizes[0] if forward else sizes[1]), dtype, 1)
+        wide = widen(operand).double() if dtype == torch.bool else widen(operand)
+        if forward:
+            value = F.pad(wide, (before, after), "replicate")
         else:
-            operand = random((2, 3, 9 + before + after), dtype, 1)
-            wide = widen(operand).new_zeros(shape).requires_grad_()
-            result = F.pad(wide, (before, after), "replicate")
-            value = torch.autograd.grad(result, wide, widen(operand))[0].resolve_conj()
-            names, sizes = ("grad_output", "grad_input"), (9, 9 + before + after)
+            start = wide.new_zeros((2, 3, 9)).requires_grad_()
+            padded = F.pad(start, (before, after), "replicate")
+            value = torch.autograd.grad(padded, start, wide)[0].resolve_conj()
         yield Launch({
-            names[0]: operand, names[1]: fill_untouched(value.shape, dtype), "sizes_pad": (*sizes, before, after)
-        }, (value.shape[-1], 3, 2), {names[1]: (operand, value,
-            value.abs().double() * 4 * rounding(dtype))})  # fmt: skip
+            source: operand, target: fill_untouched(value.shape, dtype), "sizes_pad": (*sizes, before, after)
+        }, (value.shape[-1], 3, 2), {target: (operand, value, value.abs().double() * 4 * rounding(dtype))})  # fmt: skip

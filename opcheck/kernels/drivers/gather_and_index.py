@@ -158,17 +158,12 @@ def _index_select(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     index = torch.tensor([3, 0, 3, 8])
     operand = random((outer, columns, inner), dtype, 1)
     value = operand.index_select(1, index)
-    bound = {"index": index.to(index_dtype), "input": operand}
-    if call["dense"]:
-        bound["params"] = call.struct(
-            "params", inner=inner, in_dim_size=columns, out_dim_size=len(index), index_stride=1
-        )  # fmt: skip
-        yield Launch(bound, (inner, len(index), outer), {"output": (operand, value)})
-        return
-    bound["params"] = call.struct("params", ndim=3, reduce_dim=1, self_strides=operand.stride(),
-    self_sizes=operand.shape,
-        source_strides=value.stride(), source_sizes=value.shape, index_stride=1)  # fmt: skip
-    yield Launch(bound, value.numel(), {"output": (operand, value)})
+    params = call.fit("params", inner=inner, in_dim_size=columns, out_dim_size=len(index), index_stride=1, ndim=3,
+        reduce_dim=1, self_strides=operand.stride(), self_sizes=operand.shape, source_strides=value.stride(),
+        source_sizes=value.shape)  # fmt: skip
+    grid = (inner, len(index), outer) if call["dense"] else value.numel()
+    bound = {"index": index.to(index_dtype), "input": operand, "params": params}
+    yield Launch(bound, grid, {"output": (operand, value)})
 
 
 _ROWS, _COLUMNS, _INNER = 7, 5, 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,16 +43,6 @@ def _pointers(lists: list[list[Tensor]]) -> Tensor:
     return table
 
 
-def _scalars(call: KernelCall, rates: Mapping[str, float]) -> dict[str, Tensor]:
-    """Return the numbers that the kernel takes, in their types."""
-    kinds = {"float": torch.float32, "uchar": torch.uint8}
-    return {
-        argument.name: torch.tensor([rates[argument.name]]).to(kinds[argument.type])
-        for argument in call.buffers
-        if argument.name in rates
-    }
-
-
 #: The numbers that the CPU's operators take.
 _SHARED = ("lr", "weight_decay", "maximize")
 _NUMBERS = {
@@ -86,7 +77,7 @@ def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
     metadata, groups = _metadata(call, "metadata_args")
     for turned in (False, True):
         rates = _RATES | {"maximize": turned, "nesterov": turned, "is_first_step": False}
-        bound = _scalars(call, rates) | {"metadata_args": metadata}
+        bound: dict[str, Any] = rates | {"metadata_args": metadata}
         expected: dict[str, Result] = {}
         names = [field.name for field in fields if field.name != "state_steps"]
         every = [
@@ -117,18 +108,16 @@ def _unscale(call: KernelCall, dtype: torch.dtype) -> Launches:
         tensors = [random((extent,), dtype, extent) for extent in _EXTENTS]
         if bad:
             tensors[0][5] = torch.inf
-        flag = torch.zeros(1, dtype=call.dtype("foundInf"))
-        scale = torch.tensor([0.25], dtype=call.dtype("invScale"))
         values = [tensor.double() * 0.25 for tensor in tensors]
         overflow = torch.tensor([float(bad)], dtype=torch.float64)
         if call["single"]:
             yield Launch({
-                "data": tensors[0], "foundInf": flag, "invScale": scale
+                "data": tensors[0], "foundInf": 0.0, "invScale": 0.25
             }, _EXTENTS[0], {"data": (values[0], values[0]), "foundInf": (overflow, overflow)}, group=32)  # fmt: skip
             continue
         metadata, groups = _metadata(call, "metadata")
         yield Launch(
-            {"pointerArgs": _pointers([tensors]), "metadata": metadata, "foundInf": flag, "invScale": scale,
+            {"pointerArgs": _pointers([tensors]), "metadata": metadata, "foundInf": 0.0, "invScale": 0.25,
             "first": tensors[0], "second": tensors[1]}, groups * 1024,
             {"first": (values[0], values[0]), "second": (values[1], values[1]), "foundInf": (overflow, overflow)},
             group=1024
@@ -136,14 +125,10 @@ def _unscale(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 
 @family(r"ampUpdateScale_{float}")
-def _update_scale(call: KernelCall) -> Launches:
+def _update_scale(_call: KernelCall) -> Launches:
     for overflow, tracked, scale, tracker in ((0, 3, 8.0, 4), (0, 4, 16.0, 0), (1, 3, 4.0, 0)):
         value, count = torch.tensor([scale]).double(), torch.tensor([tracker])
         yield Launch({
-            "scale": torch.tensor([8.0]).to(call.dtype("scale")),
-            "growth_tracker": torch.tensor([tracked], dtype=torch.int32),
-            "foundInf": torch.tensor([float(overflow)]).to(call.dtype("foundInf")),
-            "scaleGrowthFactor": torch.tensor([2.0]).to(call.dtype("scaleGrowthFactor")),
-            "scaleBackoffFactor": torch.tensor([0.5]).to(call.dtype("scaleBackoffFactor")),
-            "growthInterval": torch.tensor([5], dtype=torch.int32)
+            "scale": 8.0, "growth_tracker": tracked, "foundInf": overflow, "scaleGrowthFactor": 2.0,
+            "scaleBackoffFactor": 0.5, "growthInterval": 5
         }, 1, {"scale": (value, value), "growth_tracker": (count, count)})  # fmt: skip

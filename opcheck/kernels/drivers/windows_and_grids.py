@@ -28,15 +28,13 @@ def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
         operand = random((2, 3, 7, 8), dtype, 1)
         wide = operand.double()
         value, places = F.max_pool2d(wide, size, stride, padding, return_indices=True)
-        more: dict[str, Any] = {
-            "dilation": (1, 1), "return_indices": 1, "indices_sizes": value.shape, "indices_strides": value.stride()
-        }  # fmt: skip
         if not largest:
-            value, more = F.avg_pool2d(wide, size, stride, padding), {"count_include_pad": 1}
+            value = F.avg_pool2d(wide, size, stride, padding)
             value = value if dtype.is_floating_point else value.trunc()  # the CPU divides integers
-        params = call.struct("params", dims=4, pooling_dims=2, input_sizes=operand.shape,
-            input_strides=operand.stride(), output_sizes=value.shape, output_strides=value.stride(),
-            kernel_size=size, stride=stride, padding=padding, **more)  # fmt: skip
+        params = call.fit("params", dims=4, pooling_dims=2, input_sizes=operand.shape, input_strides=operand.stride(),
+            output_sizes=value.shape, output_strides=value.stride(), kernel_size=size, stride=stride, padding=padding,
+            dilation=(1, 1), return_indices=1, indices_sizes=value.shape, indices_strides=value.stride(),
+            count_include_pad=1)  # fmt: skip
         # Another order of summation of at most nine values may change the result.
         expected: dict[str, Any] = {"output": (operand, value, float(wide.abs().amax()) * 9 * EPS)}
         if largest and dtype.is_floating_point:
@@ -281,20 +279,14 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         ((2, 3, 2), (1, 1, 2), (1, 1, 0)),
     ):
         operand = random((2, 3, 4, 7, 8), torch.float32, 1).double().requires_grad_()
-        if largest:
-            result, places = F.max_pool3d(operand, size, stride, padding, return_indices=True)
-            fields = {
-                "grad_input_sizes": operand.shape, "grad_input_strides": operand.stride(),
-                "grad_output_sizes": result.shape, "grad_output_strides": result.stride(),
-                "indices_strides": places.stride(),
-            }  # fmt: skip
-        else:
-            result, places = F.avg_pool3d(operand, size, stride, padding), torch.zeros(1)
-            fields = {
-                "input_sizes": operand.shape, "input_strides": operand.stride(), "output_sizes": result.shape,
-                "output_strides": result.stride(), "kernel_size": size, "stride": stride, "padding": padding,
-                "count_include_pad": (1,),
-            }  # fmt: skip
+        result, places = F.max_pool3d(operand, size, stride, padding, return_indices=True)
+        if not largest:
+            result = F.avg_pool3d(operand, size, stride, padding)
+        params = call.fit("params", dims=5, pooling_dims=3, grad_input_sizes=operand.shape, input_sizes=operand.shape,
+            grad_input_strides=operand.stride(), input_strides=operand.stride(), grad_output_sizes=result.shape,
+            output_sizes=result.shape, grad_output_strides=result.stride(), output_strides=result.stride(),
+            indices_strides=places.stride(), kernel_size=size, stride=stride, padding=padding,
+            count_include_pad=1)  # fmt: skip
         upstream = random(result.shape, dtype, 2)
         value, bound_by = (
             pad_words(torch.autograd.grad(result, operand, gradient.double(), retain_graph=True)[0])
@@ -303,7 +295,7 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         yield Launch({
             "grad_input": pad_words(torch.zeros(operand.shape, dtype=dtype)), "grad_output": upstream,
             "indices": places,
-            "params": call.struct("params", dims=5, pooling_dims=3, **fields)
+            "params": params
         }, upstream.numel(), {"grad_input": (upstream, value, 8 * rounding(dtype) * bound_by)}, group=32)  # fmt: skip
 
 
