@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.kernels.judging import EPS, rounding
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
-from opcheck.kernels.values import fill_untouched, random
+from opcheck.kernels.values import random
 
 #: Of the blocks that the first of two passes makes of the keys; the second reads one a lane.
 _BLOCKS = 32
@@ -109,8 +109,7 @@ def _prefill(call: KernelCall) -> Launches:
             V_strides=case.v.stride()[:3], O_strides=value.stride()[:3])  # fmt: skip
         threads = 32 * int(call["wm"]) * int(call["wn"])
         yield Launch({
-            "Q": case.q, "K": case.k, "V": case.v, "O": fill_untouched(value.shape, dtype), "params": params,
-            "mask": case.mask,
+            "Q": case.q, "K": case.k, "V": case.v, "params": params, "mask": case.mask,
             "mask_params": call.struct("mask_params", M_strides=case.mask.stride() if mask != "none" else ())
         }, (-(-queries // block) * threads, heads, batch),
             {"O": (case.q, value, _slack(case, value) + case.v.abs().max().double() * 2 * rounding(dtype))},
@@ -149,7 +148,7 @@ def _bind_few_queries(case: Problem, mask: str) -> dict[str, Any]:
 def _few_queries(call: KernelCall) -> Launches:
     for case, mask in _problems(call, 40):
         value = case.result
-        bound = _bind_few_queries(case, mask) | {"out": fill_untouched(value.shape, case.q.dtype)}
+        bound = _bind_few_queries(case, mask)
         if mask != "none" and "qkv_batch_strides_heads" not in call.types:
             _, head, query, key = case.mask.stride()
             bound["mask_strides"] = (head, key, query, 0)  # the order up to 2.11
@@ -177,12 +176,8 @@ def _first_pass(call: KernelCall) -> Launches:
         values = torch.stack(
             [weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2
         )
-        results = {"out": values, "sums": sums, "maxs": largest}
-        bound = _bind_few_queries(case, mask) | {
-            name: fill_untouched(value.shape, call.dtype(name)) for name, value in results.items()
-        }
         yield Launch(
-            bound, (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, 64 * EPS),
+            _bind_few_queries(case, mask), (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, 64 * EPS),
             "sums": (case.q, sums, sums * 64 * EPS),
             "out": (case.q, values, values.abs() * rounding(case.q.dtype) + 1e-4)}, group=(256, 1, 1)
         )  # fmt: skip

@@ -68,9 +68,8 @@ def _triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
         strides = (1, columns, rows * columns, 0)
         result = "self" if call["inplace"] else "out"
         yield Launch({
-            "inp": operand, "out": fill_untouched(operand.shape, dtype), "self": operand.clone(),
-            "out_strides": strides,
-            "inp_strides": strides, "strides": strides, "sizes": (columns, rows, batch, 0),
+            "inp": operand, "self": operand.clone(), "out_strides": strides, "inp_strides": strides,
+            "strides": strides, "sizes": (columns, rows, batch, 0),
             "k_ndim": torch.tensor([diagonal, 3], dtype=torch.int32)
         }, (columns, rows, batch), {result: (operand, value)})  # fmt: skip
 
@@ -127,8 +126,7 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
         extent = padded.shape[2:] if call["way"] == "forward" else operand.shape[2:]
         grid = (extent[-1], extent[-2] if dims > 1 else 1, 6 * (extent[0] if dims == 3 else 1))
         if call["way"] == "forward":
-            bound = {"input": operand, "output": output, "params": params}
-            yield Launch(bound, grid, {"output": (operand, padded)})
+            yield Launch({"input": operand, "params": params}, grid, {"output": (operand, padded)})
             continue
         upstream = random(padded.shape, dtype, 2)
         (gradient,) = torch.autograd.grad(padded, wide, widen(upstream))
@@ -435,5 +433,5 @@ def _replication(call: KernelCall, dtype: torch.dtype) -> Launches:
             padded = F.pad(start, (before, after), "replicate")
             value = torch.autograd.grad(padded, start, wide)[0].resolve_conj()
         yield Launch({
-            source: operand, target: fill_untouched(value.shape, dtype), "sizes_pad": (*sizes, before, after)
+            source: operand, "sizes_pad": (*sizes, before, after)
         }, (value.shape[-1], 3, 2), {target: (operand, value, value.abs().double() * 4 * rounding(dtype))})  # fmt: skip

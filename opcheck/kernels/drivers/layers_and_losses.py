@@ -327,7 +327,7 @@ def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
         slack = (value.abs() + 1 if call["log"] else value) * (16 if step else 8) * EPS
         expected = {"output": (operand, value, slack)}
         if step == "partial":
-            bound["partials"] = fill_untouched(partials.shape, torch.float32)
+            del bound["partials"]
             expected = {"partials": (operand, partials, partials.abs() * 16 * EPS)}
         lanes = 32 if step else min(256, -(-length // 32) * 32)
         grid: tuple[int, ...] = (len(chunks) * lanes, rows)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from opcheck.kernels.judging import EPS
 from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
-from opcheck.kernels.values import fill_untouched, random, widen
+from opcheck.kernels.values import random, widen
 
 _WORD = (1 << 32) - 1
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -112,9 +112,7 @@ def _distributions(call: KernelCall, dtype: torch.dtype) -> Launches:
             # A value that rounds to the upper limit becomes the lower limit: the interval excludes the upper.
             low, high = _PARAMETERS["uniform_dist"]
             value = torch.where(value.to(dtype) == high, low, value)
-        bound = _bind(
-            offset, output=fill_untouched((_COUNT,), dtype), params=torch.tensor(_PARAMETERS[call["op"]])
-        )  # fmt: skip
+        bound = _bind(offset, params=_PARAMETERS[call["op"]])
         expected: dict[str, Result] = {}
         derived: dict[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
         if call["op"] == "exponential":
@@ -135,9 +133,7 @@ def _bernoulli(call: KernelCall, dtype: torch.dtype) -> Launches:
             chances[:4] = 1.0
         sure = chances.expand(_COUNT) == 1
         value = ((_uniform(words).flatten()[:_COUNT] < chances) | sure).double()
-        bound = _bind(
-            offset, output=fill_untouched((_COUNT,), dtype), params=torch.tensor([0.3, 0.0]), probs=chances
-        )  # fmt: skip
+        bound = _bind(offset, params=(0.3, 0.0), probs=chances)
         value = value.to(torch.complex128) if dtype.is_complex else value
         yield Launch(bound, len(words), {"output": (words[:, 0], value)}, group=32)
 
@@ -156,7 +152,7 @@ def _random_integers(_call: KernelCall, dtype: torch.dtype) -> Launches:
     else:
         value = drawn % extent
     each = 2 if dtype.itemsize == torch.int64.itemsize else _EACH
-    bound = _bind(output=fill_untouched((_COUNT,), dtype), params=(start, extent))
+    bound = _bind(params=(start, extent))
     yield Launch(bound, -(-_COUNT // each), {"output": (words[:, 0], (value + start)[:_COUNT])}, group=32)  # fmt: skip
 
 
@@ -166,11 +162,9 @@ def _dropout(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand, kept, scale = random((_COUNT,), dtype, 1), 0.7, 1 / 0.7
     mask = _uniform(words).flatten()[:_COUNT] < torch.tensor(kept)
     value = widen(operand) * scale * mask
-    out = fill_untouched((_COUNT,), dtype)
     bound = _bind(
-        output=out, grad_input=out, mask=mask.clone(), input=operand, grad_output=operand,
-        params=torch.tensor([kept, scale]), scale=torch.tensor(scale),
-    )  # fmt: skip
+        mask=mask.clone(), input=operand, grad_output=operand, params=(kept, scale), scale=scale
+    )
     result, grid = ("output", len(words)) if call["way"] == "fwd" else ("grad_input", _COUNT)
     if call["way"] == "fwd":
         bound["mask"] = ~mask
@@ -189,8 +183,9 @@ _REJECTING: dict[str, tuple[dict[str, float], float, float]] = {
 @family(r"(?P<op>standard_gamma|poisson|standard_binomial)_{float}")
 def _rejecting(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand, mean, deviation = _REJECTING[call["op"]]
-    bound = _bind(output=fill_untouched((_COUNT,), dtype))
-    bound |= {name: torch.full((_COUNT,), value, dtype=dtype) for name, value in operand.items()}
+    bound = _bind() | {
+        name: torch.full((_COUNT,), value, dtype=dtype) for name, value in operand.items()
+    }
     value = torch.full((_COUNT,), mean, dtype=torch.float64)
     yield Launch(bound, _COUNT, {"output": (value, value, 10 * deviation)}, group=32)
 
@@ -217,7 +212,7 @@ def _dirichlet(_call: KernelCall, dtype: torch.dtype) -> Launches:
     rows, count = 5, 4
     alpha = torch.full((rows, count), 10000.0, dtype=dtype)
     value = torch.full((rows, count), 1 / count, dtype=torch.float64)
-    bound = _bind(output=fill_untouched((rows, count), dtype), alpha_in=alpha, num_alpha=count)
+    bound = _bind(alpha_in=alpha, num_alpha=count)
     yield Launch(bound, rows * 32, {"output": (alpha, value, 0.03)}, group=32)
 
 
