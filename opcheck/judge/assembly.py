@@ -31,7 +31,7 @@ from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.memory.macs import runs_out
 from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
-from opcheck.judge.rules.oc127_quantized_weights import headline_of as quantized_headline
+from opcheck.judge.rules.capture_problems import quantized_headline
 from opcheck.judge.rules.rule import Audited
 from opcheck.judge.work import common_route, route_of, sum_by_route, synchronizations, work
 from opcheck.model.fingerprint import add_fingerprints

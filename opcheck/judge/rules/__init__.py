@@ -1,6 +1,6 @@
 """The rules of ``opcheck audit``, in the order of the report.
 
-A file ``ocNNN_slug.py`` in this folder defines a rule.
+Each function in this folder that ``audit_rule`` decorates is a rule.
 """
 
 from __future__ import annotations

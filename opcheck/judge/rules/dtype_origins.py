@@ -1,22 +1,163 @@
-"""Describe how a dtype enters a program, with the pattern that replaces it at its origin."""
+"""Origins of dtypes that MPS refuses or narrows: one finding for each origin, however many of its calls fail."""
 
 from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from opcheck.common.python_source import parse
-from opcheck.judge.dtype_flow import Origin
+from opcheck.common.text import plural
+from opcheck.data.messages import filled
+from opcheck.judge import dtype_flow, target_change
+from opcheck.judge.judge import judge
+from opcheck.judge.remedies.match import WayOut, way_out
+from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences
 from opcheck.judge.texts import INSTEAD, ORIGINS
+from opcheck.model.records import (
+    BY_NAME,
+    Birth,
+    Finding,
+    GroupLocation,
+    OpCall,
+    TensorSpec,
+    Verdict,
+)
+
+_NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators without a kernel"
 
 
-def describe(origin: Origin) -> str:
+def _report_origins(*traits: str) -> AuditCheck:
+    """Return a check that reports each origin of these traits that reaches a call which fails or narrows."""
+
+    def check(audited: Audited) -> Iterator[Finding]:
+        return (_finding(audited, origin) for origin in audited.origins if origin.trait in traits)
+
+    return check
+
+
+#: A float64 tensor that meets MPS begins here.
+find_float64_origins = audit_rule("OC140", "error")(_report_origins("float64"))
+#: A complex tensor that a call refuses begins here.
+find_complex_origins = audit_rule("OC141", "error")(_report_origins("complex"))
+#: A tensor of a dtype that few kernels take begins here.
+find_rare_origins = audit_rule("OC142", "error")(_report_origins("complex32", "unsigned", "float8"))
+
+
+def _finding(audited: Audited, origin: dtype_flow.Origin) -> Finding:
+    first = audited.trace.calls[origin.failing[0]]
+    verdict = audited.verdicts[origin.failing[0]]
+    way = _way_out(audited, origin, first)
+    hint = sentences(
+        _cast(origin),
+        way.hint,
+        _upgrade(audited, origin),
+        _NO_HELP if origin.effect == "raises" and origin.certain else "",
+    )
+    return finding(
+        severity="error" if origin.effect == "raises" and origin.certain else "warning",
+        message=f"{origin.dtype} begins here: {describe(origin)}{_list_names(origin)}; "
+        f"{_what_fails(origin, first)}",
+        hint=hint,
+        op=first.op,
+        prints=verdict.prints or _would_print(audited, verdict, origin),
+        locations=_places(origin, first),
+        count=max(1, origin.calls),
+        remedy=rewritten(origin) or way.line,
+    )
+
+
+def _way_out(audited: Audited, origin: dtype_flow.Origin, first: OpCall) -> WayOut:
+    """Return the tested remedy for how the dtype began, or else for the call that fails."""
+    base = first.op.removeprefix("aten::").partition(".")[0]
+    api = origin.api.rpartition(".")[2] if "::" not in origin.api else origin.api.partition(".")[0]
+    made = api if "::" in api else f"aten::{api}"
+    kinds = [f"{origin.dtype}/{origin.how}"]
+    if origin.trait == "complex":
+        kinds += [f"complex/{base.removesuffix('_')}", made, f"complex/{origin.how}"]
+    kinds.append(f"{origin.trait}/{origin.how}")
+    text = first.location.text if first.location else ""
+    return way_out(kinds, audited.target, text)
+
+
+def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) -> str:
+    """Return the error text of a statement that may apply."""
+    statements = audited.lists.statements.by_id
+    possible = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
+    return next((filled(statement.error.text) for statement in possible if statement.error), "")
+
+
+def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
+    """Return the origin's line, then the line of the first call that fails, if it is another."""
+    begins = GroupLocation.at(origin.location, module="", count=1)
+    moved = first.phase == "move"
+    fails = GroupLocation.at(
+        first.location,
+        module="" if moved else first.module,
+        count=1 if moved else len(origin.failing),
+        phase=first.phase,
+    )
+    if origin.location is None:
+        return (fails,)
+    if fails.location is None or str(fails.location) == str(begins.location):
+        return (begins,)
+    return (begins, fails)
+
+
+def _list_names(origin: dtype_flow.Origin) -> str:
+    shown = ", ".join(origin.names[:3])
+    more = f" and {len(origin.names) - 3:,} more" if len(origin.names) > 3 else ""
+    return f" ({shown}{more})" if shown else ""
+
+
+def _what_fails(origin: dtype_flow.Origin, first: OpCall) -> str:
+    verb = _VERBS[origin.effect, origin.certain]
+    if first.phase == "move":
+        return f"its move to mps {verb}"
+    at = "in the backward of" if first.phase == "backward" else "at"
+    where = f" {at} {first.location}" if first.location else ""
+    passed = origin.calls - len(origin.failing)
+    taken = f"; {plural(passed, 'call')} that it passes can take it" if passed > 0 else ""
+    return f"the first call that {verb} is {first.op}{where}{taken}"
+
+
+_VERBS = {
+    ("raises", True): "fails",
+    ("raises", False): "may fail",
+    ("narrows", True): "narrows it",
+    ("narrows", False): "may narrow it",
+}
+
+
+def _cast(origin: dtype_flow.Origin) -> str:
+    instead = INSTEAD.get(origin.dtype)
+    return f"make it {instead} where it begins" if instead else ""
+
+
+def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
+    trait = BY_NAME[origin.trait]
+    statements = audited.lists.statements.by_id
+
+    def accepts(verdict: Verdict) -> bool:
+        # An advised target must take the dtype for certain: a statement that may refuse it excludes the target.
+        return target_change.runs(verdict) and not dtype_flow.effect(
+            verdict, trait, statements, certain=False
+        )
+
+    calls = [audited.trace.calls[index] for index in origin.failing]
+    change = target_change.smallest_change(calls, audited.target, audited.lists, accepts)
+    return f"{change} takes it" if change else ""
+
+
+# -- an origin in words, and its line with a cast ----
+
+
+def describe(origin: dtype_flow.Origin) -> str:
     """Return the origin in words."""
     return ORIGINS[origin.how]["text"].format(api=_short(origin.api), dtype=origin.dtype)
 
 
-def rewritten(origin: Origin) -> str:
+def rewritten(origin: dtype_flow.Origin) -> str:
     """Return the origin's own line with a cast added; empty if the line has more than the call."""
     pattern = ORIGINS[origin.how].get("rewrite", "{x}.to({instead})")
     instead = INSTEAD.get(origin.dtype)
@@ -44,7 +185,7 @@ def _short(api: str) -> str:
     return _CALLED.get(name, name.lstrip("_"))
 
 
-def _names(origin: Origin) -> frozenset[str]:
+def _names(origin: dtype_flow.Origin) -> frozenset[str]:
     """Return the spellings that the line can have for the call that makes the dtype."""
     if origin.how == "cast":
         return _CASTS
@@ -87,3 +228,37 @@ def _with_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
         if isinstance(node, ast.Attribute) and node.attr in names and text:
             return line.replace(text, f"{text.rpartition('.')[0]}.{instead}", 1)
     return ""
+
+
+# -- OC143: a checkpoint file has tensors that cannot be loaded onto MPS ----
+
+
+@audit_rule("OC143", "warning")
+def find_checkpoint_dtypes(audited: Audited) -> Iterator[Finding]:
+    """Yield one finding for each file and dtype that cannot be loaded onto the target."""
+    by_file: dict[tuple[str, str], list[Birth]] = {}
+    for birth in audited.trace.births:
+        if birth.how == "file" and not birth.tensor:
+            by_file.setdefault((birth.api, birth.dtype), []).append(birth)
+    for (file, dtype), births in by_file.items():
+        verdict = judge(_load(dtype), audited.target, audited.lists)
+        if verdict.status != "unsupported":
+            continue
+        names = ", ".join(birth.name for birth in births[:3])
+        more = f" and {len(births) - 3:,} more" if len(births) > 3 else ""
+        instead = INSTEAD.get(dtype, "a dtype that MPS has")
+        yield finding(
+            message=f"{plural(len(births), 'tensor')} in {file} "
+            f"{'is' if len(births) == 1 else 'are'} {dtype} ({names}{more}): "
+            "loading the file onto mps fails",
+            hint=f"load it to the CPU and cast to {instead} before the move",
+            prints=verdict.prints,
+            count=len(births),
+            remedy=f'state = torch.load("{file}", map_location="cpu")',
+        )
+
+
+def _load(dtype: str) -> OpCall:
+    """Return the call that torch.load(..., map_location="mps") makes for each storage (torch/serialization.py)."""
+    made = TensorSpec(tensor=1, storage=1, dtype=dtype, shape=(1,))
+    return OpCall(op="aten::_to_copy", outputs=(made,), inner=("aten::empty_strided",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -179,6 +179,17 @@ def statement_finding(
         locations=tuple(place for group in groups for place in group.locations),
         count=sum(group.count for group in groups),
     )
+
+
+def group_by_cause(
+    groups: Iterable[CallGroup], cause: Callable[[CallGroup], str]
+) -> Collection[list[CallGroup]]:
+    """Return the groups of each cause together; a group with an empty cause belongs to none."""
+    causes: dict[str, list[CallGroup]] = {}
+    for group in groups:
+        if name := cause(group):
+            causes.setdefault(name, []).append(group)
+    return causes.values()
 
 
 def upgrade(audited: Audited, group: CallGroup) -> str:

@@ -6,7 +6,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.packages import packages
 from opcheck.judge.assembly import headline
 from opcheck.judge.policy import exit_code
-from opcheck.judge.rules.oc127_quantized_weights import headline_of
+from opcheck.judge.rules.capture_problems import quantized_headline
 from opcheck.model.records import Problem, Trace
 from tests.judge.rules.checking import findings_by
 from tests.made import call, make_report
@@ -68,7 +68,7 @@ def test_a_kernel_of_the_hub_decides_as_a_method_does(
 
 def test_silent_without_quantized_weights() -> None:
     assert not findings_by("OC127", call("aten::mm"))
-    assert headline_of(Trace(model="m")) is None
+    assert quantized_headline(Trace(model="m")) is None
 
 
 def test_no_other_rule_reports_it() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
-from opcheck.judge.rules.oc131_tensor_too_large import check
+from opcheck.judge.rules.memory_limits import find_large_tensors
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import Finding, OpCall, Partition, Trace, Verdict
 from tests.judge.rules.checking import findings_by
@@ -24,7 +24,7 @@ def found(made: OpCall, release: str) -> list[Finding]:
         lists=load(),
         verdicts=(Verdict(status="native", because=""),),
     )
-    return [*check.find(audited)]
+    return [*find_large_tensors.find(audited)]
 
 
 def test_a_long_dimension() -> None:

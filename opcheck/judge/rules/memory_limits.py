@@ -1,4 +1,4 @@
-"""OC131: a tensor beyond what MPSGraph can describe, in a call that no statement of the op lists covers."""
+"""The memory of a run: more than the GPU of a Mac gives, or a tensor beyond what MPSGraph can describe."""
 
 from __future__ import annotations
 
@@ -6,12 +6,52 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from opcheck.common.text import and_more, any_layer
+from opcheck.common.text import and_more, any_layer, filesize
 from opcheck.common.versions import Span, Target, Version
 from opcheck.judge.memory.allocations import never_written
-from opcheck.judge.rules.rule import Audited, audit_rule, finding
+from opcheck.judge.memory.macs import deciding, smallest
+from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
 from opcheck.judge.work import is_view, route_of
-from opcheck.model.records import Finding, GroupLocation, OpCall, TensorSpec
+from opcheck.model.records import Finding, GroupLocation, MacFit, Memory, OpCall, TensorSpec
+
+# -- OC130: the run takes more memory than the GPU of a Mac gives ----------------------------------
+
+
+@audit_rule("OC130", "error")
+def find_excess_memory(audited: Audited) -> Iterator[Finding]:
+    """Yield one finding about the Mac that the user named, or one if no Mac has enough memory."""
+    memory = audited.memory
+    if memory is None:
+        return
+    mac = deciding(memory)
+    if mac is not None and mac.state != "fits":
+        yield _report_memory(memory, mac)
+
+
+def _report_memory(memory: Memory, mac: MacFit) -> Finding:
+    raises = mac.state == "raises"
+    if not raises:
+        why = f"Metal recommends {filesize(mac.working_set)}: it may swap and slow down"
+    elif mac.prints.startswith("Invalid buffer"):
+        why = "a tensor takes more than one buffer may"
+    else:
+        why = f"PyTorch raises above {filesize(mac.limit)}"
+    enough = smallest(memory, "fits")
+    return finding(
+        severity="error" if raises else "warning",
+        message=f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB: {why}",
+        hint=sentences(
+            *memory.advice,
+            f"a Mac of {enough.memory} GB would do"
+            if enough
+            else f"as it is, no Mac up to {memory.macs[-1].memory} GB would do",
+        ),
+        prints=mac.prints,
+        locations=(mac.place,) if mac.place else (),
+    )
+
+
+# -- OC131: a tensor beyond what MPSGraph can describe, in a call that no statement of the op lists covers --
 
 #: What comes of the limit by the route of a call; the other routes describe no tensor to Apple's libraries.
 _EFFECTS = {
@@ -62,7 +102,7 @@ _LIMITS = (
 
 
 @audit_rule("OC131", "warning")
-def check(audited: Audited) -> Iterator[Finding]:
+def find_large_tensors(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for all calls that take or make a tensor beyond a limit."""
     unwritten = never_written(audited.trace, audited.target)
     beyond: dict[tuple[_Limit, str], list[tuple[OpCall, TensorSpec]]] = {}
@@ -78,10 +118,10 @@ def check(audited: Audited) -> Iterator[Finding]:
         if effect:
             beyond.setdefault((limit, effect), []).append((call, largest))
     for (limit, effect), calls in beyond.items():
-        yield _finding(audited.target, limit, effect, calls)
+        yield _report_tensors(audited.target, limit, effect, calls)
 
 
-def _finding(
+def _report_tensors(
     target: Target, limit: _Limit, effect: str, calls: list[tuple[OpCall, TensorSpec]]
 ) -> Finding:
     ops = sorted({call.op for call, _ in calls})

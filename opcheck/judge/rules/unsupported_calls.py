@@ -1,0 +1,194 @@
+"""Calls that raise on the Mac, and calls whose operator the lists do not describe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from opcheck.judge.judge import NOT_FOLLOWED
+from opcheck.judge.remedies.match import operator_way_out
+from opcheck.judge.rules.rule import (
+    Audited,
+    about,
+    about_all,
+    audit_rule,
+    first_text,
+    group_by_cause,
+    sentences,
+    upgrade,
+)
+from opcheck.judge.texts import AFTER_REFUSAL
+from opcheck.model.records import CallGroup, Finding, Verdict
+
+_ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
+
+# -- OC101: a call that raises, whatever is set ----------------------------------------------------
+
+_DENSE = "make it dense: .to_dense(), before it is moved to mps"
+#: the dispatch key of a sparse tensor, in the dispatcher's error
+_SPARSE = re.compile(r"from the '(Sparse\w*MPS)' backend")
+
+
+@audit_rule("OC101", "error")
+def find_unsupported_calls(audited: Audited) -> Iterator[Finding]:
+    """Yield a finding for each group of calls that raise, and a single finding for all that the capture refuses alike.
+
+    Refusals by a kernel belong to other rules.
+    """
+
+    def cause(group: CallGroup) -> str:
+        raises = group.verdict.status == "unsupported" and audited.decided_by(group) is None
+        if not raises or refused_dtype(audited, group):
+            return ""
+        return next(iter(audited.refusals(group)), f"{group.op} {group.verdict}")
+
+    for groups in group_by_cause(audited.groups, cause):
+        yield about_all(groups, hint=_hint_unsupported(audited, groups[0]))
+
+
+def _hint_unsupported(audited: Audited, group: CallGroup) -> str:
+    sparse = _SPARSE.search(group.verdict.prints)
+    if sparse:
+        return sentences(_sparse_kernel(audited, group, sparse[1]), _DENSE)
+    refusal = next(iter(audited.refusals(group)), None)
+    if any(entry.kind == "measured" for entry in group.verdict.evidence):
+        name = group.op.removeprefix("aten::").partition(".")[0]
+        return f"cast its inputs first, on any device; opcheck op {name} lists the dtypes that it takes"
+    if refusal is None:
+        return sentences(upgrade(audited, group), _ON_THE_CPU)
+    # Another release's kernel may refuse as well: that it is registered promises nothing.
+    return AFTER_REFUSAL.get(refusal, _ON_THE_CPU)
+
+
+def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:
+    """Return which newer release has a kernel for sparse tensors."""
+    op = group.verdict.named or group.op
+    has = [
+        line
+        for line in audited.lists.versions
+        if line > audited.target.torch and audited.lists.registration(op, str(line), key)
+    ]
+    return f"torch {has[0]} has a {key} kernel for it" if has else ""
+
+
+# -- OC104: an operator that the lists do not describe ---------------------------------------------
+
+
+@audit_rule("OC104", "warning")
+def find_unknown_operators(audited: Audited) -> Iterator[Finding]:
+    """Yield one finding for each unknown group, except composites that were not followed."""
+    for group in audited.groups:
+        if group.verdict.status == "unknown" and not _is_not_followed(group.verdict):
+            yield about(group, hint=_hint_unknown(audited, group))
+
+
+def _hint_unknown(audited: Audited, group: CallGroup) -> str:
+    op = group.verdict.named or group.op
+    if any(audited.trace.differing_library(place.location) for place in group.locations):
+        return f"install torch {audited.target.torch} here and audit again"
+    if group.verdict.because.startswith("an input is "):
+        # That a release has a kernel for dense tensors promises nothing for its layout.
+        return f"make its inputs dense: .to_dense(); or {_ON_THE_CPU}"
+    if not op.startswith("aten::"):
+        return f"register an MPS kernel for it, or {_ON_THE_CPU}"
+    if _describes(audited, op, str(audited.target.torch)):
+        # A run on the emulated Mac could not compute the call; the lists know the operator.
+        return f"try this call on a Mac; or {_ON_THE_CPU}"
+    has = [str(line) for line in audited.lists.versions if _describes(audited, op, str(line))]
+    return sentences(
+        f"torch {', '.join(has)} has it" if has else "no release in the op lists has it",
+        _ON_THE_CPU,
+    )
+
+
+def _describes(audited: Audited, op: str, line: str) -> bool:
+    return audited.lists.resolve(op, line).status != "unknown"
+
+
+# -- OC105: a dtype that MPS, or the kernel, refuses -----------------------------------------------
+
+#: What to cast to instead, where there is one answer.
+_CASTS = {"float64": "float32", "complex128": "complex64", "bfloat16": "float16"}
+
+
+@audit_rule("OC105", "error")
+def find_refused_dtypes(audited: Audited) -> Iterator[Finding]:
+    """Yield one finding for each refused dtype, because it affects every operator that the dtype flows through."""
+    # A finding at the dtype's origin (OC140 to OC142) covers its limitations.
+    covered = {
+        entry.detail
+        for origin in audited.origins
+        for index in origin.failing
+        for entry in audited.verdicts[index].evidence
+        if entry.kind == "limitation"
+    }
+
+    def cause(group: CallGroup) -> str:
+        name = refused_dtype(audited, group)
+        return "" if name in covered else name
+
+    for groups in group_by_cause(audited.groups, cause):
+        yield about_all(groups, hint=_hint_dtype(audited, groups))
+
+
+def refused_dtype(audited: Audited, group: CallGroup) -> str:
+    """Return the id of the limitation whose dtype makes the group raise; empty if there is none."""
+    if group.verdict.status != "unsupported":
+        return ""
+    statement = audited.decided_by(group)
+    if statement is None:
+        # A refusal of the capture: its id alone shows that it is about a dtype.
+        texts = (name for name in audited.refusals(group) if name.startswith("dtype-"))
+        return next(texts, "")
+    about_dtype = statement.id.startswith("dtype-") or (
+        statement.dtypes and not statement.condition
+    )
+    return statement.id if about_dtype else ""
+
+
+def _hint_dtype(audited: Audited, groups: Sequence[CallGroup]) -> str:
+    statement = audited.decided_by(groups[0])
+    if statement is not None and statement.way_out and not statement.id.startswith("dtype-"):
+        return statement.way_out.rstrip(".")
+    dtypes = sorted({name for group in groups for name in group.dtypes})
+    casts = [f"{name} -> {_CASTS[name]}" for name in dtypes if name in _CASTS]
+    return "cast before the move to MPS" + (f": {', '.join(casts)}" if casts else "")
+
+
+# -- OC106: a registered kernel that refuses a call for its shape, an argument or the macOS version --
+
+
+@audit_rule("OC106", "error")
+def find_limitations(audited: Audited) -> Iterator[Finding]:
+    """Yield one finding for each curated statement that decides calls, except refused dtypes."""
+
+    def cause(group: CallGroup) -> str:
+        if group.verdict.status != "unsupported" or refused_dtype(audited, group):
+            return ""
+        statement = audited.decided_by(group)
+        return statement.id if statement else ""
+
+    for groups in group_by_cause(audited.groups, cause):
+        statement = audited.lists.statements.by_id[cause(groups[0])]
+        ends = "the process ends, no exception is raised" * (statement.effect == "aborts")
+        way = operator_way_out(groups[0].op, audited.target, first_text(groups[0]))
+        hint = sentences(ends, statement.way_out.rstrip("."), way.hint, *statement.links)
+        yield about_all(groups, hint=hint or _ON_THE_CPU, remedy=way.line)
+
+
+# -- OC122: a composite whose body the capture did not look into -----------------------------------
+
+
+@audit_rule("OC122", "warning")
+def find_opaque_composites(audited: Audited) -> Iterator[Finding]:
+    """Yield one finding for each such group."""
+    for group in audited.groups:
+        if _is_not_followed(group.verdict):
+            yield about(group, hint="capture with --tracer dispatch, which follows composites")
+
+
+def _is_not_followed(verdict: Verdict) -> bool:
+    """Return whether the verdict is unknown because the capture did not follow a composite's body."""
+    return verdict.status == "unknown" and any(
+        entry.detail == NOT_FOLLOWED for entry in verdict.evidence
+    )
