@@ -72,7 +72,7 @@ class _Outcome:
     proposals: list[Proposal] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     ignored: int = 0
-    silenced: frozenset[Entry] = frozenset()
+    silenced: set[Entry] = field(default_factory=set)
     #: whether the file was not parsed, because it has no word that a rule names
     unparsed: bool = False
     #: the names that may give other files a device
@@ -118,7 +118,8 @@ def scan(
         OpListError: the data of the rules is damaged.
     """
     reader = read(paths, target, filters)
-    if not reader.counts and not reader.problems and not reader.skipped[_EXCLUDED]:
+    found = reader.found
+    if not found.counts and not found.problems and not reader.skipped[_EXCLUDED]:
         raise UsageError(
             "there is no Python source below these paths",
             context=f"opcheck scan {' '.join(paths)}",
@@ -126,21 +127,21 @@ def scan(
         )
     order = {file.path.as_posix(): number for number, file in enumerate(reader.files)}
     if silenced:
-        reader.findings += silenced
-        reader.findings.sort(key=lambda finding: _place(finding, order))
-    findings = tuple(add_fingerprints(reader.findings))
+        found.findings += silenced
+        found.findings.sort(key=lambda finding: _place(finding, order))
+    findings = tuple(add_fingerprints(found.findings))
     return ScanReport(
         tool=TOOL,
         target={"torch": str(target.torch), "macos": str(target.macos)},
         paths=tuple(paths),
-        read=dict(sorted(reader.counts.items())),
+        read=dict(sorted(found.counts.items())),
         **count_findings(findings),
         findings=findings,
-        ignored=reader.ignored,
+        ignored=found.ignored,
         notes=(*reader.ignores.expired(), *reader.ignores.unused("OC2")),
-        problems=tuple(reader.problems),
+        problems=tuple(found.problems),
         skipped=dict(sorted(reader.skipped.items())),
-        fixable=dict(Counter(proposal.fix.applicability for proposal in reader.proposals)),
+        fixable=dict(Counter(proposal.fix.applicability for proposal in found.proposals)),
         not_checked=NOT_CHECKED,
     )
 
@@ -171,7 +172,7 @@ def read(
     reader = Reader(target, chosen, ignores, contents or {})
     with _without_collector():
         files = []
-        for file in source.find(paths, reader.skipped, reader.problems):
+        for file in source.find(paths, reader.skipped, reader.found.problems):
             if _is_excluded(file, filters.exclude):
                 reader.skipped[_EXCLUDED] += 1
             else:
@@ -232,7 +233,8 @@ class Reader:
         self.chosen = chosen
         self.ignores = ignores
         self.skipped: Counter[str] = Counter()
-        self._take(_Outcome())
+        #: of the file that is read, and in the end of all files
+        self.found = _Outcome()
         self._rules = [rule for rule in RULES if rule.nodes and rule.applies(target)]
         self._carriers: frozenset[str] = frozenset()
         self._parsed = functools.lru_cache(maxsize=_KEPT)(self._parse)
@@ -243,7 +245,7 @@ class Reader:
         """Read the files; a name that one imports from another is followed."""
         self.files = tuple(files)
         self.project = Project((file.path for file in files), self._module, self._content_or_none)
-        whole = self._outcome()
+        whole = self.found
         chosen = [file for file in files if only is None or file.path in only]
         # When every file is read, the rest of the project shows which names carry a device.
         outcomes = self._share([(file, only is None) for file in chosen])
@@ -267,27 +269,13 @@ class Reader:
             for name in ("counts", "findings", "proposals", "problems"):
                 getattr(whole, name).__iadd__(getattr(each, name))
             whole.ignored += each.ignored
-            self.ignores.silenced |= each.silenced
-        self._take(whole)
+            whole.silenced |= each.silenced
+        self.found, self.ignores.silenced = whole, whole.silenced
 
     def forget(self) -> None:
         """Free the parsed files; the collector would go through their trees as soon as it is enabled."""
         self._parsed.cache_clear()
         self.project = Project((), self._module)
-
-    def _take(self, outcome: _Outcome) -> None:
-        """Collect what comes next in an outcome."""
-        self.counts, self.problems = outcome.counts, outcome.problems
-        self.findings, self.proposals = outcome.findings, outcome.proposals
-        self.ignored, self._unparsed, self._carried = outcome.ignored, False, frozenset[str]()
-
-    def _outcome(self) -> _Outcome:
-        """What was collected since the last one began."""
-        silenced, self.ignores.silenced = frozenset(self.ignores.silenced), set()
-        return _Outcome(
-            self.counts, self.findings, self.proposals, self.problems, self.ignored, silenced,
-            self._unparsed, self._carried,
-        )  # fmt: skip
 
     def _share(self, files: Sequence[tuple[FoundFile, bool]]) -> list[_Outcome]:
         """Read files, in several processes if there are many; the flag of a file allows leaving it unparsed."""
@@ -305,25 +293,21 @@ class Reader:
         return any(total > _SMALL for total in itertools.accumulate(sizes))
 
     def _read_one(self, file: FoundFile, may_skip: bool) -> _Outcome:  # noqa: FBT001  (a part of what is shared)
-        self._take(_Outcome())
+        self.found = _Outcome()
+        self.ignores.silenced = self.found.silenced
         self.read(file, may_skip=may_skip)
-        return self._outcome()
+        return self.found
 
     def _holds(self, file: FoundFile, mention: re.Pattern[str]) -> bool:
         try:
-            return (
-                mention.search(unicodedata.normalize("NFKC", decode(self._content(file.path))))
-                is not None
-            )
+            text = unicodedata.normalize("NFKC", decode(self._content(file.path)))
+            return mention.search(text) is not None
         except (UnreadableError, ValueError):
             return True
 
     def _content(self, path: Path) -> bytes:
-        return (
-            self.contents[path]
-            if path in self.contents
-            else source.read_bytes(path, path.as_posix())
-        )
+        changed = self.contents.get(path)
+        return source.read_bytes(path, path.as_posix()) if changed is None else changed
 
     def _content_or_none(self, path: Path) -> bytes:
         try:
@@ -354,11 +338,8 @@ class Reader:
         return program
 
     def _mac(self, program: Program, path: Path) -> Mac:
-        return Mac(
-            program,
-            str(self.target.torch),
-            lambda name: self.project.constants(name, path),
-        )
+        torch = str(self.target.torch)
+        return Mac(program, torch, lambda name: self.project.constants(name, path))
 
     def read(self, file: FoundFile, *, may_skip: bool = False) -> None:
         """Read a file; with ``may_skip``, a file without the words of any rule is not parsed."""
@@ -369,52 +350,50 @@ class Reader:
                 text = source.text(content, shown)
                 hits = list(check_configuration(text, file.path))
                 lines = text.splitlines()
-                self._add(hits, of_lines(lines, shown), lines, [], None, file, content)
+                self._add(file, content, hits, of_lines(lines, shown), lines)
             elif file.kind == "requirements":
                 self._requirements(content, file, shown)
             elif file.kind == "notebook":
-                parsed = source.notebook(content, shown, self.problems)
+                parsed = source.notebook(content, shown, self.found.problems)
                 self._program(parsed, file, shown, content)
             else:
                 text = source.text(content, shown)
                 if may_skip and signs.is_silent(text, self._rules):
-                    self._unparsed = True
-                    self.counts["lines"] += len(split_lines(text))
+                    self.found.unparsed = True
+                    self.found.counts["lines"] += len(split_lines(text))
                 else:
                     self._program(source.python(content, shown), file, shown, content)
         except UnreadableError as error:
-            self.problems.append(error.problem)
+            self.found.problems.append(error.problem)
         except (RecursionError, MemoryError):  # an expression of thousands of terms
-            self.problems.append(source.problem("too_deep", "nested too deeply", shown))
+            self.found.problems.append(source.problem("too_deep", "nested too deeply", shown))
         # The other files are read, and the exit code shows the failure.
         except Exception as error:  # noqa: BLE001
             reason = (
                 f"opcheck failed at this file, please report it: {type(error).__name__}: {error}"
             )
-            self.problems.append(source.problem("failed", reason, shown))
+            self.found.problems.append(source.problem("failed", reason, shown))
         else:
-            self.counts[file.kind] += 1
+            self.found.counts[file.kind] += 1
 
     def _requirements(self, content: bytes, file: FoundFile, shown: str) -> None:
         try:
             text = content.decode("utf-8-sig")
+            # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py, preprocess).
             is_toml = file.path.suffix == ".toml"
-            check = requirements.check_pyproject if is_toml else _lines
-            hits = list(check(text))
+            lines = split_lines(text) if is_toml else text.splitlines()
+            check = (
+                requirements.check_pyproject(text) if is_toml else requirements.check_lines(lines)
+            )
+            hits = [(find_missing_packages, hit) for hit in check]
         except UnicodeDecodeError as error:
             raise UnreadableError(source.problem("undecodable", str(error), shown)) from error
         except ValueError as error:
             raise UnreadableError(source.problem("syntax_error", str(error), shown)) from error
-        # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py,
-        # preprocess).
-        lines = split_lines(text) if is_toml else text.splitlines()
-        comments = of_lines(lines, shown)
-        self._add(
-            [(find_missing_packages, hit) for hit in hits], comments, lines, [], None, file, content
-        )
+        self._add(file, content, hits, of_lines(lines, shown), lines)
 
     def _program(self, parsed: Source, file: FoundFile, shown: str, content: bytes) -> None:
-        self.counts["lines"] += len(parsed.lines)
+        self.found.counts["lines"] += len(parsed.lines)
         program = self._link(Program(parsed.tree), file.path)
         scanned = Scanned(
             program=program,
@@ -426,26 +405,26 @@ class Reader:
             project=self.project,
         )
         text = "\n".join(parsed.lines) + "\n"
-        comments = of_python(text, shown)
         kept = keeper(scanned)
         found = [
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
             for rule, hit in _hits(scanned, _Dispatch(signs.rules_for(text, self.target)))
         ]
         hits = list(filter_fixes(found, scanned))
-        self._carried = frozenset(signs.carriers(program, scanned.mac, self._carriers))
-        self._add(hits, comments, parsed.lines, parsed.places, program, file, content)
+        self.found.carriers = frozenset(signs.carriers(program, scanned.mac, self._carriers))
+        comments = of_python(text, shown)
+        self._add(file, content, hits, comments, parsed.lines, parsed.places, program)
         scanned.forget()
 
     def _add(
         self,
+        file: FoundFile,
+        content: bytes,
         hits: list[tuple[ScanRule, Hit]],
         comments: Sequence[Comment],
         lines: list[str],
-        places: list[tuple[str, int]],
-        program: Program | None,
-        file: FoundFile,
-        content: bytes,
+        places: Sequence[tuple[str, int]] = (),
+        program: Program | None = None,
     ) -> None:
         shown = file.path.as_posix()
 
@@ -470,7 +449,7 @@ class Reader:
                 silencers.find(rule.id, first, last)
                 or self.ignores.reason(rule.id, file=shown) is not None
             ):
-                self.ignored += 1
+                self.found.ignored += 1
                 continue
             function = program.function(hit.node) if program else ""
             uses_elsewhere = sorted(set(_lines_of(uses, line)))[:_MOST_USES]
@@ -487,14 +466,14 @@ class Reader:
             )
             pairs.append((line, finding))
             if hit.fix is not None:
-                self.proposals.append(
-                    Proposal(file, rule.id, hit.fix, content, places, quoted(line))
-                )
+                proposal = Proposal(file, rule.id, hit.fix, content, places, quoted(line))
+                self.found.proposals.append(proposal)
         for number, comment in enumerate(comments):
             for about in self._check_comment(comment, silencers.unused(number)):
                 located = msgspec.structs.replace(about, locations=(place(comment.line),))
                 pairs.append((comment.line, located))
-        self.findings += [finding for _, finding in sorted(pairs, key=lambda pair: pair[0])]
+        pairs.sort(key=lambda pair: pair[0])
+        self.found.findings += [finding for _, finding in pairs]
 
     def _check_comment(
         self, comment: Comment, unused_codes: Iterable[str]
@@ -508,20 +487,16 @@ class Reader:
         ]
         nothing = f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line"
         unexplained = f"ignores {', '.join(comment.codes) or 'nothing'} without a reason"
+        reason = "write the reason behind the bracket"
         wrong = (
             (UNUSED, nothing, "remove it, or correct the code", unused or not comment.codes),
-            (
-                WITHOUT_REASON,
-                unexplained,
-                "write the reason behind the bracket",
-                not comment.reason,
-            ),
+            (WITHOUT_REASON, unexplained, reason, not comment.reason),
         )
         for rule, message, hint, is_wrong in wrong:
             if is_wrong and rule.id in self.chosen:
-                fix, severity = f"none: {rule.no_fix}", rule.severity
+                fix = f"none: {rule.no_fix}"
                 yield ScanFinding(
-                    fix=fix, rule=rule.id, severity=severity, message=message, hint=hint
+                    fix=fix, rule=rule.id, severity=rule.severity, message=message, hint=hint
                 )
 
 
@@ -538,10 +513,6 @@ def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
         first = getattr(use, "lineno", line)
         if not first <= line <= getattr(use, "end_lineno", first):
             yield first
-
-
-def _lines(text: str) -> Iterator[Hit]:
-    return requirements.check_lines(text.splitlines())
 
 
 class _Dispatch(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...]]):
@@ -591,11 +562,8 @@ def _hits(scanned: Scanned, dispatch: _Dispatch) -> Iterator[tuple[ScanRule, Hit
                 tries = severity == "error"
                 if not all(scanned.mac.is_reached(place, tries=tries) for place in places):
                     continue
-                if (
-                    severity == "error"
-                    and about_cuda
-                    and any(for_cuda(place, scanned.program, answers) for place in places)
-                ):
+                is_grave = severity == "error" and about_cuda
+                if is_grave and any(for_cuda(each, scanned.program, answers) for each in places):
                     hit = replace(hit, severity="warning")  # noqa: PLW2901  (the same hit)
                 if hit.fix and about_cuda and between_processes(hit.node, scanned.program, answers):
                     hit = replace(hit, fix=None)  # noqa: PLW2901  (the same hit)

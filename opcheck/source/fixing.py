@@ -109,8 +109,8 @@ def fix(
         reader = engine.read(paths, target, filters, fixer.contents, only)
         findings = last if number else first
         findings.update({path: [] for path in only or ()})
-        findings.update(_findings_by_file(reader.findings))
-        only = fixer.apply(reader.proposals, reader.files)
+        findings.update(_findings_by_file(reader.found.findings))
+        only = fixer.apply(reader.found.proposals, reader.files)
         if not only:
             break
     fixer.remove_orphans(reader.files)
