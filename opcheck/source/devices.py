@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import NamedTuple
 
 from opcheck.common.versions import Version
 from opcheck.source import tables
-from opcheck.source.edits import Fix, replace
+from opcheck.source.edits import Edit, Fix, replace
 from opcheck.source.program import walk
 from opcheck.source.rule import Scanned
 from opcheck.source.words import begins, is_cuda, last
@@ -125,6 +126,23 @@ def write_choice(cuda: str, scanned: Scanned) -> str:
     return f"{cuda} if {torch}.cuda.is_available() else {mps}" if torch else ""
 
 
+def write_mps_or(text: str, scanned: Scanned) -> str:
+    """Write the choice of MPS where there is MPS, and of a text elsewhere; empty without a name for torch."""
+    torch = torch_name(scanned)
+    return f'"mps" if {torch}.backends.mps.is_available() else {text}' if torch else ""
+
+
+def choose_device(cuda: str, scanned: Scanned, write: Callable[[str], Edit]) -> Fix | None:
+    """Return the fix that writes the choice of a device, or the call of a helper, by the same edit."""
+    choice = write_choice(cuda, scanned)
+    return Fix((write(choice),), "unsafe", (write("{helper}"),)) if choice else None
+
+
+def asks_cuda(node: ast.AST, scanned: Scanned) -> bool:
+    """Return whether an expression is a call of ``torch.cuda.is_available``."""
+    return isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.cuda.is_available"
+
+
 def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> str:
     """Return the name of a device that is CUDA on every machine that has it; empty where no name is bound so.
 
@@ -141,15 +159,11 @@ def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> 
         is_same, first = test is None, value
         if isinstance(value, ast.IfExp):
             first, asked = value.body, scanned.text(value.test)
-            is_same = asked == scanned.text(test) if test else _is_plain(value.test, scanned)
+            is_same = asked == scanned.text(test) if test else asks_cuda(value.test, scanned)
         device = written(first, scanned)
         if is_same and device is not None and device.text == "cuda":
             return name
     return ""
-
-
-def _is_plain(test: ast.expr, scanned: Scanned) -> bool:
-    return isinstance(test, ast.Call) and scanned.dotted(test.func) == "torch.cuda.is_available"
 
 
 def called_on_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
@@ -213,8 +227,7 @@ def _means_the_same(value: ast.expr, place: ast.expr, scanned: Scanned) -> bool:
 def _asks(test: ast.expr, scanned: Scanned, mps: str, depth: int) -> tuple[str, bool]:
     """The condition, and whether it depends on CUDA; empty for another form."""
     if isinstance(test, ast.Call):
-        plain = scanned.dotted(test.func) == "torch.cuda.is_available" and not test.args
-        return (mps, True) if plain else ("", False)
+        return (mps, True) if asks_cuda(test, scanned) and not test.args else ("", False)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         parts = [_asks(part, scanned, mps, depth) for part in test.values]
         if not all(text for text, _ in parts):

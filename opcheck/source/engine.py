@@ -280,7 +280,8 @@ class Reader:
     def _share(self, files: Sequence[tuple[FoundFile, bool]]) -> list[_Outcome]:
         """Read files, in several processes if there are many; the flag of a file allows leaving it unparsed."""
         sizes = (file.path.stat().st_size for file, _ in files if file.path.is_file())
-        count = shares.count_shares() if self._is_large(sizes) else 1
+        is_large = any(total > _SMALL for total in itertools.accumulate(sizes))
+        count = shares.count_shares() if is_large else 1
 
         def read(share: int) -> list[tuple[int, _Outcome]]:
             numbers = (n for n in range(len(files)) if n // _PIECE % count == share)
@@ -288,9 +289,6 @@ class Reader:
 
         found = dict(pair for part in shares.compute(read, count) for pair in part)
         return [found[number] for number in range(len(files))]
-
-    def _is_large(self, sizes: Iterable[int]) -> bool:
-        return any(total > _SMALL for total in itertools.accumulate(sizes))
 
     def _read_one(self, file: FoundFile, may_skip: bool) -> _Outcome:  # noqa: FBT001  (a part of what is shared)
         self.found = _Outcome()

@@ -103,6 +103,17 @@ def compared_by_name(kind: type[ast.cmpop], left: ast.expr, right: ast.expr) -> 
     return (device == {"mps"}) is (kind not in _NEGATIVE)
 
 
+def find_called(statement: ast.AST) -> ast.expr | None:
+    """Return what a statement calls and nothing else; None for any other statement."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return call.func if isinstance(call, ast.Call) else None
+
+
+def find_raised(statement: ast.Raise) -> ast.expr | None:
+    """Return the exception that a statement raises, without its arguments."""
+    return statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+
+
 def find_caught(handler: ast.ExceptHandler) -> set[str]:
     """Return the names of the exceptions that a handler catches."""
     if handler.type is None:
@@ -123,9 +134,7 @@ def leaves(block: list[ast.stmt]) -> bool:
     if not block:
         return False
     end = block[-1]
-    if isinstance(end, ast.Raise):
-        raised = end.exc.func if isinstance(end.exc, ast.Call) else end.exc
-        return raised is not None and "skip" in last(raised).lower()
-    if isinstance(end, ast.Expr) and isinstance(end.value, ast.Call):
-        return "skip" in last(end.value.func).lower()
+    ending = find_raised(end) if isinstance(end, ast.Raise) else find_called(end)
+    if ending is not None:
+        return "skip" in last(ending).lower()
     return isinstance(end, (ast.Return, ast.Continue, ast.Break))

@@ -109,7 +109,7 @@ def test_a_part_of_the_fixes_silences_nothing_else(tmp_path: Path, name: str) ->
     text = CORPUS[name]
     path.write_text(text, encoding="utf-8")
     before = _findings(tmp_path)
-    proposals = read([str(tmp_path)], TARGET, Filters()).proposals
+    proposals = read([str(tmp_path)], TARGET, Filters()).found.proposals
     assert proposals
     subsets = [choose.sample(proposals, choose.randint(1, len(proposals))) for _ in range(10)]
     for subset in (*subsets, proposals):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from opcheck.source.devices import about_cuda, torch_name
+from opcheck.source.devices import about_cuda, asks_cuda, torch_name
 from opcheck.source.edits import Fix, insert_after
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, argument, method, rule
 from opcheck.source.rules.device_choice import find_device_choices
 from opcheck.source.tables import read_words
-from opcheck.source.words import find_caught, is_cuda, last, tells_failure
+from opcheck.source.words import find_called, find_caught, find_raised, is_cuda, last, tells_failure
 
 # -- OC204: the program refuses to run without CUDA ------------------------------------------------
 
@@ -31,12 +31,8 @@ def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
     if isinstance(node, ast.Assert):
         refuses = _is_about_cuda(node.test) and scanned.mac.truth(node.test) is False
     else:
-        refuses = (
-            _is_about_cuda(node.test)
-            and scanned.mac.truth(node.test) is True
-            and bool(node.body)
-            and _ends(node.body[-1], scanned)
-        )
+        is_true = _is_about_cuda(node.test) and scanned.mac.truth(node.test) is True
+        refuses = is_true and _ends(node.body[-1], scanned)
     may = isinstance(node, ast.If) and not refuses and _may_refuse(node, scanned)
     if (refuses or may) and not _is_caught(node, scanned):
         yield Hit(
@@ -65,22 +61,15 @@ def _may_refuse(node: ast.If, scanned: Scanned) -> bool:
 def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:
     """Let MPS pass, too; what follows may still need CUDA."""
     torch, test = torch_name(scanned), node.test
-    asked = test.operand if isinstance(test, ast.UnaryOp) else test
-    is_plain = (
-        isinstance(asked, ast.Call) and scanned.dotted(asked.func) == "torch.cuda.is_available"
-    )
-    if not torch or not is_plain:
+    if not torch or not asks_cuda(test.operand if isinstance(test, ast.UnaryOp) else test, scanned):
         return None
     word = "and not" if isinstance(node, ast.If) else "or"
     return Fix((insert_after(test, f" {word} {torch}.backends.mps.is_available()"),), "unsafe")
 
 
 def _is_about_cuda(test: ast.expr) -> bool:
-    for part in walk(test):
-        word = _word(part).lower()
-        if "cuda" in word or "nccl" in word:
-            return True
-    return False
+    words = (_word(part).lower() for part in walk(test))
+    return any("cuda" in word or "nccl" in word for word in words)
 
 
 def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
@@ -88,8 +77,7 @@ def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
     end = node.body[-1] if isinstance(node, ast.If) else node
     if not isinstance(end, (ast.Raise, ast.Assert)):
         return False
-    exception = end.exc if isinstance(end, ast.Raise) else None
-    raised = exception.func if isinstance(exception, ast.Call) else exception
+    raised = find_raised(end) if isinstance(end, ast.Raise) else None
     name = "AssertionError" if raised is None else last(raised)
     for _, place in scanned.program.ancestors(node):
         if isinstance(place.parent, ast.Try) and place.field == "body":
@@ -113,11 +101,9 @@ def _word(node: ast.AST) -> str:
 
 def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
     if isinstance(statement, ast.Raise):
-        raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+        raised = find_raised(statement)
         return raised is None or "skip" not in ast.unparse(raised).lower()
-    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
-        return False
-    called = statement.value.func
+    called = find_called(statement)
     name = scanned.dotted(called) or (called.id if isinstance(called, ast.Name) else "")
     return name in _EXITS
 
@@ -187,12 +173,9 @@ def _decides(node: ast.AST, scanned: Scanned) -> bool:
         if isinstance(parent, ast.keyword) and parent.arg in _NOT_ABOUT:
             return False
         if isinstance(parent, ast.If) and field == "test":
-            reported = scanned.once(("named by OC222", parent), _named_before, parent, scanned)
-            return (
-                not reported
-                and not all(map(_is_check, parent.body))
-                and _is_needed(parent, scanned)
-            )
+            if all(map(_is_check, parent.body)) or not _is_needed(parent, scanned):
+                return False
+            return not scanned.once(("named by OC222", parent), _named_before, parent, scanned)
         if isinstance(parent, ast.IfExp) and child is parent.test:
             return not scanned.once(("named by OC222", parent), _named_before, parent, scanned)
         if isinstance(parent, (ast.JoinedStr, ast.ListComp, ast.GeneratorExp)):
@@ -208,21 +191,14 @@ def _named_before(node: ast.If | ast.IfExp, scanned: Scanned) -> bool:
 
 
 def _is_check(statement: ast.stmt) -> bool:
-    if isinstance(statement, (ast.Raise, ast.Continue, ast.Break)):
-        return True
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(statement, ast.Pass) or (
-        isinstance(call, ast.Call) and last(call.func) in _MESSAGES
-    )
+    is_way_out = isinstance(statement, (ast.Raise, ast.Continue, ast.Break, ast.Pass))
+    called = find_called(statement)
+    return is_way_out or (called is not None and last(called) in _MESSAGES)
 
 
 def _is_needed(node: ast.If, scanned: Scanned) -> bool:
-    calls = [
-        scanned.dotted(statement.value.func)
-        for statement in node.body
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-    ]
-    return len(calls) < len(node.body) or not all(name.startswith(_NOT_NEEDED) for name in calls)
+    called = map(find_called, node.body)
+    return not all(each and scanned.dotted(each).startswith(_NOT_NEEDED) for each in called)
 
 
 def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
@@ -256,10 +232,8 @@ def _is_half(node: ast.AST, scanned: Scanned) -> bool:
     if isinstance(node, ast.Constant):
         return node.value in _HALF_TEXTS
     if isinstance(node, ast.Call) and method(node) == "to":
-        return any(
-            scanned.dotted(part) in _HALF
-            for part in (*node.args, *(k.value for k in node.keywords))
-        )
+        parts = (*node.args, *(word.value for word in node.keywords))
+        return any(scanned.dotted(part) in _HALF for part in parts)
     return scanned.dotted(node) in _HALF
 
 
@@ -363,9 +337,8 @@ def _chain(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _turns_away(statement: ast.stmt) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    is_said = isinstance(call, ast.Call) and last(call.func) == "print"
-    return isinstance(statement, ast.Raise) or is_said
+    called = find_called(statement)
+    return isinstance(statement, ast.Raise) or (called is not None and last(called) == "print")
 
 
 def _is_device(text: str) -> bool:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from opcheck.common.versions import Version
 from opcheck.source.devices import (
     Device,
+    asks_cuda,
     asks_mps,
     chosen,
     cuda_name,
@@ -32,7 +33,7 @@ from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, method, rule
 from opcheck.source.tables import IDLE, INSTEAD, ON_MPS
-from opcheck.source.words import is_cuda, last, leaves
+from opcheck.source.words import find_called, is_cuda, last, leaves
 
 _CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
 _HINT = 'after CUDA ask for MPS: "mps" if torch.backends.mps.is_available()'
@@ -314,13 +315,7 @@ def _tells_of_gpu(node: ast.AST, scanned: Scanned) -> bool:
 def _devices(block: Sequence[ast.stmt], scanned: Scanned) -> Iterator[tuple[str, Device]]:
     """What the statements of a block bind to a device, or ``return`` and the device."""
     for statement in _inside(block):
-        match statement:
-            case ast.Return(value=ast.expr() as value):
-                name = "return"
-            case ast.Assign(targets=[target], value=value):
-                name = ast.unparse(target)
-            case _:
-                continue
+        name, value = _split_binding(statement)
         device = find_offer(value, scanned)
         if device is not None:
             yield name, device
@@ -373,14 +368,19 @@ def _bound_device(block: list[ast.stmt], scanned: Scanned) -> tuple[str, Device]
     statements = [part for part in block if not _prints(part)]
     if len(statements) != 1:
         return None
-    only = statements[0]
-    if isinstance(only, ast.Return):
-        device = written(only.value, scanned)
-        return ("return", device) if device is not None else None
-    if isinstance(only, ast.Assign) and len(only.targets) == 1:
-        device = written(only.value, scanned)
-        return (ast.unparse(only.targets[0]), device) if device is not None else None
-    return None
+    name, value = _split_binding(statements[0])
+    device = written(value, scanned)
+    return (name, device) if device is not None else None
+
+
+def _split_binding(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    """What a statement binds, or ``return``, and the value; no value for another statement."""
+    match statement:
+        case ast.Return(value=value):
+            return "return", value
+        case ast.Assign(targets=[target], value=value):
+            return ast.unparse(target), value
+    return "", None
 
 
 def _prints(statement: ast.stmt) -> bool:
@@ -388,11 +388,11 @@ def _prints(statement: ast.stmt) -> bool:
         return not statement.orelse and all(
             isinstance(part, ast.Expr) and _prints(part) for part in statement.body
         )
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(call, ast.Constant):
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return True
     names = {"print", "info", "warning", "debug", "warn", "print0", "error"}
-    return isinstance(call, ast.Call) and last(call.func) in names
+    called = find_called(statement)
+    return called is not None and last(called) in names
 
 
 def _block(node: ast.stmt, scanned: Scanned) -> tuple[list[ast.stmt], int]:
@@ -564,8 +564,7 @@ def _moved_by_branch(
 
 
 def _memory_call(statement: ast.stmt, scanned: Scanned) -> str:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    name = scanned.dotted(call.func) if isinstance(call, ast.Call) else ""
+    name = scanned.dotted(find_called(statement))
     return name.removeprefix("torch.cuda.") if name.startswith("torch.cuda.") else ""
 
 
@@ -589,10 +588,7 @@ def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[
     """A flag for the use of CUDA; it decides elsewhere."""
     if value is None:
         return
-    asks = any(
-        isinstance(part, ast.Call) and scanned.dotted(part.func) == "torch.cuda.is_available"
-        for part in _parts(value)
-    )
+    asks = any(asks_cuda(part, scanned) for part in _parts(value))
     if asks and scanned.mac.truth(value) is False:
         yield _hit(place, None, *_FALSE)
 

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Version
 from opcheck.source.devices import (
+    choose_device,
     cuda_name,
     device_name,
     torch_name,
     write_choice,
+    write_mps_or,
     written,
 )
 from opcheck.source.edits import Edit, Fix, insert_line, replace, replace_method
 from opcheck.source.handled import handles_mps
-from opcheck.source.mac import Value
-from opcheck.source.program import Program
+from opcheck.source.program import Function, Program
 from opcheck.source.project import defaults
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
 from opcheck.source.tables import NOT_COMPILED, read_table
@@ -68,9 +69,7 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
 
     Without CUDA the method raises, so that only what happens with CUDA must stay the same.
     """
-    first_gpu = (
-        len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
-    )
+    first_gpu = [getattr(each, "value", None) for each in node.args] == [0]
     if any(keyword.arg not in {"device", "non_blocking"} for keyword in node.keywords):
         return None
     index = argument(node, 0, "device")
@@ -86,13 +85,10 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
         return Fix((replace_method(node, "cuda", f"to({device}{further})"),))
     if name := device_name(node, scanned):
         return Fix((replace_method(node, "cuda", f"to({name}{further})"),), "unsafe")
-    choice = write_choice('"cuda:0"' if first_gpu else '"cuda"', scanned)
-    if not choice:
-        return None
-    inline, helper = (
-        (replace_method(node, "cuda", f"to({text}{further})"),) for text in (choice, "{helper}")
+    cuda = '"cuda:0"' if first_gpu else '"cuda"'
+    return choose_device(
+        cuda, scanned, lambda text: replace_method(node, "cuda", f"to({text}{further})")
     )
-    return Fix(inline, "unsafe", helper)
 
 
 def _fix_map_location(node: ast.expr, index: ast.expr | None, scanned: Scanned) -> Fix | None:
@@ -102,20 +98,19 @@ def _fix_map_location(node: ast.expr, index: ast.expr | None, scanned: Scanned) 
     """
     if name := device_name(node, scanned):
         return Fix((replace(node, name),), "unsafe")
-    choice = write_choice('"cuda"', scanned) if index is None else ""
-    return Fix((replace(node, choice),), "unsafe", (replace(node, "{helper}"),)) if choice else None
+    return None if index else choose_device('"cuda"', scanned, lambda text: replace(node, text))
 
 
 def _fix_indexed_move(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix | None:
     """``x.cuda(gpu)``: to the device in sight, or to MPS where there is MPS, and to that GPU everywhere else."""
-    torch, text = torch_name(scanned), scanned.text(index)
-    if not torch or "\n" in text or len(node.args) > 1:
+    text = scanned.text(index)
+    if not torch_name(scanned) or "\n" in text or len(node.args) > 1:
         return None
     is_device = isinstance(index, (ast.Name, ast.Attribute)) and "device" in last(index).lower()
     if not isinstance(index, (ast.Name, ast.Attribute, ast.Constant, ast.Subscript)):
         return None
     device = text if is_device else device_name(node, scanned)
-    device = device or f'"mps" if {torch}.backends.mps.is_available() else {text}'
+    device = device or write_mps_or(text, scanned)
     words = (word for word in node.keywords if word.arg == "non_blocking")
     further = "".join(f", non_blocking={scanned.text(word.value)}" for word in words)
     return Fix((replace_method(node, "cuda", f"to({device}{further})"),), "unsafe")
@@ -220,12 +215,15 @@ def _fix_device(origin: ast.AST, scanned: Scanned) -> Fix | None:
         return None
     if name := _device_in_scope(origin, scanned):
         return Fix((replace(origin, name),), "unsafe")
-    choice = write_choice(scanned.text(origin), scanned)
+    choice = _with_brackets(write_choice(scanned.text(origin), scanned), origin, scanned)
     if not choice or scanned.text(origin)[:1] not in {"'", '"'}:
         return None
-    if not isinstance(scanned.program.parent(origin), (ast.Assign, ast.Call, ast.keyword)):
-        choice = f"({choice})"
     return Fix((replace(origin, choice),), "unsafe", (replace(origin, "{helper}"),))
+
+
+def _with_brackets(choice: str, origin: ast.expr, scanned: Scanned) -> str:
+    is_whole = isinstance(scanned.program.parent(origin), (ast.Assign, ast.Call, ast.keyword))
+    return choice if is_whole or not choice else f"({choice})"
 
 
 def _device_in_scope(origin: ast.expr, scanned: Scanned) -> str:
@@ -241,15 +239,11 @@ def _device_in_scope(origin: ast.expr, scanned: Scanned) -> str:
 
 def _fix_indexed_device(origin: ast.expr, scanned: Scanned) -> Fix | None:
     """``f"cuda:{rank}"``: a device in sight, or MPS where there is MPS, and that GPU everywhere else."""
-    torch, text, parent = torch_name(scanned), scanned.text(origin), scanned.program.parent(origin)
-    if not torch or "\n" in text or _in_default(origin, scanned):
+    text = scanned.text(origin)
+    choice = _with_brackets(write_mps_or(text, scanned), origin, scanned)
+    if not choice or "\n" in text or _in_default(origin, scanned):
         return None
-    if name := _device_in_scope(origin, scanned):
-        return Fix((replace(origin, name),), "unsafe")
-    choice = f'"mps" if {torch}.backends.mps.is_available() else {text}'
-    if not isinstance(parent, (ast.Assign, ast.Call, ast.keyword)):
-        choice = f"({choice})"
-    return Fix((replace(origin, choice),), "unsafe")
+    return Fix((replace(origin, _device_in_scope(origin, scanned) or choice),), "unsafe")
 
 
 #: The dtypes of the types of tensors; float64 is not among them, because MPS has none.
@@ -265,11 +259,9 @@ def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:
     cast = f"{torch}.{dtype}"
     if name := device_name(node, scanned):
         return Fix((replace_method(node, "type", f"to({name}, {cast})"),), "unsafe")
-    inline, helper = (
-        (replace_method(node, "type", f"to({device}, {cast})"),)
-        for device in (write_choice('"cuda"', scanned), "{helper}")
+    return choose_device(
+        '"cuda"', scanned, lambda device: replace_method(node, "type", f"to({device}, {cast})")
     )
-    return Fix(inline, "unsafe", helper)
 
 
 def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
@@ -298,9 +290,8 @@ def _holds_cpu(listed: ast.List | ast.Tuple | ast.Set, scanned: Scanned) -> bool
 
 
 def _in_default(node: ast.AST, scanned: Scanned) -> bool:
-    return any(
-        isinstance(place.parent, ast.arguments) for _, place in scanned.program.ancestors(node)
-    )
+    around = scanned.program.ancestors(node)
+    return any(isinstance(place.parent, ast.arguments) for _, place in around)
 
 
 def _device(node: ast.Call, name: str) -> ast.expr | None:
@@ -320,9 +311,9 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
     if method(node) != "type" and name != "torch.set_default_tensor_type":
         return ""
     argument_given = argument(node, 0, "dtype", "t")
-    if argument_given is None:
-        return ""
-    text = scanned.dotted(argument_given) or scanned.mac.constant(argument_given)
+    text = argument_given and (
+        scanned.dotted(argument_given) or scanned.mac.constant(argument_given)
+    )
     is_type = isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
     return str(text) if is_type else ""
 
@@ -343,11 +334,8 @@ def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
 
 def _is_compared(name: str, program: Program) -> bool:
     """Return whether the file reads a name in comparisons, and nowhere else."""
-    reads = [
-        use
-        for use in program.uses[name]
-        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load)
-    ]
+    names = (use for use in program.uses[name] if isinstance(use, ast.Name))
+    reads = [use for use in names if isinstance(use.ctx, ast.Load)]
     return bool(reads) and all(isinstance(program.parent(use), ast.Compare) for use in reads)
 
 
@@ -419,19 +407,17 @@ def find_cuda_defaults(
         name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
         if name in _OPTIONS:
             default = argument(node, None, "default")
-            yield from _default_hits(
-                _cuda(default, scanned), "option", _write_default(default, scanned)
-            )
+            yield from _default_hits(default, "option", scanned, _write_default(default, scanned))
         yield from _looked_up(node, scanned)
         yield from _relying(node, scanned)
     elif isinstance(node, ast.arguments):
         for default in (*node.defaults, *node.kw_defaults):
             fix = _none(default, node, scanned)
-            yield from _default_hits(_cuda(default, scanned), "parameter", fix)
+            yield from _default_hits(default, "parameter", scanned, fix)
     elif isinstance(node.target, ast.Name):
         in_class = isinstance(scanned.program.parent(node), ast.ClassDef)
         if in_class and "device" in node.target.id:
-            yield from _default_hits(_cuda(node.value, scanned), "field")
+            yield from _default_hits(node.value, "field", scanned)
 
 
 def _looked_up(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -439,10 +425,8 @@ def _looked_up(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name, default = _LOOKUPS.get(last(node.func), (0, 0))
     asked = argument(node, name) if default else None
     if isinstance(asked, ast.Constant) and "device" in str(asked.value).lower():
-        argument_given = argument(node, default, "default")
-        yield from _default_hits(
-            _cuda(argument_given, scanned), "setting", _write_default(argument_given, scanned)
-        )
+        value = argument(node, default, "default")
+        yield from _default_hits(value, "setting", scanned, _write_default(value, scanned))
 
 
 def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -467,37 +451,22 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
             )
 
 
-def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
-    """The text in ``"cuda"`` or ``torch.device("cuda")``."""
-    return scanned.mac.cuda(default and scanned.unwrap_device(default))
-
-
 def _write_default(default: ast.expr | None, scanned: Scanned) -> Fix | None:
     """The choice in place of the text, made when the option is."""
     is_text = isinstance(default, ast.Constant) and default.value in {"cuda", "cuda:0"}
-    choice = write_choice(scanned.text(default), scanned) if default is not None and is_text else ""
-    if default is None or not choice:
+    if default is None or not is_text:
         return None
-    return Fix((replace(default, choice),), "unsafe", (replace(default, "{helper}"),))
+    return choose_device(scanned.text(default), scanned, lambda text: replace(default, text))
 
 
 def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fix | None:
     """``device=None``, and the choice in the body: a default is evaluated when the file is imported."""
-    function = scanned.program.parent(node)
-    chosen = _write_default(default, scanned)
-    if (
-        chosen is None
-        or default is None
-        or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ):
+    function, chosen = scanned.program.parent(node), _write_default(default, scanned)
+    if chosen is None or default is None or not isinstance(function, Function):
         return None
     names = {id(value): name for _, name, value in defaults(function)}
     name, first = names.get(id(default), ""), function.body[0]
-    if (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Constant)
-        and len(function.body) > 1
-    ):
+    if ast.get_docstring(function, clean=False) is not None and len(function.body) > 1:
         first = function.body[1]
     line = scanned.lines[first.lineno - 1]
     indent = line[: len(line) - len(line.lstrip())]
@@ -511,13 +480,16 @@ def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fi
     return Fix(edits(chosen.edits[0].text), "unsafe", edits("{helper}"))
 
 
-def _default_hits(value: Value | None, what: str, fix: Fix | None = None) -> Iterator[Hit]:
+def _default_hits(
+    default: ast.expr | None, what: str, scanned: Scanned, fix: Fix | None = None
+) -> Iterator[Hit]:
+    """A default that is ``"cuda"`` or ``torch.device("cuda")``."""
+    value = scanned.mac.cuda(default and scanned.unwrap_device(default))
     if value is not None:
         yield Hit(
             node=value.origin,
             fix=fix,
-            message=f"the default of the {what} is {quote(value.constant)}: on a Mac it must be "
-            "given",
+            message=f"the default of the {what} is {quote(value.constant)}: on a Mac it must be given",
             hint='make the default "auto" or None, and choose what the machine has',
         )
 
@@ -560,12 +532,7 @@ def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _is_type(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and method(node) == "type"
-        and not node.args
-        and not node.keywords
-    )
+    return method(node) == "type" and not (node.args or node.keywords)  # type: ignore[attr-defined]
 
 
 def _fix_type(node: ast.Call, argument_given: ast.expr, scanned: Scanned) -> Fix | None:
