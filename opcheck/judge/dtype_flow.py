@@ -82,8 +82,6 @@ class Origin(Record, frozen=True, kw_only=True):
 class _Path:
     """Collects the calls that an origin passes while the walk follows it."""
 
-    __slots__ = ("birth", "calls", "certain", "failing", "lines", "names", "perhaps", "trait")
-
     def __init__(self, trait: str, birth: Birth) -> None:
         self.trait = trait
         self.birth = birth
@@ -131,9 +129,8 @@ class _Walk:
             through = self._through(trait, call, inputs, outputs)
             for spec in outputs:
                 self.of_tensor[trait.name, spec.tensor] = through
-            if not any(spec.device == "mps" for spec in specs):
-                continue
-            self._note(index, call, verdict, trait, through)
+            if any(spec.device == "mps" for spec in specs):
+                self._note(index, call, verdict, trait, through)
 
     def _through(
         self,
@@ -207,7 +204,9 @@ def effect(
         statements: the curated statements by id.
         certain: by the statements that certainly apply alone; else also by those that may apply.
     """
-    ids = _certain(verdict) if certain else verdict.limitations
+    # Those that certainly apply are among the evidence.
+    evident = tuple(entry.detail for entry in verdict.evidence if entry.kind == "limitation")
+    ids = evident if certain else verdict.limitations
     effects = {statement.effect for statement in speaking(ids, trait, statements)}
     if effects & {"raises", "aborts"}:
         return "raises"
@@ -228,45 +227,28 @@ def _names_trait(statement: Statement, trait: Trait) -> bool:
     return trait.name == "complex" and "is_complex" in statement.condition
 
 
-def _certain(verdict: Verdict) -> tuple[str, ...]:
-    """Return the ids of the statements that certainly apply, which are those among the evidence."""
-    return tuple(entry.detail for entry in verdict.evidence if entry.kind == "limitation")
-
-
 def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
     """Return the birth of a tensor that existed before the first call; the call that moves it gives its name."""
-    return Birth(
-        tensor=spec.tensor,
-        dtype=spec.dtype,
-        how=_how_unseen(call),
-        location=None if call.phase == "move" else call.location,
-        name=call.module if call.phase == "move" else "",
-    )
-
-
-def _how_unseen(call: OpCall) -> str:
     if call.phase != "move":
-        return "before"
+        return Birth(tensor=spec.tensor, dtype=spec.dtype, how="before", location=call.location)
     # These are the names of the arguments that the model is called with (capture/child/move.py).
-    return "input" if call.module.startswith(("args[", "kwargs[")) else "moved"
+    how = "input" if call.module.startswith(("args[", "kwargs[")) else "moved"
+    return Birth(tensor=spec.tensor, dtype=spec.dtype, how=how, name=call.module)
 
 
 def _born_in(call: OpCall, output: TensorSpec, trait: Trait) -> Birth:
     how = next((how for start, how in _BIRTHS if call.op.startswith(start)), "")
-    if not how:
-        makes = not any(spec.device == "mps" and spec.shape for spec in call.inputs)
-        asked = call.arguments.get("dtype") is not None
-        if makes:
-            how = "dtype_given" if asked else "default_dtype"
-        else:
-            how = "dtype_given" if asked else _by_promotion(trait)
+    if not how and call.arguments.get("dtype") is not None:
+        how = "dtype_given"
+    elif not how and any(spec.device == "mps" and spec.shape for spec in call.inputs):
+        how = "python_complex" if trait.name == "complex" else "promotion"
     return Birth(
-        tensor=output.tensor, dtype=output.dtype, how=how, api=call.op, location=call.location
+        tensor=output.tensor,
+        dtype=output.dtype,
+        how=how or "default_dtype",
+        api=call.op,
+        location=call.location,
     )
-
-
-def _by_promotion(trait: Trait) -> str:
-    return "python_complex" if trait.name == "complex" else "promotion"
 
 
 def _finished(path: _Path) -> Origin:

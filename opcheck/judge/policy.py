@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
@@ -16,23 +16,16 @@ from opcheck.model.records import Finding, GroupLocation, Record, Report
 PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
 
 #: The calls that each level of ``--fail-on`` refuses; each level includes the levels above it.
+_LEVELS = ("unsupported", "unknown", "fallback", "advisory")
 FAIL_ON: dict[str, tuple[str, ...]] = {
     "never": (),
-    "unsupported": ("unsupported",),
-    "unknown": ("unsupported", "unknown"),
-    "fallback": ("unsupported", "unknown", "fallback"),
-    "advisory": ("unsupported", "unknown", "fallback", "advisory"),
+    **{level: _LEVELS[: number + 1] for number, level in enumerate(_LEVELS)},
 }
 
 #: What ``--max`` can limit, and what it counts: calls by status or kind, or what the fallbacks copy.
 LIMITS: dict[str, str] = {
-    "unsupported": "call",
-    "unknown": "call",
-    "fallback": "call",
-    "fallback_env": "call",
-    "fallback_always": "call",
-    "fallback_internal": "call",
-    "advisory": "call",
+    **dict.fromkeys(("unsupported", "unknown", "fallback"), "call"),
+    **dict.fromkeys(("fallback_env", "fallback_always", "fallback_internal", "advisory"), "call"),
     "transfers": "copy",
     "bytes": "byte",
 }
@@ -143,7 +136,12 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
     """
     names = _by_fingerprint(report)
     excused = {name for name, finding in names.items() if finding.ignored} | set(known)
-    left = [place for place in _places(report, names) if not _excused(place, excused)]
+    # A place without findings is not excused.
+    left = [
+        place
+        for place in _places(report, names)
+        if not place.fingerprints or not excused.issuperset(place.fingerprints)
+    ]
     counts = _counts(left, report)
     exceeded = [name for name, most in _limits(policy, report).items() if counts[name] > most]
     reasons = [
@@ -155,7 +153,7 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
     against = {
         name for place in left if set(place.names) & set(exceeded) for name in place.fingerprints
     }
-    if _headline_differs(report, policy):
+    if policy.expect and report.headline not in {policy.expect, "could not tell"}:
         reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
     too_large = _out_of_memory(names)
     if too_large - excused and policy.fail_on != "never" and not policy.expect:
@@ -165,10 +163,10 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
         # Neither a pass nor a failure on the nearest target is one on this target.
         reasons.insert(0, report.target.beyond)
         return Judgement(code=COULD_NOT_TELL, reasons=tuple(reasons))
-    code = _code(report, policy, failed=bool(reasons))
+    untold = () if policy.expect == report.headline else tuple(_untold(report, policy))
     return Judgement(
-        code=code,
-        reasons=tuple(reasons) or (() if code == PASSED else tuple(_untold(report, policy))),
+        code=FINDINGS if reasons else COULD_NOT_TELL if untold else PASSED,
+        reasons=tuple(reasons) or untold,
         against=tuple(name for name in names if name in against - excused),
     )
 
@@ -215,24 +213,17 @@ def _by_place(
     report: Report,
 ) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
     """Return the fingerprints by rule, operator and place."""
-    by_place: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = {}
+    by_place: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = defaultdict(tuple)
     for finding in report.findings:
         for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
-            key = (finding.rule, finding.op, place)
-            by_place[key] = (*by_place.get(key, ()), name)
+            by_place[finding.rule, finding.op, place] += (name,)
     return by_place
 
 
-def _excused(place: _Place, excused: Collection[str]) -> bool:
-    """Return whether every finding about the place is ignored or known; a place without findings is not excused."""
-    return bool(place.fingerprints) and all(name in excused for name in place.fingerprints)
-
-
 def _counts(places: Iterable[_Place], report: Report) -> Counter[str]:
-    counts: Counter[str] = Counter()
+    counts = Counter[str]()
     for place in places:
-        for name in place.names:
-            counts[name] += place.calls
+        counts.update(dict.fromkeys(place.names, place.calls))
     moved = report.partition
     counts["transfers"] = moved.transfers_to_cpu + moved.transfers_to_mps
     counts["bytes"] = moved.bytes_to_cpu + moved.bytes_to_mps
@@ -257,42 +248,24 @@ def _reason(name: str, count: int, most: int) -> str:
     return f"{name}: {actual}" + (f", {allowed} allowed" if most else "")
 
 
-def _headline_differs(report: Report, policy: Policy) -> bool:
-    """Return whether the report has another headline than the expected one; "could not tell" does not count."""
-    return bool(policy.expect) and report.headline not in {policy.expect, "could not tell"}
-
-
 def _untold(report: Report, policy: Policy) -> Iterator[str]:
     """Yield the reasons why the report is not conclusive."""
     if not report.capture.complete:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"
-    elif report.headline == "could not tell" and _has_unjudged_kernels(report):
+    elif report.headline == "could not tell" and any(
+        problem.kind in ("hub_kernel", "quantized") for problem in report.problems
+    ):
         yield "a method of quantization, or a kernel of the hub, was not judged"
-    elif report.headline == "could not tell" and _has_differing_libraries(report):
+    elif report.headline == "could not tell" and any(
+        each.rule == "OC123" and each.severity == "warning" for each in report.findings
+    ):
         yield "a library did not see the target's torch (OC123)"
     elif policy.expect and report.headline != policy.expect:
         yield f"{policy.expect!r} was expected, {report.headline!r} was found"
     elif policy.strict and report.totals["unknown"]:
         yield f"unknown: {plural(report.totals['unknown'], 'call')}"
-
-
-def _has_unjudged_kernels(report: Report) -> bool:
-    return any(problem.kind in ("hub_kernel", "quantized") for problem in report.problems)
-
-
-def _has_differing_libraries(report: Report) -> bool:
-    """Return whether libraries that did not see the target's torch make calls."""
-    return any(each.rule == "OC123" and each.severity == "warning" for each in report.findings)
-
-
-def _code(report: Report, policy: Policy, *, failed: bool) -> int:
-    if failed:
-        return FINDINGS
-    if policy.expect == report.headline:
-        return PASSED
-    return COULD_NOT_TELL if any(_untold(report, policy)) else PASSED
 
 
 def _out_of_memory(names: Mapping[str, Finding]) -> frozenset[str]:

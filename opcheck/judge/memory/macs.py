@@ -60,11 +60,8 @@ def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, in
 
 def ratio(name: str, target: Target) -> float:
     """Return the release's default of a watermark (HIGH, LOW), as a multiple of the working set."""
-    variable = (
-        load_environment()
-        .explain(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", str(target.torch))
-        .variable
-    )
+    full = f"PYTORCH_MPS_{name}_WATERMARK_RATIO"
+    variable = load_environment().explain(full, str(target.torch)).variable
     assert variable is not None
     return float(variable.default)
 
