@@ -14,10 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from opcheck.common import documents
-from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data.registrations import FILES, data_directory
+from opcheck.data.registrations import FILES
 from opcheck.data.tables import SCHEMA, ListFile
 
 #: Namespaces of torch whose functions are operators with the namespace in the name.
@@ -81,7 +79,11 @@ PYTHON_CALLS = ListFile("python_calls.json", PythonCalls, made_by="python -m scr
 class _Names(msgspec.Struct, frozen=True):
     """The operator names of a history file; their values are not read."""
 
+    schema: int
     operators: dict[str, msgspec.Raw]
+
+
+_REGISTERED = ListFile(FILES["MPS"], _Names, made_by="opcheck lists build")
 
 
 def body(op: str, line: str, directory: Path | None = None) -> Body | None:
@@ -189,21 +191,9 @@ def apis(directory: Path | None = None) -> Mapping[str, tuple[str, ...]]:
 def _bases(directory: Path | None) -> dict[str, tuple[str, ...]]:
     """Return the overloads of each operator over all releases, by its name without an overload."""
     overloads: dict[str, list[str]] = {}
-    for op in sorted(_registered(directory or data_directory()).operators):
+    for op in sorted(_REGISTERED.load(directory).operators):
         overloads.setdefault(op.partition("::")[2].partition(".")[0], []).append(op)
     return {base: tuple(ops) for base, ops in overloads.items()}
-
-
-def _registered(directory: Path) -> _Names:
-    path = directory / FILES["MPS"]
-    try:
-        return msgspec.json.decode(documents.read(path), type=_Names)
-    except (OSError, msgspec.DecodeError) as error:
-        raise OpListError(
-            f"an op list cannot be read: {error}",
-            context=str(path),
-            hint="restore the file, or rebuild a release: opcheck lists build",
-        ) from error
 
 
 def python_body(name: str, line: str, directory: Path | None = None) -> Body | None:

@@ -102,9 +102,8 @@ def _range(*bounds: int) -> range:
 
 
 def _number(value: Any) -> Any:
-    if not isinstance(value, (int, float)):
-        raise _CannotTellError
-    if isinstance(value, int) and value.bit_length() > _BITS:
+    is_large = isinstance(value, int) and value.bit_length() > _BITS
+    if is_large or not isinstance(value, (int, float)):
         raise _CannotTellError
     return value
 
@@ -117,9 +116,10 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
 
 
 def _product(values: Any) -> Any:
-    return functools.reduce(
-        lambda product, value: _number(product * _number(value)), _bounded(values), 1
-    )
+    product = 1
+    for value in _bounded(values):
+        product = _number(product * _number(value))
+    return product
 
 
 #: The functions that a condition may call; ``prod`` is math.prod.
@@ -284,10 +284,10 @@ def _check_leaf(node: ast.AST) -> None:
 
 
 def _targets(node: ast.expr) -> frozenset[str]:
-    if isinstance(node, ast.Name):
-        return frozenset({node.id})
-    if isinstance(node, ast.Tuple) and all(isinstance(item, ast.Name) for item in node.elts):
-        return frozenset(item.id for item in node.elts if isinstance(item, ast.Name))
+    items = node.elts if isinstance(node, ast.Tuple) else [node]
+    names = frozenset(item.id for item in items if isinstance(item, ast.Name))
+    if all(isinstance(item, ast.Name) for item in items):
+        return names
     raise ConditionError(f"not allowed as a loop variable: {ast.unparse(node)}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from opcheck.common.versions import Target
 from opcheck.data.conditions import RECOMPUTED, RESULT
 from opcheck.data.statement_model import EVERY_OPERATOR, Arguments, ErrorText, Statement
-from opcheck.model.records import COMPLEX, ENDLESS, OpCall, TensorSpec
+from opcheck.model.records import COMPLEX, ENDLESS, OpCall
 
 
 class Matches(NamedTuple):
@@ -74,7 +74,7 @@ def holds(
     """
     if target.torch not in statement.torch or target.macos not in statement.macos:
         return False
-    answers = _RECENT.answers(call)
+    answers = _recent_answers(call)
     known = answers.get(id(statement))
     if known is None or known[0] is not statement:
         known = answers[id(statement)] = (statement, matches_call(statement, call, arguments))
@@ -83,30 +83,20 @@ def holds(
 
 #: the id() of a statement -> the statement, and whether it applies to the call
 Answers = dict[int, tuple[Statement, bool | None]]
-
-
 #: How many calls' answers are kept.
 _MOST_CALLS = 256
+#: The answers of recent calls by the id() of the call: a few calls are judged on many targets in a row.
+_RECENT: dict[int, tuple[OpCall, Answers]] = {}
 
 
-class _Recent:
-    """A cache of the answers of recent calls, because a few calls are judged on many targets in a row."""
-
-    def __init__(self) -> None:
-        self._calls: dict[int, tuple[OpCall, Answers]] = {}
-
-    def answers(self, call: OpCall) -> Answers:
-        """Return the answers for this call."""
-        # The call is kept alongside its id, which another object gets after the call's end.
-        entry = self._calls.get(id(call))
-        if entry is None or entry[0] is not call:
-            if len(self._calls) >= _MOST_CALLS:
-                self._calls = {}
-            entry = self._calls[id(call)] = (call, {})
-        return entry[1]
-
-
-_RECENT = _Recent()
+def _recent_answers(call: OpCall) -> Answers:
+    # The call is kept alongside its id, which another object gets after the call's end.
+    entry = _RECENT.get(id(call))
+    if entry is None or entry[0] is not call:
+        if len(_RECENT) >= _MOST_CALLS:
+            _RECENT.clear()
+        entry = _RECENT[id(call)] = (call, {})
+    return entry[1]
 
 
 def holds_but_for_words(
@@ -169,7 +159,8 @@ def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mappin
         tensors = tuple(spec for spec in call.inputs if spec.argument == name)
         known = arguments.get(name)
         if tensors:
-            given[name] = _tensors(tensors, is_list=known is not None and known.tensors)
+            is_list = (known is not None and known.tensors) or len(tensors) > 1
+            given[name] = tensors if is_list else tensors[0]
         elif name in call.arguments:
             value = call.arguments[name]
             given[name] = _number(value) if isinstance(value, str) else value
@@ -185,7 +176,3 @@ def _number(word: str) -> str | float | complex:
         return complex(word) if COMPLEX.fullmatch(word) else ENDLESS.get(word, word)
     except ValueError:
         return word
-
-
-def _tensors(tensors: tuple[TensorSpec, ...], *, is_list: bool) -> Any:
-    return tensors if is_list or len(tensors) > 1 else tensors[0]

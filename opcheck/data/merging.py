@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,16 +100,13 @@ def _joined(before: str, proposal: str, key: str) -> str:
         (i for i in range(start, len(lines)) if lines[i][:1].isalpha() and ":" in lines[i]),
         len(lines),
     )
-    entries = "\n".join(_indented(lines[start:end])).strip("\n")
+    entry_lines = lines[start:end]
+    if any(line.startswith("- ") for line in entry_lines):
+        # These files have two spaces before a dash.
+        entry_lines = [f"  {line}" if line else line for line in entry_lines]
+    entries = "\n".join(entry_lines).strip("\n")
     head = before.rstrip("\n") or f"{_HEADS[key]}schema: 1\n{key}:"
     return f"{head}\n{entries}\n"
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    """Indent each entry by the two spaces that these files have before a dash."""
-    if any(line.startswith("- ") for line in lines):
-        return [f"  {line}" if line else line for line in lines]
-    return list(lines)
 
 
 def _lint(directory: Path, name: str, text: str) -> str:

@@ -128,6 +128,9 @@ def assemble(audited: Audited) -> Report:
     trace, target, lists = audited.trace, audited.target, audited.lists
     groups, parts = audited.groups, audited.partition
     release = lists.release(str(target.torch))
+    verdicts = [group.verdict for group in groups]
+    # The limitations and advisories that some group matches, or may match.
+    named = {name for each in verdicts for name in (*each.limitations, *each.advisories)}
     return Report(
         tool=TOOL,
         model=trace.model,
@@ -139,7 +142,7 @@ def assemble(audited: Audited) -> Report:
         ),
         headline=headline(
             trace,
-            {(group.verdict.status, group.verdict.kind) for group in groups},
+            {(verdict.status, verdict.kind) for verdict in verdicts},
             target,
             audited.memory,
         ),
@@ -191,17 +194,8 @@ def assemble(audited: Audited) -> Report:
         ),
         statements={
             name: about(lists.statements.by_id[name])
-            for name in _named(groups)
-            if name in lists.statements.by_id
+            for name in sorted(named & lists.statements.by_id.keys())
         },
-    )
-
-
-def _named(groups: Sequence[CallGroup]) -> list[str]:
-    """Return the ids of the limitations and advisories that some group matches, or may match."""
-    verdicts = [group.verdict for group in groups]
-    return sorted(
-        {name for verdict in verdicts for name in (*verdict.limitations, *verdict.advisories)}
     )
 
 
@@ -260,12 +254,9 @@ def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
 def _findings(audited: Audited) -> tuple[Finding, ...]:
     """Return the findings of all rules: by severity, those about a Mac before opcheck's own limits, by rule."""
     findings = [finding for rule in RULES for finding in rule.find(audited)]
-    findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), _is_own_limit(finding)))
+    own_limits = {"OC120", "OC125"}
+    findings.sort(key=lambda each: (SEVERITIES.index(each.severity), each.rule in own_limits))
     return tuple(add_fingerprints(findings))
-
-
-def _is_own_limit(finding: Finding) -> bool:
-    return finding.rule in {"OC120", "OC125"}
 
 
 def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict[str, int]:

@@ -6,6 +6,7 @@ which it meets the same registrations and statements.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -80,8 +81,9 @@ class _Ways:
         self._targets = targets
         self._lists = lists
         self._alike: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
-        self._columns: dict[str, list[Hashable]] = {}
-        self._details: dict[str, bool] = {}
+        #: each target's registration of an operator, and the statements in force there
+        self._column = functools.cache(self._find_column)
+        self._has_details = functools.cache(lists.statements.need_details)
 
     def alike(self, call: OpCall) -> tuple[tuple[int, ...], ...]:
         """Return the positions of the targets, grouped by the status and kind that they give the call.
@@ -93,18 +95,16 @@ class _Ways:
         if key not in self._alike:
             columns = [self._column(op) for op in (call.op, *(call.inner or ()))]
             if key[2]:
-                columns.append(self._sparse_column(call.op, key[2]))
+                lines = [str(target.torch) for target in self._targets]
+                columns.append([self._lists.registration(call.op, line, key[2]) for line in lines])
             places: dict[Hashable, list[int]] = {}
             for place, way in enumerate(zip(*columns, strict=True)):
                 places.setdefault(way, []).append(place)
             self._alike[key] = tuple(map(tuple, places.values()))
         return self._alike[key]
 
-    def _column(self, op: str) -> list[Hashable]:
-        """Return each target's registration of the operator, and the statements in force there."""
-        if op not in self._columns:
-            self._columns[op] = [self._way(op, target) for target in self._targets]
-        return self._columns[op]
+    def _find_column(self, op: str) -> list[Hashable]:
+        return [self._way(op, target) for target in self._targets]
 
     def _way(self, op: str, target: Target) -> Hashable:
         line = str(target.torch)
@@ -112,14 +112,6 @@ class _Ways:
         in_force = (statement.id for statement in statements if target.macos in statement.macos)
         return self._lists.resolve(op, line), *in_force
 
-    def _sparse_column(self, op: str, key: str) -> list[Hashable]:
-        return [self._lists.registration(op, str(target.torch), key) for target in self._targets]
-
     def details(self, call: OpCall) -> bool:
         """Return whether two calls of the operator with the same dtypes may differ on some target."""
         return any(map(self._has_details, (call.op, *(call.inner or ()))))
-
-    def _has_details(self, op: str) -> bool:
-        if op not in self._details:
-            self._details[op] = self._lists.statements.need_details(op)
-        return self._details[op]

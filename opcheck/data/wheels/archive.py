@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LIBRARY = "torch/lib/libtorch_cpu.dylib"
 _TORCHGEN = "torchgen/"
+_APPLE_SILICON = re.compile(r"macosx_\w+_arm64")
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 #: Only the platform of the tag matters: the dispatcher's registrations are the same for every Python.
 _PLATFORMS = ("macosx_14_0_arm64", "macosx_11_0_arm64")
@@ -162,7 +163,7 @@ def read_metadata(path: Path, packages: Collection[str], what: str, hint: str) -
     except InvalidWheelFilename as error:
         raise OpListError("not a wheel's file name", context=str(error), hint=hint) from error
     platforms = sorted(tag.platform for tag in tags)
-    if name not in packages or not all(map(_is_apple_silicon, platforms)):
+    if name not in packages or not all(map(_APPLE_SILICON.fullmatch, platforms)):
         raise OpListError(
             f"not a macOS arm64 wheel of {what}",
             context=f"{path.name} is for {', '.join(platforms)}",
@@ -178,15 +179,9 @@ def read_metadata(path: Path, packages: Collection[str], what: str, hint: str) -
         )
 
 
-def _is_apple_silicon(platform: str) -> bool:
-    return platform.startswith("macosx_") and platform.endswith("_arm64")
-
-
 def _assignments(text: str) -> Iterator[tuple[str, str]]:
     """Return the names that a Python file assigns constant strings to, with the strings."""
     for node in ast.parse(text).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
                 yield name, value
-            case _:
-                pass

@@ -82,25 +82,17 @@ def _read_block(
                 touched.add(value)
             case Call(target, registers) if target in targets:
                 name = _name(image, registers, symbol) if targets[target] == _IMPL else None
+                code = frozenset(at for at in touched if image.in_text(at))
+                names = frozenset(name for at in code for name in image.names_at(at))
+                is_fallback = symbol.startswith(_MPS_FALLBACK_FILE)
                 entries.append(
-                    Registration(
-                        match["namespace"],
-                        match["key"],
-                        name,
-                        _symbols(image, touched),
-                        symbol.startswith(_MPS_FALLBACK_FILE),
-                        frozenset(at for at in touched if image.in_text(at)),
-                    )
+                    Registration(match["namespace"], match["key"], name, names, is_fallback, code)
                 )
                 touched = set()
             case Call(target):
                 # torch <= 2.0 builds the kernel in CppFunction::makeFromBoxedFunction<&fn>().
                 touched.add(target)
     return entries
-
-
-def _symbols(image: Image, touched: set[int]) -> frozenset[str]:
-    return frozenset(name for at in touched if image.in_text(at) for name in image.names_at(at))
 
 
 def _name(image: Image, registers: dict[int, int], symbol: str) -> str:

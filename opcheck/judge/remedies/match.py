@@ -74,7 +74,10 @@ def rewritten(remedy: Remedy, line: str) -> str:
             value = ast.get_source_segment(_marked(remedy.after), after.value) or ""
             source = ast.get_source_segment(text, node) or ""
             remark = "  #" + remedy.after.partition("  #")[2] if "  #" in remedy.after else ""
-            return text.replace(source, filled(_unmarked(value), names), 1) + remark
+            return (
+                text.replace(source, filled(re.sub(rf"{_MARK}(\w+)", r"{\1}", value), names), 1)
+                + remark
+            )
         statement = tree.body[0]
         if not isinstance(statement, ast.Assign) or statement.value is not node:
             continue
@@ -94,10 +97,6 @@ def _assignment(pattern: str) -> ast.Assign | None:
 
 def _marked(pattern: str) -> str:
     return _PLACE.sub(lambda match: _MARK + match[1], pattern)
-
-
-def _unmarked(text: str) -> str:
-    return re.sub(rf"{_MARK}(\w+)", r"{\1}", text)
 
 
 def _parsed(text: str) -> ast.Module | None:
