@@ -145,14 +145,11 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
         OpListError: the lists have no such torch release, or are damaged.
     """
     seen: dict[object, Verdict] = {}
-    by_details: dict[str, bool] = {}
     verdicts = []
+    line = str(target.torch)
+    has_details = functools.cache(lambda op: lists.statements.need_details(op, line))
     for call in calls:
-        for op in (call.op, *(call.inner or ())):
-            if op not in by_details:
-                by_details[op] = lists.statements.need_details(op, str(target.torch))
-        details = any(by_details[op] for op in (call.op, *(call.inner or ())))
-        key = likeness(call, details=details)
+        key = likeness(call, details=any(map(has_details, (call.op, *(call.inner or ())))))
         if key not in seen:
             seen[key] = judge(call, target, lists)
         verdicts.append(seen[key])
@@ -340,33 +337,24 @@ def _sparse(case: _Case, layouts: frozenset[str]) -> Verdict:
     )
 
 
-def _native(case: _Case) -> Verdict:
-    return Verdict(status="native", because=case.meaning, evidence=case.evidence)
-
-
-def _fallback(case: _Case) -> Verdict:
-    raises = case.resolution.kind == "env" and not case.target.cpu_fallback
-    return Verdict(
-        status="fallback",
-        kind=case.resolution.kind,
-        because=case.meaning,
-        evidence=case.evidence,
-        named=case.named,
-        prints=_not_implemented(case) if raises else messages.fallback_warning(case.last),
-    )
-
-
-def _unsupported(case: _Case) -> Verdict:
+def _by_registration(case: _Case) -> Verdict:
+    """Return the verdict of a registration that decides by itself."""
+    status, kind = case.resolution.status, case.resolution.kind
+    assert status != "composite"  # what it calls decides
     prints = ""
-    if case.value == "no_dense_kernel":
+    if kind == "always" or (kind == "env" and case.target.cpu_fallback):
+        prints = messages.fallback_warning(case.last)
+    elif case.value == "no_dense_kernel" and case.target.cpu_fallback:
         # The backend-wide fallback is reached first; it is what the variable exchanges.
-        with_variable = messages.no_kernel_for(case.last, "CPU")
-        prints = with_variable if case.target.cpu_fallback else _not_implemented(case)
+        prints = messages.no_kernel_for(case.last, "CPU")
+    elif kind == "env" or case.value == "no_dense_kernel":
+        prints = _not_implemented(case)
     return Verdict(
-        status="unsupported",
+        status=status,
+        kind=kind,
         because=case.meaning,
         evidence=case.evidence,
-        named=case.named,
+        named="" if status == "native" else case.named,
         prints=prints,
     )
 
@@ -414,8 +402,7 @@ def _sorted_ids(ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 def _statement_evidence(verdicts: Iterable[Verdict]) -> tuple[Evidence, ...]:
     """Return the entries that name the statements which the verdicts' calls match for certain."""
     entries = (entry for verdict in verdicts for entry in verdict.evidence)
-    named = dict.fromkeys(entry for entry in entries if entry.kind in {"limitation", "advisory"})
-    return tuple(named)
+    return tuple(dict.fromkeys(each for each in entries if each.kind in {"limitation", "advisory"}))
 
 
 def _composite(case: _Case) -> Verdict:
@@ -468,7 +455,7 @@ def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     answered = case.matches.decided_errors
     return tuple(
         name
-        for name in sorted({name for names in ids for name in names})
+        for name in _sorted_ids(ids)
         if name not in by_id
         or (
             (not by_id[name].dtypes or dtypes & {*by_id[name].dtypes})
@@ -542,9 +529,9 @@ def _not_described(case: _Case, namespace: str) -> str:
 
 
 _BY_STATUS: dict[str, Callable[[_Case], Verdict]] = {
-    "native": _native,
-    "fallback": _fallback,
-    "unsupported": _unsupported,
+    "native": _by_registration,
+    "fallback": _by_registration,
+    "unsupported": _by_registration,
     "composite": _composite,
     "unknown": _unknown,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -50,32 +50,24 @@ def smallest_change(
         return None
     for candidate in _newer(target, lists):
         if all(map(accepts, judge_all(calls, candidate, lists))):
-            return Change(
-                torch=str(candidate.torch) if candidate.torch != target.torch else "",
-                macos=str(candidate.macos) if candidate.macos != target.macos else "",
-            )
+            return change_between(target, candidate)
     return None
+
+
+def change_between(current: Target, target: Target) -> Change:
+    """Return the versions that differ between two targets."""
+    return Change(
+        torch=str(target.torch) if target.torch != current.torch else "",
+        macos=str(target.macos) if target.macos != current.macos else "",
+    )
 
 
 def _newer(target: Target, lists: OpLists) -> Iterator[Target]:
     systems = [Version(major) for major in MACOS_MAJORS if Version(major) > target.macos]
-    minimum_macos = {release.version: release.minimum for release in lists.releases}
-    lines = sorted(line for line in minimum_macos if line > target.torch)
-    yield from _targets([target.torch], systems, target)
-    yield from _targets(
-        [line for line in lines if minimum_macos[line] <= target.macos],
-        [target.macos],
-        target,
-    )
-    for line in lines:
-        possible = [system for system in systems if system >= minimum_macos[line]]
-        yield from _targets([line], possible, target)
-
-
-def _targets(
-    lines: Iterable[Version], systems: Iterable[Version], target: Target
-) -> Iterator[Target]:
-    systems = tuple(systems)
-    for line in lines:
-        for system in systems:
-            yield msgspec.structs.replace(target, torch=line, macos=system)
+    minimum = {release.version: release.minimum for release in lists.releases}
+    lines = sorted(line for line in minimum if line > target.torch)
+    pairs = [(target.torch, system) for system in systems]
+    pairs += [(line, target.macos) for line in lines if minimum[line] <= target.macos]
+    pairs += [(line, system) for line in lines for system in systems if system >= minimum[line]]
+    for line, system in pairs:
+        yield msgspec.structs.replace(target, torch=line, macos=system)

@@ -83,8 +83,8 @@ class Mac:
         self.program = program
         self._imported = imported
         self._constants: dict[str, object] = {"torch.__version__": f"{torch}.0", **tables.ON_A_MAC}
-        self._values: dict[ast.AST, tuple[Value, ...]] = {}
-        self._reached: dict[tuple[ast.AST, bool], bool] = {}
+        #: the values of expressions, and whether a node is reached
+        self._guarded: dict[object, Any] = {}
         #: the questions whose answers are provisional, and how often such an answer was used
         self._open: set[object] = set()
         self._provisional = 0
@@ -109,20 +109,27 @@ class Mac:
 
     def values(self, node: ast.expr) -> tuple[Value, ...]:
         """Return the values that an expression may have on a Mac; UNKNOWN if there may be more."""
-        if node in self._values:
-            self._provisional += node in self._open
-            return self._values[node]
+        # A value that depends on itself (``n = n + 1``) is unknown.
         unknown = (Value(UNKNOWN, node),)
+        values = self._guard(node, unknown, self._find, node)
+        return values if len(values) <= _MOST else unknown
+
+    def _guard(
+        self, question: object, provisional: Answer, find: Callable[..., Answer], *arguments: object
+    ) -> Answer:
+        """Return the answer to a question; the provisional one while the question is open, or too deep."""
+        answers: dict[object, Answer] = self._guarded
+        if question in answers:
+            self._provisional += question in self._open
+            return answers[question]
         if len(self._open) >= _DEEPEST:
             self._provisional += 1
-            return unknown
-        # A value that depends on itself (``n = n + 1``) is unknown.
-        self._values[node] = unknown
-        self._open.add(node)
-        values = self._find(node)
-        self._open.discard(node)
-        self._values[node] = values if len(values) <= _MOST else unknown
-        return self._values[node]
+            return provisional
+        answers[question] = provisional
+        self._open.add(question)
+        answers[question] = find(*arguments)
+        self._open.discard(question)
+        return answers[question]
 
     def constant(self, node: ast.expr) -> object:
         """Return the only value of an expression, or UNKNOWN."""
@@ -211,17 +218,13 @@ class Mac:
             return self._join_truths(node)
         if isinstance(node, ast.Compare):
             return self._compare(node)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            begins_with = self._startswith(node)
-            if begins_with is not None:
-                return begins_with
-        constants = {bool(v.constant) for v in self.values(node) if v.constant is not UNKNOWN}
-        if (
-            all(value.constant is not UNKNOWN for value in self.values(node))
-            and len(constants) == 1
-        ):
-            return constants.pop()
-        return by_name(node) if not constants else None
+        if (begins_with := self._startswith(node)) is not None:
+            return begins_with
+        constants = [value.constant for value in self.values(node)]
+        truths = {bool(constant) for constant in constants if constant is not UNKNOWN}
+        if len(truths) == 1 and UNKNOWN not in constants:
+            return truths.pop()
+        return None if truths else by_name(node)
 
     def _join_truths(self, node: ast.BoolOp) -> bool | None:
         decides = isinstance(node.op, ast.Or)
@@ -280,15 +283,15 @@ class Mac:
                 return text if self.program.dotted(func) in {"torch.device", "str"} else None
         return None
 
-    def _startswith(self, node: ast.Call) -> bool | None:
-        if not (isinstance(node.func, ast.Attribute) and len(node.args) == 1):
-            return None
-        text, part = self.constant(node.func.value), self.constant(node.args[0])
-        if node.func.attr != "startswith" or not isinstance(part, str):
-            return None
-        if isinstance(text, str):
-            return text.startswith(part)
-        return False if part in {"cuda", "cuda:"} else {"mps": True}.get(part)
+    def _startswith(self, node: ast.expr) -> bool | None:
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="startswith"), args=[beginning]):
+                text, part = self.constant(value), self.constant(beginning)
+                if isinstance(text, str) and isinstance(part, str):
+                    return text.startswith(part)
+                of_devices = {"cuda": False, "cuda:": False, "mps": True}
+                return of_devices.get(part) if isinstance(part, str) else None
+        return None
 
     # Whether a line is reached
 
@@ -297,20 +300,9 @@ class Mac:
 
         With ``tries``, what fails in a short try block counts as not reached.
         """
-        key = (node, tries)
-        if key in self._reached:
-            self._provisional += key in self._open
-            return self._reached[key]
-        if len(self._open) >= _DEEPEST:
-            self._provisional += 1
-            return True
-        self._reached[key] = True
-        self._open.add(key)
-        self._reached[key] = self._comes_to(node, tries=tries)
-        self._open.discard(key)
-        return self._reached[key]
+        return self._guard((node, tries), True, self._comes_to, node, tries)  # noqa: FBT003
 
-    def _comes_to(self, node: ast.AST, *, tries: bool) -> bool:
+    def _comes_to(self, node: ast.AST, tries: bool) -> bool:  # noqa: FBT001  (handed on by _guard)
         """The answer, and that of the nodes around it up to the deciding node."""
         before, answer = self._provisional, True
         inside: list[tuple[object, ...]] = []
@@ -443,12 +435,8 @@ class Mac:
         """Return whether the file itself calls or hands on the function, and each time behind a guard."""
         if not (name.startswith("_") or self._once(("script",), self._is_script)):
             return False
-        uses = self.program.uses.get(name, [])
-        return (
-            name[:2] != "__"
-            and bool(uses)
-            and not any(self.is_reached(use, tries=False) for use in uses)
-        )
+        uses = self.program.uses.get(name, []) if name[:2] != "__" else []
+        return bool(uses) and not any(self.is_reached(use, tries=False) for use in uses)
 
     def _is_script(self) -> bool:
         return any(

@@ -38,7 +38,7 @@ class Examined:
     @property
     def lines(self) -> tuple[Version, ...]:
         """Return the release lines of torch in the lists, the oldest first."""
-        return tuple(sorted(Version.parse(release.line) for release in self.lists.releases))
+        return self.lists.versions
 
     @property
     def torch(self) -> Version:
@@ -57,7 +57,7 @@ class Examined:
         Raises:
             OpListError: the lists do not have the release.
         """
-        return Version.parse(self.lists.release(str(line)).minimum_macos)
+        return self.lists.release(str(line)).minimum
 
     def installable(self) -> tuple[Version, ...]:
         """Return the releases with a wheel for this Python whose MPS backend starts on this macOS."""

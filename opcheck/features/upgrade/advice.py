@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data.registrations import OpLists
 from opcheck.judge.report_changes import Entry, entries_of
-from opcheck.judge.target_change import Change
+from opcheck.judge.target_change import Change, change_between
 from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWork
 
 NOT_CHECKED = (
@@ -109,10 +109,11 @@ def targets(
     for line in sorted({*releases, current.torch}):
         for system in _systems(current, lists):
             pair = msgspec.structs.replace(current, torch=line, macos=system)
-            if system >= _minimum(line, lists):
+            minimum = lists.release(str(line)).minimum
+            if system >= minimum:
                 possible += [pair] if pair != current else []
             else:
-                why = f"needs macOS {_minimum(line, lists)}"
+                why = f"needs macOS {minimum}"
                 impossible.append(Cell(torch=str(line), macos=str(system), impossible=why))
     return tuple(possible), tuple(impossible)
 
@@ -180,12 +181,8 @@ class _IndexedReport:
 def _lines(finding: Finding) -> set[tuple[str, str, str]]:
     """Return the lines of a finding as fingerprints have them, without the rule and the operator."""
     return {
-        (
-            place.phase,
-            any_layer(place.module),
-            normalised_code(place.statement or place.text),
-        )
-        for place in finding.locations
+        (each.phase, any_layer(each.module), normalised_code(each.statement or each.text))
+        for each in finding.locations
     }
 
 
@@ -208,19 +205,13 @@ def _removal(
 ) -> Removal:
     finding = here.findings[index]
     without = [target for target, there in seen.items() if there.removes(index, here)]
-    torch_alone = _first(
-        without, lambda target: target.macos == current.macos and _newer(target, current)
-    )
-    macos_alone = _first(
-        without, lambda target: target.torch == current.torch and _newer(target, current)
-    )
+    newer = sorted((each for each in without if _newer(each, current)), key=_size)
+    torch_alone = next((each for each in newer if each.macos == current.macos), None)
+    macos_alone = next((each for each in newer if each.torch == current.torch), None)
     either = torch_alone or macos_alone
-    both = None if either else _first(without, lambda target: _newer(target, current))
-    older = [
-        target
-        for target in without
-        if target.torch < current.torch and target.macos == current.macos
-    ]
+    both = newer[0] if newer and not either else None
+    here_before = (each for each in without if each.macos == current.macos)
+    older = [each for each in here_before if each.torch < current.torch]
     return Removal(
         rule=finding.rule,
         severity=finding.severity,
@@ -259,7 +250,7 @@ def _upgrade(
 ) -> Upgrade:
     removed = sum(there.removes(index, here) for index in here.counted)
     return Upgrade(
-        change=_change_to(target, current),
+        change=change_between(current, target),
         headline=there.report.headline,
         removed=removed,
         kept=len(here.counted) - removed,
@@ -288,19 +279,8 @@ def _size(target: Target) -> tuple[Version, Version]:
     return target.torch, target.macos
 
 
-def _first(candidates: Iterable[Target], accepts: Callable[[Target], bool]) -> Target | None:
-    return min(filter(accepts, candidates), key=_size, default=None)
-
-
 def _change(target: Target | None, current: Target) -> Change | None:
-    return _change_to(target, current) if target else None
-
-
-def _change_to(target: Target, current: Target) -> Change:
-    return Change(
-        torch=str(target.torch) if target.torch != current.torch else "",
-        macos=str(target.macos) if target.macos != current.macos else "",
-    )
+    return change_between(current, target) if target else None
 
 
 def _by_versions(cell: Cell) -> tuple[Version, Version]:
@@ -311,10 +291,6 @@ def _systems(current: Target, lists: OpLists) -> list[Version]:
     """Return one macOS version per major: the first supported by a release, or the current version."""
     versions = {major: Version(major) for major in MACOS_MAJORS}
     # The oldest releases start on 12.3, not on 12.0.
-    minima = sorted(_minimum(Version.parse(release.line), lists) for release in lists.releases)
+    minima = sorted(release.minimum for release in lists.releases)
     versions |= {first.major: first for first in reversed(minima)}
     return sorted((versions | {current.macos.major: current.macos}).values())
-
-
-def _minimum(line: Version, lists: OpLists) -> Version:
-    return Version.parse(lists.release(str(line)).minimum_macos)
