@@ -10,7 +10,7 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.features.gate.baseline import Baseline
 from opcheck.features.gate.jobs import Result
-from opcheck.features.gate.records import Cell, Failed, GateReport
+from opcheck.features.gate.records import Cell, GateReport
 from opcheck.features.gate.settings import Model, Planned, Settings, targets_of
 from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judged
 from opcheck.model.ignores import Ignores
@@ -76,17 +76,16 @@ def _model_cells(
     baseline: Baseline | None,
 ) -> Sequence[Cell]:
     planned = targets_of(model, plan.targets)
-    if result.failed is not None:
-        return [_failed_cell(model.name, each.target, result.failed) for each in planned]
+    if (failed := result.failed) is not None:
+        judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
+        return [
+            Cell(model=model.name, target=str(each.target), judgement=judgement, failed=failed)
+            for each in planned
+        ]
     return [
         _cell(model.name, each.target, made, policy_of(model, each), ignores, baseline)
         for each, made in zip(planned, result.reports, strict=True)
     ]
-
-
-def _failed_cell(name: str, target: Target, failed: Failed) -> Cell:
-    judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
-    return Cell(model=name, target=str(target), judgement=judgement, failed=failed)
 
 
 def _cell(

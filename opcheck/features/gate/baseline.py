@@ -17,7 +17,7 @@ import msgspec
 
 from opcheck.common import tool
 from opcheck.common.files import write_text
-from opcheck.common.vocabulary import SEVERITIES, Severity
+from opcheck.common.vocabulary import SEVERITIES
 from opcheck.common.yaml_text import dump
 from opcheck.features.gate.records import Cell, Known
 from opcheck.judge.policy import speaks_of_calls
@@ -56,12 +56,10 @@ class Baseline(Record, frozen=True, kw_only=True):
             name
             for finding in findings
             for name in finding.fingerprints
-            if name in known and not _is_worse(finding.severity, known[name])
+            if name in known
+            # An entry of an earlier opcheck has no severity.
+            and known[name] not in SEVERITIES[SEVERITIES.index(finding.severity) + 1 :]
         )
-
-
-def _is_worse(severity: Severity, known: str) -> bool:
-    return known in SEVERITIES[SEVERITIES.index(severity) + 1 :]
 
 
 def read(path: Path) -> Baseline:
@@ -96,12 +94,13 @@ def updated(
     judged = {(cell.model, cell.target): cell for cell in cells}
     for model, entries in before.models.items() if before else ():
         for entry in entries:
-            targets = [
+            cells_of_entry = ((target, judged.get((model, target))) for target in entry.targets)
+            stays = [
                 target
-                for target in entry.targets
-                if _stays(judged.get((model, target)), whole=whole)
+                for target, cell in cells_of_entry
+                if (not _is_whole(cell) if cell else not whole)
             ]
-            _add(known, model, entry, targets)
+            _add(known, model, entry, stays)
     for cell in judged.values():
         if cell.report is not None and _is_whole(cell):
             for entry in known_in(cell.report):
@@ -134,11 +133,6 @@ def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[K
                     line=where.text.strip() if where else "",
                     severity=finding.severity,
                 )
-
-
-def _stays(cell: Cell | None, *, whole: bool) -> bool:
-    """Return whether the known findings of a cell are kept; None as a cell: it was not in the run."""
-    return not whole if cell is None else not _is_whole(cell)
 
 
 def _is_whole(cell: Cell) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -52,15 +53,8 @@ def summary_lines(gate: GateReport) -> Iterator[str]:
 def outcome(gate: GateReport) -> str:
     """Return ``failed: 2 of 18 fail, 1 unknown, 15 pass``."""
     counts = {code: sum(cell.judgement.code == code for cell in gate.cells) for code in _CODES}
-    texts = [
-        f"{counts[code]} {word}"
-        for code, word in (
-            (FINDINGS, "failed"),
-            (COULD_NOT_TELL, "unknown"),
-            (PASSED, "passed"),
-        )
-        if counts[code]
-    ]
+    words = {FINDINGS: "failed", COULD_NOT_TELL: "unknown", PASSED: "passed"}
+    texts = [f"{counts[code]} {word}" for code, word in words.items() if counts[code]]
     size = f"{plural(len(gate.models), 'model')} on {plural(len(gate.targets), 'target')}"
     left = f"; interrupted before {one_line(', '.join(gate.left))}" if gate.left else ""
     return f"{_CODES[gate.code]}: {size}: {', '.join(texts) or 'nothing was audited'}{left}"
@@ -262,11 +256,9 @@ def _merge(entries: Sequence[tuple[Occurrence, Cell]], targets_in_all: int) -> O
 
 def _failed_cells(gate: GateReport) -> Iterator[tuple[Cell, int]]:
     """Yield the first cell of each model without a report, and how many it has."""
-    by_model: dict[str, list[Cell]] = {}
-    for cell in gate.cells:
-        if cell.failed is not None:
-            by_model.setdefault(cell.model, []).append(cell)
-    yield from ((cells[0], len(cells)) for cells in by_model.values())
+    failed = [cell for cell in gate.cells if cell.failed is not None]
+    for model, count in Counter(cell.model for cell in failed).items():
+        yield next(cell for cell in failed if cell.model == model), count
 
 
 def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:
@@ -314,15 +306,9 @@ def rows(gate: GateReport) -> Iterator[tuple[str, ...]]:
     """Make a row of COLUMNS for each cell."""
     for cell in gate.cells:
         ignored = sum(bool(occurrence.finding.ignored) for occurrence in _of_cell(cell))
-        numbers = (
-            cell.judgement.code,
-            len(cell.judgement.against),
-            len(cell.known),
-            ignored,
-            len(cell.fixed),
-        )
-        reasons = "; ".join(cell.judgement.reasons)
-        yield cell.model, cell.target, cell.headline, *map(str, numbers), reasons
+        judged, lengths = cell.judgement, (len(cell.known), ignored, len(cell.fixed))
+        numbers = map(str, (judged.code, len(judged.against), *lengths))
+        yield cell.model, cell.target, cell.headline, *numbers, "; ".join(judged.reasons)
 
 
 def lines(gate: GateReport) -> Iterator[dict[str, object]]:
@@ -339,14 +325,12 @@ def lines(gate: GateReport) -> Iterator[dict[str, object]]:
             yield {**about, "state": "failed", "message": cell.failed.message}
         for occurrence in _of_cell(cell):
             finding, place = occurrence.finding, occurrence.place
+            own = {key: getattr(finding, key) for key in ("rule", "severity", "message", "op")}
             yield {
                 **about,
                 "state": occurrence.state,
                 "fingerprint": occurrence.fingerprint,
-                "rule": finding.rule,
-                "severity": finding.severity,
-                "message": finding.message,
-                "op": finding.op,
+                **own,
                 "file": occurrence.file,
                 "line": occurrence.line if place and place.location else 0,
                 "hint": finding.hint,

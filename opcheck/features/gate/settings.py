@@ -18,7 +18,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.data.targets import NEWEST, pairs
 from opcheck.judge.policy import Policy
 from opcheck.model.ignores import Entry
-from opcheck.model.options import PATHS, Declared, check_inside, options_of
+from opcheck.model.options import PATHS, check_inside, options_of
 from opcheck.model.records import Record
 
 _Kind = TypeVar("_Kind", bound=Record)
@@ -64,31 +64,19 @@ def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
 
     Options that only ``opcheck audit`` has are left out.
     """
-    options = [
-        source
-        for record in records
-        for source in options_of(record)
-        if getattr(source.option, "scope", "") != "audit"
-    ]
-    names = {source.field: source.name for source in options}
-    fields = [
-        (source.field, _type(source) | msgspec.UnsetType, msgspec.UNSET) for source in options
-    ]
+    names: dict[str, str] = {}
+    fields: list[tuple[str, Any, Any]] = []
+    for source in (source for record in records for source in options_of(record)):
+        if getattr(source.option, "scope", "") != "audit":
+            # A choice is checked after the type, where the error suggests the nearest.
+            taken = source.option.table or (str if source.option.choices else source.type)
+            names[source.field] = source.name
+            fields.append((source.field, taken | msgspec.UnsetType, msgspec.UNSET))
     made = msgspec.defstruct(
-        kind.__name__,
-        fields,
-        bases=(kind,),
-        rename=names.get,
-        frozen=True,
-        kw_only=True,
+        kind.__name__, fields, bases=(kind,), rename=names.get, frozen=True, kw_only=True
     )
     assert issubclass(made, kind)
     return made
-
-
-def _type(source: Declared) -> Any:
-    # A choice is checked after the type, where the error suggests the nearest.
-    return source.option.table or (str if source.option.choices else source.type)
 
 
 ModelTable = table(Model, CaptureOptions, Policy)

@@ -109,7 +109,8 @@ class Folder:
         """Write the description of the sweep; with ``fresh``, delete earlier results."""
         if self._fresh:
             _forget(self.path)
-        write_text(self.path / ABOUT, _json(what))
+        text = msgspec.json.format(msgspec.json.encode(what)).decode()
+        write_text(self.path / ABOUT, f"{text}\n")
 
     def keep(self, result: SweepResult) -> None:
         """Write a result atomically.
@@ -168,14 +169,10 @@ def _marker(path: Path) -> dict[str, Any] | None:
     except DocumentError as error:
         if error.missing and all(each.name == LOCK for each in path.iterdir()):
             return None
-        if error.missing:
-            message = "this folder is not that of a sweep, and not empty"
-        else:
-            message = f"the folder's description is damaged: {error}"
-        raise _not_ours(message, path) from error
-    if type(description.get("format")) is not int or not isinstance(
-        description.get("opcheck"), str
-    ):
+        foreign = "this folder is not that of a sweep, and not empty"
+        damaged = f"the folder's description is damaged: {error}"
+        raise _not_ours(foreign if error.missing else damaged, path) from error
+    if [type(description.get(key)) for key in ("format", "opcheck")] != [int, str]:
         raise _not_ours(f"{ABOUT} does not describe a sweep", path)
     return description
 
@@ -242,23 +239,17 @@ def _place(path: Path, key: str) -> Path:
 
 def _forget(path: Path) -> None:
     """Delete the results and the tables, by the names that a sweep gives them; no link is followed."""
-    for folder in _folders_named(path / RESULTS, _PART):
-        for result in folder.iterdir():
+    for folder in _real_folders(path / RESULTS):
+        for result in folder.iterdir() if _PART.fullmatch(folder.name) else ():
             if _RESULT.fullmatch(result.name) and result.name.startswith(folder.name):
                 result.unlink()
     for name in TABLES:
         (path / f"{name}.parquet").unlink(missing_ok=True)
 
 
-def _folders_named(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    """Yield the folders with such names that are no links."""
-    for each in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
-        if name.fullmatch(each.name) and each.is_dir() and not each.is_symlink():
-            yield each
-
-
-def _json(what: msgspec.Struct) -> str:
-    return msgspec.json.format(msgspec.json.encode(what)).decode() + "\n"
+def _real_folders(folder: Path) -> list[Path]:
+    entries = folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ()
+    return [each for each in entries if each.is_dir() and not each.is_symlink()]
 
 
 def _cannot_write(path: Path, error: OSError) -> UsageError:

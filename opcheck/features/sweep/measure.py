@@ -118,7 +118,8 @@ class _Work:
         try:
             captured = captures(request, task.targets, silent)
         except platform.TimeLimitReached:
-            self.fail(task.targets, _late(task))
+            late = f"not done after {task.timeout:g} s"
+            self.fail(task.targets, CaptureError(late, context=task.model.spec))
         except LibraryLoadError:
             self._elsewhere(request, task.targets)
         except OpcheckError as error:
@@ -170,30 +171,23 @@ class _Work:
         ]
         self.outcomes += made
         self.captures += 1
-        without = [
-            name for outcome in made if outcome.headline != _FAILS for name in outcome.targets
-        ]
+        without = [name for each in made if each.headline != _FAILS for name in each.targets]
         if not trace.complete and without:
             last = trace.problems[-1]
-            self.failures.append(
-                MissingVerdict(
-                    targets=tuple(without),
-                    stage="run",
-                    problem=last.kind,
-                    message=last.message,
-                    where=str(last.location or ""),
-                )
-            )
+            where = str(last.location or "")
+            self._miss(without, "run", last.kind, last.message, where)
 
     def fail(self, targets: Sequence[Target], error: OpcheckError) -> None:
         """Record that these targets have no verdict."""
+        stage, kind = _STAGES.get(type(error), "run"), type(error).__name__
+        self._miss(map(target_name, targets), stage, kind, error.message, error.context)
+
+    def _miss(
+        self, targets: Iterable[str], stage: str, problem: str, message: str, where: str
+    ) -> None:
         self.failures.append(
             MissingVerdict(
-                targets=tuple(map(target_name, targets)),
-                stage=_STAGES.get(type(error), "run"),
-                problem=type(error).__name__,
-                message=error.message,
-                where=error.context,
+                targets=tuple(targets), stage=stage, problem=problem, message=message, where=where
             )
         )
 
@@ -218,10 +212,6 @@ class _Work:
             seconds=round(time.monotonic() - start, 3),
             packages=self.packages,
         )
-
-
-def _late(task: SweepTask) -> CaptureError:
-    return CaptureError(f"not done after {task.timeout:g} s", context=task.model.spec)
 
 
 def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> SweepOutcome:

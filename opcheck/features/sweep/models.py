@@ -43,7 +43,8 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
     entries = list(
         {msgspec.json.encode(each): each for text in texts for each in _entries(text)}.values()
     )
-    patterns = [entry.model for entry in entries if _is_pattern(entry.model)]
+    of_libraries = [each.model for each in entries if library_of(each.model) in LIBRARIES]
+    patterns = [text for text in of_libraries if not {*"*?["}.isdisjoint(text)]
     listed = _list_models(list(dict.fromkeys(patterns))) if patterns else {}
     unique: dict[bytes, Model] = {}
     for entry in entries:
@@ -60,10 +61,6 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
             "there is no model to sweep", context=", ".join(texts), hint=f"list {_FORM}"
         )
     return tuple(unique.values())
-
-
-def _is_pattern(text: str) -> bool:
-    return library_of(text) in LIBRARIES and any(letter in text for letter in "*?[")
 
 
 def _entries(text: str) -> Iterator[_ModelEntry]:

@@ -82,17 +82,12 @@ def plan(
         interpreter: gives the Python that runs a model, of an environment; empty: this Python.
     """
     here, source = versions(), sources()
-    settings: dict[str, object] = {
-        "op_lists": lists.sha256,
-        "sources": source,
-        "small": small,
-        **here,
-    }
+    settings = {"op_lists": lists.sha256, "sources": source, "small": small, **here}
     tasks: list[SweepTask] = []
     keys: list[str] = []
     for model in models:
         python = interpreter(model.spec)
-        own = {**settings, "file": _content(model.spec)}
+        own: dict[str, object] = {**settings, "file": _content(model.spec)}
         if python:
             own["environment"] = Path(python).parents[1].name
         named = {mode: key_of(model, mode, targets, own) for mode in modes}
@@ -159,8 +154,11 @@ def sweep(
             for answer in engine.run(_handed_out(waiting, out)):
                 lost_in_a_row = 0
                 results = msgspec.json.decode(answer, type=list[SweepResult])
-                if engine.jobs > 1 and any(map(_was_ended, results)):
-                    continue  # another model may have ended it, or taken its time or its memory
+                failures = [failure for result in results for failure in result.failures]
+                # The process ended, or was killed at the end of its time: another model may have ended it, or taken
+                # its time or its memory.
+                if engine.jobs > 1 and any(failure.stage == "worker" for failure in failures):
+                    continue
                 name = _keep(results, waiting, folder)
                 out.remove(name)
                 tell(_progress(results, total - len(waiting), total))
@@ -182,11 +180,6 @@ def _handed_out(waiting: dict[str, SweepTask], out: list[str]) -> Iterator[bytes
     for name, task in list(waiting.items()):
         out.append(name)
         yield msgspec.json.encode(task)
-
-
-def _was_ended(result: SweepResult) -> bool:
-    """Return whether the process that ran the model ended, or was killed at the end of its time."""
-    return any(failure.stage == "worker" for failure in result.failures)
 
 
 def _keep(results: Sequence[SweepResult], waiting: dict[str, SweepTask], folder: Folder) -> str:

@@ -21,6 +21,10 @@ _FAILS, _COULD_NOT_TELL, _ONLY_WITH, _PARTLY, _NATIVELY = HEADLINES
 RUNS = frozenset({_PARTLY, _NATIVELY})
 
 
+#: by status and kind of an operator's calls, the models and modes that meet them
+_Statuses = dict[tuple[str, str], set[tuple[str, str]]]
+
+
 class Harm(NamedTuple):
     """The effect of an operator on the models of a target."""
 
@@ -50,8 +54,7 @@ class Summary:
     def __init__(
         self, results: Iterable[SweepResult], targets: Sequence[str], modes: Sequence[str]
     ) -> None:
-        self.targets = tuple(targets)
-        self.modes = tuple(modes)
+        self.targets, self.modes = tuple(targets), tuple(modes)
         #: (model, mode) -> headline by target
         self.headlines: dict[tuple[str, str], dict[str, str]] = {}
         #: model -> library, family
@@ -60,9 +63,9 @@ class Summary:
         self.seconds = 0.0
         self.captures = 0
         #: target -> operator -> status and kind -> models and modes
-        self._operator_statuses: dict[
-            str, dict[str, dict[tuple[str, str], set[tuple[str, str]]]]
-        ] = {}
+        self._operator_statuses: dict[str, dict[str, _Statuses]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
         for result in results:
             self._add(result)
 
@@ -79,15 +82,13 @@ class Summary:
         for outcome in result.outcomes:
             for native in outcome.not_native:
                 for name in outcome.targets:
-                    statuses = self._operator_statuses.setdefault(name, {}).setdefault(
-                        native.op, {}
-                    )
+                    statuses = self._operator_statuses[name][native.op]
                     statuses.setdefault((native.status, native.kind), set()).add(who)
 
     @property
     def newest(self) -> dict[str, str]:
         """Return for each torch release its target with the newest macOS; the newest release last."""
-        return {_torch(name): name for name in self.targets}
+        return {name.partition("/")[0]: name for name in self.targets}
 
     def counts(self, target: str, mode: str, library: str = "") -> Counter[str]:
         """Count models by headline."""
@@ -99,9 +100,8 @@ class Summary:
 
     def libraries(self) -> tuple[str, ...]:
         """Return the libraries of the models, the largest first."""
-        return tuple(
-            name for name, _ in Counter(home for home, _ in self.homes.values()).most_common()
-        )
+        counts = Counter(home for home, _ in self.homes.values())
+        return tuple(name for name, _ in counts.most_common())
 
     def families(self, target: str) -> dict[tuple[str, str], Counter[str]]:
         """Count headlines by library and family, for families with models that do not run natively."""
@@ -145,10 +145,6 @@ class Summary:
         return by_owner
 
 
-def _torch(target: str) -> str:
-    return target.partition("/")[0]
-
-
 OWNERS = ("model", "pytorch", "opcheck")
 MODELS, PYTORCH, OURS = OWNERS
 
@@ -185,23 +181,18 @@ def attribute(spec: str, result: MissingVerdict) -> Attribution:
     for known in KNOWN:
         if re.search(known.pattern, text) and (_same(result) or not known.reproduced):
             return Attribution(known.owner, known.why)
+    owner, why = OURS, "runs without opcheck" if result.plain == "runs" else "another failure"
     if result.problem == "nothing_to_train":
-        return Attribution(
-            MODELS, "it has no parameter, or no result, that a training step could change"
-        )
-    if result.stage == "load" and _same(result):
-        return Attribution(
-            MODELS, "the library does not build it from its own default configuration"
-        )
-    if result.stage == "inputs":
-        return Attribution(OURS, "nothing here says what it is called with")
-    if _same(result):
-        return Attribution(OURS, "refuses the inputs that were made for it, on a CPU, too")
-    if "NotImplementedError" in result.message and "meta" in result.message.lower():
-        return Attribution(PYTORCH, "the operator has no rule for shapes without values")
-    return Attribution(
-        OURS, "runs without opcheck" if result.plain == "runs" else "another failure"
-    )
+        owner, why = MODELS, "it has no parameter, or no result, that a training step could change"
+    elif result.stage == "load" and _same(result):
+        owner, why = MODELS, "the library does not build it from its own default configuration"
+    elif result.stage == "inputs":
+        why = "nothing here says what it is called with"
+    elif _same(result):
+        why = "refuses the inputs that were made for it, on a CPU, too"
+    elif "NotImplementedError" in result.message and "meta" in result.message.lower():
+        owner, why = PYTORCH, "the operator has no rule for shapes without values"
+    return Attribution(owner, why)
 
 
 def has_verdicts(result: SweepResult) -> bool:

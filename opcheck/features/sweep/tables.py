@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import astuple
@@ -57,19 +56,19 @@ def _write(
     import pyarrow.parquet as pq
 
     about = msgspec.structs.replace(what, keys=())
+    # pyarrow has no alias for a list.
+    lists = {"list<string>": pa.list_(pa.string())}
+    types = (lists.get(each.type) or pa.type_for_alias(each.type) for each in columns)
     schema = pa.schema(
-        [(column.name, _type(pa, column.type)) for column in columns],
+        list(zip((column.name for column in columns), types, strict=True)),
         metadata={"opcheck": msgspec.json.encode(about)},
     )
     count = 0
     try:
         with replaced(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             while part := [*islice(rows, _ROWS)]:
-                arrays = [
-                    pa.array(values, type=field.type)
-                    for values, field in zip(zip(*part, strict=True), schema, strict=True)
-                ]
-                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                values = dict(zip(schema.names, zip(*part, strict=True), strict=True))
+                writer.write_table(pa.table(values, schema=schema))
                 count += len(part)
     except OSError as error:
         raise UsageError(
@@ -78,10 +77,6 @@ def _write(
             hint="the results stay as they are: run the same command again once there is room",
         ) from error
     return count
-
-
-def _type(pa: Any, name: str) -> Any:
-    return pa.list_(pa.string()) if name == "list<string>" else pa.type_for_alias(name)
 
 
 def _model(result: SweepResult) -> Row:
@@ -97,10 +92,8 @@ def _outcomes(result: SweepResult) -> Iterator[Row]:
     config = msgspec.json.encode(result.config).decode() if result.config else ""
     rest = (result.captures, result.seconds, config)
     outcomes = {name: outcome for outcome in result.outcomes for name in outcome.targets}
-    untold = (
-        name for failure in result.failures for name in failure.targets if name not in outcomes
-    )
-    for name in (*outcomes, *dict.fromkeys(untold)):
+    missing = (name for failure in result.failures for name in failure.targets)
+    for name in dict.fromkeys((*outcomes, *missing)):
         outcome = outcomes.get(name, _NOTHING)
         counts = (outcome.totals.get(column.name, 0) for column in _TOTALS)
         yield (
