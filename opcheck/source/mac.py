@@ -110,7 +110,7 @@ class Mac:
     def values(self, node: ast.expr) -> tuple[Value, ...]:
         """Return the values that an expression may have on a Mac; UNKNOWN if there may be more."""
         # A value that depends on itself (``n = n + 1``) is unknown.
-        unknown = (Value(UNKNOWN, node),)
+        unknown: tuple[Value, ...] = (Value(UNKNOWN, node),)
         values = self._guard(node, unknown, self._find, node)
         return values if len(values) <= _MOST else unknown
 

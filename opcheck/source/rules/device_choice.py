@@ -222,7 +222,8 @@ def _device_bound(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
 
 
 def _guarded_move(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
-    if sides.ends and not _gives_back(node.body[-1]):
+    end = node.body[-1]
+    if sides.ends and not (isinstance(end, ast.Return) and end.value):
         return None
     if not any(_moves(part, scanned) for each in _simple(sides.cuda) for part in walk(each)):
         return None
@@ -301,10 +302,6 @@ def _inside(block: Sequence[ast.stmt], depth: int = _DEEPEST) -> Iterator[ast.st
         if depth and isinstance(statement, (ast.If, ast.For, ast.With, ast.Try)):
             yield from _inside(statement.body, depth - 1)
             yield from _inside(getattr(statement, "orelse", ()), depth - 1)
-
-
-def _gives_back(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Return) and statement.value is not None
 
 
 def _tells_of_gpu(node: ast.AST, scanned: Scanned) -> bool:
@@ -486,14 +483,10 @@ _MOVE = (
 
 def _moves(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether a call is ``x.cuda(...)`` or ``x.to("cuda")``."""
-    if not isinstance(node, ast.Call) or method(node) not in {"cuda", "to"}:
-        return False
-    return method(node) == "cuda" or _is_to_cuda(node, scanned)
-
-
-def _is_to_cuda(call: ast.Call, scanned: Scanned) -> bool:
-    device = written(call.args[0], scanned) if call.args else None
-    return method(call) == "to" and device is not None and is_cuda(device.text)
+    if not isinstance(node, ast.Call) or method(node) != "to":
+        return method(node) == "cuda"
+    device = written(node.args[0], scanned) if node.args else None
+    return device is not None and is_cuda(device.text)
 
 
 def _index(call: ast.Call, scanned: Scanned) -> bool:

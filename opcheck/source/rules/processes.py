@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opcheck.source.program import Function, walk
 from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
-from opcheck.source.words import last
+from opcheck.source.words import last, names
 
 # -- OC208: processes that talk through NCCL -------------------------------------------------------
 
@@ -95,13 +95,9 @@ def _nccl_hits(
 
 # -- OC228: nn.DataParallel, which moves no inputs on a Mac ----------------------------------------
 
-_NAMES = frozenset(
-    {
-        "torch.nn.DataParallel",
-        "torch.nn.parallel.DataParallel",
-        "torch.nn.parallel.data_parallel.DataParallel",
-    }
-)
+_NAMES = {
+    f"torch.nn.{module}DataParallel" for module in ("", "parallel.", "parallel.data_parallel.")
+}
 _MOVES = {"cuda", "to"}
 
 
@@ -160,6 +156,7 @@ _ITERATING = frozenset(
      "sorted", "sum", "test", "tqdm", "trange", "train", "tuple", "validate", "zip"}
 )  # fmt: skip
 #: Arguments of a dataset that it keeps, and that go to the workers with it.
+_COMPOSES = {"Compose", "Lambda", "Sequential"}
 _KEPT = frozenset({"loader", "is_valid_file", "target_transform", "transform", "transforms"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Iterating = (
@@ -233,7 +230,7 @@ def _at_import(scanned: Scanned) -> _AtImport:
     functions: set[ast.AST] = set()
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and any(map(_is_module_name, walk(node.test))):
+        if isinstance(node, ast.If) and any(names(part, "__name__") for part in walk(node.test)):
             waiting += node.orelse
             continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -241,27 +238,21 @@ def _at_import(scanned: Scanned) -> _AtImport:
         nodes.add(node)
         waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Call) and (function := _function(node, scanned)) is not None:
-            names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
-            for name, value in zip(names, node.args, strict=False):
+            parameters = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+            pairs = [*zip(parameters, node.args, strict=False)]
+            for name, value in (*pairs, *((word.arg or "", word.value) for word in node.keywords)):
                 arguments.setdefault((function, name), []).append(value)
-            for keyword in node.keywords:
-                arguments.setdefault((function, keyword.arg or ""), []).append(keyword.value)
             if function not in functions and len(functions) < _MOST_FUNCTIONS:
                 functions.add(function)
                 waiting += function.body
     return _AtImport(frozenset(nodes), arguments)
 
 
-def _is_module_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "__name__"
-
-
 def _function(call: ast.Call, scanned: Scanned) -> Function | None:
     """Return the function of this file that a call calls."""
     bound = scanned.program.only_binding(call.func) if isinstance(call.func, ast.Name) else None
     node = bound.node if bound else None
-    is_plain = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.decorator_list
-    return node if is_plain else None  # type: ignore[return-value]
+    return node if isinstance(node, Function) and not node.decorator_list else None
 
 
 # -- loaders ---------------------------------------------------------------------------------------
@@ -288,13 +279,11 @@ def _is_loader(node: ast.expr, scanned: Scanned, depth: int) -> bool:
         if _has_workers(node, scanned):
             return True
         function = _function(node, scanned)
-        returned = (
-            [each.value for each in walk(function) if isinstance(each, ast.Return)]
-            if function
-            else []
-        )
-        return any(
-            value is not None and _is_loader(value, scanned, depth + 1) for value in returned
+        return function is not None and any(
+            isinstance(each, ast.Return)
+            and each.value
+            and _is_loader(each.value, scanned, depth + 1)
+            for each in walk(function)
         )
     if isinstance(node, ast.Tuple):
         return any(_is_loader(part, scanned, depth + 1) for part in node.elts)
@@ -323,8 +312,7 @@ def _has_workers(call: ast.Call, scanned: Scanned) -> bool:
     workers = argument(call, _WORKERS, "num_workers")
     if workers is not None:
         return _is_positive(workers, scanned)
-    unpacked = [keyword.value for keyword in call.keywords if keyword.arg is None]
-    return any(_gives_workers(value, scanned) for value in unpacked)
+    return any(_gives_workers(each.value, scanned) for each in call.keywords if each.arg is None)
 
 
 def _gives_workers(node: ast.expr, scanned: Scanned) -> bool:
@@ -386,8 +374,8 @@ def _forks(scanned: Scanned) -> bool:
 # -- what pickle cannot send -----------------------------------------------------------------------
 
 
-def _not_sent(call: ast.Call, scanned: Scanned, *names: str) -> Iterator[Hit]:
-    for name in names:
+def _not_sent(call: ast.Call, scanned: Scanned, *keywords: str) -> Iterator[Hit]:
+    for name in keywords:
         value = argument(call, None, name)
         if value is not None and (what := _local(value, scanned)):
             yield _report_unpickled(value, f"{name}={what}")
@@ -416,14 +404,11 @@ def _lambda_in(node: ast.expr, scanned: Scanned) -> ast.expr | None:
         value = scanned.program.only_value(node)
         return _lambda_in(value, scanned) if isinstance(value, (ast.Call, ast.List)) else None
     parts: list[ast.expr] = []
-    if isinstance(node, (ast.List, ast.Tuple)):
-        parts = node.elts
-    elif isinstance(node, ast.Call) and last(node.func) in {
-        "Compose",
-        "Lambda",
-        "Sequential",
-    }:
-        parts = node.args
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            pass
+        case ast.Call(func=called, args=arguments) if last(called) in _COMPOSES:
+            parts = arguments
     return next((part for each in parts if (part := _lambda_in(each, scanned)) is not None), None)
 
 

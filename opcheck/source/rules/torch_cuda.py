@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
@@ -20,9 +21,7 @@ def torch_cuda(node: ast.AST, scanned: Scanned) -> str:
     name = scanned.dotted(node.func) if isinstance(node, ast.Call) else ""
     rest = name.removeprefix("torch.cuda.") if name.startswith("torch.cuda.") else ""
     # The same functions, by the modules that they are written in.
-    for module in ("memory.", "random.", "streams.", "graphs."):
-        rest = rest.removeprefix(module)
-    return rest
+    return re.sub(r"^(memory|random|streams|graphs)\.", "", rest)
 
 
 @rule(
@@ -37,16 +36,24 @@ def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of the names that raise."""
     name = torch_cuda(node, scanned)
     if name in RAISES:
-        instead = INSTEAD.get(name, "")
-        yield Hit(
-            node=node,
-            fix=_fix_call(node, name, scanned),
-            message=f"torch.cuda.{name} fails without CUDA",
-            hint=f"on MPS: {instead}"
-            if instead
-            else "call it only where torch.cuda.is_available()",
-            prints=find_error(name, scanned.target),
+        fix, prints = _fix_call(node, name, scanned), find_error(name, scanned.target)
+        otherwise = "call it only where torch.cuda.is_available()"
+        yield _report(
+            node, name, "fails without CUDA", INSTEAD.get(name, ""), otherwise, fix, prints
         )
+
+
+def _report(
+    node: ast.Call,
+    name: str,
+    what: str,
+    instead: str,
+    otherwise: str,
+    fix: Fix | None,
+    prints: str = "",
+) -> Hit:
+    hint = f"on MPS: {instead}" if instead else otherwise
+    return Hit(node=node, fix=fix, message=f"torch.cuda.{name} {what}", hint=hint, prints=prints)
 
 
 def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
@@ -96,13 +103,8 @@ def find_idle_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of the names that do nothing."""
     name = torch_cuda(node, scanned)
     if name in IDLE:
-        instead = IDLE[name]
-        yield Hit(
-            node=node,
-            fix=called_on_mps(node, name, scanned),
-            message=f"torch.cuda.{name} does nothing for MPS",
-            hint=f"on MPS: {instead}" if instead else "it may stay",
-        )
+        fix = called_on_mps(node, name, scanned)
+        yield _report(node, name, "does nothing for MPS", IDLE[name], "it may stay", fix)
 
 
 # -- OC215: settings of cuDNN and of CUDA's matrix products ----------------------------------------
@@ -143,14 +145,11 @@ def find_cudnn_settings(node: ast.Assign, scanned: Scanned) -> Iterator[Hit]:
 def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.has_mps`` and ``getattr(torch, "has_mps", False)``."""
     asked = isinstance(node, ast.Attribute) and scanned.dotted(node) == "torch.has_mps"
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
-        name = node.args[1]
-        asked = (
-            node.func.id in {"getattr", "hasattr"}
-            and scanned.dotted(node.args[0]) == "torch"
-            and isinstance(name, ast.Constant)
-            and name.value == "has_mps"
-        )
+    match node:
+        case ast.Call(
+            func=ast.Name("getattr" | "hasattr"), args=[owner, ast.Constant("has_mps"), *_]
+        ):
+            asked = scanned.dotted(owner) == "torch"
     if asked:
         torch = torch_name(scanned)
         yield Hit(
@@ -178,17 +177,21 @@ def find_device_counts(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.cuda.device_count()`` where it is not compared, printed or a condition."""
     if scanned.dotted(node.func) != "torch.cuda.device_count":
         return
-    parent = scanned.program.parent(node)
-    if isinstance(
-        parent, (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.FormattedValue)
-    ):
-        return
-    if isinstance(parent, ast.Call) and last(parent.func) in _MESSAGES:
-        return
-    divides = isinstance(parent, ast.BinOp) and isinstance(
-        parent.op, (ast.Div, ast.FloorDiv, ast.Mod)
-    )
-    by_zero = divides and parent.right is node  # type: ignore[union-attr]  # a BinOp
+    by_zero = False
+    match scanned.program.parent(node):
+        case (
+            ast.Compare()
+            | ast.If()
+            | ast.IfExp()
+            | ast.BoolOp()
+            | ast.UnaryOp()
+            | ast.FormattedValue()
+        ):
+            return
+        case ast.Call(func=called) if last(called) in _MESSAGES:
+            return
+        case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
+            by_zero = right is node
     yield Hit(
         node=node,
         severity="error" if by_zero else None,

@@ -72,7 +72,7 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.from_numpy(np.random.rand(3)).to("mps")``: the tensor keeps the dtype of the array."""
     name, called = scanned.dotted(node.func), method(node)
-    if "numpy" not in scanned.once(("modules",), _modules, scanned):
+    if not scanned.once(("imports numpy",), _imports_numpy, scanned):
         return
     moved: ast.expr = node
     if called in {"to", "cuda"} and not name and isinstance(node.func, ast.Attribute):
@@ -95,8 +95,8 @@ def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
-def _modules(scanned: Scanned) -> frozenset[str]:
-    return frozenset(name.partition(".")[0] for name in scanned.program.imports.values())
+def _imports_numpy(scanned: Scanned) -> bool:
+    return any(f"{name}.".startswith("numpy.") for name in scanned.program.imports.values())
 
 
 def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
@@ -117,13 +117,14 @@ def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
         return "float64"
     if last in _METHODS and not name and not node.args and torch_alias(scanned):
         return _METHODS[last]
-    candidates = [argument(node, None, "dtype")]
+    keyword = argument(node, None, "dtype")
+    candidates = [keyword] if keyword else []
     if last in {"to", "type"} and not name:
         candidates += node.args
     for candidate in candidates:
-        if candidate is None:
-            continue
-        if (dtype := _DTYPES.get(_dtype_name(candidate, scanned))) is not None:
+        # Also through one assignment: ``dtype = torch.float64``.
+        named = scanned.dotted(candidate) or scanned.dotted(scanned.program.only_value(candidate))
+        if (dtype := _DTYPES.get(named)) is not None:
             return dtype
         text = scanned.mac.constant(candidate) if last == "type" else None
         if isinstance(text, str) and text in _TEXTS:
@@ -131,28 +132,16 @@ def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
     return ""
 
 
-def _dtype_name(node: ast.expr, scanned: Scanned) -> str:
-    """The dotted name, through one assignment: ``dtype = torch.float64``."""
-    if name := scanned.dotted(node):
-        return name
-    return scanned.dotted(scanned.program.only_value(node))
-
-
 def _on_cpu(node: ast.Call, scanned: Scanned) -> bool:
     """Return whether the code itself puts the value on the CPU, before or in the call."""
     for call in chain(node):
         if call is not node and method(call) in _TO_CPU:
             return True
-        value_given = [argument(call, None, "device", "map_location")]
-        if method(call) == "to":
-            value_given += call.args
-        if any(value is not None and _is_cpu(value, scanned) for value in value_given):
+        device = argument(call, None, "device", "map_location")
+        places = [*([device] if device else []), *(call.args if method(call) == "to" else [])]
+        if any(scanned.mac.constant(scanned.unwrap_device(each)) == "cpu" for each in places):
             return True
     return False
-
-
-def _is_cpu(node: ast.expr, scanned: Scanned) -> bool:
-    return scanned.mac.constant(scanned.unwrap_device(node)) == "cpu"
 
 
 # -- OC211: float64 as the default dtype of all tensors --------------------------------------------
@@ -172,11 +161,8 @@ def find_wide_defaults(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls that make float64 the default."""
     if scanned.dotted(node.func) not in _SETS:
         return
-    value_given = argument(node, 0, "d", "t")
-    if value_given is None:
-        return
-    text = scanned.dotted(value_given) or scanned.mac.constant(value_given)
-    if text in _DOUBLE:
+    dtype = argument(node, 0, "d", "t")
+    if dtype and (scanned.dotted(dtype) or scanned.mac.constant(dtype)) in _DOUBLE:
         yield Hit(
             node=node,
             message="every tensor is float64 from here on, which MPS has not",
