@@ -42,10 +42,8 @@ def disagreements(
             if _line(release) not in statement.torch:
                 yield f"{key}.reported", f"reported on {release}, outside of the span"
         if entry.mended and _end(entry.mended, lines) != statement.torch.until:
-            yield (
-                f"{key}.mended",
-                f"mended in {entry.mended}, but the span ends at {statement.torch.until}",
-            )
+            ends = f"but the span ends at {statement.torch.until}"
+            yield f"{key}.mended", f"mended in {entry.mended}, {ends}"
         match = _RANGE.search(entry.detail) if entry.kind == "binary" else None
         if match and not _contains(match[1], match[2], statement.torch, lines):
             yield f"{key}.detail", f"the library shows {match[1]} to {match[2]}, the span is wider"
@@ -60,15 +58,12 @@ def _call(
     tensors: list[TensorSpec] = []
     values: dict[str, Any] = {}
     for name, value in written.items():
-        texts = value if isinstance(value, list) else [value]
-        specs = [
-            spec
-            for text in texts
-            if isinstance(text, str) and (spec := _tensor(name, text)) is not None
-        ]
-        if len(specs) == len(texts):
+        every = value if isinstance(value, list) else [value]
+        texts = [text for text in every if isinstance(text, str)]
+        specs = [spec for text in texts if (spec := _tensor(name, text)) is not None]
+        if len(specs) == len(every):
             tensors += specs
-        elif any("[" in text for text in texts if isinstance(text, str)):
+        elif any("[" in text for text in texts):
             yield f"{name} is no tensor such as float16[2, 3]: {value}"
         else:
             values[name] = tuple(value) if isinstance(value, list) else value

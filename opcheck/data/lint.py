@@ -18,7 +18,7 @@ from opcheck.data.macs import load_macs
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.regressions import lint_regressions
 from opcheck.data.statement_files import Written, read_written, refuse
-from opcheck.data.statement_model import EVERY_OPERATOR, Arguments
+from opcheck.data.statement_model import EVERY_OPERATOR, Arguments, Statement
 from opcheck.data.statements import INDEX, fingerprint, read_index
 from opcheck.data.strict_yaml import Problem, read_entries
 from opcheck.data.triage import lint_reports, lint_texts
@@ -60,15 +60,16 @@ def lint(directory: Path | None = None) -> int:
     """
     directory = directory or data_directory()
     written, problems = read_written(directory)
-    if problems:
-        refuse(problems)
+    refuse(problems)
     lists = load(directory)
     index = read_index(directory)
     arguments = index.arguments if index is not None else {}
     for entry in written:
         problems += _versions(entry, lists)
         problems += _names(entry, arguments)
-        problems += _evidence(entry, lists, arguments)
+        # A statement's span or condition may differ from its own evidence.
+        differing = disagreements(entry.statement, lists.versions, arguments)
+        problems += [_at(entry, key, message) for key, message in differing]
     excusable = [*_kernels(written, lists), *_pairs(written)]
     problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
@@ -100,26 +101,15 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
             yield _at(entry, f"macos.{end}", f"there is no macOS {macos}")
     if not any(line in statement.torch for line in lines):
         yield _at(entry, "torch", "no release of releases.yaml lies in the span")
-    named = [
-        (f"evidence.{index}.torch", evidence.torch)
-        for index, evidence in enumerate(statement.evidence)
-    ] + [
-        (f"evidence.{index}.{key}", text)
-        for index, evidence in enumerate(statement.evidence)
-        for key, texts in (("reported", evidence.reported), ("mended", (evidence.mended,)))
-        for text in texts
-    ]
-    for key, text in [*named, ("fixed", statement.fixed)]:
+    named = [("fixed", statement.fixed)]
+    for index, evidence in enumerate(statement.evidence):
+        named += [
+            (f"evidence.{index}.{key}", getattr(evidence, key)) for key in ("torch", "mended")
+        ]
+        named += [(f"evidence.{index}.reported", text) for text in evidence.reported]
+    for key, text in named:
         if text and _line(text) not in lines:
             yield _at(entry, key, f"releases.yaml has no release {text}")
-
-
-def _evidence(
-    entry: Written, lists: OpLists, arguments: Mapping[str, Arguments]
-) -> Iterator[Problem]:
-    """Yield where a statement's span or condition differs from its own evidence."""
-    for key, message in disagreements(entry.statement, lists.versions, arguments):
-        yield _at(entry, key, message)
 
 
 def _line(text: str) -> Version | None:
@@ -138,11 +128,8 @@ def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[Probl
     in_condition = statement.parsed.names if statement.parsed else frozenset()
     for name in sorted({*in_condition, *statement.dtypes_of} - {RECOMPUTED, RESULT}):
         key = "condition" if name in in_condition else "dtypes_of"
-        without = [
-            op
-            for op in arguments
-            if name not in arguments[op] and _names_operator(statement.ops, op)
-        ]
+        lacking = (op for op, known in arguments.items() if name not in known)
+        without = [op for op in lacking if _names_operator(statement.ops, op)]
         if EVERY_OPERATOR in statement.ops:
             yield _at(entry, key, f"operators have no argument {name} in common")
         elif without:
@@ -200,7 +187,7 @@ def _pairs(written: list[Written]) -> Iterator[Excusable]:
             check = _conflict(first.statement.effect, second.statement.effect)
             if first.statement.on_every_kernel is not second.statement.on_every_kernel:
                 continue  # the general one and a special case of it; the worst effect decides
-            if check and _overlap(first, second):
+            if check and _overlap(first.statement, second.statement):
                 yield from _pair_problems(check, first, second)
 
 
@@ -212,17 +199,12 @@ def _conflict(first: Effect, second: Effect) -> str:
     return "contradiction" if stops_and_goes_on or effects == _STOPS else ""
 
 
-def _overlap(first: Written, second: Written) -> bool:
-    statement, counterpart = first.statement, second.statement
-    dtypes = (
-        not statement.dtypes
-        or not counterpart.dtypes
-        or {*statement.dtypes} & {*counterpart.dtypes}
-    )
+def _overlap(first: Statement, second: Statement) -> bool:
+    of_any = not first.dtypes or not second.dtypes
     return (
-        bool(dtypes)
-        and statement.torch.overlaps(counterpart.torch)
-        and statement.macos.overlaps(counterpart.macos)
+        (of_any or not {*first.dtypes}.isdisjoint(second.dtypes))
+        and first.torch.overlaps(second.torch)
+        and first.macos.overlaps(second.macos)
     )
 
 
@@ -230,12 +212,8 @@ def _pair_problems(check: str, first: Written, second: Written) -> Iterator[Excu
     statement, counterpart = first.statement, second.statement
     shared = sorted({*statement.ops} & {*counterpart.ops})
     if not shared:
-        shared = sorted(
-            op for op in statement.ops if op != "*" and _names_operator(counterpart.ops, op)
-        )
-        shared += sorted(
-            op for op in counterpart.ops if op != "*" and _names_operator(statement.ops, op)
-        )
+        for own, others in ((statement.ops, counterpart.ops), (counterpart.ops, statement.ops)):
+            shared += sorted(op for op in own if op != "*" and _names_operator(others, op))
     verb = {"overlap": "says the same as", "contradiction": "contradicts"}[check]
     place = f"{first.place.file}:{first.place.line}"
     for op in shared:
@@ -257,13 +235,11 @@ def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[Problem]:
     yield from document.problems
     used: set[int] = set()
     for problem in excusable:
-        excuses = [
-            index
-            for index, rule in excepted
-            if rule.check == problem.check
-            and tuple(sorted(rule.statements)) == problem.statements
-            and rule.op in {"", problem.op}
-        ]
+        about = problem.check, problem.statements
+        alike = (
+            each for each in excepted if (each[1].check, tuple(sorted(each[1].statements))) == about
+        )
+        excuses = [index for index, rule in alike if rule.op in {"", problem.op}]
         used.update(excuses)
         if not excuses:
             yield problem.problem

@@ -199,13 +199,11 @@ def _field(name: str, node: Any, document: Document, path: Path_) -> Any:
     """Return the value of a key, and report its problems to the document."""
     before = len(document.problems)
     if name in {"torch", "macos"} and isinstance(node, dict):
-        unknown = sorted(node.keys() - {"since", "until"})
-        for key in unknown:
+        for key in sorted(node.keys() - {"since", "until"}):
             document.report((*path, key), "unknown key; known are since, until")
         pattern = r"\d+\.\d+" if name == "torch" else r"\d+(\.\d+)?"
-        node = read_span(
-            {key: node.get(key) for key in ("since", "until")}, path, document, pattern
-        )
+        ends = {key: node.get(key) for key in ("since", "until")}
+        node = read_span(ends, path, document, pattern)
     try:
         value = msgspec.convert(node, _TYPES[name])
     except msgspec.ValidationError as error:
@@ -221,9 +219,7 @@ def _field(name: str, node: Any, document: Document, path: Path_) -> Any:
             if entry in entries[:index]:
                 document.report((*path, index), f"listed twice: {entry}")
         value = tuple(entries)
-    if name in _CHECKS:
-        value = _CHECKS[name](value, document, path)
-    return value
+    return _CHECKS[name](value, document, path) if name in _CHECKS else value
 
 
 def _check_operators(ops: tuple[str, ...], document: Document, path: Path_) -> tuple[str, ...]:

@@ -54,10 +54,10 @@ class Document:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def report(self, path: Path_, message: str) -> None:
-        """Add a problem of the value at a path."""
-        words = ".".join(map(str, path))
-        self.problems.append(Problem(self.file, self.line(path), words, message))
+    def report(self, path: Path_, message: str, line: int | None = None) -> None:
+        """Add a problem of the value at a path; its line is that of the value if none is named."""
+        words, line = ".".join(map(str, path)), self.line(path) if line is None else line
+        self.problems.append(Problem(self.file, line, words, message))
 
     def require_sound(self, path: Path, hint: str = _README) -> None:
         """Raise one error for all problems of the file, if it has any.
@@ -79,12 +79,12 @@ def read(path: Path, name: str) -> Document:
     try:
         content = documents.read(path)
     except DocumentError as error:
-        document.problems.append(Problem(name, 0, "", f"cannot be read: {error}"))
+        document.report((), f"cannot be read: {error}", 0)
         return document
     try:
         node = documents.compose(content)
     except DocumentError as error:
-        document.problems.append(Problem(name, error.line or 1, "", f"not YAML: {error}"))
+        document.report((), f"not YAML: {error}", error.line or 1)
         return document
     if node is not None:
         document.value = _value(node, (), document)
@@ -177,22 +177,15 @@ def _mapping(node: yaml.MappingNode, path: Path_, document: Document) -> dict[st
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+        line = key_node.start_mark.line + 1
         if key is None or key_node.tag != f"{_TAG}str":
-            at = Problem(
-                document.file,
-                key_node.start_mark.line + 1,
-                ".".join(map(str, path)),
-                f"a key must be a string: {key if key is not None else 'a collection'}",
-            )
-            document.problems.append(at)
-            continue
-        if key in result:
-            line = key_node.start_mark.line + 1
-            words = ".".join(map(str, (*path, key)))
-            document.problems.append(Problem(document.file, line, words, "the key occurs twice"))
-            continue
-        document._lines[(*path, key)] = key_node.start_mark.line + 1  # noqa: SLF001
-        result[key] = _value(value_node, (*path, key), document)
+            what = "a collection" if key is None else key
+            document.report(path, f"a key must be a string: {what}", line)
+        elif key in result:
+            document.report((*path, key), "the key occurs twice", line)
+        else:
+            document._lines[(*path, key)] = line  # noqa: SLF001
+            result[key] = _value(value_node, (*path, key), document)
     return result
 
 

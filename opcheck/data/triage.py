@@ -100,12 +100,9 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Pro
     yield from document.problems
     if not extracted.texts:
         return
-    reasons = Counter(
-        (item, None) if isinstance(item, str) else (item.text, function)
-        for _, entry in entries
-        for item in entry.texts
-        for function in ((None,) if isinstance(item, str) else item.functions)
-    )
+    items = (item for _, entry in entries for item in entry.texts)
+    printed = (Printed(text=i, functions=(None,)) if isinstance(i, str) else i for i in items)
+    reasons = Counter((each.text, function) for each in printed for function in each.functions)
     found = set()
     pieces = [(item, fragments(item.error.text)) for item in statements if item.error is not None]
     for text, places in extracted.texts.items():
@@ -134,14 +131,12 @@ def open_lines(place: Place, quoting: Sequence[Statement], extracted: Extracted)
     users = expand(extracted.operators.get(place[1] or "", ()), extracted.releases)
     if not users or SHARED in users.values():
         return [] if quoting else lines
-    return [
-        line
-        for line in lines
-        if line in users
-        and not any(
-            item.spans(line) and any(map(item.names, users[line].split())) for item in quoting
-        )
-    ]
+
+    def is_quoted_in(line: str) -> bool:
+        ops = users[line].split()
+        return any(item.spans(line) and any(map(item.names, ops)) for item in quoting)
+
+    return [line for line in lines if line in users and not is_quoted_in(line)]
 
 
 def is_quoted(text: str, pieces: Iterable[str]) -> bool:

@@ -52,9 +52,8 @@ class Change(NamedTuple):
 
     def contents(self) -> tuple[bytes, bytes]:
         """The contents of the file before and after."""
-        return self.before.encode(self.encoding) if self.before else b"", self.after.encode(
-            self.encoding
-        )
+        before = self.before.encode(self.encoding) if self.before else b""
+        return before, self.after.encode(self.encoding)
 
     def diff(self) -> str:
         """The unified diff."""
@@ -144,17 +143,18 @@ class _Fixer:
 
     def apply(self, proposals: Sequence[Proposal], files: Sequence[FoundFile]) -> set[Path]:
         """Make the fixes of a round; return the changed files."""
-        usable = [
-            each for each in proposals if self._with_unsafe or each.fix.applicability == "safe"
-        ]
+        allowed = {"safe", "unsafe"} if self._with_unsafe else {"safe"}
+        usable = [each for each in proposals if each.fix.applicability in allowed]
         if self.unsafe is None:
             self.unsafe = len(proposals) - len(usable)
         self._plan = self._plan or helpers.plan(usable, files, self.contents)
         failed = {Path(problem.module) for problem in self.problems}
         changed = set()
-        for path, of_file in _by_file(usable).items():
-            if path in failed:
-                continue
+        by_file: dict[Path, list[Proposal]] = {}
+        for each in usable:
+            if each.file.path not in failed:
+                by_file.setdefault(each.file.path, []).append(each)
+        for path, of_file in by_file.items():
             try:
                 before, after, name, count = _change(path, of_file, self._plan, files, self._named)
             except source.UnreadableError as error:
@@ -176,10 +176,9 @@ class _Fixer:
         for path, (before, name) in self._texts.items():
             if path.suffix == ".py" and path.name != "__init__.py":
                 after = self.contents[path].decode(name)
-                others = (
-                    _decode_file(each.path, self.contents) for each in files if each.path != path
-                )
-                text = without_orphans(before, after, path.stem, others)
+                others = (each.path for each in files if each.path != path)
+                texts = (_decode_file(each, self.contents) for each in others)
+                text = without_orphans(before, after, path.stem, texts)
                 self.contents[path] = text.encode(name)
 
     def silenced(
@@ -204,7 +203,8 @@ class _Fixer:
         }
         changes, plan = [*by_target.values()], self._plan
         if plan is not None:
-            used = {each.path for each in changes if plan.uses_new(each.path, each.after)}
+            helpers_of = ((each, plan.by_file.get(each.path)) for each in changes)
+            used = {each.path for each, own in helpers_of if own and own.statement in each.after}
             changes += [
                 Change(each.path, "", helpers.TEXT) for each in plan.new if used & each.users
             ]
@@ -254,18 +254,10 @@ def _rule_and_text(finding: ScanFinding) -> tuple[str, str]:
 def _decode_file(path: Path, contents: Mapping[Path, bytes]) -> str:
     """The text of a file, to search in it."""
     try:
-        return (contents[path] if path in contents else documents.read(path)).decode(
-            "utf-8", "replace"
-        )
+        content = contents[path] if path in contents else documents.read(path)
     except OSError:
         return ""
-
-
-def _by_file(proposals: Iterable[Proposal]) -> dict[Path, list[Proposal]]:
-    by_file: dict[Path, list[Proposal]] = {}
-    for proposal in proposals:
-        by_file.setdefault(proposal.file.path, []).append(proposal)
-    return by_file
+    return content.decode("utf-8", "replace")
 
 
 def _text(content: bytes, file: FoundFile) -> tuple[str, str]:
@@ -321,16 +313,15 @@ def _change(
     if file.kind == "notebook":
         after, count = _notebook(before, proposals, path)
     else:
-        helper = plan.helper(path)
+        helper = plan.by_file.get(path)
         # pip ends a line of a requirements.txt where str.splitlines does.
         is_pip = file.kind == "requirements" and path.suffix != ".toml"
         lines = before.splitlines(keepends=True) if is_pip else lines_with_endings(before)
-        every = ((each, _edits(each.fix, helper)) for each in proposals)
-        chosen = [
-            (each.rule, edits)
-            for each, edits in every
-            if not (each.fix.helper_edits and is_too_long(edits, lines))
-        ]
+        chosen = []
+        for each in proposals:
+            edits = _edits(each.fix, helper)
+            if not (each.fix.helper_edits and is_too_long(edits, lines)):
+                chosen.append((each.rule, edits))
         after, count = _apply_all(lines, chosen)
         if file.kind == "python":
             _check(after, path)
@@ -396,24 +387,19 @@ def without_orphans(before: str, after: str, module: str, elsewhere: Iterable[st
         gone = [each.asname or each.name for each in node.names if each not in kept]
         if not gone or line != ast.unparse(node) or _is_imported(gone, module, elsewhere):
             continue
+        edit = Edit(node.lineno, 0, node.lineno + 1, 0, "")
         if kept:
-            names = ast.ImportFrom(module=node.module, names=kept, level=0)
-            edits.append(
-                (Edit(node.lineno, 0, node.lineno, len(line.encode()), ast.unparse(names)),)
-            )
-        else:
-            edits.append((Edit(node.lineno, 0, node.lineno + 1, 0, ""),))
+            text = ast.unparse(ast.ImportFrom(module=node.module, names=kept, level=0))
+            edit = Edit(node.lineno, 0, node.lineno, len(line.encode()), text)
+        edits.append((edit,))
     return apply(lines, edits)[0]
 
 
 def _used_names(tree: ast.AST) -> set[str]:
     """The names that a text uses; a text such as ``"autocast"`` in ``__all__`` counts, too."""
     names = {node.id for node in walk(tree) if isinstance(node, ast.Name)}
-    return names | {
-        node.value
-        for node in walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    constants = (node.value for node in walk(tree) if isinstance(node, ast.Constant))
+    return names | {value for value in constants if isinstance(value, str)}
 
 
 def _is_imported(names: Iterable[str], module: str, elsewhere: Iterable[str]) -> bool:

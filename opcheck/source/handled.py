@@ -161,8 +161,9 @@ def _is_bound(statement: ast.AST, scanned: Scanned, *, is_inside: bool) -> bool:
     """Return whether what a statement binds is bound for MPS in another statement that is not overwritten by it."""
     bound = scanned.once(("bound for mps",), _bound_for_mps, scanned)
     is_optional = is_inside or (isinstance(statement, ast.If) and not statement.orelse)
-    inside = (statement.body, statement.orelse) if isinstance(statement, ast.If) else ([statement],)
-    for part in (part for block in inside for part in block if isinstance(part, _BINDS)):
+    is_if = isinstance(statement, ast.If)
+    inside = [*statement.body, *statement.orelse] if is_if else [statement]  # type: ignore[attr-defined]
+    for part in (part for part in inside if isinstance(part, _BINDS)):
         for key in _keys(part, scanned):
             for other in bound.get(key, ()):
                 is_later = is_optional or key[1] == "return" or other.line > part.lineno

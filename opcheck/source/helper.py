@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -64,21 +64,12 @@ class _Existing(NamedTuple):
     line: int = 0
 
 
-class Plan:
+class Plan(NamedTuple):
     """Which files call a helper."""
 
-    def __init__(self, by_file: Mapping[Path, Helper], new: Sequence[New]) -> None:
-        self._by_file = by_file
-        self.new = new
-
-    def helper(self, path: Path) -> Helper | None:
-        """Return the helper of a file; None where the choice is written out."""
-        return self._by_file.get(path)
-
-    def uses_new(self, path: Path, text: str) -> bool:
-        """Return whether a changed file imports a helper."""
-        helper = self._by_file.get(path)
-        return helper is not None and helper.statement in text
+    #: a file that is missing here has its choices written out
+    by_file: Mapping[Path, Helper]
+    new: Sequence[New]
 
 
 def plan(
@@ -92,21 +83,12 @@ def plan(
     }
     by_file: dict[Path, Helper] = {}
     groups: dict[Path, list[Path]] = {}
-    existing = (
-        [
-            helper
-            for path in sorted(project_files)
-            for helper in _existing(path, contents, project_files)
-        ]
-        if places
-        else []
-    )
+    searched = sorted(project_files) if places else ()
+    existing = [each for path in searched for each in _existing(path, contents, project_files)]
     #: what one script of a folder imports, its neighbours can import, too
-    packages: dict[Path, set[Path]] = {}
+    packages: dict[Path, set[Path]] = defaultdict(set)
     for path, program in programs.items():
-        packages.setdefault(path.parent, set()).update(
-            _imported_packages(path, program, project_files)
-        )
+        packages[path.parent] |= _imported_packages(path, program, project_files)
     for path, program in programs.items():
         home = _home(path, program, project_files)
         own = _own(path, program, min(lines[path]))
@@ -117,12 +99,8 @@ def plan(
         if own is not None or home is None:
             continue
         homes = (home, *sorted(packages[path.parent]))
-        pairs = (
-            (top, each)
-            for top in homes
-            for each in existing
-            if each.path != path and top in each.path.parents
-        )
+        others = [each for each in existing if each.path != path]
+        pairs = ((top, each) for top in homes for each in others if top in each.path.parents)
         reused = next(pairs, None)
         if reused is not None:
             by_file[path] = _call(path, *reused, program)
@@ -175,12 +153,8 @@ def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
 
 def _free(home: Path, project_files: Collection[Path]) -> Path | None:
     """The file that a helper may be written to."""
-    files = (
-        home / name
-        for name in ("device.py", "device_choice.py")
-        if home / name not in project_files
-    )
-    file = next(files, None)
+    files = (home / name for name in ("device.py", "device_choice.py"))
+    file = next((each for each in files if each not in project_files), None)
     return file if file is not None and not file.exists() else None
 
 
@@ -229,12 +203,8 @@ def _has_neighbour(path: Path, program: Program, project_files: set[Path]) -> bo
 def _imported_packages(path: Path, program: Program, project_files: set[Path]) -> set[Path]:
     """The packages of the project that a file imports by their names."""
     names = {full.partition(".")[0] for full in program.imports.values()}
-    folders = (folder / name for folder in path.parents for name in names if name)
-    return {
-        folder
-        for folder in folders
-        if folder / "__init__.py" in project_files and folder not in path.parents
-    }
+    folders = {folder / name for folder in path.parents for name in names if name}
+    return {each for each in folders if each / "__init__.py" in project_files} - {*path.parents}
 
 
 def _package(path: Path, project_files: set[Path]) -> Path | None:
@@ -270,11 +240,8 @@ def _existing(
 ) -> Iterable[_Existing]:
     """The functions of a file that choose a device and know MPS; not in a file that imports from the project."""
     content = _content(path, contents) if path.suffix == ".py" else b""
-    program = (
-        _program(path, contents)
-        if all(word in content for word in (b"mps", b"device", b"def "))
-        else None
-    )
+    may_choose = all(word in content for word in (b"mps", b"device", b"def "))
+    program = _program(path, contents) if may_choose else None
     if program is not None and not _imports_project(path, program, project_files):
         yield from _choosing(path, program)
 
@@ -284,10 +251,8 @@ def _choosing(path: Path, program: Program) -> Iterator[_Existing]:
     for node in program.tree.body:
         if not isinstance(node, ast.FunctionDef) or "device" not in node.name:
             continue
-        if not ast.unparse(node.args):
-            returned = _find_kind(node)
-            if returned is not None:
-                yield _Existing(path, node.name, returned, node.lineno)
+        if not ast.unparse(node.args) and (kind := _find_kind(node)) is not None:
+            yield _Existing(path, node.name, kind, node.lineno)
 
 
 def _imports_project(path: Path, program: Program, project_files: set[Path]) -> bool:
@@ -335,12 +300,9 @@ def add_import(after: str, helper: Helper) -> str:
     line = 0
     for statement in tree:
         is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        is_head = is_text or isinstance(statement, (ast.Import, ast.ImportFrom))
         # The next statement may begin on the last line of an import, and end below it.
-        if (
-            statement.lineno > line
-            and not isinstance(statement, (ast.Import, ast.ImportFrom))
-            and not is_text
-        ):
+        if statement.lineno > line and not is_head:
             break
         line = statement.end_lineno or statement.lineno
     # Above the first statement, a comment of the interpreter or of the encoding stays in its place.

@@ -48,18 +48,16 @@ def filter_fixes(
             continue
         is_gate = rule.id in _REFUSALS or hit.fix.gate
         failing = next((each for _, each in later if each is not hit), None) if is_gate else None
+        reason = ""
         if failing is not None:
             line = getattr(failing.node, "lineno", 1)
             reason = f"line {line} fails without CUDA all the same, and less clearly than this"
-            yield rule, replace(hit, fix=None, no_fix=reason)
         elif rule.id in _MOVES and (line := _float64_line(hit, scanned)):
             reason = f"line {line} has float64 or complex128 on this device, which MPS has not"
-            yield rule, replace(hit, fix=None, no_fix=reason)
         elif not hit.fix.helper_edits and is_too_long(hit.fix.edits, scanned.lines):
             reason = f"the line would have more than {LONGEST_LINE} columns"
-            yield rule, replace(hit, fix=None, no_fix=reason)
-        else:
-            yield rule, _by_release(hit, hit.fix, scanned)
+        refused = replace(hit, fix=None, no_fix=reason)
+        yield rule, refused if reason else _by_release(hit, hit.fix, scanned)
 
 
 def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
@@ -169,13 +167,8 @@ def keeper(scanned: Scanned) -> Callable[[Hit], Fix | None]:
         replaced = scanned.lines[edit.line - 1 : edit.end_line] if edit[:2] != edit[2:4] else ()
         if not any("#" in line for line in replaced):
             return edit
-        lost = [
-            text
-            for _, _, text in comments()[
-                bisect_left(comments(), edit[:2]) : bisect_left(comments(), edit[2:4])
-            ]
-            if text not in edit.text
-        ]
+        first, last = (bisect_left(comments(), end) for end in (edit[:2], edit[2:4]))
+        lost = [text for _, _, text in comments()[first:last] if text not in edit.text]
         if not lost:
             return edit
         indent = scanned.lines[edit.line - 1].encode()[: edit.column].decode()
@@ -190,11 +183,9 @@ def keeper(scanned: Scanned) -> Callable[[Hit], Fix | None]:
     def check(hit: Hit) -> Fix | None:
         fix = hit.fix
         edits = check_all(fix.edits, hit) if fix is not None else ()
-        return (
-            fix._replace(edits=edits, helper_edits=check_all(fix.helper_edits, hit))
-            if fix and edits
-            else None
-        )
+        if fix is None or not edits:
+            return None
+        return fix._replace(edits=edits, helper_edits=check_all(fix.helper_edits, hit))
 
     return check
 
