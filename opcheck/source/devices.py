@@ -35,9 +35,7 @@ def written(node: ast.AST | None, scanned: Scanned) -> Device | None:
     """Return the device in ``"cuda:0"`` or ``torch.device("cpu")``; None for other expressions."""
     if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device":
         inner = written(node.args[0], scanned) if len(node.args) >= 1 else None
-        return (
-            Device(inner.text, is_object=True) if inner is not None and not node.keywords else None
-        )
+        return inner and (None if node.keywords else inner._replace(is_object=True))
     if isinstance(node, ast.Constant):
         is_device = is_cuda(node.value) or node.value in {"cpu", "cpu:0"}
         return Device(str(node.value), is_object=False) if is_device else None

@@ -120,10 +120,7 @@ def apply(lines: Sequence[str], fixes: Sequence[Sequence[Edit]]) -> tuple[str, l
     pieces: list[bytes] = []
     place = 0
     for edit in taken:
-        start, end = (
-            _offset(edit.line, edit.column, starts),
-            _offset(edit.end_line, edit.end_column, starts),
-        )
+        start, end = (_offset(*place_of, starts) for place_of in (edit[:2], edit[2:4]))
         pieces += [text[place:start], _write_edit(edit, lines).encode()]
         place = end
     return b"".join([*pieces, text[place:]]).decode(), applied

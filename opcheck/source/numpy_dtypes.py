@@ -135,9 +135,8 @@ class Dtypes:
     def _array(self, node: ast.AST) -> Kind | None:
         """The kind of an array or a tensor, without regard to its dimensions."""
         kind = self.kind(node)
-        return (
-            kind._replace(is_scalar=False) if kind and kind.family in {"numpy", "torch"} else None
-        )
+        is_array = kind is not None and kind.family in {"numpy", "torch"}
+        return kind._replace(is_scalar=False) if kind and is_array else None
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -158,10 +157,8 @@ class Dtypes:
         for binding in reversed(bindings[max(0, end - _MOST) : end]):
             place = program.place(binding.node)
             kinds.append(self._find_bound(binding, name))
-            is_certain = (
-                place is None or (place.parent, place.field) in blocks or _is_inside(binding)
-            )
-            if is_certain or kinds[-1] is None:
+            is_certain = place is None or (place.parent, place.field) in blocks
+            if is_certain or _is_inside(binding) or kinds[-1] is None:
                 break
         return _agree(kinds)
 
@@ -179,7 +176,7 @@ class Dtypes:
     def _parameter(self, node: ast.arg, name: str) -> Kind | None:
         """What all uses of a function of the file, each a call, give to a parameter."""
         function = self._program.scope(node)
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if not isinstance(function, Function):
             return None
         names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
         uses = self._program.uses.get(function.name, [])
@@ -187,10 +184,8 @@ class Dtypes:
             return None
         kinds: list[Kind | None] = []
         for use in uses:
-            call = self._program.parent(use)
-            is_called = (
-                isinstance(use, ast.Name) and isinstance(call, ast.Call) and call.func is use
-            )
+            call = self._program.parent(use) if isinstance(use, ast.Name) else None
+            is_called = isinstance(call, ast.Call) and call.func is use
             kinds.append(self.kind(argument(call, names.index(name), name)) if is_called else None)  # type: ignore[arg-type]  # a Call
         return _agree(kinds)
 
@@ -246,10 +241,8 @@ class Dtypes:
                 if not bindings and called in {"list", "range"} and node.args:
                     return Kind("python", _INT64) if called == "range" else self.kind(node.args[0])
                 bound = self._program.only_binding(node.func)
-                function = bound.node if bound else None
-                return (
-                    self._find_returned(function) if isinstance(function, ast.FunctionDef) else None
-                )
+                if bound and isinstance(bound.node, ast.FunctionDef):
+                    return self._find_returned(bound.node)
         return None
 
     def _numpy(self, node: ast.Call, name: str, values: list[ast.expr]) -> Kind | None:
@@ -274,13 +267,9 @@ class Dtypes:
             dtype = (FLOAT64[0], min(64, 2 * kind.dtype[1]) if rule == "float" else 64)
         is_method = values is not node.args
         has_axis = len(node.args) + is_method > 1 or bool(node.keywords)
-        is_scalar = name in _REDUCES and not has_axis
         # The elements of ``choice`` and the like count as arrays, which promote alike.
-        return Kind(
-            "numpy",
-            dtype,
-            is_scalar=is_scalar or (kind.is_scalar and name not in {"full", "arange"}),
-        )
+        keeps = kind.is_scalar and name not in {"full", "arange"}
+        return Kind("numpy", dtype, is_scalar=keeps or (name in _REDUCES and not has_axis))
 
     def _torch(self, node: ast.Call, name: str) -> Kind | None:
         asked = argument(node, None, "dtype")
@@ -319,11 +308,9 @@ class Dtypes:
             dtype = next((dtype for part in arguments if (dtype := self.dtype(part))), None)
             if dtype:
                 return Kind("torch", dtype)
-            is_moved = name == "to" and len(arguments) <= len(node.args) <= 1
-            is_moved = is_moved and all(
-                may_be_device(each) and not self.kind(each) for each in arguments
-            )
-            return kind if is_moved else None
+            is_one = name == "to" and len(arguments) <= len(node.args) <= 1
+            devices = (each for each in arguments if may_be_device(each) and not self.kind(each))
+            return kind if is_one and len([*devices]) == len(arguments) else None
         asks = any(word.arg == "dtype" for word in node.keywords)
         return kind if name in _KEEPS and not asks else None
 
@@ -387,10 +374,10 @@ def _promote(first: Kind, second: Kind) -> Kind:
     families = {first.family, second.family}
     family = next(name for name in ("torch", "numpy", "python") if name in families)
     # Python's numbers, and those of NumPy with a tensor, change the rank of a dtype and not its bits.
+    foreign = [each.family != family for each in (first, second)]
     weak = [
-        family != "python"
-        and (each.family == "python" or (each.is_scalar and each.family != family))
-        for each in (first, second)
+        is_foreign and (each.family == "python" or each.is_scalar)
+        for each, is_foreign in zip((first, second), foreign, strict=True)
     ]
     rank = max(first.dtype[0], second.dtype[0])
     bits = 0

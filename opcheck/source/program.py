@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Iterator
+from types import UnionType
 from typing import NamedTuple
 
 from opcheck.source.tables import read_words
@@ -168,21 +169,20 @@ class Program:
 
     def function(self, node: ast.AST) -> str:
         """Return the name of the function around a node, or empty."""
-        scope = self.scope(node)
-        while scope is not self.tree:
-            if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                return scope.name
-            scope = self.scope(scope)
-        return ""
+        scope = self._around(node, Function)
+        return scope.name if isinstance(scope, Function) else ""
 
     def _class(self, node: ast.AST) -> ast.ClassDef | None:
         """The class around a node, also where it is in a method."""
+        scope = self._around(node, ast.ClassDef)
+        return scope if isinstance(scope, ast.ClassDef) else None
+
+    def _around(self, node: ast.AST, kind: type[ast.AST] | UnionType) -> ast.AST:
+        """The innermost scope of a kind around a node; the module where there is none."""
         scope = self.scope(node)
-        while scope is not self.tree:
-            if isinstance(scope, ast.ClassDef):
-                return scope
+        while scope is not self.tree and not isinstance(scope, kind):
             scope = self.scope(scope)
-        return None
+        return scope
 
     @functools.cached_property
     def uses(self) -> dict[str, list[ast.AST]]:
@@ -311,13 +311,13 @@ class Program:
         if isinstance(target, ast.Name):
             self._name(target.id, value, node)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            same = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-            parts = value.elts if same and isinstance(value, (ast.Tuple, ast.List)) else ()
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            is_same = len(values) == len(target.elts)
             for number, part in enumerate(target.elts):
-                self._target(part, parts[number] if parts else None, node)
+                self._target(part, values[number] if is_same else None, node)
         elif isinstance(target, ast.Starred):
             self._target(target.value, None, node)
-        elif isinstance(target, ast.Attribute) and _is_self(target.value):
+        elif isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "self":
             owner = self._class(node)
             if owner is not None:
                 key = (owner, f"self.{target.attr}")
@@ -345,10 +345,6 @@ def _list_targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
         yield node.target, None
     elif isinstance(node, ast.withitem) and node.optional_vars is not None:
         yield node.optional_vars, None
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _list_imports(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:

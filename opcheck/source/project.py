@@ -65,11 +65,8 @@ class Project:
     def holds(self, dotted: str) -> bool:
         """Return whether an imported name belongs to this project, other than the name of a file."""
         first, _, rest = dotted.partition(".")
-        return (
-            bool(rest)
-            and (not first or first in self._names)
-            and dotted.rpartition(".")[2] not in self._names
-        )
+        is_ours = bool(rest) and (not first or first in self._names)
+        return is_ours and dotted.rpartition(".")[2] not in self._names
 
     def has_word(self, word: bytes) -> bool:
         """Return whether a file of the project has a word."""
@@ -106,9 +103,8 @@ class Project:
     def origin(self, dotted: str, importer: Path, load: Callable[[Path], Module | None]) -> str:
         """Return the full name that an imported name has in the file of the project that imports it in turn."""
         module, _, name = dotted.rpartition(".")
-        if self._open >= _DEEPEST or not (
-            dotted[0] == "." or dotted.partition(".")[0] in self._names
-        ):
+        is_ours = dotted[0] == "." or dotted.partition(".")[0] in self._names
+        if self._open >= _DEEPEST or not is_ours:
             return ""
         key = (f"{dotted}?", importer)
         if key not in self._origins:
@@ -164,11 +160,8 @@ class Project:
             if path.as_posix() not in self._files or path == importer:
                 continue
             if path not in self._bound:
-                module = self._load(path)
-                self._bound[path] = module and (
-                    module.program.module_names(),
-                    module.program.imports,
-                )
+                program = getattr(self._load(path), "program", None)
+                self._bound[path] = program and (program.module_names(), program.imports)
             bound = self._bound[path]
             if bound is None:
                 return None

@@ -66,15 +66,11 @@ def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
     """Yield the requirements in a requirements.txt: text, line, and severity if it is absent."""
     for number, line in enumerate(lines, 1):
         text = _COMMENT.sub("", line).strip()
-        if text.endswith("\\") and _only_options(lines, number):
+        # Below it are options of the requirement, such as hashes.
+        if text.endswith("\\") and "".join(lines[number : number + 1]).lstrip().startswith("--"):
             text = text[:-1].rstrip()
         if text and not text.startswith("-"):
             yield text.split(" --")[0], number, "error"
-
-
-def _only_options(lines: list[str], number: int) -> bool:
-    """Return whether the line below has options of a requirement, such as hashes, and not the requirement itself."""
-    return number < len(lines) and lines[number].lstrip().startswith("--")
 
 
 def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
@@ -222,11 +218,8 @@ def _lines(text: str) -> list[Version]:
         if wanted.name.lower() != "torch" or not wanted.specifier:
             return []
         # ``==2.1.0+cu118`` is a build of 2.1.0.
-        public = SpecifierSet(
-            ",".join(
-                f"{each.operator}{each.version.partition('+')[0]}" for each in wanted.specifier
-            )
-        )
+        parts = (f"{s.operator}{s.version.partition('+')[0]}" for s in wanted.specifier)
+        public = SpecifierSet(",".join(parts))
     except (InvalidRequirement, InvalidSpecifier, RecursionError):
         return []
     return [

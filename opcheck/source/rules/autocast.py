@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
-from opcheck.source.devices import about_cuda, torch_name
+from opcheck.source.devices import about_cuda, torch_name, write_mps_or
 from opcheck.source.edits import Applicability, Edit, Fix, insert_before, is_too_long, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, rule
@@ -147,10 +147,8 @@ def _name(node: ast.Call, scanned: Scanned) -> str:
     """The dotted name of the called object, also through ``autocast = torch.cuda.amp.autocast``."""
     if name := scanned.dotted(node.func):
         return name
-    called = last(node.func)
-    if called == "partial" or called not in scanned.once(
-        ("aliases of autocast",), _aliases, scanned
-    ):
+    aliases = scanned.once(("aliases of autocast",), _aliases, scanned)
+    if last(node.func) == "partial" or last(node.func) not in aliases:
         return ""
     bindings = scanned.program.bindings(node.func)
     names = {
@@ -193,7 +191,7 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
     torch = torch_name(scanned)
     if not torch or not scanned.dotted(node.func):
         return None
-    device = f'"mps" if {torch}.backends.mps.is_available() else "cuda"'
+    device = write_mps_or('"cuda"', scanned)
     in_with = isinstance(scanned.program.parent(node), ast.withitem)
     scales = scanned.once(("scales",), _scales, scanned)
     alone = is_off and not scanned.once(("casts",), _casts, scanned)
@@ -208,8 +206,7 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
         scalers = scanned.once(("edits of scalers",), _scaler_edits, scanned)
     device_type = argument(node, 0, "device_type")
     if name in _AUTOCAST:
-        is_text = isinstance(device_type, ast.Constant) and device_type.value == "cuda"
-        if not is_text or device_type is None:
+        if not isinstance(device_type, ast.Constant) or device_type.value != "cuda":
             return None
         fix = Fix((replace(device_type, device), *scalers), applicability, since=since, needs=needs)
         return _wrap_arguments(fix, node, scanned)
@@ -254,13 +251,11 @@ def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
     torch = torch_name(scanned)
     if not torch or not scanned.dotted(node.func):
         return None
-    device = f'"mps" if {torch}.backends.mps.is_available() else "cuda"'
+    device = write_mps_or('"cuda"', scanned)
     device_type = argument(node, 0, "device") if name in _SCALER else None
-    edits = (
-        [replace(device_type, device)]
-        if device_type is not None
-        else _rename_call(node, f"{torch}.amp.GradScaler", device, scanned)
-    )
+    edits = _rename_call(node, f"{torch}.amp.GradScaler", device, scanned)
+    if device_type is not None:
+        edits = [replace(device_type, device)]
     if not edits:
         return None
     fix = Fix(tuple(edits), "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
@@ -270,13 +265,12 @@ def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
 def _scaler_edits(scanned: Scanned) -> tuple[Edit, ...]:
     """The edits of all scalers of CUDA in the file: float16 on MPS is to be scaled there."""
     edits: list[Edit] = []
-    for node in scanned.program.nodes:
-        name = _name(node, scanned) if isinstance(node, ast.Call) else ""
-        if not isinstance(node, ast.Call) or name.rpartition(".")[2] != "GradScaler":
-            continue
-        is_cuda = name.startswith("torch.cuda.") or _scales_cuda(node, scanned)
-        fix = _scaler_fix(node, name, scanned) if is_cuda else None
-        edits += fix.edits if fix else ()
+    for node in (each for each in scanned.program.nodes if isinstance(each, ast.Call)):
+        name = _name(node, scanned)
+        is_scaler = name.rpartition(".")[2] == "GradScaler"
+        if is_scaler and (name.startswith("torch.cuda.") or _scales_cuda(node, scanned)):
+            fix = _scaler_fix(node, name, scanned)
+            edits += fix.edits if fix else ()
     return tuple(edits)
 
 
@@ -291,20 +285,17 @@ def _scales(scanned: Scanned) -> bool:
 
 def _casts(scanned: Scanned) -> bool:
     """Return whether the file turns autocast of CUDA on."""
-    for node in scanned.program.nodes:
-        name = _name(node, scanned) if isinstance(node, ast.Call) else ""
-        if isinstance(node, ast.Call) and name.startswith("torch.cuda.amp.autocast"):
-            enabled = argument(node, 0, "enabled")
-            if not (isinstance(enabled, ast.Constant) and enabled.value is False):
-                return True
-    return False
+    calls = (node for node in scanned.program.nodes if isinstance(node, ast.Call))
+    of_cuda = (each for each in calls if _name(each, scanned).startswith("torch.cuda.amp.autocast"))
+    return any(
+        getattr(argument(each, 0, "enabled"), "value", None) is not False for each in of_cuda
+    )
 
 
 def _merge_edits(edits: list[Edit]) -> Iterator[Edit]:
     """Join insertions at one place: the first argument begins where the device is inserted."""
     merged: dict[tuple[int, int], Edit] = {}
     for edit in edits:
-        place = edit[:2]
-        before = merged.get(place)
-        merged[place] = edit if before is None else before._replace(text=before.text + edit.text)
+        before = merged.get(edit[:2])
+        merged[edit[:2]] = before._replace(text=before.text + edit.text) if before else edit
     yield from merged.values()

@@ -57,9 +57,7 @@ def _correct_name(name: str) -> str:
     explained = load_environment()
     if name in explained.variables or name in explained.invented or not 10 < len(name) < 60:
         return ""
-    return next(
-        (variable for variable in explained.variables if 0 < _distance(name, variable) <= 2), ""
-    )
+    return next((each for each in explained.variables if 0 < _distance(name, each) <= 2), "")
 
 
 def _distance(first: str, second: str) -> int:
@@ -96,12 +94,9 @@ def _set(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[tuple[ast.ex
 def _list_updates(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
     mapping = argument(node, 0)
     if isinstance(mapping, ast.Dict):
-        for key, value in zip(mapping.keys, mapping.values, strict=True):
-            if key is not None:
-                yield key, value
-    for keyword in node.keywords:
-        if keyword.arg:
-            yield ast.Constant(keyword.arg), keyword.value
+        pairs = zip(mapping.keys, mapping.values, strict=True)
+        yield from ((key, value) for key, value in pairs if key is not None)
+    yield from ((ast.Constant(word.arg), word.value) for word in node.keywords if word.arg)
 
 
 def _find_misuse(

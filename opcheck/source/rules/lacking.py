@@ -158,10 +158,8 @@ def _asks_for_gpu(module: str, scanned: Scanned) -> bool:
 
 
 def _goes_on(node: ast.Try) -> bool:
-    return any(
-        not any(isinstance(part, ast.Raise) for part in ast.walk(handler))
-        for handler in node.handlers
-    )
+    kinds = ({type(part) for part in ast.walk(handler)} for handler in node.handlers)
+    return any(ast.Raise not in each for each in kinds)
 
 
 @functools.cache

@@ -98,9 +98,8 @@ def find_unmapped_loads(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of ``torch.load`` that do not say where the tensors go."""
     if scanned.dotted(node.func) != "torch.load":
         return
-    if argument(node, 1, "map_location") is not None or any(
-        word.arg is None for word in node.keywords
-    ):
+    unpacks = any(word.arg is None for word in node.keywords)
+    if argument(node, 1, "map_location") is not None or unpacks:
         return
     if not node.args or any(isinstance(part, ast.Starred) for part in node.args):
         return
