@@ -41,15 +41,12 @@ def graph_calls(
         for group in groups
     ]
     for node, (call, verdict) in enumerate(zip(calls, verdicts, strict=True)):
-        group = numbers[call.op, verdict]
+        group, module = numbers[call.op, verdict], any_layer(call.module)
+        place = GroupLocation.at(call.location, module=module, phase=call.phase, count=0)
         to_cpu, to_mps = copies(call) if graph.nodes[node]["side"] == "cpu" else ([], [])
         yield GraphCall(
             group=group,
-            place=places[group][
-                GroupLocation.at(
-                    call.location, module=any_layer(call.module), phase=call.phase, count=0
-                )
-            ],
+            place=places[group][place],
             module=call.module,
             region=graph.nodes[node]["region"],
             sources=tuple(sorted(graph.predecessors(node))),

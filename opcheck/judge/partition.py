@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import OpCall, Partition, Region, TensorSpec, Verdict
 
@@ -22,14 +21,26 @@ def partition(
     """
     sides = [outcome(verdict).side for verdict in verdicts]
     graph = dataflow(calls, sides)
-    moves = [copies(call) for call in calls]
-    on_cpu = [moved for moved, side in zip(moves, sides, strict=True) if side == "cpu"]
+    nothing: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
+    pairs = zip(calls, sides, strict=True)
+    moves = [copies(call) if side == "cpu" else nothing for call, side in pairs]
+    regions = tuple(
+        Region(
+            side=sides[nodes[0]],
+            calls=len(nodes),
+            first=nodes[0],
+            last=nodes[-1],
+            bytes_in=sum(nbytes(moves[node][0]) for node in nodes),
+            bytes_out=sum(nbytes(moves[node][1]) for node in nodes),
+        )
+        for nodes in _regions(graph, sides)
+    )
     return Partition(
-        regions=tuple(_region(sides[nodes[0]], nodes, moves) for nodes in _regions(graph, sides)),
-        transfers_to_cpu=sum(len(to_cpu) for to_cpu, _ in on_cpu),
-        transfers_to_mps=sum(len(to_mps) for _, to_mps in on_cpu),
-        bytes_to_cpu=sum(nbytes(to_cpu) for to_cpu, _ in on_cpu),
-        bytes_to_mps=sum(nbytes(to_mps) for _, to_mps in on_cpu),
+        regions=regions,
+        transfers_to_cpu=sum(len(to_cpu) for to_cpu, _ in moves),
+        transfers_to_mps=sum(len(to_mps) for _, to_mps in moves),
+        bytes_to_cpu=sum(region.bytes_in for region in regions),
+        bytes_to_mps=sum(region.bytes_out for region in regions),
     ), graph
 
 
@@ -93,22 +104,6 @@ def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
         for node in nodes:
             graph.nodes[node]["region"] = number
     return members
-
-
-def _region(
-    side: Side,
-    nodes: Sequence[int],
-    moves: Sequence[tuple[list[TensorSpec], list[TensorSpec]]],
-) -> Region:
-    moved = [moves[node] for node in nodes] if side == "cpu" else []
-    return Region(
-        side=side,
-        calls=len(nodes),
-        first=nodes[0],
-        last=nodes[-1],
-        bytes_in=sum(nbytes(to_cpu) for to_cpu, _ in moved),
-        bytes_out=sum(nbytes(to_mps) for _, to_mps in moved),
-    )
 
 
 def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:

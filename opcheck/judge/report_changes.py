@@ -101,15 +101,12 @@ def side_of(report: Report, name: str) -> Side:
 
 def entries_of(findings: Iterable[Finding]) -> tuple[Entry, ...]:
     """Return an entry for each finding at each of its places, in their order, with its fingerprint."""
-    return tuple(
-        _entry(finding, place, fingerprint)
-        for finding in findings
-        for place, fingerprint in zip(
-            finding.locations or (GroupLocation(count=finding.count),),
-            finding.fingerprints,
-            strict=True,
-        )
-    )
+    entries: list[Entry] = []
+    for finding in findings:
+        places = finding.locations or (GroupLocation(count=finding.count),)
+        pairs = zip(places, finding.fingerprints, strict=True)
+        entries += [_entry(finding, place, fingerprint) for place, fingerprint in pairs]
+    return tuple(entries)
 
 
 def _entry(finding: Finding, place: GroupLocation, fingerprint: str) -> Entry:
@@ -190,22 +187,13 @@ def _changes(earlier: Entry, later: Entry) -> Iterator[str]:
 
 
 def _about(side: Side) -> dict[str, object]:
-    return {
-        "name": side.name,
-        "model": side.model,
-        "target": msgspec.to_builtins(side.target),
-        "headline": side.headline,
-        "totals": side.totals,
-        "complete": side.complete,
-    }
+    keys = ("name", "model", "target", "headline", "totals", "complete")
+    return {key: msgspec.to_builtins(getattr(side, key)) for key in keys}
 
 
 def _warnings(before: Side, after: Side) -> Iterator[str]:
-    for what, earlier, later in (
-        ("models", before.model, after.model),
-        ("runs", before.mode, after.mode),
-        ("inputs", ", ".join(before.inputs), ", ".join(after.inputs)),
-    ):
+    sides = [(side.model, side.mode, ", ".join(side.inputs)) for side in (before, after)]
+    for what, earlier, later in zip(("models", "runs", "inputs"), *sides, strict=True):
         if earlier != later:
             yield f"two different {what}: {earlier or 'none'} and {later or 'none'}"
     for side in (before, after):

@@ -25,11 +25,9 @@ from opcheck.model.records import (
 
 def work(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[SideWork]:
     """Yield what the calls of each side do, for each side that has any."""
-    sides: dict[Side, list[OpCall]] = {side: [] for side in get_args(Side)}
-    for call, verdict in zip(calls, verdicts, strict=True):
-        sides[outcome(verdict).side].append(call)
-    for side, members in sides.items():
-        if members:
+    pairs = [(call, outcome(verdict).side) for call, verdict in zip(calls, verdicts, strict=True)]
+    for side in get_args(Side):
+        if members := [call for call, its_side in pairs if its_side == side]:
             yield SideWork(
                 side=side,
                 calls=len(members),

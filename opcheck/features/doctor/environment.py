@@ -125,14 +125,18 @@ def read(path: Path) -> Environment:
     """
     hint = "write it on the machine in question: opcheck doctor --gather > environment.json"
     try:
-        environment = _decode(documents.read(path))
+        content = documents.read(path)
+    except DocumentError as error:
+        raise UsageError(str(error), context=f"--from {path}", hint=hint) from error
+    try:
+        environment = documents.from_json(content, Environment)
         # The checks parse versions: a text that is no version is refused here, once.
         texts = [environment.machine.macos, environment.python.version]
         texts += [environment.torch.version] if environment.torch else []
         for text in filter(None, texts):
             Version.parse(text)
     except DocumentError as error:
-        reason = str(error)
+        reason = f"not a gathered environment: {error}"
     except UsageError as error:
         reason = error.message
     else:
@@ -140,14 +144,6 @@ def read(path: Path) -> Environment:
             return environment
         reason = f"its schema is {brief(environment.schema)}, not {SCHEMA!r}"
     raise UsageError(reason, context=f"--from {path}", hint=hint)
-
-
-def _decode(content: bytes) -> Environment:
-    try:
-        return documents.from_json(content, Environment)
-    except DocumentError as error:
-        message = f"not a gathered environment: {error}"
-        raise UsageError(message) from error
 
 
 def dump(environment: Environment) -> str:

@@ -64,13 +64,8 @@ def examine(
         UsageError: the script or a requirement file cannot be read.
         OpListError: the data is damaged.
     """
-    examined = Examined(
-        environment=environment,
-        lists=lists,
-        requirements=tuple(
-            requirement for path in requirements for requirement in _requirements(path)
-        ),
-    )
+    listed = tuple(each for path in requirements for each in _requirements(path))
+    examined = Examined(environment=environment, lists=lists, requirements=listed)
     if script is not None:
         macos = environment.macos or Version(MACOS_MAJORS[-1])
         script_environment = _script(script, Target(torch=examined.torch, macos=macos))
@@ -80,13 +75,11 @@ def examine(
     findings: list[Finding] = []
     for rule in RULES:
         missing = rule.missing(examined)
-        if missing in GIVEN:
-            continue
-        if missing:
+        if not missing:
+            checked.append(rule.id)
+            findings += [_with_rule(finding, rule) for finding in rule.check(examined)]
+        elif missing not in GIVEN:
             unknown.setdefault(missing, []).append(rule.id)
-            continue
-        checked.append(rule.id)
-        findings += [_with_rule(finding, rule) for finding in rule.check(examined)]
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return Diagnosis(
         tool=TOOL,
@@ -114,17 +107,11 @@ def _requirements(path: Path) -> tuple[Requirement, ...]:
             context=f"--requirements {path}",
             hint="name a requirements.txt or a pyproject.toml",
         ) from error
+    file = path.as_posix()
+    places = (SourceLocation(file=file, line=line, text=text) for text, line, _ in listed)
     return tuple(
-        Requirement(
-            text=text,
-            place=GroupLocation.at(
-                SourceLocation(file=path.as_posix(), line=line, text=text),
-                module="",
-                count=1,
-            ),
-            severity=severity,
-        )
-        for text, line, severity in listed
+        Requirement(text=text, place=GroupLocation.at(place, module="", count=1), severity=severity)
+        for (text, _, severity), place in zip(listed, places, strict=True)
     )
 
 

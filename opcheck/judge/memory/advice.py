@@ -20,7 +20,7 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
     """
     worth = total // 10
     there = [piece for piece in pieces if piece.during(peak)]
-    activations = [allocation.life for allocation in there if allocation.kind == "activations"]
+    activations = [piece.life for piece in there if piece.kind == "activations"]
     grows = sum(life.nbytes for life in activations)
     in_step = trace.calls[peak].phase == "optimizer"
     if in_step and grows > worth:
@@ -32,9 +32,8 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
             f"a batch of {batch // 2} instead of {batch}: about {filesize(saved)} less, "
             "if all activations grow with the batch"
         )
-    single = {
-        spec.storage for call in trace.calls for spec in call.outputs if spec.dtype == "float32"
-    }
+    outputs = (spec for call in trace.calls for spec in call.outputs)
+    single = {spec.storage for spec in outputs if spec.dtype == "float32"}
     wide = sum(life.nbytes for life in activations if life.storage in single)
     if trace.mode == "train":
         if not in_step and not trace.autocast and wide // 2 > worth:
@@ -42,9 +41,7 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
         yield from _checkpointing(trace, pieces, worth)
         return
     if trace.parameters and trace.parameter_bytes == 4 * trace.parameters:
-        wide += sum(
-            allocation.life.nbytes for allocation in there if allocation.kind == "parameters"
-        )
+        wide += sum(piece.life.nbytes for piece in there if piece.kind == "parameters")
         if wide // 2 > worth:
             yield f"--dtype float16: about {filesize(wide // 2)} less"
     yield from _held_for_nothing(trace, there, peak, worth)
@@ -62,9 +59,8 @@ def _checkpointing(trace: Trace, pieces: Sequence[Taken], worth: int) -> Iterato
     first = next((i for i, call in enumerate(trace.calls) if call.phase == "backward"), None)
     if first is None:
         return
-    kept = sum(
-        piece.life.nbytes for piece in pieces if piece.kind == "activations" and piece.during(first)
-    )
+    activations = (piece for piece in pieces if piece.kind == "activations")
+    kept = sum(piece.life.nbytes for piece in activations if piece.during(first))
     if kept > worth:
         yield (
             f"torch.utils.checkpoint: {filesize(kept)} are kept from forward for backward; "
@@ -78,11 +74,8 @@ def _held_for_nothing(trace: Trace, there: Sequence[Taken], peak: int, worth: in
     for index, call in enumerate(trace.calls):
         for spec in (*call.inputs, *call.outputs):
             last[spec.storage] = index
-    idle = sum(
-        allocation.life.nbytes
-        for allocation in there
-        if allocation.kind == "activations" and last.get(allocation.life.storage, peak) < peak
-    )
+    lives = (piece.life for piece in there if piece.kind == "activations")
+    idle = sum(life.nbytes for life in lives if last.get(life.storage, peak) < peak)
     if idle > worth:
         yield (
             f"{filesize(idle)} are held at the peak that no later call reads: run under "

@@ -101,16 +101,12 @@ _SHORT = 8
 
 def never_written(trace: Trace, target: Target) -> frozenset[int]:
     """Return the storages of the attention weights that the kernel does not write."""
-    return frozenset(_weights(trace)) if target.torch >= _SINCE else frozenset()
+    calls = (call for call in trace.calls if call.op == _OP and len(call.outputs) == 2)
+    weights = (call.outputs[1].storage for call in calls if _is_prefill(call))
+    return frozenset(weights) if target.torch >= _SINCE else frozenset()
 
 
-def _weights(trace: Trace) -> Iterator[int]:
-    for call in trace.calls:
-        if call.op == _OP and len(call.outputs) == 2 and _prefill(call):
-            yield call.outputs[1].storage
-
-
-def _prefill(call: OpCall) -> bool:
+def _is_prefill(call: OpCall) -> bool:
     named = {spec.argument: spec for spec in call.inputs}
     query, value, mask = named["query"], named["value"], named.get("attn_mask")
     return (

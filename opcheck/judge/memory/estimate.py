@@ -67,11 +67,8 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
         return None
     unwritten = never_written(trace, target)
     pieces = [allocation for allocation in taken(trace) if allocation.life.storage not in unwritten]
-    state = sum(
-        piece.life.nbytes
-        for piece in pieces
-        if piece.kind == "optimizer" and piece.life.freed is None
-    )
+    kept = (piece.life for piece in pieces if piece.kind == "optimizer")
+    state = sum(life.nbytes for life in kept if life.freed is None)
     sums = [
         {**at, "optimizer": max(at["optimizer"], state)} for at in sweep(pieces, len(trace.calls))
     ]
@@ -130,12 +127,11 @@ def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[Memor
     for piece in pieces:
         if piece.during(peak):
             lives_by_line[_line(trace, piece)].append(piece.life)
-    ordered = sorted(
-        lives_by_line.items(), key=lambda entry: -sum(life.nbytes for life in entry[1])
-    )
-    for (kind, op, location, module, phase), lives in ordered[:_HOLDERS]:
+    totals = {line: sum(life.nbytes for life in lives) for line, lives in lives_by_line.items()}
+    for line in sorted(totals, key=lambda each: -totals[each])[:_HOLDERS]:
+        (kind, op, location, module, phase), lives = line, lives_by_line[line]
         yield MemoryHolder(
-            nbytes=sum(life.nbytes for life in lives),
+            nbytes=totals[line],
             tensors=len(lives),
             kind=kind,
             op=op,

@@ -47,11 +47,9 @@ class Audited:
 
     def smallest_upgrade(self, group: CallGroup) -> Change | None:
         """Return the smallest change of torch or macOS that makes every call of the group native."""
-        calls = [
-            call
-            for call, verdict in zip(self.trace.calls, self.verdicts, strict=True)
-            if call.op == group.op and verdict == group.verdict
-        ]
+        pairs = zip(self.trace.calls, self.verdicts, strict=True)
+        of_op = (pair for pair in pairs if pair[0].op == group.op)
+        calls = [call for call, verdict in of_op if verdict == group.verdict]
         return smallest_change(
             calls, self.target, self.lists, lambda verdict: verdict.status == "native"
         )

@@ -36,15 +36,12 @@ def _mismatch(examined: Examined) -> Iterator[Finding]:
         made_for = known.torch_line if known else "another torch"
         fitting = examined.lists.extensions.release(library, torch)
         fitting_line = fitting.line if fitting else paired
-        mend = (
-            f'pip install "{library}=={fitting_line}.*"'
-            if fitting_line
-            else f"pip uninstall {library}"
-        )
+        mend, none = f'pip install "{library}=={fitting_line}.*"', ""
+        if not fitting_line:
+            mend, none = f"pip uninstall {library}", f"; no {library} was released with it"
         yield finding(
             message=f"{library} {installed[library]} was made for torch {made_for}, and torch "
-            f"{torch} is "
-            "installed" + ("" if fitting_line else f"; no {library} was released with it"),
+            f"{torch} is installed{none}",
             hint=mend,
         )
 
