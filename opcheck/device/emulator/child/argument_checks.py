@@ -13,11 +13,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from opcheck.common.versions import Span, Version
+from opcheck.common.yaml_text import load_shipped
 from opcheck.tracing.torch_private.trees import tree_map_only
 
 #: the arguments of a call by their names, with the CPU's values
@@ -33,49 +36,27 @@ class OutOfRangeError(Exception):
     """The text of the torch.AcceleratorError that a Mac raises."""
 
 
-class _IndexCheck(NamedTuple):
-    operators: re.Pattern[str]
-    releases: Span
-    #: the text of the kernel; empty: it has no check
+class Check(msgspec.Struct, frozen=True):
+    """What a Mac does with arguments of some operators that the CPU's kernel refuses; a row of argument_checks.yaml."""
+
+    operators: str
+    since: str
+    until: str | None = None
     text: str = ""
+    on_mac: str = ""
+    raised: str = ""
+    unchecked: tuple[str, str] | None = None
+    dtypes: frozenset[str] = frozenset()
+
+    def fits(self, operator: str, release: Version) -> bool:
+        """Return whether the row is about an overload in a release."""
+        name = re.match(rf"aten::_?(?:{self.operators})_?(?:\.|$)", operator)
+        return name is not None and release in Span.of(self.since, self.until)
 
 
-def _index_check(operators: str, since: str, until: str | None, text: str = "") -> _IndexCheck:
-    pattern = re.compile(rf"aten::_?(?:{operators})(?:\.|$)")
-    return _IndexCheck(pattern, Span.of(since, until), text)
-
-
-_INDEX = r"index|index_put_?|index_put_impl_"
-_SCATTER = r"scatter_?|scatter_add_?|scatter_reduce_?"
-_NUMBERED = "Index {position} is out of bounds: {index}, range 0 to {size}"
-_SIZED = "index {index} is out of bounds for dimension with size {size}"
-
-#: The strings of the kernels in the macOS wheels 2.9.1 to 2.15.0 (Indexing.metal, ScatterGather.metal, LossOps.metal,
-#: Pooling.metal, EmbeddingBag.metal); without a kernel of Metal, MPSGraph computes (issues 111669, 144824, 108148).
-_INDEX_CHECKS = (
-    _index_check(_INDEX, "1.13", "2.10"),
-    _index_check(
-        _INDEX, "2.10", "2.12", "Index {index} is out of bounds: {dim}, range 0 to {size}"
-    ),
-    _index_check(
-        _INDEX, "2.12", None, "index {index} is out of bounds for dimension {dim} with size {size}"
-    ),
-    _index_check("embedding|index_select|index_add_?", "1.13", "2.14"),
-    _index_check("embedding|index_select|index_add_?", "2.14", None, _SIZED),
-    _index_check("index_copy_?", "2.8", None),
-    _index_check("index_fill_?|index_reduce_?", "2.12", None),
-    _index_check("gather", "1.13", "2.13"),
-    _index_check("gather", "2.13", None, f"gather: {_SIZED}"),
-    _index_check(_SCATTER, "1.13", "2.13"),
-    _index_check(_SCATTER, "2.13", None, f"scatter: {_SIZED}"),
-    _index_check("nll_loss2?d?_forward", "1.13", "2.15"),
-    _index_check("nll_loss2?d?_forward", "2.15", None, "Target {index} is out of bounds."),
-    _index_check("embedding_bag|embedding_bag_forward_only", "2.10", None, _NUMBERED),
-    _index_check("max_unpool[23]d", "2.9", "2.10"),
-    _index_check("max_unpool[23]d", "2.10", "2.12", _NUMBERED),
-    _index_check(
-        "max_unpool[23]d", "2.12", None, "Found an invalid max index: {index} (size_prod is {size})"
-    ),
+#: rows by what they are about: indices, values and dtypes
+CHECKS = msgspec.convert(
+    load_shipped(Path(__file__).with_suffix(".yaml")), dict[str, tuple[Check, ...]]
 )
 
 
@@ -139,9 +120,7 @@ def in_range(error: Exception, operator: str, given: Given, release: Version) ->
     Raises:
         OutOfRangeError: a Mac checks the index, too.
     """
-    check = next(
-        (c for c in _INDEX_CHECKS if c.operators.match(operator) and release in c.releases), None
-    )
+    check = next((row for row in CHECKS["indices"] if row.fits(operator, release)), None)
     if check is None or not _OF_INDICES.search(str(error)):
         return None
     changed = dict(given)
@@ -189,29 +168,6 @@ class NotCheckedError(Exception):
         self.arguments = arguments
 
 
-class _ValueCheck(NamedTuple):
-    """What a Mac does where the CPU's kernel raises."""
-
-    operators: re.Pattern[str]
-    #: how the CPU's text begins, or a part of it
-    text: re.Pattern[str]
-    releases: Span
-    #: replaces that part of the CPU's text; empty: it is the Mac's
-    on_mac: str = ""
-    #: None: the CPU's. Python raises torch.AcceleratorError when the program next waits for the GPU; the emulation, at
-    #: the call.
-    raised: type[Exception] | None = None
-    #: an argument, and its replacement in the call, where no Mac checks it
-    unchecked: tuple[str, Callable[[Any], Any]] | None = None
-
-
-def _check(
-    operators: str, text: str, since: str, until: str | None = None, **more: Any
-) -> _ValueCheck:
-    pattern = re.compile(rf"aten::_?(?:{operators})_?(?:\.|$)")
-    return _ValueCheck(pattern, re.compile(text), Span.of(since, until), **more)
-
-
 def _without_zeros(divisor: Any) -> Any:
     if not isinstance(divisor, torch.Tensor):
         return divisor or 1
@@ -222,64 +178,16 @@ def _as_probabilities(numbers: torch.Tensor) -> torch.Tensor:
     return numbers.nan_to_num(nan=0.0).clamp(0, 1)
 
 
-def _from_zero(offsets: torch.Tensor) -> torch.Tensor:
-    return torch.zeros_like(offsets)
-
-
-_DISTRIBUTIONS = "exponential|geometric|log_normal|cauchy"
-
-#: For a status of MPSMatrixDecomposition that is below zero (LinearAlgebra.mm, 2.7 to 2.9) the shared check of
-#: ``info`` (native/LinearAlgebraUtils.h) asserts; from 2.10 to 2.13 the status becomes 2.
-_ILLEGAL = (
-    r"\g<api>: Argument 2 has illegal value. Most certainly there is a bug in the implementation calling the backend "
-    "library."
-)
-_INFO = "linalg_check_errors|linalg_lu_factor"
-_API = r"^(?P<api>(torch\.)?linalg\.(inv|solve|solve_ex|lu_factor|lu_factor_ex|cholesky)):"
-
-#: mps/operations of PyTorch: Distributions.mm and native/Distributions.cpp, which MPS shares since 2.13, BinaryOps.mm,
-#: SummaryOps.mm, LossOps.mm, Repeat.mm, Indexing.mm, EmbeddingBag.mm, Assert.mm, and the texts in the macOS wheels.
-_CHECKS = (
-    _check("multinomial", "^probability tensor|sum of probabilities", "1.13", "2.13"),
-    _check("multinomial", "^probability tensor|sum of prob", "2.13", raised=torch.AcceleratorError),
-    _check(
-        "multinomial", "probability entry", "1.13", "2.13", unchecked=("self", _as_probabilities)
-    ),
-    _check("assert_async", "", "2.13", raised=torch.AcceleratorError),
-    _check("normal", r"found std ", "2.1"),
-    _check("normal", r"found std ", "1.13", "2.1", on_mac="normal_mps_ expects std >= 0.0, but"),
-    _check("normal", "all elements of std", "1.13", "2.13", unchecked=("std", torch.abs)),
-    _check("normal", "all elements of std", "2.13"),
-    _check("bernoulli", r"^bernoulli_ expects", "1.13", on_mac="bernoulli_mps_ expects"),
-    _check("bernoulli", r"p_in >= 0", "1.13", unchecked=("self", _as_probabilities)),
-    _check("bernoulli", r"p_in >= 0", "1.13", unchecked=("p", _as_probabilities)),
-    _check("uniform", "^uniform_ expects", "1.13"),
-    _check("random", "^random_ expects", "1.13", "2.13", on_mac="random_mps_ expects"),
-    _check("random", "^random_ expects", "2.13"),
-    _check(
-        "exponential", "expects", "1.13", "2.1", on_mac="exponential_mps_: lambda must be greater than zero"
-    ),
-    _check(_DISTRIBUTIONS, "expects", "2.1"),
-    _check("floor_divide|div|remainder|fmod", "Zero", "1.13", unchecked=("other", _without_zeros)),
-    _check("bincount", "non-negative integral inputs", "2.0"),
-    _check(
-        "binary_cross_entropy", "between 0 and 1", "1.13", unchecked=("self", _as_probabilities)
-    ),
-    _check("repeat_interleave", "can not be negative", "2.0"),
-    _check("masked_scatter", "^Number of elements of source", "2.12"),
-    _check(
-        "embedding_bag|embedding_bag_forward_only",
-        r"^offsets\[",
-        "2.10",
-        unchecked=("offsets", _from_zero),
-    ),
-    _check(_INFO, r"^linalg\.inv: .*singular", "2.0", "2.8", unchecked=("info", torch.zeros_like)),
-    _check(_INFO, f"{_API}.*(singular|is zero).*", "2.5", "2.10", raised=RuntimeError, on_mac=_ILLEGAL),
-    _check(_INFO, r"element \d+ is", "2.10", "2.14", on_mac="element 2 is"),
-    _check(_INFO, r"U\[\d+,\d+\] is zero", "2.10", "2.14", on_mac="U[2,2] is zero"),
-    _check(_INFO, f"{_API}.*(singular|is zero)", "2.10"),
-    _check(_INFO, f"{_API}.*positive-definite", "2.7"),
-)  # fmt: skip
+#: what takes the place of an argument that no Mac checks, by its name in the table
+CHANGES: Mapping[str, Callable[[Any], Any]] = {
+    "absolute": torch.abs,
+    "nonzero": _without_zeros,
+    "probabilities": _as_probabilities,
+    "zeros": torch.zeros_like,
+}
+_RAISED: Mapping[str, type[Exception]] = {
+    kind.__name__: kind for kind in (torch.AcceleratorError, RuntimeError)
+}
 
 
 def raised_instead(
@@ -297,17 +205,16 @@ def raised_instead(
         NotCheckedError: a Mac raises nothing.
     """
     text = str(error)
-    for check in _CHECKS:
-        found = check.text.search(text)
-        if not (found and check.operators.match(operator) and release in check.releases):
+    for check in CHECKS["values"]:
+        if not (re.search(check.text, text) and check.fits(operator, release)):
             continue
         if check.unchecked is None:
             # The CPU's text up to its number, where the two differ.
-            shown = check.text.sub(check.on_mac, text, 1) if check.on_mac else text
-            return (check.raised or type(error))(shown)
+            shown = re.sub(check.text, check.on_mac, text, count=1) if check.on_mac else text
+            return _RAISED.get(check.raised, type(error))(shown)
         name, change = check.unchecked
         if name in given:
-            raise NotCheckedError({**given, name: change(given[name])})
+            raise NotCheckedError({**given, name: CHANGES[change](given[name])})
     return None
 
 

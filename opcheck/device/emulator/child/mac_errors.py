@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.common.versions import Span, Version
+from opcheck.common.versions import Version
 from opcheck.data import messages
 from opcheck.data.messages import FIELD
 from opcheck.data.refused import nowhere, refused_by
+from opcheck.device.emulator.child.argument_checks import CHECKS
 from opcheck.simulator.dispatch.routes import end_of
 from opcheck.simulator.errors import NotSimulatedError
 
@@ -118,9 +119,6 @@ _OF_THE_CPU = re.compile(
 _TYPE_NAME = re.compile(r"\btorch\.(?P<plain>[A-Z]\w*)Tensor\b|\bCPU(?P<full>[A-Z]\w*)Type\b")
 
 _INTEGERS = frozenset({"Byte", "Char", "Short", "Int", "Long"})
-_HISTOGRAMS = re.compile(r"aten::(?:histc|histogram\.|_histogramdd_from_bin_)")
-_UNIFORM = re.compile(r"aten::(?:uniform_?|rand(?:_like)?)(?:\.|$)")
-_RANGES = re.compile(r"aten::a?range\b")
 
 
 class CpuRefusesError(NotSimulatedError, NotImplementedError):
@@ -129,34 +127,6 @@ class CpuRefusesError(NotSimulatedError, NotImplementedError):
     A program that catches PyTorch's NotImplementedError or RuntimeError catches this, too.
     """
 
-
-class _MacName(NamedTuple):
-    """The name that a kernel of MPS has in its refusal of a dtype."""
-
-    operators: re.Pattern[str]
-    #: as C++ names them
-    dtypes: frozenset[str]
-    name: str
-    releases: Span
-
-
-#: aten/src/ATen/native/mps/operations: AT_DISPATCH_* of the sources, by the dtypes that they leave
-#: out.
-_MAC_NAMES = (
-    # HistogramKernel.mm takes only float32 up to 2.11, and no integers up to 2.12.
-    _MacName(re.compile(r"aten::histc"), frozenset({"Bool"}), "histc_mps", Span.of("2.15")),
-    _MacName(_HISTOGRAMS, _INTEGERS, "histogram_mps", Span.of("2.1", "2.13")),
-    _MacName(_HISTOGRAMS, frozenset({"Bool"}), "histogram_mps", Span.of("2.1")),
-    # RangeFactories.mm, with AT_DISPATCH_MPS_TYPES of TensorFactory.h
-    _MacName(
-        _RANGES,
-        frozenset({"Bool", "ComplexHalf", "ComplexFloat"}),
-        "arange_mps",
-        Span.of("1.13"),
-    ),
-    # Distributions.mm, uniform_mps_, which has the name from DistributionTemplates.h
-    _MacName(_UNIFORM, _INTEGERS | {"Bool"}, "check_uniform_bounds", Span.of("1.13")),
-)
 
 #: HistogramKernel.mm, histogramdd_linear_kernel, checks this before it dispatches; histc takes
 #: another way.
@@ -200,9 +170,9 @@ def mac_error(
             and dtypes in _INTEGERS | {"Half", "BFloat16"}
         ):
             return RuntimeError("histogram is only supported for float32")
-        for row in _MAC_NAMES:
-            if row.operators.match(operator) and dtypes in row.dtypes and release in row.releases:
-                return type(error)(f"\"{row.name}\" not implemented for '{dtypes}'")
+        for row in CHECKS["dtypes"]:
+            if dtypes in row.dtypes and row.fits(operator, release):
+                return type(error)(f"\"{row.text}\" not implemented for '{dtypes}'")
     for dtype in {*_dtypes(arguments)}:
         if refused_by(operator, dtype):
             return NotImplementedError(
