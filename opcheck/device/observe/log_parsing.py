@@ -30,31 +30,6 @@ _ANSI = re.compile(
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
-#: What services and programs put before a line. Each expression is tried once, in this order.
-_PREFIXES = tuple(
-    re.compile(text)
-    for text in (
-        # gh run view --log: job, step, time, tab-separated
-        r"[^\t]{1,100}\t[^\t]{1,100}\t(?=\d{4}-)",
-        # GitHub Actions, docker logs, kubectl: ISO time
-        (
-            r"\ufeff?\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-            r"(?:Z|[+-]\d\d:?\d\d)?\]?(?:\s-(?=\s)|:(?=\s))?\s?"
-        ),
-        # GitLab: 01O or 00E stream marks after the time
-        r"\d\d[OE][+ ]\s?",
-        r"\[\d\d:\d\d:\d\d(?:\.\d{1,6})?\]\s?",
-        # torchrun, accelerate
-        r"\[rank\d{1,4}\]:\s?",
-        r"(?:ERROR|WARNING|INFO|DEBUG|CRITICAL)(?::[\w.]{1,80}:|\s{1,8}(?=\S))",
-        r"\[(?:ERROR|WARNING|INFO|DEBUG|CRITICAL)\]\s?",
-        # a quotation in an issue or a mail; the bar of a table drawn by rich
-        r"(?:[>│┃|]\s){1,4}",
-        # pytest's captured errors
-        r"E\s{3}",
-    )
-)
-
 
 def clean_lines(text: str) -> list[str]:
     """Split a log into lines, each without colours, time stamps and marks of a service.
@@ -67,7 +42,7 @@ def clean_lines(text: str) -> list[str]:
 def _line(raw: str) -> str:
     line = _ANSI.sub("", raw[: 2 * LONGEST])
     line = _CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2])
-    for prefix in _PREFIXES:
+    for prefix in table().prefixes:
         match = prefix.match(line)
         if match is not None and match.end():
             line = line[match.end() :]

@@ -108,6 +108,11 @@ class PatternTable(NamedTuple):
     profile: tuple[Pattern, ...]
     texts: tuple[Pattern, ...]
     cut_short: tuple[Pattern, ...]
+    #: what services and programs put before a line
+    prefixes: tuple[re.Pattern[str], ...]
+    #: torch's version and macOS's, as programs write them
+    torch: tuple[re.Pattern[str], ...]
+    macos: tuple[re.Pattern[str], ...]
 
 
 @functools.cache
@@ -117,7 +122,10 @@ def table() -> PatternTable:
     fragments: dict[str, str] = document["fragments"]
     return PatternTable(
         *(
-            tuple(_pattern(row, fragments) for row in document[name])
+            tuple(
+                re.compile(row, re.MULTILINE) if isinstance(row, str) else _pattern(row, fragments)
+                for row in document[name]
+            )
             for name in PatternTable._fields
         )
     )

@@ -10,30 +10,7 @@ from opcheck.common.errors import UnknownTargetError
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.common.vocabulary import FallbackKind
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.mac_texts import LogEvent
-
-#: torch's version, as collect_env, pip list, pip freeze, accelerate and a prompt write it.
-_TORCH = tuple(
-    re.compile(text, re.MULTILINE)
-    for text in (
-        r"PyTorch version(?: \(GPU\?\))?: {0,4}(\d{1,2}\.\d{1,2}[\w.+]{0,40})",
-        r"^(?:\[(?:pip3|conda)\] )?torch(?:==|@| {1,40})(\d{1,2}\.\d{1,2}[\w.+]{0,40})",
-        r"\"torch\" {0,10}: {0,4}\"(\d{1,2}\.\d{1,2}[\w.+]{0,40})\"",
-        r"torch\.__version__.{0,20}\n'?(\d{1,2}\.\d{1,2}[\w.+]{0,40})",
-        r"\b(?:py)?torch(?: version)?[ :=]{1,4}v?(\d{1,2}\.\d{1,2}\.\d{1,2}[\w.+]{0,40})",
-    )
-)
-_MACOS = tuple(
-    re.compile(text)
-    for text in (
-        r"\bOS: macOS (\d{2}(?:\.\d{1,2}){0,2})",
-        r"\bOS Version: {1,12}macOS (\d{2}(?:\.\d{1,2}){0,2})",
-        r"\"train\" : \"macOS (\d{2}(?:\.\d{1,2}){0,2})\"",
-        r"\bmacOS-(\d{2}(?:\.\d{1,2}){1,2})-",
-        r"ProductVersion:\s{1,8}(\d{2}(?:\.\d{1,2}){0,2})",
-        r"\bImage: macos-(\d{2})\b",
-    )
-)
+from opcheck.device.observe.mac_texts import LogEvent, table
 
 
 class System(NamedTuple):
@@ -66,11 +43,11 @@ def system(
         UsageError, UnknownTargetError: ``torch`` or ``macos`` is no version, or has no list.
     """
     notes: list[str] = []
-    written = _first(_TORCH, text)
+    written = _first(table().torch, text)
     releases = tuple(Version.parse(release.line) for release in lists.releases)
     line = parse_torch(torch, releases) if torch else _line(written, events, lists, releases, notes)
     minimum = Version.parse(lists.release(str(line)).minimum_macos)
-    logged = _first(_MACOS, text)
+    logged = _first(table().macos, text)
     version = parse_macos(macos, minimum, line) if macos else _macos(logged, minimum, notes)
     raised = any(event.kind == "no_kernel" for event in events)
     fell_back = any(_needs_variable(event, str(line), lists) for event in events)

@@ -68,7 +68,7 @@ def test_the_corpus_is_wide() -> None:
 
 #: Pieces of real texts, so that the fuzzer reaches past a pattern's first word.
 _PIECES = st.sampled_from(
-    [row.needle for rows in table() for row in rows]
+    [row.needle for rows in table()[:3] for row in rows]
     + [
         "The operator 'aten::",
         "' is not currently ",
