@@ -26,7 +26,7 @@ from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.wheels.archive import default_cache, obtain, read_archive
 from opcheck.data.wheels.image import Image
-from opcheck.simulator.dispatch.operators import OPERATORS, PLAIN
+from opcheck.simulator.dispatch.operators import LEGACY_BODIES, OPERATORS, PLAIN
 from scripts.opinfo.earlier import earlier_bodies, reviewed
 from scripts.wheels.bodies import bodies
 
@@ -176,7 +176,7 @@ def mended_by_audit(op: str, line: str) -> str:
     """Whether an audit runs something else than the installed torch's body."""
     version = Version.parse(line)
     operator = OPERATORS.get(op, PLAIN)
-    if any(version in body.releases for body in operator.legacy_bodies):
+    if op in LEGACY_BODIES and version in LEGACY_BODIES[op].releases:
         return "a legacy body"
     if operator.branch is not None and version in operator.branch.releases:
         return "a branch"

@@ -23,7 +23,7 @@ from opcheck.simulator.dispatch.calls import (
 )
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.gradient_devices import Nodes
-from opcheck.simulator.dispatch.operators import branches_of, legacy_body
+from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, legacy_body
 from opcheck.simulator.dispatch.operators.device_texts import mismatch, row_of
 from opcheck.simulator.dispatch.operators.operator import Role, overload_named
 from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, kept
@@ -312,7 +312,7 @@ class Simulator(dispatch.DispatchMode):
         if body is not None:
             arguments = name_arguments(route, args, kwargs)
             return Body(body(arguments, self.context.ask) if callable(body) else body)
-        if route.operator.legacy_bodies:
+        if route.name in LEGACY_BODIES:
             calls = self.context.ask(legacy_body, route.name)
             if calls is not None:
                 return Body(calls)

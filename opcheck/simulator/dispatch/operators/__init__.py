@@ -5,8 +5,13 @@ from __future__ import annotations
 import functools
 import pkgutil
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from opcheck.common.versions import Span
+from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator.dispatch.operators.operator import Branch, Operator
 
 if TYPE_CHECKING:
@@ -35,6 +40,24 @@ PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
 }
 
 
+class LegacyBody(msgspec.Struct, frozen=True):
+    """What a composite called in earlier releases, as their macOS wheels show."""
+
+    until: str
+    calls: tuple[str, ...]
+    since: str = "1.13"
+
+    @property
+    def releases(self) -> Span:
+        """The releases."""
+        return Span.of(self.since, self.until)
+
+
+LEGACY_BODIES: dict[str, LegacyBody] = msgspec.convert(
+    load_shipped(Path(__file__).with_name("legacy_bodies.yaml")), dict[str, LegacyBody]
+)
+
+
 def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[..., Any]]:
     """Return the branches that apply to a target, by operator overload."""
     return {
@@ -46,5 +69,5 @@ def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[
 
 def legacy_body(target: Target, name: str) -> tuple[str, ...] | None:
     """Return the operators that the composite's body called in the target's release; None if they are today's."""
-    bodies = OPERATORS[name].legacy_bodies
-    return next((body.calls for body in bodies if target.torch in body.releases), None)
+    body = LEGACY_BODIES[name]
+    return body.calls if target.torch in body.releases else None

@@ -10,7 +10,6 @@ from opcheck.common.versions import Span, Target, Version
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
     Given,
-    LegacyBody,
     Operator,
     Results,
     is_before,
@@ -169,23 +168,5 @@ OPERATORS = (
     ),
     Operator(
         ("aten::_scaled_dot_product_attention_math_for_mps",), metadata=_metadata, emulate=_emulate
-    ),
-    Operator(
-        ("aten::_safe_softmax",),
-        # transformers/attention.cpp: ``isneginf``, which had no kernel for MPS before, from 2.6 on.
-        legacy_bodies=(
-            LegacyBody(
-                Span(since=_V2_5, until=_V2_6),
-                (
-                    "aten::_softmax",
-                    # scalar_tensor's
-                    "aten::empty.memory_format",
-                    "aten::fill_.Scalar",
-                    "aten::eq.Tensor",
-                    "aten::all.dim",
-                    "aten::where.self",
-                ),
-            ),
-        ),
     ),
 )

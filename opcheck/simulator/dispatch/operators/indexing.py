@@ -20,7 +20,6 @@ from opcheck.simulator.dispatch.operators.operator import (
     Branch,
     DeviceText,
     Given,
-    LegacyBody,
     Operator,
     Refusal,
     Results,
@@ -193,13 +192,6 @@ OPERATORS = (
         device_texts=(
             DeviceText(always(PLACEHOLDER), Span(until=_V2_14)),
             DeviceText(always(PASSED_CPU), Span(since=_V2_14)),
-        ),
-    ),
-    Operator(
-        ("aten::_embedding_bag_backward",),
-        # EmbeddingBag.cpp: a kernel of its own from 2.5 on; with sparse gradients MPS ends earlier.
-        legacy_bodies=(
-            LegacyBody(Span(until=Version(2, 5)), ("aten::_embedding_bag_dense_backward",)),
         ),
     ),
     Operator(

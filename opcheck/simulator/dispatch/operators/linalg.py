@@ -21,7 +21,6 @@ from opcheck.simulator.dispatch.operators.operator import (
     Calls,
     DeviceText,
     Given,
-    LegacyBody,
     Operator,
     Results,
     composite,
@@ -215,11 +214,6 @@ OPERATORS = (
             "native/BatchLinearAlgebra.cpp: with eigenvectors for autograd and for subclasses only",
             Span(since=_V2_3),
         ),
-    ),
-    Operator(
-        ("aten::linalg_eigvals.out",),
-        # BatchLinearAlgebra.cpp: a kernel of its own from 2.3 on.
-        legacy_bodies=(LegacyBody(Span(until=_V2_3), ("aten::linalg_eig",)),),
     ),
     *(
         Operator(

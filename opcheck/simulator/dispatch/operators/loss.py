@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Span, Version
-from opcheck.simulator.dispatch.operators.operator import Branch, LegacyBody, Operator, make_like
+from opcheck.simulator.dispatch.operators.operator import Branch, Operator, make_like
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -100,28 +100,6 @@ OPERATORS = (
             cosine_similarity,
             "native/Distance.cpp: the norms from squares, before linalg_vector_norm",
             Span(until=Version(2, 1)),
-        ),
-    ),
-    Operator(
-        ("aten::binary_cross_entropy_with_logits",),
-        # Loss.cpp: log_sigmoid, whose forward had no kernel for MPS before 2.1, from 2.3 on.
-        legacy_bodies=(
-            LegacyBody(
-                Span(until=Version(2, 3)),
-                (
-                    "aten::neg",
-                    "aten::clamp_min_",
-                    # 1 - target
-                    "aten::empty_strided",
-                    "aten::fill_.Scalar",
-                    "aten::sub_.Tensor",
-                    "aten::mul_.Tensor",
-                    "aten::exp_",
-                    "aten::sub.Tensor",
-                    "aten::add_.Tensor",
-                    "aten::log_",
-                ),
-            ),
         ),
     ),
 )

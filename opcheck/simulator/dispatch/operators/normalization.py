@@ -9,7 +9,6 @@ import torch
 from opcheck.common.versions import Span, Target, Version
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
-    LegacyBody,
     Operator,
     follow_calls,
     make_like,
@@ -98,11 +97,6 @@ OPERATORS = (
     Operator(
         ("aten::native_group_norm",),
         python_kernel=dispatch.group_norm_in_python,
-        # group_norm.cpp, math_group_norm: a batch norm, where 2.13 takes var_mean.  Python kernels
-        # from 2.0 to 2.12.
-        legacy_bodies=(
-            LegacyBody(Span(until=Version(2, 0)), ("aten::view", "aten::native_batch_norm")),
-        ),
     ),
     Operator(
         ("aten::native_group_norm_backward",), python_kernel=dispatch.group_norm_backward_in_python

@@ -53,13 +53,6 @@ class Branch(NamedTuple):
     releases: Span = Span()
 
 
-class LegacyBody(NamedTuple):
-    """What a composite called in earlier releases, as their macOS wheels show."""
-
-    releases: Span
-    calls: Calls
-
-
 class DeviceText(NamedTuple):
     """The error of a kernel whose tensors are on two devices; None: that of TensorIterator.cpp."""
 
@@ -94,8 +87,6 @@ class Operator:
     #: calls of ``body`` that take its arguments over: overload -> the argument by which each of theirs goes here, where
     #: the name is another; ``result.shape`` and ``result.stride`` are those of its first result
     passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
-    #: its bodies in earlier releases, where they call what the installed torch's does not
-    legacy_bodies: tuple[LegacyBody, ...] = ()
     role: Role | None = None
 
     #: its kernel on MPS draws random numbers although no tag of the operator states so

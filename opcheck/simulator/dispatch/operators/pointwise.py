@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.common.versions import Span, Version
+from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
     Calls,
     Given,
-    LegacyBody,
     Operator,
     composite,
     is_before,
@@ -67,25 +66,6 @@ OPERATORS = (
     Operator(("aten::bitwise_and.Tensor", "aten::logical_and"), absorbing=False),
     Operator(("aten::ldexp.Tensor",), body=_ldexp_to_new),
     Operator(("aten::ldexp.out", "aten::ldexp_"), body=_ldexp_into),
-    Operator(
-        ("aten::mvlgamma_",),
-        # UnaryOps.cpp: from 2.10 on the form with ``out=``, which had no kernel for MPS before
-        # 2.12.
-        legacy_bodies=(
-            LegacyBody(
-                Span(until=Version(2, 10)),
-                (
-                    "aten::empty.memory_format",
-                    "aten::arange.start_out",
-                    "aten::as_strided",
-                    "aten::add.Tensor",
-                    "aten::lgamma_",
-                    "aten::sum.dim_IntList",
-                    "aten::add_.Tensor",
-                ),
-            ),
-        ),
-    ),
     # Without values the gradients are taken to be finite, so that torch.amp.GradScaler takes the
     # step (torch/amp/grad_scaler.py).
     Operator(("aten::_amp_foreach_non_finite_check_and_unscale_",), keeps_values_of=frozenset({1})),
