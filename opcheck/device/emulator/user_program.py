@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.common import documents, notebooks
+from opcheck.common.replacing import replaced
 from opcheck.worker import platform
 
 #: torch's own files whose frames are between the program and the emulation.
@@ -147,11 +148,8 @@ def warnings_at_their_lines() -> Iterator[None]:
             _move(message)
         original(message)
 
-    warnings._showwarnmsg = show  # type: ignore[attr-defined]
-    try:
+    with replaced([(warnings, "_showwarnmsg", show)]):
         yield
-    finally:
-        warnings._showwarnmsg = original  # type: ignore[attr-defined]
 
 
 def _move(message: Any) -> None:

@@ -137,14 +137,6 @@ def _lower() -> torch.dtype:
     return torch.get_autocast_dtype("mps")
 
 
-def _lower_precision(_values: Iterable[Any]) -> torch.dtype:
-    return _lower()
-
-
-def _float32(_values: Iterable[Any]) -> torch.dtype:
-    return torch.float32
-
-
 def _widest(values: Iterable[Any]) -> torch.dtype:
     # autocast_mode.h, prioritize
     widest = _lower()
@@ -161,8 +153,8 @@ def _widest(values: Iterable[Any]) -> torch.dtype:
 
 #: op_lists/README.md, values of aten.AutocastMPS.json: no release lists another policy for MPS.
 POLICIES: dict[str, Callable[[Iterable[Any]], torch.dtype]] = {
-    "lower_precision_fp": _lower_precision,
-    "fp32": _float32,
+    "lower_precision_fp": lambda _values: _lower(),
+    "fp32": lambda _values: torch.float32,
     "promote": _widest,
 }
 

@@ -57,7 +57,7 @@ class DeviceMode(TorchFunctionMode):
         if types and methods.hooks_run(types):
             return self._hand_on(func, types, args, kwargs)
         device = kwargs.get("device")
-        if device is None and as_device(default_device()) is MPS_DEVICE and _makes(func):
+        if device is None and as_device(default_device()) is MPS_DEVICE and func in constructors():
             # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
             device = MPS_DEVICE
             kwargs = {**kwargs, "device": device}
@@ -129,10 +129,6 @@ def _device_beside_out(kwargs: dict[str, Any]) -> Any:
             f"device type {wanted} does not match device type of out parameter ({out.device.type})"
         )
     return None
-
-
-def _makes(func: Any) -> bool:
-    return func in constructors()
 
 
 def any_on_mps(args: Any, kwargs: Any) -> bool:

@@ -100,10 +100,6 @@ def _device(self: Any) -> torch.device:
     return device
 
 
-def _is_mps(self: Any) -> bool:
-    return _is_there(self)
-
-
 def _is_cpu(self: Any) -> bool:
     return not _is_there(self) and bool(_Base.is_cpu.__get__(self))
 
@@ -528,7 +524,7 @@ _INSTALLED: dict[str, Any] = {
     # C++ calls no hook for this (python_variable.cpp, THPVariable_as_subclass).
     "as_subclass": _Method(_Base.as_subclass, as_subclass, asks=False),
     "device": _Attribute(_Base.device, _device),
-    "is_mps": _Attribute(_Base.is_mps, _is_mps),
+    "is_mps": _Attribute(_Base.is_mps, _is_there),
     "is_cpu": _Attribute(_Base.is_cpu, _is_cpu),
     "data": _Attribute(_Base.data, _data, set_data),
     "_make_subclass": staticmethod(make_subclass),
@@ -540,7 +536,7 @@ _INSTALLED: dict[str, Any] = {
 REPLACED: dict[Any, Callable[..., Any]] = {
     **{getattr(torch.Tensor, name): ours for name, ours in _METHODS.items()},
     _Base.device.__get__: _device,
-    _Base.is_mps.__get__: _is_mps,
+    _Base.is_mps.__get__: _is_there,
     _Base.is_cpu.__get__: _is_cpu,
     _Base.data.__get__: _data,
     torch.as_tensor: as_tensor,

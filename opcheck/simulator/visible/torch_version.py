@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version as PackagingVersion
 from torch.torch_version import TorchVersion
 
+from opcheck.common.replacing import replaced
 from opcheck.simulator.target_reads import READS
 from opcheck.simulator.visible.requirements import (
     DESCRIPTIONS,
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
 
-_COMPARISONS = {
-    f"__{name}__": getattr(operator, name) for name in ("lt", "le", "eq", "ne", "ge", "gt")
-}
+#: how a comparison is written, by the name of its method
+_SIGNS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}
+_SIGNS = {f"__{name}__": sign for name, sign in _SIGNS.items()}
+_COMPARISONS = {name: getattr(operator, name) for name in _SIGNS}
 
 
 def compares(target: Target, kind: type, name: str, operand: Hashable) -> bool:
@@ -59,19 +61,12 @@ def part_compares(target: Target, part: str, name: str, operand: int) -> bool:
     return bool(_COMPARISONS[name](part_of(target, part), operand))
 
 
-_SIGNS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}
-
-
-def _sign(name: str) -> str:
-    return _SIGNS[name.strip("_")]
-
-
 DESCRIPTIONS[compares.__name__] = lambda _, name, operand: (
-    f"torch.__version__ {_sign(name)} {operand}"
+    f"torch.__version__ {_SIGNS[name]} {operand}"
 )
 DESCRIPTIONS[part_of.__name__] = "torch.__version__, {}".format
 DESCRIPTIONS[part_compares.__name__] = lambda part, name, operand: (
-    f"torch.__version__, {part} {_sign(name)} {operand}"
+    f"torch.__version__, {part} {_SIGNS[name]} {operand}"
 )
 
 
@@ -395,9 +390,8 @@ def version_of_the_target() -> Iterator[Distributions]:
 
     distributions = Distributions()
     distributions.take()
-    PackagingVersion.__init__ = parse_seen  # type: ignore[method-assign]
     try:
-        yield distributions
+        with replaced([(PackagingVersion, "__init__", parse_seen)]):
+            yield distributions
     finally:
-        PackagingVersion.__init__ = parse  # type: ignore[method-assign]
         distributions.restore()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,34 +43,24 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         on_mps: list[MPSTensor],
         device: torch.device,
     ) -> Any:
-        if route.name not in _COPIES or target_reads.READS.now(_release) not in _LOST_DOUBLES:
-            return self._compute_values(route, key, args, kwargs, on_mps, device)
-        if route.writes and on_mps and args[0].dtype in _DOUBLES:
-            return args[0]
-        result = self._compute_values(route, key, args, kwargs, on_mps, device)
-        return (
-            result.zero_() if on_mps and not route.writes and result.dtype in _DOUBLES else result
+        loses = (
+            bool(on_mps)
+            and route.name in _COPIES
+            and target_reads.READS.now(_release) in _LOST_DOUBLES
         )
-
-    def _compute_values(
-        self,
-        route: Route,
-        key: tuple[Any, ...],
-        args: Any,
-        kwargs: Any,
-        on_mps: list[MPSTensor],
-        device: torch.device,
-    ) -> Any:
+        if loses and route.writes and args[0].dtype in _DOUBLES:
+            return args[0]
         if not all(tensor._mps.payload is not None for tensor in on_mps):
-            # The simulator follows the body of a composite, on tensors
-            # without values.
-            return super()._compute(route, key, args, kwargs, on_mps, device)
-        if torch.is_inference_mode_enabled():
-            # Outside of inference mode, the program may write to these results or save them for a
-            # backward.
-            with torch.inference_mode(mode=False):
-                return self._compute_real(route, args, kwargs, device)
-        return self._compute_real(route, args, kwargs, device)
+            # The simulator follows the body of a composite, on tensors without values.
+            result = super()._compute(route, key, args, kwargs, on_mps, device)
+        else:
+            # Outside of inference mode, the program may write to these results or save them for a backward.
+            inference = torch.is_inference_mode_enabled()
+            with torch.inference_mode(mode=False) if inference else contextlib.nullcontext():
+                result = self._compute_real(route, args, kwargs, device)
+        if loses and not route.writes and result.dtype in _DOUBLES:
+            result.zero_()
+        return result
 
     def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = route.operator.emulate or route.func

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     #: takes the name of a function that was left out
     Tell = Callable[[str], None]
-    from collections.abc import Callable
 
 
 #: distributed_c10d.py: the first release whose init_process_group() takes gloo for a machine with mps.
@@ -158,19 +157,15 @@ def export_below() -> Iterator[None]:
 @contextlib.contextmanager
 def _without_modes() -> Iterator[None]:
     """Without our modes: torch itself handles tensors of the CPU and fake ones."""
-    call = torch.nn.Module.__call__
-    torch.nn.Module.__call__ = call_module  # type: ignore[method-assign]
     lifted = backend.only_cpu_lifted()
     with contextlib.ExitStack() as left:
+        left.enter_context(replaced([(torch.nn.Module, "__call__", call_module)]))
         for _ in range(dispatch.function_mode_depth()):
             left.enter_context(dispatch.pop_function_mode())
         left.enter_context(dispatch.disable_modes())
+        left.callback(backend.set_only_cpu_lifted, lifted)
         backend.set_only_cpu_lifted(False)
-        try:
-            yield
-        finally:
-            backend.set_only_cpu_lifted(lifted)
-            torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+        yield
 
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.common.vocabulary import Phase
 from opcheck.device.observe.recording import RecordedRow, Warned
+from opcheck.model.records import SourceLocation
 from opcheck.tracing.call_sites import Trail
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import UserFrames, locate
@@ -25,7 +27,6 @@ from opcheck.worker.protocol import sealed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from opcheck.model.records import SourceLocation
     from opcheck.tracing.source_locations import Site
 
 #: The warnings to record each time: those of MPSFallback.mm and of kernels that leave for the CPU.
@@ -170,17 +171,11 @@ class MacRecorder(DispatchMode):
             if not wanted or self.warn(message, (filename, lineno)):
                 before(message, category, filename, lineno, *rest)
 
-        warnings.showwarning = show  # type: ignore[assignment]
-        try:
-            with self._modules.followed(), self:
-                yield
-        finally:
-            warnings.showwarning = before
+        with replaced([(warnings, "showwarning", show)]), self._modules.followed(), self:
+            yield
 
 
 def _plain(site: tuple[str, int]) -> SourceLocation | None:
-    from opcheck.model.records import SourceLocation
-
     return SourceLocation(file=site[0], line=site[1]) if site[0] else None
 
 
