@@ -17,12 +17,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from opcheck.capture.repository import MARKERS, no_configuration, recipes
 from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
 from opcheck.common.python_source import parse
 from opcheck.common.text import plural
+from opcheck.common.yaml_text import load_shipped
 
 FORMS = (
     "write file.py:attribute, package.module:attribute, file.pt2, "
@@ -196,19 +199,19 @@ def _only_model(paths: Iterable[Path], spec: str) -> str:
         if (error := _parse(Path(spec))[1]) is not None:
             raise ModelLoadError(
                 f"{spec} is not a file of Python: {error}",
-                context=_place(spec),
+                context=working_place(spec),
                 hint="correct the file, or name another: file.py:attribute",
             )
         raise ModelLoadError(
             f"{spec} defines no model that can be seen without running it",
-            context=_place(spec),
+            context=working_place(spec),
             hint="write file.py:attribute, a class of torch.nn.Module or a function that returns one",
         )
     shown = names[:_MOST_NAMED]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     raise ModelLoadError(
         f"{spec} defines {plural(len(names), 'model')}: which one?",
-        context=_place(spec),
+        context=working_place(spec),
         hint=f"write {', '.join(shown[:-1])} or {shown[-1]}{more}",
     )
 
@@ -235,27 +238,27 @@ def _which_library(spec: str) -> ModelLoadError:
     if named:
         return ModelLoadError(
             f"{spec} is in {plural(len(named), 'library')}: name it with its library",
-            context=_place(spec),
+            context=working_place(spec),
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
     shipped = [n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(spec))]
     if shipped:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",
-            context=_place(spec),
+            context=working_place(spec),
             hint=f"opcheck audit recipe:{shipped[0]}, which ships with opcheck, or hf:{shipped[0]}",
         )
     module, _, attribute = spec.rpartition(".")
     if module and attribute[:1].isupper():
         return ModelLoadError(
-            f"not a model: {spec!r}", context=_place(spec), hint=f"{module}:{attribute}?"
+            f"not a model: {spec!r}", context=working_place(spec), hint=f"{module}:{attribute}?"
         )
     every = {name: f"{library}:{name}" for library in LIBRARIES for name in library_models(library)}
     near = difflib.get_close_matches(spec, every, n=3, cutoff=0.75)
     hint = f"did you mean {' or '.join(every[name] for name in near)}?" if near else FORMS
     return ModelLoadError(
         f"not a model: {spec!r}, no file, folder or model of an installed library",
-        context=_place(spec),
+        context=working_place(spec),
         hint=hint,
     )
 
@@ -276,30 +279,25 @@ _NEEDS_CODE = (
     "it holds weights and no program: write file.py:attribute, a function that builds the module (weights need not "
     "be loaded)"
 )
-_TORCHSCRIPT = (
-    "TorchScript is audited as an object, opcheck.audit(torch.jit.load(file)), if you trust the file: it may write "
-    "files; or write file.py:attribute, the module that it was made from"
+
+
+class FileKind(msgspec.Struct, frozen=True):
+    """A row of file_kinds.yaml."""
+
+    kind: str
+    member: frozenset[str] = frozenset()
+    start: tuple[str, ...] = ()
+    suffix: tuple[str, ...] = ()
+    hint: str = _NEEDS_CODE
+
+
+_FILE_KINDS = msgspec.convert(
+    load_shipped(Path(__file__).with_name("file_kinds.yaml")), tuple[FileKind, ...]
 )
 _PICKLED = (
     "opcheck runs no code of a file: name the class, {}, with its arguments as --config NAME=VALUE, or write "
     "file.py:attribute, a function that builds the module"
 )
-_TENSORS = (
-    "it holds tensors by name and no program: name the folder that has its config.json, or write file.py:attribute, "
-    "a function that builds the module (weights need not be loaded)"
-)
-_OTHER_RUNTIME = (
-    "it is for another runtime: write file.py:attribute, the PyTorch module that it was made from"
-)
-_HINTS = {
-    "a Core ML model": _OTHER_RUNTIME,
-    "a TensorFlow Lite model": _OTHER_RUNTIME,
-    "a TorchScript archive": _TORCHSCRIPT,
-    "a safetensors file": _TENSORS,
-    "a program of torch.export": "rename it to end in .pt2",
-    "an ONNX model": _OTHER_RUNTIME,
-    "an archive of torch.package": "it holds Python code: write file.py:attribute, a function that imports it",
-}
 #: Files of models by their suffixes, where there is no such file to look into.
 _WEIGHTS = (".bin", ".ckpt", ".gguf", ".h5", ".onnx", ".pt", ".pth", ".safetensors")
 
@@ -311,21 +309,22 @@ def no_model(spec: str) -> ModelLoadError:
     if kind:
         return ModelLoadError(
             f"{spec} is {kind}, not a model that can be audited",
-            context=_place(spec),
+            context=working_place(spec),
             hint=_PICKLED.format(kind.removeprefix(PICKLED).strip())
             if kind.startswith(PICKLED)
-            else _HINTS.get(kind, _NEEDS_CODE),
+            else next((row.hint for row in _FILE_KINDS if row.kind == kind), _NEEDS_CODE),
         )
     if spec.lower().endswith(_WEIGHTS) and not path.exists():
         return ModelLoadError(
             f"there is no file {spec}",
-            context=_place(spec),
+            context=working_place(spec),
             hint="a file of weights is no program in any case: write file.py:attribute",
         )
-    return ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
+    return ModelLoadError(f"not a model: {spec!r}", context=working_place(spec), hint=FORMS)
 
 
-def _place(spec: str) -> str:
+def working_place(spec: str) -> str:
+    """Return the context of an error about a model's name."""
     return f"model {spec}, working directory {Path.cwd()}"
 
 
@@ -351,13 +350,14 @@ def kind_of(path: Path) -> str:
         if is_inner(infos):
             return ""
         names = {info.filename for info in infos}
-        members = {name.partition("/")[2] for name in names}
-        kind = next((kind for member, kind in _ZIPPED.items() if member in members | names), "")
-        return _pickled_class(path, infos) or kind if kind == _ZIPPED["data.pkl"] else kind
+        names |= {name.partition("/")[2] for name in names}
+        kind = next((row.kind for row in _FILE_KINDS if row.member & names), "")
+        return _pickled_class(path, infos) or kind
     if start[8:10] == b'{"':
         return "a safetensors file"
-    kind = next((kind for sign, kind in _STARTS.items() if start.startswith(sign)), "")
-    return kind or _SUFFIXES.get(path.suffix.lower(), "")
+    text, suffix = start.decode("latin-1"), path.suffix.lower()
+    rows = (row for row in _FILE_KINDS if text.startswith(row.start) or suffix in row.suffix)
+    return next((row.kind for row in rows), "")
 
 
 def _pickled_class(path: Path, members: list[zipfile.ZipInfo]) -> str:
@@ -365,7 +365,10 @@ def _pickled_class(path: Path, members: list[zipfile.ZipInfo]) -> str:
 
     The first opcodes of a pickle name the class of its outermost object; nothing of it is run.
     """
-    name = next(info.filename for info in members if info.filename.endswith("/data.pkl"))
+    names = [info.filename for info in members]
+    name = next((each for each in names if each.endswith("/data.pkl")), "")
+    if not name or any(each.endswith("/constants.pkl") for each in names):
+        return ""
     try:
         with documents.open_file(path) as file, documents.open_zip(file).open(name) as member:
             head = member.read(_HEAD)
@@ -385,30 +388,3 @@ _HEAD = 1 << 12
 _CONTAINERS = {"builtins", "collections", "__builtin__"}
 #: The kind of a file with a whole module, before the name of its class.
 PICKLED = "a pickled object of"
-
-#: A member that only files of this kind have; the first that fits.
-_ZIPPED = {
-    ".data/extern_modules": "an archive of torch.package",
-    "constants.pkl": "a TorchScript archive",
-    "archive_format": "a program of torch.export",
-    "serialized_exported_program.json": "a program of torch.export",
-    "data.pkl": "a checkpoint of torch.save",
-    "META-INF/MANIFEST.MF": "a Java archive",
-}
-
-#: The first bytes of a file.
-_STARTS = {
-    b"GGUF": "a GGUF file",
-    b"\x89HDF": "an HDF5 file",
-    b"\x80\x02": "a pickle, as torch.save wrote it before 1.6",
-    b"\x80\x03": "a pickle",
-    b"\x80\x04": "a pickle",
-    b"\x80\x05": "a pickle",
-}
-
-#: Files that are known by their name alone.
-_SUFFIXES = {
-    ".mlmodel": "a Core ML model",
-    ".onnx": "an ONNX model",
-    ".tflite": "a TensorFlow Lite model",
-}

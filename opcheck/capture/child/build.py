@@ -24,7 +24,12 @@ from opcheck.tracing.torch_private.backend import (
     constructors,
     default_device,
 )
-from opcheck.tracing.torch_private.dispatch import DispatchMode, disable_dynamo, schema_of
+from opcheck.tracing.torch_private.dispatch import (
+    DispatchMode,
+    disable_dynamo,
+    packet_name_of,
+    schema_of,
+)
 from opcheck.tracing.torch_private.trees import tensors, tree_map_only
 
 if TYPE_CHECKING:
@@ -75,22 +80,6 @@ CONTENT = {
     aten.triu_indices,
 }
 
-#: Operators that take a tensor for its metadata only: they reserve memory as a factory does.
-BLANK = {
-    aten.empty_like,
-    aten.full_like,
-    aten.new_empty,
-    aten.new_empty_strided,
-    aten.new_full,
-    aten.new_ones,
-    aten.new_zeros,
-    aten.ones_like,
-    aten.rand_like,
-    aten.randint_like,
-    aten.randn_like,
-    aten.zeros_like,
-}
-
 
 class Building(DispatchMode):
     """Decides for each tensor that a constructor makes whether it gets memory.
@@ -125,7 +114,7 @@ class Building(DispatchMode):
         # A view and a write into a real tensor take no memory.
         if arguments and _aliases(func):
             return func(*args, **kwargs)
-        return self._new(func, args, kwargs, blank=not arguments or func.overloadpacket in BLANK)
+        return self._new(func, args, kwargs, blank=not arguments or _is_blank(func))
 
     def _new(self, func: Any, args: Any, kwargs: Any, *, blank: bool) -> Any:
         try:
@@ -316,6 +305,12 @@ def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.T
     if dtype == torch.bool:
         return torch.ones(shape, dtype=dtype)
     return torch.randint(0, max(high, 1), shape, generator=generator).to(dtype)
+
+
+def _is_blank(func: Any) -> bool:
+    """Return whether it takes a tensor for its metadata only, and reserves memory as a factory does."""
+    name = packet_name_of(func)
+    return func.namespace == "aten" and (name.startswith("new_") or name.endswith("_like"))
 
 
 def _elsewhere(arguments: list[torch.Tensor], device: Any) -> bool:

@@ -42,22 +42,19 @@ _AFTER = {
     "Segmentation": "post_process_panoptic_segmentation",
     "UniversalSegmentation": "post_process_panoptic_segmentation",
 }
+
+
+def _best(logits: torch.Tensor) -> torch.Tensor:
+    return logits.softmax(-1).argmax(-1)
+
+
 #: The end of a class name -> what its users make of the scores.
 _SCORES: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     "CTC": ("the letters of the logits", lambda logits: logits.argmax(-1)),
-    "ForImageClassification": (
-        "the class of the logits",
-        lambda logits: logits.softmax(-1).argmax(-1),
-    ),
+    "ForImageClassification": ("the class of the logits", _best),
     "ForMaskedLM": ("the five best words", lambda logits: logits.softmax(-1).topk(5).indices),
-    "ForSequenceClassification": (
-        "the class of the logits",
-        lambda logits: logits.softmax(-1).argmax(-1),
-    ),
-    "ForTokenClassification": (
-        "the classes of the logits",
-        lambda logits: logits.softmax(-1).argmax(-1),
-    ),
+    "ForSequenceClassification": ("the class of the logits", _best),
+    "ForTokenClassification": ("the classes of the logits", _best),
 }
 
 

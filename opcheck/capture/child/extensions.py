@@ -54,37 +54,24 @@ def prepare_torchvision() -> bool:
     return True
 
 
-#: operators of a feature map and boxes: what their backward is called with (out's gradient, boxes, second result,
-#: settings, the map's shape)
-_BOXES: dict[str, Callable[..., tuple[Any, ...]]] = {
-    # The sampling ratio and the alignment come after the shape.
-    "roi_align": lambda grad, rois, _, settings, shape: (
-        *(grad, rois, *settings[:3], *shape),
-        *settings[3:],
-    ),
-    "roi_pool": lambda grad, rois, argmax, settings, shape: (grad, rois, argmax, *settings, *shape),
-    "ps_roi_align": lambda grad, rois, mapping, settings, shape: (
-        *(grad, rois, mapping, *settings, *shape),
-    ),
-    "ps_roi_pool": lambda grad, rois, mapping, settings, shape: (
-        *(grad, rois, mapping, *settings, *shape),
-    ),
-}
+#: operators of a feature map and boxes
+_BOXES = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+#: settings of roi_align that its backward takes behind the map's shape: the sampling ratio and the alignment
+_AFTER_SHAPE = {"roi_align": 2}
 
 #: tensors among the arguments of deform_conv2d: input, weight, offset, mask, bias
 _TENSORS = 5
 
 
 def _register_derivatives(library: torch.library.Library) -> None:
-    for name, arrange in _BOXES.items():
-        _register(library, name, _keep_boxes, _backward_of_boxes(name, arrange))
-    _register(library, "deform_conv2d", _keep_all, _deform_backward)
-
-
-def _register(library: torch.library.Library, name: str, keep: Any, backward: Any) -> None:
-    torch.library.register_autograd(
-        f"torchvision::{name}", backward, setup_context=keep, lib=library
-    )
+    derivatives: dict[str, tuple[Any, Any]] = {
+        **{name: (_keep_boxes, _backward_of_boxes(name)) for name in _BOXES},
+        "deform_conv2d": (_keep_all, _deform_backward),
+    }
+    for name, (keep, backward) in derivatives.items():
+        torch.library.register_autograd(
+            f"torchvision::{name}", backward, setup_context=keep, lib=library
+        )
 
 
 def _keep_boxes(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -94,12 +81,12 @@ def _keep_boxes(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.settings, ctx.shape = settings, features.shape
 
 
-def _backward_of_boxes(name: str, arrange: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+def _backward_of_boxes(name: str) -> Callable[..., Any]:
     def backward(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[Any, ...]:
-        rois, *second = ctx.saved_tensors
         operator = getattr(torch.ops.torchvision, f"_{name}_backward")
-        arguments = arrange(grad, rois, second[0] if second else None, ctx.settings, ctx.shape)
-        return (operator(*arguments), None, *[None] * len(ctx.settings))
+        before = len(ctx.settings) - _AFTER_SHAPE.get(name, 0)
+        settings = (*ctx.settings[:before], *ctx.shape, *ctx.settings[before:])
+        return (operator(grad, *ctx.saved_tensors, *settings), None, *[None] * len(ctx.settings))
 
     return backward
 

@@ -24,7 +24,7 @@ from opcheck.capture.child.loading import (
     pt2,
     user_code,
 )
-from opcheck.capture.naming import no_model
+from opcheck.capture.naming import no_model, working_place
 from opcheck.capture.repository import Repository, fetch, is_repository
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
@@ -187,13 +187,13 @@ def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -
     except SystemExit as error:
         raise ModelLoadError(
             f"importing {spec} ends the process (exit code {error.code})",
-            context=describe_raise(error) or _place(spec),
+            context=describe_raise(error) or working_place(spec),
             hint='put what a script does under: if __name__ == "__main__":',
         ) from error
     except Exception as error:
         raise ModelLoadError(
             f"building {spec} raises {type_and_text(error)}",
-            context=describe_raise(error) or _place(spec),
+            context=describe_raise(error) or working_place(spec),
             hint=hint_for(error),
         ) from error
 
@@ -222,17 +222,15 @@ def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool
     """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
     if not is_file(Path(spec)):
         raise ModelLoadError(
-            f"there is no file {spec}", context=_place(spec), hint="torch.export.save() writes one"
+            f"there is no file {spec}",
+            context=working_place(spec),
+            hint="torch.export.save() writes one",
         )
     program, accelerated = pt2.read(spec, real=real)
     try:
         return fixed_programs.as_module(program), fixed_programs.arguments(program), accelerated
     except Exception as error:
         raise archive.make_damaged_error(spec, type_and_text(error)) from error
-
-
-def _place(spec: str) -> str:
-    return f"model {spec}, working directory {Path.cwd()}"
 
 
 def _packages() -> dict[str, str]:

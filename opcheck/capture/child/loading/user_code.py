@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.loading import fixed_programs
+from opcheck.capture.naming import working_place
 from opcheck.common import documents, notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
@@ -54,7 +55,7 @@ def _existing(file: Path, spec: str) -> Path:
         near = difflib.get_close_matches(file.name, names, cutoff=0.75)  # all end in .py
         raise ModelLoadError(
             f"there is no file {file}",
-            context=f"model {spec}, working directory {Path.cwd()}",
+            context=working_place(spec),
             hint=_suggest(near) or "give the path from the working directory",
         )
     file = file.resolve()
@@ -184,7 +185,7 @@ def _from_name(name: str, spec: str) -> ModuleType:
             raise
         raise ModelLoadError(
             f"there is no module {error.name}",
-            context=f"model {spec}, working directory {Path.cwd()}",
+            context=working_place(spec),
             hint="run from the folder that it is imported from, or write file.py:attribute",
         ) from error
 
