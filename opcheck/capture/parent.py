@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -141,6 +142,13 @@ def capture_many(
             context=f"{len(targets)} targets, {request.save_graph}",
             hint="audit the target alone to save it",
         )
+    ask_child: Callable[..., Captures] = functools.partial(
+        ask,
+        "opcheck.capture.child.shared:answer",
+        Captures,
+        progress=progress,
+        show_output=show_output,
+    )
     results: dict[int, Trace | OpcheckError] = {}
     left = list(range(len(targets)))
     while left:
@@ -150,58 +158,23 @@ def capture_many(
         left = [n for n in left if n not in rest]
         asked = [targets[n] for n in left]
         capture = request.on(first)
-        captures: Captures = ask(
-            "opcheck.capture.child.shared:answer",
-            Captures,
-            ManyTargets(capture=capture, targets=tuple(asked)),
-            capture,
-            runs=len(asked) if len(targets) > 1 else 0,
-            progress=progress,
-            show_output=show_output,
-        )
+        many = ManyTargets(capture=capture, targets=tuple(asked))
+        runs = len(asked) if len(targets) > 1 else 0
+        captures = ask_child(many, capture, runs=runs)
         _require_each_once(captures, len(asked), request.model)
         for shared in captures.shared:
             result = dict(of_each(shared, asked))
             if request.save_graph and shared.trace is not None:
                 _save(request.save_graph, result[0], shared.code)
             elif shared.doubtful:
-                again = _as_installed(
-                    capture, [asked[n] for n in result], [*result.values()], progress, show_output
+                many = ManyTargets(
+                    capture=capture, targets=tuple(asked[n] for n in result), as_installed=True
                 )
+                again = _as_installed(ask_child, many, [*result.values()])
                 result = dict(zip(result, again, strict=True))
             results.update((left[n], each) for n, each in result.items())
         left = [*(left[n] for n in captures.left), *rest]
     return tuple(results[n] for n in range(len(targets)))
-
-
-def _as_installed(
-    request: CaptureRequest,
-    targets: Sequence[Target],
-    first: Sequence[Trace | OpcheckError],
-    progress: Callable[[str], None] | None,
-    show_output: bool,  # noqa: FBT001 - internal, as its callers have it
-) -> list[Trace | OpcheckError]:
-    """Capture with libraries that see the installed torch; where that raises, too, return the first result."""
-    many = ManyTargets(capture=request, targets=tuple(targets), as_installed=True)
-    try:
-        captures: Captures = ask(
-            "opcheck.capture.child.shared:answer",
-            Captures,
-            many,
-            request,
-            runs=len(targets),
-            progress=progress,
-            show_output=show_output,
-        )
-    except OpcheckError:
-        return [*first]
-    _require_each_once(captures, len(targets), request.model)
-    results = [*first]
-    for shared in captures.shared:
-        for n, each in of_each(shared, targets):
-            if isinstance(each, Trace) and (each.complete or isinstance(first[n], OpcheckError)):
-                results[n] = each
-    return results
 
 
 def _require_each_once(captures: Captures, targets: int, model: str) -> None:
@@ -218,6 +191,25 @@ def _require_each_once(captures: Captures, targets: int, model: str) -> None:
             context=model,
             hint="the model changes opcheck's own records or writes into its pipe: leave that out",
         )
+
+
+def _as_installed(
+    ask_child: Callable[..., Captures],
+    many: ManyTargets,
+    first: Sequence[Trace | OpcheckError],
+) -> list[Trace | OpcheckError]:
+    """Capture with libraries that see the installed torch; where that raises, too, return the first result."""
+    try:
+        captures = ask_child(many, many.capture, runs=len(many.targets))
+    except OpcheckError:
+        return [*first]
+    _require_each_once(captures, len(many.targets), many.capture.model)
+    results = [*first]
+    for shared in captures.shared:
+        for n, each in of_each(shared, many.targets):
+            if isinstance(each, Trace) and (each.complete or isinstance(first[n], OpcheckError)):
+                results[n] = each
+    return results
 
 
 def of_each(

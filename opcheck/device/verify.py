@@ -131,20 +131,9 @@ def _by_line(group: CallGroup) -> Iterator[ReportedCalls]:
     counts: Counter[str] = Counter()
     for place in group.locations:
         counts[place.line] += place.count
+    calls = msgspec.convert(group, ReportedCalls, from_attributes=True)
     for line, count in (counts or Counter({"": group.count})).items():
-        yield ReportedCalls(
-            op=group.op,
-            named=group.named,
-            status=group.status,
-            kind=group.kind,
-            line=line,
-            dtypes=group.dtypes,
-            count=count,
-            confidence=group.confidence,
-            because=group.because,
-            limitations=group.limitations,
-            prints=group.prints,
-        )
+        yield msgspec.structs.replace(calls, line=line, count=count)
 
 
 def verify(prediction: Report, observation: Report, lists: OpLists) -> Verification:

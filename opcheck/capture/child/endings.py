@@ -87,15 +87,12 @@ def kind_of(error: BaseException) -> str:
         return "not_spawned"
     if isinstance(error, ImportError) and missing_package(error):
         return "needs_package"
-    if messages.remedy_for("without_cuda", error_text(error)) and not isinstance(
-        error, OpcheckError
-    ):
+    text = "" if isinstance(error, OpcheckError) else error_text(error)
+    if messages.remedy_for("without_cuda", text):
         return "needs_cuda"
     if name_of_a_later_release(error):
         return "needs_newer_torch"
-    if messages.remedy_for("refused_on_mps", error_text(error)) and not isinstance(
-        error, OpcheckError
-    ):
+    if messages.remedy_for("refused_on_mps", text):
         return "refused_on_mps"
     if is_limit(error):
         return "opcheck_limit"

@@ -9,7 +9,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, is_lazy
@@ -179,16 +179,11 @@ def _arguments(inputs: Any) -> _Arguments:
 
 def _on_cpu(name: str, model: Any, arguments: Any) -> None:
     held = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
-    supplied = tensors(arguments)
-    for what, values in (("the model", held), ("an input", supplied)):
+    for what, values in (("the model", held), ("an input", tensors(arguments))):
         for tensor in values:
             if tensor.device.type not in ("cpu", "meta"):
-                _refuse(name, what, tensor.device)
-
-
-def _refuse(name: str, what: str, device: torch.device) -> NoReturn:
-    raise InputError(
-        f"{what} is on {device}: opcheck moves tensors of the CPU to its simulated Mac",
-        context=name,
-        hint="give a model and inputs of the CPU, as they are before .to(device)",
-    )
+                raise InputError(
+                    f"{what} is on {tensor.device}: opcheck moves tensors of the CPU to its simulated Mac",
+                    context=name,
+                    hint="give a model and inputs of the CPU, as they are before .to(device)",
+                )

@@ -8,25 +8,30 @@ from opcheck.model.records import CallGroup, Problem, Record, Report
 PROCESSES = "processes"
 
 
-class RunRequest(Record, frozen=True, kw_only=True):
-    """One program and the Mac that it is to run on."""
+class ProgramRequest(Record, frozen=True, kw_only=True):
+    """One program that a child process becomes."""
 
     #: a file, or with ``is_module`` the name after ``python -m``
     program: str
     is_module: bool = False
     arguments: tuple[str, ...] = ()
-    #: release line and macOS version, as their ``str``
-    torch: str
-    macos: str
     cpu_fallback: bool = False
     #: the first CPU fallback raises
     strict: bool = False
+    #: where the child writes
+    answer: str = ""
+    #: what authenticates what it writes; the file of the request loses it before the program begins
+    secret: str = ""
+
+
+class RunRequest(ProgramRequest, frozen=True, kw_only=True):
+    """One program and the Mac that it is to run on."""
+
+    #: release line and macOS version, as their ``str``
+    torch: str
+    macos: str
     #: in an environment with the target's own torch (capture/exact.py)
     exact: bool = False
-    #: where the child writes its Outcome
-    answer: str = ""
-    #: what authenticates the Outcome; the file of the request loses it before the program begins
-    secret: str = ""
 
 
 class RunOutcome(Record, frozen=True, kw_only=True, tag="outcome"):

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from opcheck.common.vocabulary import Phase
+from opcheck.device.emulator.emulation_request import ProgramRequest
 from opcheck.model.records import Record, SourceLocation
 
 
-class ObserveRequest(Record, frozen=True, kw_only=True):
-    """One program, to be run on this machine's own device."""
+class ObserveRequest(ProgramRequest, frozen=True, kw_only=True):
+    """One program, to be run on this machine's own device; it writes line by line."""
 
-    #: a file, or with ``is_module`` the name after ``python -m``
-    program: str
-    is_module: bool = False
-    arguments: tuple[str, ...] = ()
-    cpu_fallback: bool = False
-    #: the first CPU fallback raises
-    strict: bool = False
-    #: where the process writes, line by line.
-    answer: str = ""
-    #: what each line begins with; the file of the request loses it before the program begins
-    secret: str = ""
     #: To test the observation: the emulated Mac, as ``2.13/15``, in place of the device.
     stand_in: str = ""
     #: the emulated Mac whose kernels it has, where they are to contradict what is predicted

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Span, Version
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.operators.operator import overload_named
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
@@ -33,68 +36,30 @@ _AUTOCAST = dispatch.DispatchKeySet(dispatch.AUTOCAST_KEY)
 Casts = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
-class Refused(NamedTuple):
-    """Releases and dtypes: ``torch.autocast("mps", dtype)`` warns and is disabled."""
+class Refused(msgspec.Struct, frozen=True):
+    """Releases and dtypes: ``torch.autocast("mps", dtype)`` warns and is disabled; a row of autocast.yaml."""
 
-    torch: Span
-    dtypes: tuple[torch.dtype, ...]
-    #: only below this macOS; None: everywhere
-    macos_below: Version | None
-    #: the dtypes are those that are *not* refused
-    all_others: bool
+    since: str
     text: str
+    until: str | None = None
+    dtypes: frozenset[str] = frozenset()
+    all_but: frozenset[str] = frozenset()
+    macos_below: int | None = None
+
+    def is_about(self, target: Target, dtype: str) -> bool:
+        """Return whether the target refuses the dtype by this row."""
+        refused = dtype not in self.all_but if self.all_but else dtype in self.dtypes
+        below = self.macos_below is None or target.macos < Version(self.macos_below)
+        return refused and below and target.torch in Span.of(self.since, self.until)
 
 
-_OTHER = "In MPS autocast, but the target dtype is not supported. Disabling autocast.\n"
-_2_5, _2_6, _2_10 = Version(2, 5), Version(2, 6), Version(2, 10)
-
-#: torch/amp/autocast_mode.py of the macOS wheels.  2.5 names the wrong dtype.  2.10 to 2.12 ask for macOS 14 only in
-#: a branch that bfloat16 does not reach.
-REFUSED = (
-    Refused(
-        Span(since=_2_5, until=_2_6),
-        (torch.float16,),
-        None,
-        all_others=True,
-        text=_OTHER + "MPS Autocast only supports dtype of torch.bfloat16 currently.",
-    ),
-    Refused(
-        Span(since=_2_6, until=_2_10),
-        (torch.bfloat16, torch.float16),
-        None,
-        all_others=True,
-        text=_OTHER
-        + "MPS Autocast only supports dtype of torch.bfloat16 and torch.float16 currently.",
-    ),
-    Refused(
-        Span(since=_2_6, until=_2_10),
-        (torch.bfloat16,),
-        Version(14, 0),
-        all_others=False,
-        text="In MPS autocast, but the target dtype torch.bfloat16 is not supported "
-        "on macOS versions below 14. Disabling autocast.",
-    ),
-    Refused(
-        Span(since=_2_10),
-        (torch.bfloat16, torch.float16),
-        None,
-        all_others=True,
-        text=_OTHER
-        + "MPS Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
-    ),
-)
+REFUSED = msgspec.convert(load_shipped(Path(__file__).with_suffix(".yaml")), tuple[Refused, ...])
 
 
 def warning_for(target: Target, dtype: torch.dtype) -> str | None:
     """Return the warning of an autocast that is disabled on the target; None if it works."""
-    for refused in REFUSED:
-        if (
-            target.torch in refused.torch
-            and (dtype in refused.dtypes) is not refused.all_others
-            and (refused.macos_below is None or target.macos < refused.macos_below)
-        ):
-            return refused.text
-    return None
+    name = str(dtype).removeprefix("torch.")
+    return next((row.text for row in REFUSED if row.is_about(target, name)), None)
 
 
 # -- policies -----------------------------------------------------------------------------------------------
@@ -189,7 +154,7 @@ def _refusal(ask: TargetQueries, dtype: torch.dtype) -> str | None:
 
 def _refused_device(target: Target) -> str:
     """Return the error of a release whose autocast does not know mps (torch/amp/autocast_mode.py), else ""."""
-    if target.torch >= _2_5:
+    if target.torch >= Version(2, 5):
         return ""
     if target.torch < Version(2, 1):
         return "User specified autocast device_type must be 'cuda' or 'cpu'"

@@ -81,31 +81,6 @@ def _bins(start: float, size: float, count: int, samples: int, like: Tensor) -> 
     return (start + (bins + pieces / samples) * size / count).reshape(-1)
 
 
-def _align(
-    image: Tensor,
-    roi: list[float],
-    scale: float,
-    shape: tuple[int, int],
-    ratio: int,
-    *,
-    aligned: bool,
-) -> Tensor:
-    """The means of the bins of a region: [C, *shape]."""
-    offset = 0.5 if aligned else 0.0
-    x1, y1, x2, y2 = (edge * scale - offset for edge in roi)
-    width, height = x2 - x1, y2 - y1
-    if not aligned:
-        width, height = max(width, 1.0), max(height, 1.0)
-    down = ratio if ratio > 0 else math.ceil(height / shape[0])
-    across = ratio if ratio > 0 else math.ceil(width / shape[1])
-    if down <= 0 or across <= 0:
-        return image.new_zeros(image.shape[0], *shape)
-    y = _bins(y1, height, shape[0], down, image)
-    x = _bins(x1, width, shape[1], across, image)
-    values = _bilinear(image, y, x)
-    return values.reshape(-1, shape[0], down, shape[1], across).mean((2, 4))
-
-
 def _roi_align(
     image: Tensor,
     rois: Tensor,
@@ -115,12 +90,24 @@ def _roi_align(
     ratio: int,
     aligned: bool,
 ) -> Tensor:
-    shape = (height, width)
-    regions = [
-        _align(image[int(batch)], edges, scale, shape, ratio, aligned=aligned)
-        for batch, *edges in rois.tolist()
-    ]
-    return _stack(regions, image, (image.shape[1], *shape))
+    offset = 0.5 if aligned else 0.0
+    regions = []
+    for batch, *roi in rois.tolist():
+        x1, y1, x2, y2 = (edge * scale - offset for edge in roi)
+        rows, columns = y2 - y1, x2 - x1
+        if not aligned:
+            rows, columns = max(rows, 1.0), max(columns, 1.0)
+        down = ratio if ratio > 0 else math.ceil(rows / height)
+        across = ratio if ratio > 0 else math.ceil(columns / width)
+        if down <= 0 or across <= 0:
+            regions.append(image.new_zeros(image.shape[1], height, width))
+            continue
+        y = _bins(y1, rows, height, down, image)
+        x = _bins(x1, columns, width, across, image)
+        values = _bilinear(image[int(batch)], y, x)
+        # The means of the bins of a region.
+        regions.append(values.reshape(-1, height, down, width, across).mean((2, 4)))
+    return _stack(regions, image, (image.shape[1], height, width))
 
 
 def _stack(regions: list[Tensor], image: Tensor, shape: tuple[int, ...]) -> Tensor:

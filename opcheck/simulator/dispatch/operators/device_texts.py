@@ -6,11 +6,13 @@ XPU): an operator without a text of its own has the text of TensorIterator.cpp, 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opcheck.common.versions import Target
+from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator.dispatch.operators.operator import DeviceText, composite
 from opcheck.simulator.dispatch.tensor import is_on_mps
 
@@ -99,45 +101,9 @@ def row_of(target: Target, texts: tuple[DeviceText, ...]) -> int | None:
     return next(rows, None)
 
 
-#: Overloads of kernels on TensorIterator without the tag ``pointwise`` (native_functions.yaml, 2.13).
-_ITERATES = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("__irshift__.Tensor", "copysign_.Tensor", "eq_.Tensor", "floor_divide", "gcd_"),
-        *("floor_divide_.Tensor", "ge_.Tensor", "gt_.Tensor", "heaviside_", "lcm_", "le_.Tensor"),
-        *("lt_.Tensor", "ne_.Tensor", "rsub.Tensor", "mse_loss", "smooth_l1_loss"),
-        *("elu_backward", "hardshrink_backward", "hardsigmoid_backward", "leaky_relu_backward"),
-        *("softplus_backward", "softshrink_backward", "gelu.out", "gelu_backward.grad_input"),
-        *("hardshrink.out", "mish.out", "threshold.out", "mse_loss.out", "smooth_l1_loss.out"),
-        *("elu.out", "glu.out", "hardsigmoid.out", "leaky_relu.out", "softplus.out"),
-        *("softshrink.out", "index.Tensor_out", "where.self_out"),
-    )
-)
-#: Arguments that other kernels read as a number, so that it may be a CPU tensor without dimensions:
-#: Fill.cpp, TensorAdvancedIndexing.cpp, RangeFactories.cpp, FusedAdam.mm; the composites pass theirs
-#: on to kernels on TensorIterator (Distance.cpp, Loss.cpp, LinearAlgebra.cpp).
-_NUMBERS: Mapping[str, frozenset[str]] = {
-    **{
-        f"aten::{name}": frozenset({"value"})
-        for name in (
-            *("fill.Tensor", "fill_.Tensor", "masked_fill.Tensor", "masked_fill_.Tensor"),
-            *("index_fill.int_Tensor", "index_fill_.int_Tensor"),
-        )
-    },
-    **{
-        f"aten::_fused_{name}{end}.tensor_lr": frozenset({"lr"})
-        for name in ("adam", "adamw", "sgd", "adagrad")
-        for end in ("", "_")
-    },
-    "aten::linspace.Tensor_Tensor": frozenset({"start", "end"}),
-    "aten::logspace.Tensor_Tensor": frozenset({"start", "end"}),
-    "aten::randint_like.Tensor": frozenset({"high"}),
-    "aten::dist": frozenset({"other"}),
-    "aten::allclose": frozenset({"other"}),
-    "aten::linalg_pinv.atol_rtol_tensor": frozenset({"atol", "rtol"}),
-    "aten::soft_margin_loss": frozenset({"target"}),
-    "aten::binary_cross_entropy_with_logits": frozenset({"target", "weight", "pos_weight"}),
-}
+_LISTS = load_shipped(Path(__file__).with_suffix(".yaml"))
+_ITERATES = frozenset(_LISTS["iterates"])
+_NUMBERS: Mapping[str, list[str]] = _LISTS["numbers"]
 
 
 def is_iterated(name: str, tags: Sequence[Any]) -> bool:
