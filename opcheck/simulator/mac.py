@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcheck.common.replacing import replaced
+from opcheck.common.versions import Target
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.autocast import autocast_of
 from opcheck.simulator.dispatch.calls import Sink
@@ -27,12 +29,7 @@ from opcheck.simulator.visible.storage import dlpack_of_mac
 from opcheck.simulator.visible.surface import mac_surface, mps_backend
 from opcheck.tracing.torch_private.backend import only_cpu_lifted, set_only_cpu_lifted
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from opcheck.common.versions import Target
-
-    Modes = Callable[[], contextlib.AbstractContextManager[object]]
+Modes = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 @contextlib.contextmanager

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 from opcheck.common.replacing import replaced
 from opcheck.simulator.errors import OutsideError
 from opcheck.tracing.torch_private import backend, dispatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: The keys that have kernels of MPS (op_lists/registrations).
 _KEYS = ("MPS", "SparseMPS", "SparseCsrMPS")

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+from opcheck.common.versions import Target, Version
 
-    from opcheck.common.versions import Target
-
-    Answer = TypeVar("Answer")
+Answer = TypeVar("Answer")
 
 
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
@@ -100,6 +98,11 @@ class TargetReads:
 
 #: The record of this process: a library keeps from its import on what it read.
 READS = TargetReads()
+
+
+def is_before(target: Target, until: Version) -> bool:
+    """Return whether the target's torch is older."""
+    return target.torch < until
 
 
 def is_newer(target: Target, major: int, minor: int) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterator
+from types import CodeType
+from typing import Generic, TypeVar
 
 import torch
 
 from opcheck.common.vocabulary import Phase
+from opcheck.model.records import SourceLocation
 from opcheck.tracing.module_stack import ModuleStack
-from opcheck.tracing.source_locations import UserFrames, locate, locate_in_text
+from opcheck.tracing.source_locations import Site, UserFrames, locate, locate_in_text
 from opcheck.tracing.torch_private.autograd import (
     engine_code,
     next_sequence_number,
@@ -19,13 +22,6 @@ from opcheck.tracing.torch_private.autograd import (
     sequence_number_of,
 )
 from opcheck.tracing.torch_private.modules import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import CodeType
-
-    from opcheck.model.records import SourceLocation
-    from opcheck.tracing.source_locations import Site
 
 
 class CallSites:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.optim import optimizer
@@ -13,9 +14,6 @@ from torch.optim import optimizer
 from opcheck.common.replacing import replaced
 from opcheck.common.vocabulary import Phase
 from opcheck.tracing.torch_private.autograd import running_node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class _Thread(threading.local):

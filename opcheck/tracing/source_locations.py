@@ -8,8 +8,9 @@ import os
 import re
 import sysconfig
 import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from types import CodeType, FrameType
 
 import torch
 
@@ -17,12 +18,8 @@ from opcheck.common.files import is_file
 from opcheck.common.python_source import parse, source_line, source_lines
 from opcheck.model.records import SourceLocation
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import CodeType, FrameType
-
-    #: A code object and a line of it; None: no line of the user's.
-    Site = tuple[CodeType, int] | None
+#: A code object and a line of it; None: no line of the user's.
+Site = tuple[CodeType, int] | None
 
 _TRACE_ENTRY = re.compile(
     r'File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)(?:\n {4}(?P<text>[^\n]+))?'

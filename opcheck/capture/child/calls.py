@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -15,13 +15,10 @@ from torch import nn
 from opcheck.capture.child.build import values
 from opcheck.capture.child.inputs.derive import derive
 from opcheck.capture.child.loading import libraries
+from opcheck.capture.child.loading.load import Loaded
 from opcheck.capture.child.recipes.pipelines import PipelineModel, has_latents, latents
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from opcheck.capture.child.loading.load import Loaded
-
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -7,31 +7,27 @@ import dis
 import functools
 import re
 import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 import torch
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.python_source import parse, source_lines
 from opcheck.common.text import error_text, one_line, shorten, type_and_text
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
 from opcheck.data.python_names import python_names
+from opcheck.data.statement_model import Statement
 from opcheck.model.records import OpCall, Problem, SourceLocation
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.start_methods import is_not_spawned
 from opcheck.tracing.source_locations import is_user_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
-
-    from opcheck.common.versions import Target
-    from opcheck.data.statement_model import Statement
-
 
 # -- what an exception means ------------------------------------------------------------------------
 

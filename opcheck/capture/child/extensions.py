@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from opcheck.common.yaml_text import load_shipped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from torch import Tensor
 
 #: The libraries whose operators are declared.  A Library that is garbage-collected takes its declarations back.
 _declared: dict[str, list[torch.library.Library]] = {}

@@ -8,8 +8,8 @@ import functools
 import os
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, is_lazy
@@ -20,7 +20,7 @@ from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import as_loaded
 from opcheck.capture.child.shared import shared_by
 from opcheck.capture.parent import of_each
-from opcheck.capture.request import Shared
+from opcheck.capture.request import CaptureRequest, Shared
 from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.common.text import type_and_text
 from opcheck.model.records import Trace
@@ -31,11 +31,6 @@ from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker import installed, platform
 from opcheck.worker.protocol import failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from opcheck.capture.request import CaptureRequest
 
 #: what a model is called with, by position and by name
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parameter import is_lazy
 
 from opcheck.capture.child.build import is_marked
-from opcheck.capture.child.recording.dtype_origins import birth
-from opcheck.capture.child.recording.tensor_log import Placed
+from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
+from opcheck.capture.child.recording.tensor_log import Numbers, Placed
 from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
@@ -18,12 +19,6 @@ from opcheck.simulator.dispatch.shapes import check_layout
 from opcheck.simulator.dispatch.tensor import MPSTensor, parameter_to_mps, to_mps, to_mps_in_place
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opcheck.capture.child.recording.dtype_origins import Births, Made
-    from opcheck.capture.child.recording.tensor_log import Numbers
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
 PLAIN_DTYPES = frozenset(

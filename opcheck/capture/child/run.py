@@ -6,7 +6,8 @@ import contextlib
 import gc
 import random
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import torch
@@ -24,7 +25,7 @@ from opcheck.capture.child.calls import (
     component_calls,
 )
 from opcheck.capture.child.calls import calls as calls_of
-from opcheck.capture.child.inputs.specs import describe, inputs_for
+from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for
 from opcheck.capture.child.loading import checkpoint, fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
 from opcheck.capture.child.loading.load import Loaded, hint_for, load
@@ -43,7 +44,7 @@ from opcheck.capture.child.training import (
     parse_optimizer,
     with_labels,
 )
-from opcheck.capture.request import DEFAULT_TRACER
+from opcheck.capture.request import DEFAULT_TRACER, CaptureRequest
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text, one_line
@@ -53,7 +54,7 @@ from opcheck.data.packages import packages
 from opcheck.data.registrations import load as load_lists
 from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace
 from opcheck.simulator import target_reads
-from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dispatch.mps_registrations import present_and_absent
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.mac import simulated_mac
@@ -62,21 +63,14 @@ from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import differ_from_installed, differing_libraries
 from opcheck.simulator.visible.start_methods import spawned_processes
 from opcheck.simulator.visible.surface import mps_backend
+from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
+from opcheck.worker.protocol import Say
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from opcheck.capture.child.inputs.specs import Inputs
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.simulator.dispatch.dispatcher import Simulator
-    from opcheck.tracing.call_sites import CallSites
-    from opcheck.worker.protocol import Say
-
-    #: what is done with a model and its inputs
-    Program = Callable[[torch.nn.Module, Any, Any, CallSites], None]
+#: what is done with a model and its inputs
+Program = Callable[[torch.nn.Module, Any, Any, CallSites], None]
 
 
 #: seconds to turn the recorded calls into a trace; the most that a recorder keeps take 20.

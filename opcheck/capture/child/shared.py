@@ -10,27 +10,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from opcheck.capture.child import run
-from opcheck.capture.request import Captures, ManyTargets, Shared
+from opcheck.capture.request import CaptureRequest, Captures, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, LibraryLoadError, ModelLoadError
+from opcheck.common.versions import Target
 from opcheck.data.registrations import load as load_lists
+from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.mps_registrations import same_dispatch
 from opcheck.worker import platform
-from opcheck.worker.protocol import Failure, error_of, failure_of, silent
+from opcheck.worker.protocol import Failure, Say, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.common.versions import Target
-    from opcheck.model.records import Trace
-    from opcheck.worker.protocol import Say
 
 #: seconds that a fork gets in addition to the time limit of the run, to make a trace of it
 _AFTER = 150.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -13,9 +14,6 @@ from opcheck.tracing.source_locations import describe_raise
 from opcheck.tracing.torch_private.export import FakeTensorMode
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of, with_other_tensors
 from opcheck.tracing.torch_private.trees import tree_map_only
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def _as_it_is(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Module:

@@ -8,8 +8,9 @@ import difflib
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import nn
@@ -17,17 +18,11 @@ from torch import nn
 from opcheck.capture.child.build import values
 from opcheck.capture.child.calls import parse
 from opcheck.capture.child.inputs.specs import Inputs, describe
+from opcheck.capture.child.loading.load import Loaded
+from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.common.errors import UsageError
 from opcheck.model.records import Problem, SourceLocation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
-
-    from opcheck.capture.child.loading.load import Loaded
-    from opcheck.capture.child.recording.recorder import Recorder
-    from opcheck.tracing.call_sites import CallSites
-
+from opcheck.tracing.call_sites import CallSites
 
 # -- labels ----------------------------------------------------------------------------------------
 

@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
 
 from opcheck.common.replacing import replaced
-from opcheck.common.versions import Span, Version
+from opcheck.common.versions import Span, Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.operators.operator import overload_named
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
+from opcheck.simulator.target_reads import TargetQueries
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.tensors import is_view
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from opcheck.common.versions import Target
-    from opcheck.simulator.target_reads import TargetQueries
 
 _AUTOCAST = dispatch.DispatchKeySet(dispatch.AUTOCAST_KEY)
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
 
 from opcheck.data.refused import refused_by
+from opcheck.simulator.dispatch.routes import Route
 from opcheck.simulator.dispatch.tensor import is_on_mps
-from opcheck.simulator.dispatch.tensor_meta import spec_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import torch
-
-    from opcheck.simulator.dispatch.routes import Route
-    from opcheck.simulator.dispatch.tensor_meta import TensorMeta
+from opcheck.simulator.dispatch.tensor_meta import TensorMeta, spec_of
 
 
 class InnerCall(NamedTuple):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.target_reads import TargetQueries
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    #: takes an operator, its arguments, an id and a text
-    Refuse = Callable[[Any, tuple[Any, ...], str, str], None]
+#: takes an operator, its arguments, an id and a text
+Refuse = Callable[[Any, tuple[Any, ...], str, str], None]
 
 
 class DispatchContext(threading.local):

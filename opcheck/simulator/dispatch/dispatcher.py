@@ -6,10 +6,12 @@ Records nothing itself: every leaf call is handed to a sink, with its key (simul
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
+from opcheck.common.versions import Target
 from opcheck.simulator.dispatch import shapes, unbacked_values
 from opcheck.simulator.dispatch.calls import (
     NO_BODY,
@@ -50,11 +52,6 @@ from opcheck.simulator.target_reads import TargetQueries
 from opcheck.tracing.torch_private import dispatch, tensors
 from opcheck.tracing.torch_private.backend import generator_class
 from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from opcheck.common.versions import Target
 
 #: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
 KEEP_ELEMENTS = 16_384

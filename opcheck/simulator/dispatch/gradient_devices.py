@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import get_gradient_edge
+from torch.overrides import TorchFunctionMode
 
 from opcheck.common.replacing import replaced
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.device_texts import type_name
 from opcheck.tracing.torch_private.autograd import (
     BACKWARD_APPLY,
@@ -24,14 +27,6 @@ from opcheck.tracing.torch_private.autograd import (
     sequence_number_of,
 )
 from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batched
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from torch.overrides import TorchFunctionMode
-
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-
 
 #: the attribute of a custom Function's node that states where its arguments are
 _PLACES = "_opcheck_places"

@@ -9,25 +9,20 @@ simulation's dispatch mode is on: its Python key comes first.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 
-from opcheck.common.versions import Version
+from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.dispatch.operators import BRANCHES
 from opcheck.simulator.dispatch.operators.operator import composite, overload_named
 from opcheck.simulator.dispatch.routes import KERNEL_VALUES, is_implicit, registered_way
 from opcheck.simulator.real_device import unreachable
 from opcheck.tracing.torch_private import dispatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from opcheck.common.versions import Target
-    from opcheck.simulator.dispatch.dispatcher import Simulator
-
 
 #: torch registers these for MPS on every platform (torch/_refs/linalg/__init__.py, 2.10 to 2.13).
 _REGISTERED_EVERYWHERE = "MPS"

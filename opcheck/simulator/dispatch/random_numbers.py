@@ -10,32 +10,25 @@ from __future__ import annotations
 import contextlib
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opcheck.common.versions import Version
-from opcheck.simulator import target_reads
+from opcheck.simulator.target_reads import READS, is_before
 from opcheck.tracing.torch_private.backend import generator_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
     from typing import Self
-
-    from opcheck.common.versions import Target
 
 #: bytes of Philox's counters, before the seed and the offset
 _COUNTERS = 28
 _WORD = 2**64
 #: splits the streams of one seed: those of the CPU, and of each offset
 _STEP = 0x9E3779B97F4A7C15
-
-
-def _keeps_offset(target: Target) -> bool:
-    # The state of earlier releases ends with the seed: the stream begins again there.
-    return target.torch >= Version(2, 5)
 
 
 class Generator(torch.Generator):
@@ -64,6 +57,11 @@ class Generator(torch.Generator):
     def _is_on_mps(self) -> bool:
         return self._place.type == "mps"
 
+    @staticmethod
+    def _words() -> int:
+        # The state of earlier releases ends with the seed: the stream begins again there.
+        return 1 if READS.ask(is_before, Version(2, 5)) else 2
+
     def manual_seed(self, seed: int) -> Self:
         """Begin the stream of this seed."""
         super().manual_seed(seed)
@@ -83,7 +81,7 @@ class Generator(torch.Generator):
         """Return the state, a CPU tensor of bytes."""
         if not self._is_on_mps():
             return super().get_state()
-        words = (self.begun_at, self.calls)[: 1 + target_reads.READS.ask(_keeps_offset)]
+        words = (self.begun_at, self.calls)[: self._words()]
         packed = bytes(_COUNTERS) + struct.pack(f"<{len(words)}Q", *words)
         return torch.tensor(list(packed), dtype=torch.uint8, device="cpu")
 
@@ -98,7 +96,7 @@ class Generator(torch.Generator):
         if not self._is_on_mps():
             super().set_state(state)
             return self
-        words = 1 + target_reads.READS.ask(_keeps_offset)
+        words = self._words()
         if state.numel() != _COUNTERS + 8 * words:
             raise RuntimeError("RNG state is wrong size")
         packed = bytes(state.tolist())[_COUNTERS:]

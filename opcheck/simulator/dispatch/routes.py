@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,13 +19,7 @@ from opcheck.simulator.dispatch.operators.device_texts import is_iterated
 from opcheck.simulator.dispatch.operators.operator import Operator
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.torch_private import dispatch
-from opcheck.tracing.torch_private.dispatch import DispatchKey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-
-    from opcheck.tracing.torch_private.dispatch import HigherOrderOperator, OpOverload
-
+from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator, OpOverload
 
 #: registrations that stop the dispatcher at the MPS key (op_lists/README.md).
 KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
-from opcheck.simulator.dispatch.routes import name_arguments, wrap_numbers
+from opcheck.simulator.dispatch.routes import Route, name_arguments, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import META, TensorMeta, spec_of
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from opcheck.simulator.dispatch.routes import Route
-    from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries
 
 #: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger
 #: than this.
@@ -44,18 +40,23 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
     """
     rule = route.operator.metadata
     if rule is not None:
-        arguments = _convert(name_arguments(route, args, kwargs), _kept_spec, spec_of)
+        arguments = _convert(
+            name_arguments(route, args, kwargs), lambda tensor: tensor._mps.spec, spec_of
+        )
         specs = rule(arguments, ask)
         return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
     if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
         # torch has meta kernels for hardly any operator on sparse tensors.
         return _run_without_meta(route, args, kwargs)
-    convert = _fresh if route.reshapes else _share_meta
     try:
-        return _run(route, convert, args, kwargs)
+        return _run(route, args, kwargs)
     except NotImplementedError:
         if route.reads_shape:
-            raise _depends_on_values(route) from None
+            message = (
+                f"{route.name} makes a tensor whose shape depends on values, and these are not known "
+                "in a run on shapes"
+            )
+            raise DataDependentError(message) from None
         return _run_without_meta(route, args, kwargs)
     except RuntimeError as error:
         # What torch.library.custom_op registers for Meta until it has a rule
@@ -65,9 +66,10 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
         return _run_without_meta(route, args, kwargs)
 
 
-def _run(
-    route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any
-) -> Result:
+def _run(route: Route, args: Any, kwargs: Any) -> Result:
+    def convert(tensor: MPSTensor) -> torch.Tensor:
+        return tensor._mps.spec.fresh_meta() if route.reshapes else tensor._mps.spec.meta()
+
     meta_args = wrap_numbers(route, _convert(args, convert, _as_meta))
     meta_kwargs = _convert(kwargs, convert, _as_meta)
     if route.has_device and (route.factory or "device" in kwargs):
@@ -112,35 +114,16 @@ def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
         spec = tensor._mps.spec
         return torch.zeros(spec.shape, dtype=spec.dtype, layout=spec.layout)
 
-    real_kwargs = _convert(kwargs, zeros, _as_it_is)
+    real_kwargs = _convert(kwargs, zeros)
     if "device" in real_kwargs:
         real_kwargs["device"] = torch.device("cpu")
-    outputs = route.func(*wrap_numbers(route, _convert(args, zeros, _as_it_is)), **real_kwargs)
+    outputs = route.func(*wrap_numbers(route, _convert(args, zeros)), **real_kwargs)
     outputs = outputs if len(route.returns) > 1 else (outputs,)
     specs = tuple(_spec(output) for output in outputs) if route.returns else ()
     return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
 
 
-def _depends_on_values(route: Route) -> DataDependentError:
-    return DataDependentError(
-        f"{route.name} makes a tensor whose shape depends on values, and these are not known "
-        "in a run on shapes"
-    )
-
-
 # -- conversion ---------------------------------------------------------------------------------------------
-
-
-def _kept_spec(tensor: MPSTensor) -> TensorMeta:
-    return tensor._mps.spec
-
-
-def _share_meta(tensor: MPSTensor) -> torch.Tensor:
-    return tensor._mps.spec.meta()
-
-
-def _fresh(tensor: MPSTensor) -> torch.Tensor:
-    return tensor._mps.spec.fresh_meta()
 
 
 def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
@@ -149,12 +132,10 @@ def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(META) if plain else tensor
 
 
-def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
 def _convert(
-    value: Any, on_mps: Callable[[MPSTensor], Any], elsewhere: Callable[[torch.Tensor], Any]
+    value: Any,
+    on_mps: Callable[[MPSTensor], Any],
+    elsewhere: Callable[[torch.Tensor], Any] = lambda tensor: tensor,
 ) -> Any:
     """Return the value with the functions applied to the tensors in it."""
     kind = type(value)

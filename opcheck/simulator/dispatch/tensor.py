@@ -17,7 +17,8 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Callable
+from typing import Any, TypeGuard
 
 import torch
 
@@ -26,9 +27,6 @@ from opcheck.simulator.errors import OutsideError
 from opcheck.tracing.torch_private import dispatch, tensors
 from opcheck.tracing.torch_private.backend import BUILT_FOR_MPS
 from opcheck.tracing.torch_private.dispatch import DispatchKey, DispatchKeySet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MPS_KEYS = (
     DispatchKeySet(DispatchKey.MPS)

@@ -22,16 +22,13 @@ import platform
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from opcheck.common.replacing import replaced
+from opcheck.common.versions import Target
 from opcheck.simulator import target_reads
 from opcheck.simulator.visible.requirements import caller, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from opcheck.common.versions import Target
 
 CHIP = "Apple M1"
 GPU_CORES = 8

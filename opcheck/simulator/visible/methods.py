@@ -8,14 +8,14 @@ first, as by C++ (``_is_hooked``); the mode then comes here (simulator/visible/d
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from opcheck.common.replacing import replaced
-from opcheck.common.versions import Target, Version
-from opcheck.simulator import target_reads
+from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import current
 from opcheck.simulator.dispatch.tensor import (
     MPS_DEVICE,
@@ -26,13 +26,10 @@ from opcheck.simulator.dispatch.tensor import (
     placement,
     wrap,
 )
+from opcheck.simulator.target_reads import READS, is_before
 from opcheck.simulator.visible import storage
 from opcheck.simulator.visible.storage import on_mps
 from opcheck.tracing.torch_private import dispatch, tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
 
 _CPU = torch.device("cpu")
 _Tensor: Any = torch.Tensor
@@ -122,23 +119,17 @@ def as_device(device: Any) -> Any:
     if kind is str and device.partition(":")[0] == "mps":
         return MPS_DEVICE
     if kind is int and device >= 0:
-        counts_mps = target_reads.READS.ask(_index_is_of_mps)
-        return MPS_DEVICE if counts_mps else torch.device("cuda", device)
+        # torch/csrc/utils/python_arg_parser.h of the wheels: ``toDevice`` makes CUDA of it up to 2.4,
+        # ``deviceFromLong`` queries ``at::getAccelerator`` since 2.5, where ATen/DeviceAccelerator.h lists MPS for
+        # the first time.
+        means_cuda = READS.ask(is_before, Version(2, 5))
+        return torch.device("cuda", device) if means_cuda else MPS_DEVICE
     return device
 
 
 def _without_index(device: Any) -> Any:
     """Return the device that an index alone means; return anything else as it is."""
     return as_device(device) if type(device) is int else device
-
-
-def _index_is_of_mps(target: Target) -> bool:
-    """Return whether an index alone means the accelerator of the machine, which is MPS, and not CUDA.
-
-    torch/csrc/utils/python_arg_parser.h of the wheels: ``toDevice`` makes CUDA of it up to 2.4, ``deviceFromLong``
-    queries ``at::getAccelerator`` since 2.5, where ATen/DeviceAccelerator.h lists MPS for the first time.
-    """
-    return target.torch >= Version(2, 5)
 
 
 def _names_mps(value: Any) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import current
-from opcheck.simulator.dispatch.operators.operator import is_before
+from opcheck.simulator.target_reads import is_before
 from opcheck.tracing.torch_private import backend
 
 Tensor = torch.Tensor

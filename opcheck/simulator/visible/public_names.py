@@ -18,14 +18,15 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
 from opcheck.common.replacing import replaced
-from opcheck.common.versions import Version
+from opcheck.common.versions import Target, Version
 from opcheck.data.python_names import PythonNames, python_names
 from opcheck.data.registrations import load
 from opcheck.simulator.errors import NotSimulatedError
@@ -45,13 +46,6 @@ from opcheck.simulator.visible.torch_version import (
     torch_version_property,
     version_of_the_target,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from opcheck.common.versions import Target
-    from opcheck.simulator.visible.requirements import Caller
-
 
 #: the modules that have torch's version
 _VERSIONS: dict[str, type[SeenText]] = {

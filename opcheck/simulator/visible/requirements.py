@@ -13,26 +13,22 @@ import importlib.metadata
 import os
 import sys
 import sysconfig
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from types import CodeType, FrameType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import torch
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
-from opcheck.common.versions import Version
+from opcheck.common.versions import Target, Version
+from opcheck.data.files import Release
 from opcheck.data.registrations import load
 from opcheck.simulator.target_reads import READS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-    from types import CodeType, FrameType
-
-    from opcheck.common.versions import Target
-    from opcheck.data.files import Release
-
-    Kind = Literal["program", "library", "own"]
+Kind = Literal["program", "library", "own"]
 
 
 Answer = TypeVar("Answer")

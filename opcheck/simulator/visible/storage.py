@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch.multiprocessing.reductions import reduce_storage
@@ -19,18 +20,14 @@ from opcheck.simulator.dispatch.dispatch_context import current
 from opcheck.simulator.dispatch.tensor import Storage, is_on_mps, wrap
 from opcheck.simulator.dispatch.tensor_meta import spec_of
 from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.target_reads import is_before
 from opcheck.tracing.torch_private import tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 _MPS = torch.device("mps", 0)
 
 
-def _counts_as_shared(target: Target) -> bool:
-    """Return whether memory of a device is always shared (torch/storage.py, ``share_memory_`` of 2.13; not 2.12)."""
-    return target.torch >= Version(2, 13)
+#: The first release where memory of a device is always shared (torch/storage.py, ``share_memory_``).
+_ALWAYS_SHARED = Version(2, 13)
 
 
 class MPSStorage(torch.UntypedStorage):
@@ -52,11 +49,11 @@ class MPSStorage(torch.UntypedStorage):
 
     def is_shared(self) -> bool:
         """Return what C++ returns for memory that is not the CPU's."""
-        return current().ask(_counts_as_shared)
+        return not current().ask(is_before, _ALWAYS_SHARED)
 
     def share_memory_(self, *_: Any, **__: Any) -> MPSStorage:
         """Do nothing since 2.13; raise before, because Python takes it for memory of the CPU."""
-        if not current().ask(_counts_as_shared):
+        if current().ask(is_before, _ALWAYS_SHARED):
             self._share_filename_cpu_()
         return self
 

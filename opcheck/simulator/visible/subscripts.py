@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from opcheck.common.versions import Target, Version
+from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import current
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps
+from opcheck.simulator.target_reads import is_before
 
 GET = torch.Tensor.__getitem__
 SET = torch.Tensor.__setitem__
@@ -51,7 +52,7 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         return
     index = _on_device(index)
     if type(value) in _NUMBERS:
-        if current().ask(_fills) and _fill_number(x, index, value):
+        if not current().ask(is_before, _FILLS_FROM) and _fill_number(x, index, value):
             return
         value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
     if is_on_mps(value) and value.dim() == 0 and _views(index):
@@ -59,10 +60,6 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         part.copy_(value.view(()).expand(part.shape) if part.dim() else value)
         return
     SET(x, index, value)
-
-
-def _fills(target: Target) -> bool:
-    return target.torch >= _FILLS_FROM
 
 
 def _fill_number(x: torch.Tensor, index: Any, value: Any) -> bool:

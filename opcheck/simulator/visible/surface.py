@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,10 +22,7 @@ from opcheck.tracing.torch_private import backend as places
 from opcheck.tracing.torch_private.tensors import storage_base
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from typing import Self
-
-    from opcheck.common.versions import Target
 
 
 #: torch/utils/data/dataloader.py warns since 2.7.
@@ -138,7 +136,7 @@ class AnyEvent(metaclass=_OfDevice):
 class _StreamOfDevice(_OfDevice):
     def make(cls, *_args: Any, **_kwargs: Any) -> Any:
         """Return the stream, or raise as a release that makes none."""
-        if not target_reads.READS.ask(_makes_streams):
+        if target_reads.READS.ask(target_reads.is_before, Version(2, 15)):
             # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
             message = "Backend doesn't support create a new Stream."
             raise RuntimeError(message)
@@ -149,10 +147,6 @@ class AnyStream(metaclass=_StreamOfDevice):
     """Replaces ``torch.Stream``."""
 
     original, of_mac = torch.Stream, MacStream
-
-
-def _makes_streams(target: Target) -> bool:
-    return target.torch >= Version(2, 15)
 
 
 def answering(value: Any) -> Callable[..., Any]:

@@ -16,12 +16,15 @@ import linecache
 import operator
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterator
+from types import FrameType, ModuleType
+from typing import Any
 
 from packaging.version import Version as PackagingVersion
 from torch.torch_version import TorchVersion
 
 from opcheck.common.replacing import replaced
+from opcheck.common.versions import Target
 from opcheck.simulator.target_reads import READS
 from opcheck.simulator.visible.requirements import (
     DESCRIPTIONS,
@@ -33,12 +36,6 @@ from opcheck.simulator.visible.requirements import (
     record,
     version_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
-    from types import FrameType, ModuleType
-
-    from opcheck.common.versions import Target
 
 #: how a comparison is written, by the name of its method
 _SIGNS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}

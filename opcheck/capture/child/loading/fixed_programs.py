@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import io
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -16,10 +17,6 @@ from opcheck.simulator.dispatch.tensor import MPS_DEVICE
 from opcheck.tracing.torch_private.export import INPUT_CHECK
 from opcheck.tracing.torch_private.modules import inline_calls, method_names, pre_hooks_of
 from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only, tree_unflatten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 #: Devices whose tensors are neither on a GPU nor on another accelerator.
 _HOST = frozenset({"cpu", "meta"})

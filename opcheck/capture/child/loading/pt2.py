@@ -13,8 +13,9 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -25,9 +26,6 @@ from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.python_source import parse_expression
 from opcheck.common.text import type_and_text
 from opcheck.tracing.torch_private import dispatch, export
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: torch/csrc/export/pt2_archive_constants.h
 _FORMAT, _VERSION, _VERSIONS = "archive_format", "archive_version", ("0",)

@@ -8,21 +8,17 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from opcheck.common.replacing import replaced
 from opcheck.model.records import WATCHED, Birth, SourceLocation
-from opcheck.tracing.source_locations import UserFrames, locate
+from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private.tensors import storage_address
 from opcheck.tracing.torch_private.trees import tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from opcheck.tracing.source_locations import Site
 
 _WATCHED = frozenset(getattr(torch, name) for name in WATCHED if hasattr(torch, name))
 

@@ -10,27 +10,23 @@ import math
 import operator
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 from torch.utils.flop_counter import flop_registry
 
-from opcheck.capture.child.recording.tensor_log import Numbers
+from opcheck.capture.child.recording.tensor_log import Numbers, RecordedCall, Ref, TraceEntry
 from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
+from opcheck.simulator.dispatch.calls import InnerCall
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, decode
 from opcheck.tracing.source_locations import locate
+from opcheck.tracing.torch_private.dispatch import OpOverload
 from opcheck.tracing.torch_private.modules import root_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref, TraceEntry
-    from opcheck.simulator.dispatch.calls import InnerCall
-    from opcheck.tracing.torch_private.dispatch import OpOverload
-
-    Place = Callable[[TraceEntry], tuple[SourceLocation | None, str]]
+Place = Callable[[TraceEntry], tuple[SourceLocation | None, str]]
 
 
 _NO_NAME = re.compile(r"\W+")

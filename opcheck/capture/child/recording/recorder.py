@@ -8,24 +8,20 @@ import os
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType
+from typing import Any
 
 import torch
 
+from opcheck.capture.child.recording.dtype_origins import Births
 from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
 from opcheck.common.python_source import parse, source_line, source_lines
 from opcheck.model.records import Problem, SourceLocation
+from opcheck.simulator.dispatch.calls import Call
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.source_locations import locate
 from opcheck.tracing.torch_private.modules import Dropout, buffers_of, parameters_of
-
-if TYPE_CHECKING:
-    from types import CodeType, FrameType
-
-    from opcheck.capture.child.recording.dtype_origins import Births
-    from opcheck.simulator.dispatch.calls import Call
-
 
 # -- unknown values --------------------------------------------------------------------------------
 

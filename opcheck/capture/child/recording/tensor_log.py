@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from opcheck.capture.child.recording.dtype_origins import birth
+import torch
+
+from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
 from opcheck.common.vocabulary import MemoryOrigin, Phase
-from opcheck.model.records import Lifetime
+from opcheck.model.records import Birth, Lifetime
+from opcheck.simulator.dispatch.calls import Body, Call
+from opcheck.simulator.dispatch.routes import Route
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, spec_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import torch
-
-    from opcheck.capture.child.recording.dtype_origins import Births, Made
-    from opcheck.model.records import Birth
-    from opcheck.simulator.dispatch.calls import Body, Call
-    from opcheck.simulator.dispatch.routes import Route
-    from opcheck.simulator.dispatch.tensor_meta import TensorMeta
-    from opcheck.tracing.source_locations import Site
-
+from opcheck.tracing.source_locations import Site
 
 # -- names -----------------------------------------------------------------------------------------
 #

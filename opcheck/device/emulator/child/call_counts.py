@@ -5,18 +5,22 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
 from opcheck.common.text import any_layer
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
 from opcheck.device.emulator.child.argument_checks import (
     CALL_RAISED,
     kind_on_a_mac,
     mark_raised_on_a_mac,
 )
+from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import example_of
 from opcheck.judge.judge import outcome
 from opcheck.judge.work import common_route
@@ -28,20 +32,11 @@ from opcheck.model.records import (
     SourceLocation,
     Verdict,
 )
+from opcheck.simulator.dispatch.calls import Call
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
-from opcheck.tracing.source_locations import UserFrames, locate
+from opcheck.tracing.module_stack import ProgramStack
+from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-
-    from opcheck.common.versions import Target
-    from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
-    from opcheck.simulator.dispatch.calls import Call
-    from opcheck.tracing.module_stack import ProgramStack
-    from opcheck.tracing.source_locations import Site
-
 
 #: the fields of a Partition that a process counts, in this order
 _COPIED = ("transfers_to_cpu", "transfers_to_mps", "bytes_to_cpu", "bytes_to_mps")

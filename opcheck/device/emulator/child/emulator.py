@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
-from opcheck.common.versions import Span, Version
+from opcheck.common.versions import Span, Target, Version
 from opcheck.device.emulator.child import argument_checks
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
-from opcheck.simulator.dispatch.routes import name_arguments
+from opcheck.simulator.dispatch.routes import Route, name_arguments
 from opcheck.simulator.dispatch.tensor import MPSTensor
 from opcheck.simulator.errors import NotSimulatedError, RefusedError
 from opcheck.tracing.torch_private.dispatch import without_function_modes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from opcheck.common.versions import Target
-    from opcheck.simulator.dispatch.routes import Route
-
 
 _COPIES = frozenset({"aten::copy_", "aten::_to_copy"})
 #: dtypes that no tensor on MPS has

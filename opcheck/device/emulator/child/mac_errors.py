@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from opcheck.common.versions import Version
+from opcheck.common.versions import Target, Version
 from opcheck.data import messages
 from opcheck.data.messages import FIELD
 from opcheck.data.refused import nowhere, refused_by
+from opcheck.data.registrations import OpLists
+from opcheck.data.statement_model import Statement
 from opcheck.device.emulator.child.argument_checks import CHECKS
+from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.routes import end_of
 from opcheck.simulator.errors import NotSimulatedError
-
-if TYPE_CHECKING:
-    from opcheck.common.versions import Target
-    from opcheck.data.registrations import OpLists
-    from opcheck.data.statement_model import Statement
-    from opcheck.model.records import OpCall, Verdict
 
 # -- errors and warnings of the target -------------------------------------------------------------
 

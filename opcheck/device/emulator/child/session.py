@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 import torch
@@ -39,6 +40,7 @@ from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
 from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import differing_libraries
@@ -46,11 +48,6 @@ from opcheck.tracing.eager_compile import add_left_out
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker import platform
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.simulator.dispatch.dispatcher import Simulator
 
 FAILS = HEADLINES[0]
 
@@ -183,7 +180,7 @@ class Emulation:
                     simulator_type=Emulator,
                     allocated=lambda: tally.allocated,
                 ) as mac,
-                run_uncompiled(self._left_out),
+                run_uncompiled(functools.partial(add_left_out, self._problems)),
                 processes_of_mac(self.target),
                 tally.followed(),
                 names_of_the_target(),
@@ -280,9 +277,6 @@ class Emulation:
             answered=text if shared else "",
         )
         self._problems.append(problem)
-
-    def _left_out(self, name: str) -> None:
-        add_left_out(self._problems, name)
 
 
 def _kind_of_end(error: BaseException) -> str:

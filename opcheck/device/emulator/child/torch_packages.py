@@ -10,13 +10,14 @@ import contextlib
 import copy
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from opcheck.common.replacing import replaced
-from opcheck.common.versions import Version
+from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps, placement
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.eager_compile import eager_compile
@@ -27,13 +28,8 @@ from opcheck.tracing.torch_private.export import with_tensors
 from opcheck.tracing.torch_private.modules import call_module, is_scripting
 from opcheck.tracing.torch_private.trees import tree_leaves, tree_map
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from opcheck.common.versions import Target
-
-    #: takes the name of a function that was left out
-    Tell = Callable[[str], None]
+#: takes the name of a function that was left out
+Tell = Callable[[str], None]
 
 
 #: distributed_c10d.py: the first release whose init_process_group() takes gloo for a machine with mps.
@@ -97,7 +93,8 @@ def run_uncompiled(tell: Tell) -> Iterator[None]:
     if not is_scripting():
         changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
         changes += [
-            (torch.jit, name, _return_module) for name in ("freeze", "optimize_for_inference")
+            (torch.jit, name, lambda module, *_, **__: module)
+            for name in ("freeze", "optimize_for_inference")
         ]
         changes += [(torch.jit, "save", _unwritten)]
     with replaced(changes):
@@ -121,10 +118,6 @@ def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
         return original(*args, **options)
 
     return script
-
-
-def _return_module(module: Any, *_: Any, **__: Any) -> Any:
-    return module
 
 
 def _unwritten(*_: Any, **__: Any) -> None:

@@ -18,26 +18,10 @@ from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
 Given = Mapping[str, Any]
 
 
-def _is_blocked(mask: torch.Tensor) -> torch.Tensor:
-    return ~mask if mask.dtype == torch.bool else mask == -math.inf
-
-
-def _variance(rows: torch.Tensor, shape: Any) -> torch.Tensor:
-    return rows.double().reshape(-1, math.prod(shape)).var(-1, unbiased=False)
-
-
 def _limits(tensor: torch.Tensor) -> Any:
     if tensor.is_floating_point():
         return torch.finfo(tensor.dtype)
     return torch.iinfo(torch.int8 if tensor.dtype == torch.bool else tensor.dtype)
-
-
-def _imag(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.imag if tensor.is_complex() else torch.zeros_like(tensor)
-
-
-def _spread(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    return tensor.amax(dim) - tensor.amin(dim)
 
 
 def _distance_from_bins(given: Given) -> torch.Tensor:
@@ -52,22 +36,20 @@ def _distance_from_bins(given: Given) -> torch.Tensor:
     return torch.maximum(low - numbers, numbers - high).clamp_min(0)
 
 
-def _deficient(matrices: torch.Tensor) -> bool:
-    return bool((torch.linalg.matrix_rank(matrices) < min(matrices.shape[-2:])).any())
-
-
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": torch.abs,
     "all": torch.all,
     "any": torch.any,
-    "blocked": _is_blocked,
+    "blocked": lambda mask: ~mask if mask.dtype == torch.bool else mask == -math.inf,
     "cumsum": torch.cumsum,
     "exp": torch.exp,
     "flatten": torch.flatten,
     "floor": torch.floor,
     "highest": lambda tensor: _limits(tensor).max,
-    "imag": _imag,
-    "is_deficient": _deficient,
+    "imag": lambda tensor: tensor.imag if tensor.is_complex() else torch.zeros_like(tensor),
+    "is_deficient": lambda matrices: bool(
+        (torch.linalg.matrix_rank(matrices) < min(matrices.shape[-2:])).any()
+    ),
     "isfinite": torch.isfinite,
     "isinf": torch.isinf,
     "isnan": torch.isnan,
@@ -78,9 +60,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "narrow": torch.Tensor.float,
     "real": torch.real,
     "repeats": lambda index: len(set(index.flatten().tolist())) < index.numel(),
-    "spread": _spread,
+    "spread": lambda tensor, dim: tensor.amax(dim) - tensor.amin(dim),
     "sum": torch.sum,
-    "variance": _variance,
+    "variance": lambda rows, shape: (
+        rows.double().reshape(-1, math.prod(shape)).var(-1, unbiased=False)
+    ),
     "wide": torch.Tensor.double,
 }
 

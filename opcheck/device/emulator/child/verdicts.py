@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
 from opcheck.capture.child.recording.graph import fill_arguments, op_call
 from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import RouteKind, Side
 from opcheck.data.matching import holds_but_for_words
+from opcheck.data.registrations import OpLists
+from opcheck.data.statement_model import Statement
 from opcheck.device.emulator.child import value_conditions
 from opcheck.device.emulator.child.mac_errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
 from opcheck.judge.work import route_of
-from opcheck.model.records import Verdict
+from opcheck.model.records import OpCall, Verdict
+from opcheck.simulator.dispatch.calls import Call
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import spec_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opcheck.common.versions import Target
-    from opcheck.data.registrations import OpLists
-    from opcheck.data.statement_model import Statement
-    from opcheck.model.records import OpCall
-    from opcheck.simulator.dispatch.calls import Call
 
 #: So many verdicts are kept: keys have numbers, such as a step size, that change in each step.
 _KEPT = 20_000

@@ -7,14 +7,12 @@ an audit has no values.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from opcheck.simulator.dispatch.operators.cpu_gradients import gradients
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Tensor = torch.Tensor
 

@@ -8,7 +8,8 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -18,16 +19,11 @@ from opcheck.device.observe.recording import RecordedRow, Warned
 from opcheck.model.records import SourceLocation
 from opcheck.tracing.call_sites import Trail
 from opcheck.tracing.module_stack import ProgramStack
-from opcheck.tracing.source_locations import UserFrames, locate
+from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchMode
 from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker.protocol import sealed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from opcheck.tracing.source_locations import Site
 
 #: The warnings to record each time: those of MPSFallback.mm and of kernels that leave for the CPU.
 WANTED = (

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from opcheck.common.versions import Span
+from opcheck.common.versions import Span, Target
 from opcheck.common.yaml_text import load_shipped
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import Branch, Operator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from opcheck.common.versions import Target
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 
 #: by the name of the overload, of the modules here that have a tuple OPERATORS: one an area
 OPERATORS: dict[str, Operator] = {

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from opcheck.common.versions import Span, Target, Version
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
     Given,
     Operator,
     Results,
-    is_before,
     needs_grad,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous
+from opcheck.simulator.target_reads import TargetQueries, is_before
 from opcheck.tracing.torch_private.dispatch import schema_of
-
-if TYPE_CHECKING:
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-    from opcheck.simulator.target_reads import TargetQueries
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,9 +18,7 @@ from opcheck.simulator.dispatch.operators.operator import (
     make_like,
 )
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous, spec_of
-
-if TYPE_CHECKING:
-    from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
 from opcheck.tracing.torch_private import dispatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 Tensor = torch.Tensor
 

@@ -6,8 +6,9 @@ XPU): an operator without a text of its own has the text of TensorIterator.cpp, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -15,9 +16,6 @@ from opcheck.common.versions import Target
 from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator.dispatch.operators.operator import DeviceText, composite
 from opcheck.simulator.dispatch.tensor import is_on_mps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 #: TensorIterator.cpp, ``compute_types``
 TWO_DEVICES = (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from opcheck.common.versions import Span, Target, Version
+from opcheck.common.versions import Span, Version
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.device_texts import (
     PASSED_CPU,
     PLACEHOLDER,
@@ -32,12 +34,7 @@ from opcheck.simulator.dispatch.unbacked_values import (
     known_values,
 )
 from opcheck.simulator.errors import DataDependentError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-    from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries, is_before
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -70,10 +67,6 @@ def _fill_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not next to a tensor
     # on meta.
     return (spec_of(torch.masked_fill(arguments["self"].meta(), arguments["mask"].meta(), 0)),)
-
-
-def _fill_in_place_metadata(arguments: Given, _ask: TargetQueries) -> Results:
-    return (arguments["self"],)
 
 
 def _fill_text(tensors: Any) -> str:
@@ -153,14 +146,9 @@ def take_along_dim(_context: Any, x: Tensor, indices: Tensor, dim: int | None = 
     return aten.gather.default(x, dim, indices)
 
 
-def _reads_range(target: Target) -> bool:
-    # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at
-    # once.
-    return target.torch >= Version(2, 12)
-
-
 def _one_hot(context: DispatchContext, x: Tensor, num_classes: int = -1) -> Tensor:
-    if x.numel() and context.ask(_reads_range):
+    # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at once.
+    if x.numel() and not context.ask(is_before, Version(2, 12)):
         high = aten.aminmax.default(x)[1]
         num_classes = int(high.item()) + 1 if num_classes == -1 else num_classes
     elif num_classes == -1:
@@ -201,7 +189,7 @@ OPERATORS = (
     ),
     Operator(
         ("aten::masked_fill_.Tensor",),
-        metadata=_fill_in_place_metadata,
+        metadata=lambda arguments, _ask: (arguments["self"],),
         device_texts=(DeviceText(_fill_text),),
     ),
     Operator(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from opcheck.common.versions import Version
-from opcheck.simulator.dispatch.operators.operator import Calls, Given, Operator, is_before
+from opcheck.simulator.dispatch.operators.operator import Calls, Given, Operator
 from opcheck.simulator.dispatch.unbacked_values import MOST_BOXES, Guess
-
-if TYPE_CHECKING:
-    from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries, is_before
 
 
 def _guess_kept_boxes(arguments: Given, _keep: int) -> Guess:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from opcheck.common.versions import Span, Version
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.cpu_gradients import gradients
 from opcheck.simulator.dispatch.operators.device_texts import (
     PLACEHOLDER,
@@ -30,13 +32,8 @@ from opcheck.simulator.dispatch.operators.operator import (
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
 from opcheck.simulator.dispatch.unbacked_values import Guess
 from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.target_reads import TargetQueries
 from opcheck.tracing.torch_private import dispatch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-    from opcheck.simulator.target_reads import TargetQueries
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from opcheck.common.versions import Span, Version
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.device_texts import PASSED_CPU, always, one_device, places
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
@@ -16,11 +18,6 @@ from opcheck.simulator.dispatch.operators.operator import (
     Role,
     make_like,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -32,14 +29,6 @@ _V2_0, _V2_12 = Version(2, 0), Version(2, 12)
 def _emulate_zeros(size: Any, **options: Any) -> Tensor:
     # A tensor without memory, which only the dispatcher's ZeroTensor key can read.
     return torch.zeros(size, **options)
-
-
-def _emulate_copy(source: Tensor, target: Tensor, non_blocking: Any = False) -> Tensor:
-    return target.copy_(source, non_blocking)
-
-
-def _emulate_resizing_copy(source: Tensor, target: Tensor) -> Tensor:
-    return target.resize_(source.shape).copy_(source)
 
 
 def _cat_text(tensors: Any) -> str:
@@ -124,10 +113,15 @@ OPERATORS = (
         role=Role.CAST,
     ),
     Operator(
-        ("aten::_copy_from",), mixes_devices=True, metadata=make_like("dst"), emulate=_emulate_copy
+        ("aten::_copy_from",),
+        mixes_devices=True,
+        metadata=make_like("dst"),
+        emulate=lambda source, target, non_blocking=False: target.copy_(source, non_blocking),
     ),
     Operator(
-        ("aten::_copy_from_and_resize",), metadata=make_like("self"), emulate=_emulate_resizing_copy
+        ("aten::_copy_from_and_resize",),
+        metadata=make_like("self"),
+        emulate=lambda source, target: target.resize_(source.shape).copy_(source),
     ),
     Operator(
         (

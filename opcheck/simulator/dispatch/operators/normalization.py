@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from opcheck.common.versions import Span, Target, Version
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
     Operator,
@@ -15,9 +14,6 @@ from opcheck.simulator.dispatch.operators.operator import (
     needs_grad,
 )
 from opcheck.tracing.torch_private import dispatch
-
-if TYPE_CHECKING:
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

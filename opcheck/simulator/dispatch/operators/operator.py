@@ -5,17 +5,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from opcheck.common.versions import Span, Target, Version
+from opcheck.common.versions import Span, Version
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous
+from opcheck.simulator.dispatch.unbacked_values import Guess
+from opcheck.simulator.target_reads import TargetQueries
 from opcheck.tracing.torch_private.dispatch import DispatchKey, body_of
-
-if TYPE_CHECKING:
-    from opcheck.simulator.dispatch.unbacked_values import Guess
-    from opcheck.simulator.target_reads import TargetQueries
 
 #: the arguments of a call by the names of the schema, without those that were left out
 Given = Mapping[str, Any]
@@ -187,8 +185,3 @@ def follow_calls(
             return composite(op, *args, **kwargs)
 
     return branch
-
-
-def is_before(target: Target, until: Version) -> bool:
-    """Return whether the target's torch is older."""
-    return target.torch < until

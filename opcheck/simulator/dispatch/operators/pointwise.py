@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from opcheck.common.versions import Version
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
     Calls,
     Given,
     Operator,
     composite,
-    is_before,
     make_like,
 )
-
-if TYPE_CHECKING:
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-    from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import is_before
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -32,14 +27,6 @@ def _ldexp(arguments: Given, product: str) -> Calls:
     if arguments["self"].dtype not in (torch.float16, torch.bfloat16):
         return ("aten::pow.Scalar", product)
     return ("aten::empty.memory_format", "aten::fill_.Scalar", "aten::pow.Tensor_Tensor", product)
-
-
-def _ldexp_to_new(arguments: Given, _ask: TargetQueries) -> Calls:
-    return _ldexp(arguments, "aten::mul.Tensor")
-
-
-def _ldexp_into(arguments: Given, _ask: TargetQueries) -> Calls:
-    return _ldexp(arguments, "aten::mul.out")
 
 
 def _is_dense(x: Tensor) -> bool:
@@ -64,8 +51,13 @@ OPERATORS = (
     # Loops that end after so many steps, or when every sequence has ended, do not rest on a guess.
     Operator(("aten::bitwise_or.Tensor", "aten::logical_or"), absorbing=True),
     Operator(("aten::bitwise_and.Tensor", "aten::logical_and"), absorbing=False),
-    Operator(("aten::ldexp.Tensor",), body=_ldexp_to_new),
-    Operator(("aten::ldexp.out", "aten::ldexp_"), body=_ldexp_into),
+    Operator(
+        ("aten::ldexp.Tensor",), body=lambda arguments, _ask: _ldexp(arguments, "aten::mul.Tensor")
+    ),
+    Operator(
+        ("aten::ldexp.out", "aten::ldexp_"),
+        body=lambda arguments, _ask: _ldexp(arguments, "aten::mul.out"),
+    ),
     # Without values the gradients are taken to be finite, so that torch.amp.GradScaler takes the
     # step (torch/amp/grad_scaler.py).
     Operator(("aten::_amp_foreach_non_finite_check_and_unscale_",), keeps_values_of=frozenset({1})),

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from opcheck.common.versions import Target, Version
+from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.cpu_gradients import cpu_autograd, gradients
 from opcheck.simulator.dispatch.operators.device_texts import is_on_cpu, scalar_type
 from opcheck.simulator.dispatch.operators.operator import (
@@ -24,12 +26,7 @@ from opcheck.simulator.dispatch.operators.operator import (
     alike,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-    from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries
 
 Tensor = torch.Tensor
 #: (h,) or, for an LSTM, (h, c)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -20,9 +20,7 @@ from opcheck.simulator.dispatch.operators.operator import (
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import contiguous
 from opcheck.simulator.dispatch.unbacked_values import MOST_DIFFERENT, Guess
-
-if TYPE_CHECKING:
-    from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -36,15 +34,10 @@ _CHECKS_OF_QUANTILES = frozenset(
     f"aten::{name}"
     for name in ("ge.Scalar", "le.Scalar", "logical_and_", "all", "new_ones", "equal")
 )
-_QUANTILES = (
-    aten.quantile.default,
-    aten.quantile.scalar,
-    aten.nanquantile.default,
-    aten.nanquantile.scalar,
-    aten.quantile.out,
-    aten.quantile.scalar_out,
-    aten.nanquantile.out,
-    aten.nanquantile.scalar_out,
+_QUANTILES = tuple(
+    getattr(packet, name)
+    for packet in (aten.quantile, aten.nanquantile)
+    for name in packet.overloads()
 )
 
 
