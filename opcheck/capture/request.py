@@ -156,7 +156,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             scope="model",
         ),
     ] = ()
-    #: read in the order of the arguments (capture/child/inputs/files.py).
+    #: read in the order of the arguments (capture/child/inputs/specs.py).
     input_files: Annotated[
         tuple[str, ...],
         CaptureOption(

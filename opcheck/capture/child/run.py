@@ -26,12 +26,12 @@ from opcheck.capture.child.calls import (
 )
 from opcheck.capture.child.calls import calls as calls_of
 from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for
-from opcheck.capture.child.loading import checkpoint, fixed_programs
+from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
 from opcheck.capture.child.loading.load import Loaded, hint_for, load
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recipes.pipelines import PipelineModel
-from opcheck.capture.child.recording.dtype_origins import Births
+from opcheck.capture.child.recording.dtype_origins import Births, births_in_checkpoint
 from opcheck.capture.child.recording.graph import code, op_calls, to_graph
 from opcheck.capture.child.recording.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.capture.child.recording.tensor_log import Numbers, lifetimes
@@ -190,7 +190,7 @@ def prepare(
         InputError: the inputs do not parse, or none could be derived.
     """
     step = _step(request)
-    saved = [birth for file in request.checkpoints for birth in checkpoint.births(file)]
+    saved = [birth for file in request.checkpoints for birth in births_in_checkpoint(file)]
     say(f"loading {request.model}")
     # transformers checks once, at import, whether there is an MPS device.
     eager: list[Problem] = []

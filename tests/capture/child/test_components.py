@@ -12,7 +12,7 @@ from torch import nn
 
 from opcheck.capture.child import calls, run
 from opcheck.capture.child.loading.load import Loaded, as_loaded, load
-from opcheck.capture.child.recipes import diffusers as diffusers_inputs
+from opcheck.capture.child.recipes import pipelines as diffusers_inputs
 from opcheck.capture.child.recipes.pipelines import PipelineModel, latents
 from opcheck.capture.repository import Repository, Weights
 from opcheck.capture.request import CaptureRequest

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from opcheck.capture.child.inputs.files import read
+from opcheck.capture.child.inputs.specs import read_files as read
 from opcheck.common.errors import InputError
 
 X, Y = torch.arange(6.0).view(2, 3), torch.arange(4)

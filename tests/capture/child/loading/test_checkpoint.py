@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from opcheck.capture.child.loading.checkpoint import births
+from opcheck.capture.child.recording.dtype_origins import births_in_checkpoint as births
 from opcheck.common.errors import InputError
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.recipes import engine
-from opcheck.capture.child.recipes.diffusers import DiffusersScope
 from opcheck.capture.child.recipes.engine import Recipes, Scope, recipes
+from opcheck.capture.child.recipes.pipelines import DiffusersScope
 from opcheck.capture.child.recipes.transformers import TransformersScope
 
 SCOPES = {"transformers": TransformersScope, "diffusers": DiffusersScope}
