@@ -7,7 +7,6 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterator
 from types import CodeType
-from typing import Generic, TypeVar
 
 import torch
 
@@ -38,7 +37,7 @@ class CallSites:
         self.modules = ModuleStack()
         self._frames = UserFrames(caller)
         self._frames.add([ENGINE])
-        self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
+        self._trail = Trail()
         self._graphs: dict[CodeType, torch.fx.GraphModule] = {}
 
     def here(self) -> tuple[Site, str, Phase]:
@@ -94,20 +93,21 @@ class CallSites:
         return locate_in_text(node.stack_trace), name or module
 
 
-Place = TypeVar("Place")
+#: a line of the program, and the module that it is called in
+Place = tuple[Site, str]
 
 #: A call below this frame, with no line of the program in between, is autograd's own.
 ENGINE: CodeType = engine_code
 
 
-class Trail(Generic[Place]):
-    """The places of the forward calls, by the numbers of their nodes."""
+class Trail:
+    """The lines and modules of the forward calls, by the numbers of their nodes."""
 
-    def __init__(self, nowhere: Place) -> None:
+    def __init__(self) -> None:
         self._numbers: list[int] = []
         self._places: list[Place] = []
         #: of the node that ran last: sums of gradients are made between two nodes.
-        self._last = nowhere
+        self._last: Place = (None, "")
 
     def note(self, place: Place) -> None:
         """Keep where a forward call was made; the first call after a node was made is the node's."""

@@ -15,12 +15,10 @@ from torch import nn
 from opcheck.capture.child.build import values
 from opcheck.capture.child.inputs.derive import derive
 from opcheck.capture.child.loading import libraries
-from opcheck.capture.child.loading.load import Loaded
+from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.capture.child.recipes.pipelines import PipelineModel, has_latents, latents
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import InputError, UsageError
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 FORWARD = "forward"
 #: ``generate`` by default: the prompt, and two steps with its cache, the next token drawn.

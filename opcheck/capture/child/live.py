@@ -17,7 +17,7 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 from opcheck.capture.child import run
 from opcheck.capture.child.build import take_default_device
 from opcheck.capture.child.loading import fixed_programs
-from opcheck.capture.child.loading.load import as_loaded
+from opcheck.capture.child.loading.load import Arguments, as_loaded
 from opcheck.capture.child.shared import shared_by
 from opcheck.capture.parent import of_each
 from opcheck.capture.request import CaptureRequest, Shared
@@ -31,9 +31,6 @@ from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker import installed, platform
 from opcheck.worker.protocol import failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
-
-#: what a model is called with, by position and by name
-_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 #: seconds that the fork gets in addition to the time limit of the run, to make a trace of it
 _AFTER = 150.0
@@ -97,8 +94,8 @@ def _keep_random_states() -> Iterator[None]:
 
 
 def _copy(
-    request: CaptureRequest, model: Callable[..., Any], arguments: _Arguments | None
-) -> tuple[Callable[..., Any], _Arguments | None]:
+    request: CaptureRequest, model: Callable[..., Any], arguments: Arguments | None
+) -> tuple[Callable[..., Any], Arguments | None]:
     parts = [*model.modules()] if isinstance(model, torch.nn.Module) else []
     values = [model, *(value for part in parts for value in vars(part).values())]
     # What copy.deepcopy() refuses: functions of TorchScript, which no run changes, and buffers of lazy modules.
@@ -125,7 +122,7 @@ def _copy(
 def _capture(
     request: CaptureRequest,
     model: Callable[..., Any],
-    arguments: _Arguments | None,
+    arguments: Arguments | None,
     *,
     forked: bool,
 ) -> Shared:
@@ -164,7 +161,7 @@ def _libraries(model: Callable[..., Any]) -> set[str]:
     return {Caller("library", file, 0).package for file in files} - {"", "torch"}
 
 
-def _arguments(inputs: Any) -> _Arguments:
+def _arguments(inputs: Any) -> Arguments:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, Sequence) and not isinstance(inputs, (str, bytes)):

@@ -23,40 +23,21 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Target
+from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator import target_reads
 from opcheck.simulator.visible.requirements import caller, kind_of
 
 CHIP = "Apple M1"
 GPU_CORES = 8
-MEMORY = 16 << 30
 #: Metal's recommended working set on it, in bytes (op_lists/macs.yaml)
 WORKING_SET = 10922 << 20
 
-#: ``sysctl KEY`` on it
-_SYSCTL = {
-    "machdep.cpu.brand_string": CHIP,
-    "machdep.cpu.core_count": "8",
-    "machdep.cpu.thread_count": "8",
-    "hw.memsize": str(MEMORY),
-    "hw.ncpu": "8",
-    "hw.physicalcpu": "8",
-    "hw.logicalcpu": "8",
-    "hw.perflevel0.physicalcpu": "4",
-    "hw.perflevel0.logicalcpu": "4",
-    "hw.perflevel1.physicalcpu": "4",
-    "hw.perflevel1.logicalcpu": "4",
-    "hw.nperflevels": "2",
-    "hw.model": "MacBookPro17,1",
-    "hw.machine": "arm64",
-    "hw.pagesize": "16384",
-    "hw.optional.arm64": "1",
-    "sysctl.proc_translated": "0",
-    "kern.ostype": "Darwin",
-}
+_SYSCTL: dict[str, str] = load_shipped(Path(__file__).with_suffix(".yaml"))
 _UNAME = {"-m": "arm64", "-s": "Darwin", "-p": "arm", "": "Darwin"}
 
 

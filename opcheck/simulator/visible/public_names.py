@@ -27,7 +27,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Target, Version
-from opcheck.data.python_names import PythonNames, python_names
+from opcheck.data.python_names import python_names
 from opcheck.data.registrations import load
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import READS
@@ -60,21 +60,16 @@ def has_name(target: Target, module: str, name: str) -> bool:
     line = str(target.torch)
     if module == "torch" and name in _private_functions():
         return name in _operator_names(line)
-    return _names().has(line, module, name)
+    return python_names().has(line, module, name)
 
 
 DESCRIPTIONS[has_name.__name__] = "{}.{}".format
 
 
 @functools.cache
-def _names() -> PythonNames:
-    return python_names()
-
-
-@functools.cache
 def _varying(module: str) -> frozenset[str]:
     """Return the names of a module that some releases lack."""
-    names = frozenset(_names().modules.get(module, ()))
+    names = frozenset(python_names().modules.get(module, ()))
     return names | _private_functions() if module == "torch" else names
 
 
@@ -181,7 +176,7 @@ class _Names:
             return
         self._seen = len(sys.modules)
         self._arguments.take()
-        for name in _names().modules.keys() | _VERSIONS.keys():
+        for name in python_names().modules.keys() | _VERSIONS.keys():
             names = _varying(name)
             module = sys.modules.get(name)
             # Modules with a class of their own (torch.compiler.config) decide about attributes themselves.
@@ -323,15 +318,10 @@ DESCRIPTIONS[has_argument.__name__] = "{}({}=)".format
 
 
 @functools.cache
-def _arguments() -> dict[str, dict[str, Any]]:
-    return python_names().arguments
-
-
-@functools.cache
 def _in_cpp() -> dict[Any, str]:
     """Return the functions and methods of C++ whose arguments differ, with their keys in the lists."""
     functions = {}
-    for key in _arguments():
+    for key in python_names().arguments:
         name = key.removeprefix(_ATEN)
         for owner in (torch, torch.Tensor, F) if name != key else ():
             function = getattr(owner, name, None)
@@ -362,7 +352,7 @@ def _refuse_arguments(
     if who.kind == "own" or not READS.is_target_shown():
         return
     passed = {*kwargs}
-    histories = _arguments()[key]
+    histories = python_names().arguments[key]
     # Places of arguments differ between releases where an argument was renamed or removed.
     if signature and args and all(history[-1][1] is not None for history in histories.values()):
         with contextlib.suppress(TypeError):  # which the function itself raises
@@ -388,7 +378,7 @@ def _is_installed(key: str, argument: str) -> bool:
 
 def _add_check(key: str, function: FunctionType) -> Callable[..., Any]:
     """Return the function with a check; it has no effect after the simulation, where a program may have a reference."""
-    varying = frozenset(_arguments()[key])
+    varying = frozenset(python_names().arguments[key])
     code = function.__code__
     positions = (
         at for at, name in enumerate(code.co_varnames[: code.co_argcount]) if name in varying
@@ -417,7 +407,7 @@ class Functions:
         """Replace the functions of the modules that were imported since the last call."""
         functions: dict[FunctionType, Callable[..., Any]] = {}
         changes: list[tuple[Any, str, Any]] = []
-        for key in _arguments().keys() - self._taken:
+        for key in python_names().arguments.keys() - self._taken:
             owner, name = _owner(key)
             original = vars(owner).get(name) if owner else None
             if isinstance(original, FunctionType):

@@ -33,6 +33,7 @@ WANTED = (
     "supported by MPS",
 )
 
+_DEVICE = "mps"
 _TENSORS = 12
 #: So many forward calls are kept for their backward; then all of them are forgotten.
 _REMEMBERED = 1_000_000
@@ -41,17 +42,14 @@ _REMEMBERED = 1_000_000
 class MacRecorder(DispatchMode):
     """Records each call; a row is written before its first call, so that it outlives an abort."""
 
-    def __init__(
-        self, write: Callable[[Any], None], device: str = "mps", mark: int | None = None
-    ) -> None:
+    def __init__(self, write: Callable[[Any], None], mark: int | None = None) -> None:
         super().__init__()
         self._write = write
-        self._device = device
         #: the file descriptor for the marks around calls; None writes no marks
         self._mark = mark
         self._process = os.getpid()
         self._modules = ProgramStack()
-        self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
+        self._trail = Trail()
         self._noted = 0
         self._rows: dict[tuple[Any, ...], int] = {}
         self._frames = UserFrames()
@@ -104,9 +102,7 @@ class MacRecorder(DispatchMode):
         inputs = tensors((args, kwargs))
         devices = tuple(sorted({tensor.device.type for tensor in inputs}))
         asked = kwargs.get("device")
-        if self._device not in devices and (
-            asked is None or torch.device(asked).type != self._device
-        ):
+        if _DEVICE not in devices and (asked is None or torch.device(asked).type != _DEVICE):
             return 0
         dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in inputs}))
         site, module, phase = self._where()
@@ -124,7 +120,7 @@ class MacRecorder(DispatchMode):
                         number=number,
                         op=op,
                         dtypes=dtypes,
-                        devices=devices or (self._device,),
+                        devices=devices or (_DEVICE,),
                         shapes=shapes,
                         location=locate(site),
                         module=module,
@@ -144,7 +140,7 @@ class MacRecorder(DispatchMode):
             return site, module, phase
         self._noted += 1
         if self._noted > _REMEMBERED:
-            self._trail, self._noted = Trail((None, "")), 0
+            self._trail, self._noted = Trail(), 0
         self._trail.note((site, module))
         return site, module, phase
 

@@ -169,19 +169,16 @@ def needs_grad(*tensors: torch.Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def follow_calls(
-    op: Any, *, narrows: bool = True, hidden: frozenset[str] = frozenset()
-) -> Callable[..., Any]:
-    """Return a branch that runs the C++ body with the given differences on MPS.
+def follow_calls(op: Any, *, hidden: frozenset[str] = frozenset()) -> Callable[..., Any]:
+    """Return a branch that runs the C++ body, which makes no float64 temporaries on MPS.
 
     Args:
         op: the overload.
-        narrows: it makes no float64 temporaries there.
         hidden: operators that it calls on other devices alone.
     """
 
     def branch(context: Any, *args: Any, **kwargs: Any) -> Any:
-        with context.set(on_mps=True, narrows=narrows, hidden=hidden):
+        with context.set(on_mps=True, narrows=True, hidden=hidden):
             return composite(op, *args, **kwargs)
 
     return branch

@@ -97,14 +97,11 @@ def _layer(
     return torch.stack(outputs[::-1] if reverse else outputs, 0), hidden
 
 
-def _pack(cell: Any, sizes: list[int]) -> Any:
-    def layer(
-        _cell: Any, data: Tensor, hidden: Hidden, w: Weights, *, reverse: bool
-    ) -> tuple[Tensor, Hidden]:
-        forward = _packed_reverse if reverse else _packed_forward
-        return forward(cell, data, sizes, hidden, w)
-
-    return layer
+def _packed(
+    sizes: list[int], cell: Any, data: Tensor, hidden: Hidden, w: Weights, *, reverse: bool
+) -> tuple[Tensor, Hidden]:
+    forward = _packed_reverse if reverse else _packed_forward
+    return forward(cell, data, sizes, hidden, w)
 
 
 def _packed_forward(
@@ -227,7 +224,7 @@ def _unroll(
 def _unrolled_packed(
     cell: Any, context: Any, data: Tensor, batch_sizes: Tensor, *rest: Any
 ) -> tuple[Tensor, ...]:
-    layer = _pack(cell, [int(size) for size in batch_sizes.tolist()])
+    layer = functools.partial(_packed, [int(size) for size in batch_sizes.tolist()])
     return _unroll(cell, context, data, *rest, layer=layer)
 
 
