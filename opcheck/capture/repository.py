@@ -16,7 +16,7 @@ import struct
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path, PurePosixPath
@@ -24,11 +24,11 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from opcheck.capture import hub_kernels
 from opcheck.common import caches, documents, sanitize
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
+from opcheck.common.python_source import source_lines
 from opcheck.common.text import one_line, plural, type_and_text
 from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import Record
@@ -163,8 +163,8 @@ class Repository(Record, frozen=True, kw_only=True):
             kernel
             for path in self.files
             if PurePosixPath(path).name == _CONFIG
-            for kernel in hub_kernels.kernels(self.settings(path))
-            if kernel != hub_kernels.USE_KERNELS
+            for kernel in hub_kernels_in(self.settings(path))
+            if kernel != USE_KERNELS
         ]
         return tuple(dict.fromkeys((*names, *(self.base.hub_kernels() if self.base else ()))))
 
@@ -172,7 +172,7 @@ class Repository(Record, frozen=True, kw_only=True):
         """Return the text of a file for the library that reads it: without kernels of the hub."""
         if PurePosixPath(path).name != _CONFIG or not self.hub_kernels():
             return self.files[path]
-        return json.dumps(hub_kernels.remove_kernels(self.settings(path)))
+        return json.dumps(remove_kernels(self.settings(path)))
 
     def damaged(self, path: str, why: str) -> DamagedError:
         """Return the error for a file that cannot be used."""
@@ -326,7 +326,7 @@ def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
     )
 
 
-# -- a folder ---------------------------------------------------------------------------------------------------------
+# -- a folder --------------------------------------------------------------------------------------------------------
 
 
 def _from_folder(folder: Path, spec: str, *, trusted: bool) -> Repository:
@@ -399,7 +399,7 @@ def safetensors_header(path: Path) -> bytes:
         return file.read(size)
 
 
-# -- which files ------------------------------------------------------------------------------------------------------
+# -- which files -----------------------------------------------------------------------------------------------------
 
 
 def _configurations(names: Iterable[str], *, code: bool) -> Iterator[str]:
@@ -445,7 +445,7 @@ def _weights(names: Iterable[str], header: Callable[[str], Counter[str]]) -> Ite
 _USUAL = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
 
 
-# -- recipes ----------------------------------------------------------------------------------------------------------
+# -- recipes ---------------------------------------------------------------------------------------------------------
 
 
 def _from_recipe(spec: str) -> Repository:
@@ -482,7 +482,7 @@ def _recipe_name(spec: str) -> str:
     )
 
 
-# -- the hub ----------------------------------------------------------------------------------------------------------
+# -- the hub ---------------------------------------------------------------------------------------------------------
 
 
 def _from_hub(name: _Name, *, trusted: bool) -> Repository:
@@ -626,7 +626,7 @@ def _refusal(error: BaseException, name: _Name) -> ModelLoadError:
     return ModelLoadError(what, context=at, hint=hint)
 
 
-# -- what earlier runs read -------------------------------------------------------------------------------------------
+# -- what earlier runs read ------------------------------------------------------------------------------------------
 
 
 def _entry(repository: str, revision: str, *, trusted: bool) -> Path:
@@ -754,3 +754,69 @@ def of_pipeline(class_name: str) -> str:
 def of_task(task: str) -> str:
     """Return the name of the first repository that is listed for a task of transformers; empty: there is none."""
     return next((name for name, each in recipes().items() if each.task == task and each.config), "")
+
+
+# -- kernels of the hub that settings of transformers name: the package kernels downloads them, opcheck does not -----
+
+
+#: The argument that lets transformers replace layers by its own choice of kernels (modeling_utils.py, set_use_kernels);
+#: in a configuration file it has no effect.
+USE_KERNELS = "use_kernels"
+#: Settings that name the function of attention; configurations of earlier releases have the second.
+_ATTENTION = frozenset({"attn_implementation", "_attn_implementation"})
+#: ``org/name@revision:function``, and ``paged|org/name`` (transformers 5.23.0, integrations/hub_kernels.py, is_kernel).
+_KERNEL = re.compile(r"(?:[^|]*\|)?\s*(?P<name>[^\s/:@|][^/:@|]*/[^/:@|]+)(?:@[^/:]+)?(?::[^/:]+)?")
+#: The decorator of a layer that ``use_kernels`` may replace, with the name of its kernel, and the layer's class.
+_DECORATED = re.compile(
+    r"""^@use_kernel_forward_from_hub\(["'](\w+)["']\)\n(?:@.*\n)*class (\w+)""", re.MULTILINE
+)
+
+
+def hub_kernels_in(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the repositories of the kernels that settings and their parts name, and ``use_kernels`` if it is set."""
+    if settings.get(USE_KERNELS) is True:
+        yield USE_KERNELS
+    for key, value in settings.items():
+        if key in _ATTENTION:
+            # A mapping names a kernel for each part of the model.
+            for each in value.values() if isinstance(value, dict) else [value]:
+                kernel = _KERNEL.fullmatch(each) if isinstance(each, str) else None
+                if kernel:
+                    yield kernel["name"].strip()
+        elif isinstance(value, dict):
+            yield from hub_kernels_in(value)
+
+
+def remove_kernels(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without those that name kernels: the model is built with its usual functions."""
+    kept: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key in _ATTENTION | {USE_KERNELS} and [*hub_kernels_in({key: value})]:
+            continue
+        kept[key] = remove_kernels(value) if isinstance(value, dict) else value
+    return kept
+
+
+def has_replaced_layers(layers: Collection[str], modules: Iterable[object]) -> bool:
+    """Return whether ``use_kernels`` replaces one of the modules.
+
+    The package kernels replaces a module whose class, or a base of it, was decorated with the name of a layer that it
+    has a kernel for (kernels 0.17.2, layer/kernelize.py, kernelize).  The decorator does nothing where the package is
+    not installed, so that the name is read from the source.
+
+    Args:
+        layers: names of the layers that have a kernel for the device.
+        modules: those of a model.
+    """
+    classes = {base for kind in {type(module) for module in modules} for base in kind.__mro__}
+    return any(_layer_names(kind.__module__).get(kind.__name__) in layers for kind in classes)
+
+
+@functools.cache
+def _layer_names(module: str) -> dict[str, str]:
+    """Return the layer's name that each decorated class of a module has; none where its source is not there."""
+    try:
+        source = "".join(source_lines(sys.modules[module].__file__ or ""))
+    except (KeyError, AttributeError):
+        return {}
+    return {kind: layer for layer, kind in _DECORATED.findall(source)}

@@ -10,8 +10,13 @@ from torch import nn
 
 from opcheck.capture.child import run
 from opcheck.capture.child.loading.load import load
-from opcheck.capture.hub_kernels import USE_KERNELS, kernels, remove_kernels, replaces
-from opcheck.capture.repository import Repository
+from opcheck.capture.repository import (
+    USE_KERNELS,
+    Repository,
+    has_replaced_layers,
+    hub_kernels_in,
+    remove_kernels,
+)
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import Mode
 from opcheck.data.packages import packages
@@ -35,8 +40,8 @@ from tests.capture.child.loading.test_pretrained import LLAMA
     ],
 )
 def test_kernels_are_read_and_left_out(settings: dict[str, Any], names: list[str]) -> None:
-    assert [*kernels(settings)] == names
-    assert [*kernels(remove_kernels({**settings, "kept": 1}))] == []
+    assert [*hub_kernels_in(settings)] == names
+    assert [*hub_kernels_in(remove_kernels({**settings, "kept": 1}))] == []
     assert remove_kernels({**settings, "kept": 1})["kept"] == 1
     if not names:
         assert remove_kernels(settings) == settings
@@ -60,16 +65,16 @@ def layer(module: str, name: str, **settings: Any) -> nn.Module:
 def test_layers_with_a_kernel_for_mps_are_read_from_their_source() -> None:
     layers = packages().kernels[USE_KERNELS].layers
     decorated = layer("llama.modeling_llama", "LlamaRMSNorm")
-    assert replaces(layers, [nn.Linear(2, 2), decorated])
+    assert has_replaced_layers(layers, [nn.Linear(2, 2), decorated])
     # A class that inherits from a decorated one has its name.
-    assert replaces(layers, [type("Own", (type(decorated),), {})(8)])
-    assert not replaces(["SwiGLUMLP"], [decorated])
+    assert has_replaced_layers(layers, [type("Own", (type(decorated),), {})(8)])
+    assert not has_replaced_layers(["SwiGLUMLP"], [decorated])
 
 
 def test_layers_without_a_kernel_for_mps_are_not_replaced() -> None:
     layers = packages().kernels[USE_KERNELS].layers
     zero_centred = layer("gemma.modeling_gemma", "GemmaRMSNorm")
-    assert not replaces(layers, [nn.RMSNorm(8), nn.Linear(2, 2), zero_centred])
+    assert not has_replaced_layers(layers, [nn.RMSNorm(8), nn.Linear(2, 2), zero_centred])
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 import msgspec
 import torch
 
-from opcheck.capture import hub_kernels
-from opcheck.capture.child import endings, tracers
+from opcheck.capture.child import endings
 from opcheck.capture.child.build import by_default, without_compiler
 from opcheck.capture.child.calls import (
     BY_ITSELF,
@@ -43,6 +42,12 @@ from opcheck.capture.child.training import (
     lost_gradients_noted,
     parse_optimizer,
     with_labels,
+)
+from opcheck.capture.repository import (
+    USE_KERNELS,
+    has_replaced_layers,
+    hub_kernels_in,
+    remove_kernels,
 )
 from opcheck.capture.request import DEFAULT_TRACER, CaptureRequest
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
@@ -216,7 +221,7 @@ def prepare(
     calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)
     say(f"tracing with {request.tracer}")
     parts = component_calls(model) if followed else ()
-    model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
+    model = fixed_programs.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
     return Prepared(
         model,
         inputs,
@@ -235,9 +240,7 @@ def prepare(
 
 
 def _load_model(request: CaptureRequest, target: Target) -> Loaded:
-    config = (
-        hub_kernels.remove_kernels(request.config) if _of_transformers(request) else request.config
-    )
+    config = remove_kernels(request.config) if _of_transformers(request) else request.config
     try:
         return load(request.model, config, dtype=request.dtype, repository=request.repository)
     except ModelLoadError as error:
@@ -408,8 +411,8 @@ def _hub_kernels(request: CaptureRequest, model: object) -> Iterator[Problem]:
     # The attention of the command line takes the place of the configuration's.
     repository = None if "attn_implementation" in chosen else request.repository
     stated = repository.hub_kernels() if repository else ()
-    for name in dict.fromkeys((*hub_kernels.kernels(chosen), *stated)):
-        if name == hub_kernels.USE_KERNELS and not _replaces_layers(request, model):
+    for name in dict.fromkeys((*hub_kernels_in(chosen), *stated)):
+        if name == USE_KERNELS and not _replaces_layers(request, model):
             continue
         message = f"the model asks for {name}, a kernel of the hub, and was built without it"
         yield Problem(kind="hub_kernel", message=message, answered=name)
@@ -417,9 +420,9 @@ def _hub_kernels(request: CaptureRequest, model: object) -> Iterator[Problem]:
 
 def _replaces_layers(request: CaptureRequest, model: object) -> bool:
     """Return whether ``use_kernels`` replaces layers of the model on a Mac: none in training."""
-    layers = packages().kernels[hub_kernels.USE_KERNELS].layers
+    layers = packages().kernels[USE_KERNELS].layers
     modules = model.modules() if isinstance(model, torch.nn.Module) else ()
-    return request.mode != "train" and hub_kernels.replaces(layers, modules)
+    return request.mode != "train" and has_replaced_layers(layers, modules)
 
 
 class Ended(NamedTuple):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from opcheck.capture.child.loading.fixed_programs import TRACERS
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recording.recorder import Recorder
-from opcheck.capture.child.tracers import TRACERS
 from opcheck.capture.request import TRACERS as NAMES
 from opcheck.common.errors import CaptureError
 from opcheck.data.registrations import load

@@ -11,17 +11,23 @@ from typing import Any
 import torch
 
 from opcheck.capture.child.build import values
-from opcheck.common.errors import InputError, ModelLoadError
+from opcheck.common.errors import CaptureError, InputError, ModelLoadError
 from opcheck.common.text import one_line
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE
-from opcheck.tracing.torch_private.export import INPUT_CHECK
-from opcheck.tracing.torch_private.modules import inline_calls, method_names, pre_hooks_of
+from opcheck.tracing.source_locations import describe_raise
+from opcheck.tracing.torch_private.export import INPUT_CHECK, FakeTensorMode
+from opcheck.tracing.torch_private.modules import (
+    buffers_of,
+    inline_calls,
+    method_names,
+    parameters_of,
+    pre_hooks_of,
+    with_other_tensors,
+)
 from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only, tree_unflatten
 
 #: Devices whose tensors are neither on a GPU nor on another accelerator.
 _HOST = frozenset({"cpu", "meta"})
-
-#: torch/export/_unlift.py, 2.8 to 2.15: compares a program's arguments with those of the export.
 
 
 def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
@@ -147,7 +153,7 @@ def _make_buffer(graph: torch.fx.GraphModule, target: str) -> None:
         holder.register_buffer(name, value, persistent=False)
 
 
-# -- training and evaluation -----------------------------------------------------------------------------------------
+# -- training and evaluation ----------------------------------------------------------------------------------------
 
 
 def set_training(model: torch.nn.Module, name: str, *, training: bool) -> None:
@@ -219,7 +225,7 @@ def _keep_mode(module: Any, _mode: bool = True) -> Any:  # noqa: FBT001, FBT002 
     return module
 
 
-# -- TorchScript -----------------------------------------------------------------------------------------------------
+# -- TorchScript ----------------------------------------------------------------------------------------------------
 
 
 def on_mps(model: torch.nn.Module, name: str) -> torch.nn.Module:
@@ -285,3 +291,84 @@ def _rewrite(module: Any) -> None:
     device = graph.insertConstant(MPS_DEVICE)
     for node in asked:
         node.output().replaceAllUsesWith(device)
+
+
+# -- models that a tracer follows; the operator calls are those of the simulated Mac in each way ---------------------
+
+
+def _as_it_is(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Module:
+    return model
+
+
+class _LineTracer(torch.fx.Tracer):
+    """torch.fx.symbolic_trace's tracer, which keeps the lines besides."""
+
+    record_stack_traces = True
+
+
+def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Module:
+    try:
+        return torch.fx.GraphModule(model, _LineTracer().trace(model))
+    except Exception as error:  # user code runs in there
+        raise CaptureError(
+            f"torch.fx.symbolic_trace cannot follow this model: {one_line(error)}",
+            context=describe_raise(error),
+            hint="it knows no control flow on values; use --tracer dispatch",
+        ) from error
+
+
+def _run_export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
+    try:
+        exported = _export(model, args, kwargs)
+    except Exception as error:  # user code runs in there
+        raise CaptureError(
+            f"torch.export cannot export this model: {one_line(error)}",
+            context=describe_raise(error),
+            hint="use --tracer dispatch, which asks less of a model",
+        ) from error
+    # The device that the export ran on is baked into every factory call.
+    read_on_mps(exported)
+    return exported
+
+
+def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
+    """Export with fake CPU tensors, since the weights may be on meta; the result contains the model's own again."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        with mode:
+            return torch.empty_strided(
+                tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+
+    own = dict(_tensors(model))
+    state = {
+        name: torch.nn.Parameter(fake(tensor), requires_grad=False)
+        if isinstance(tensor, torch.nn.Parameter)
+        else fake(tensor)
+        for name, tensor in own.items()
+    }
+    args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
+    with with_other_tensors(model, state):
+        exported = as_module(torch.export.export(model, args, kwargs, strict=False))
+    for name, _ in list(_tensors(exported)):
+        if name in own:
+            path, _, leaf = name.rpartition(".")
+            holder = exported.get_submodule(path)
+            for tensors in (parameters_of(holder), buffers_of(holder)):
+                if leaf in tensors:
+                    tensors[leaf] = own[name]
+    return exported
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+#: what each way misses is stated in capture/request.py
+TRACERS: dict[str, Callable[[torch.nn.Module, Any, Any], torch.nn.Module]] = {
+    "dispatch": _as_it_is,
+    "fx": _symbolic,
+    "export": _run_export,
+}

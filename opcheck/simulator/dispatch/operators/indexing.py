@@ -40,7 +40,6 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 _V2_0, _V2_14 = Version(2, 0), Version(2, 14)
-_IN_VALUES = "its shape is in the values, which its rule for unbacked values assumes"
 
 
 # -- indices and masks --------------------------------------------------------------------------------------
@@ -196,7 +195,7 @@ OPERATORS = (
         ("aten::masked_fill.Scalar", "aten::masked_fill_.Scalar"),
         device_texts=(DeviceText(_fill_text),),
     ),
-    Operator(("aten::masked_select",), unbacked=_guess_masked_select, without_metadata=_IN_VALUES),
+    Operator(("aten::masked_select",), unbacked=_guess_masked_select),
     Operator(("aten::nonzero", "aten::argwhere"), unbacked=_guess_nonzero),
     Operator(("aten::nonzero.out",), device_texts=(DeviceText(_nonzero_text, Span(since=_V2_0)),)),
     # Not a guess: bodies in C++ that find values there write to the tensor as to one of SparseTensorImpl

@@ -75,12 +75,7 @@ OPERATORS = (
         ("aten::ctc_loss.IntList", "aten::ctc_loss.Tensor"),
         branch=Branch(_ctc_loss, "native/LossCTC.cpp: lengths are read on the host"),
     ),
-    Operator(("aten::_ctc_loss",), needs_values=True),
-    Operator(
-        ("aten::_ctc_loss.Tensor",),
-        needs_values=True,
-        without_metadata="not called: the branch of ctc_loss reads the lengths on the host",
-    ),
+    Operator(("aten::_ctc_loss", "aten::_ctc_loss.Tensor"), needs_values=True),
     # native/LossCTC.cpp: the gradient of log_probs
     Operator(
         ("aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"),

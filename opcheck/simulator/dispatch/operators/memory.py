@@ -22,7 +22,6 @@ from opcheck.simulator.dispatch.operators.operator import (
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_LAYOUT = "its result has a layout that is not simulated, which the report says"
 _V2_0, _V2_12 = Version(2, 0), Version(2, 12)
 
 
@@ -134,7 +133,6 @@ OPERATORS = (
         ),
         mixes_devices=True,
     ),
-    Operator(("aten::_to_sparse", "aten::_to_sparse.sparse_dim"), without_metadata=_LAYOUT),
     # -- aliases: no kernel runs (TensorShape.cpp)
     Operator(("aten::detach",), body=(), role=Role.DETACH),
     Operator(("aten::alias", "aten::lift", "aten::lift_fresh"), body=()),

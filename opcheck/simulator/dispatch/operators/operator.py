@@ -93,8 +93,6 @@ class Operator:
     # -- metadata and values of its results
     #: where torch has no meta kernel of it, or another device's
     metadata: MetadataRule | None = None
-    #: why it needs neither a rule nor a meta kernel, although it has a kernel on MPS
-    without_metadata: str = ""
     #: its results where they depend on values that are not known; also takes up to how many
     #: elements get values
     unbacked: Callable[[Given, int], Guess] | None = None

@@ -25,8 +25,6 @@ from opcheck.simulator.target_reads import TargetQueries
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_IN_VALUES = "its shape is in the values, which its rule for unbacked values assumes"
-_ON_HOST = "its result is a number of the host's, assumed where the values are not known"
 
 #: Sorting.cpp, quantile_compute: on the CPU alone the values of q are checked (the torch 2.9 that
 #: may be installed).
@@ -121,9 +119,8 @@ def _emulate_pooling_backward(
 
 
 OPERATORS = (
-    Operator(("aten::equal",), answers_bool=True, without_metadata=_ON_HOST),
+    Operator(("aten::equal",), answers_bool=True),
     Operator(("aten::allclose",), answers_bool=True),
-    Operator(("aten::is_set_to",), without_metadata=_ON_HOST),
     Operator(("aten::all", "aten::all.dim", "aten::all.dims", "aten::_is_all_true"), is_check=True),
     *(
         Operator(
@@ -146,15 +143,13 @@ OPERATORS = (
     Operator(
         ("aten::_unique2", "aten::unique_consecutive"),
         unbacked=_guess_unique,
-        without_metadata=_IN_VALUES,
     ),
     Operator(
         ("aten::unique_dim", "aten::unique_dim_consecutive"),
         unbacked=_guess_unique_along,
-        without_metadata=_IN_VALUES,
     ),
-    Operator(("aten::_unique",), unbacked=_guess_unique_and_inverse, without_metadata=_IN_VALUES),
-    Operator(("aten::bincount",), unbacked=_guess_bincount, without_metadata=_IN_VALUES),
+    Operator(("aten::_unique",), unbacked=_guess_unique_and_inverse),
+    Operator(("aten::bincount",), unbacked=_guess_bincount),
     # -- histograms
     Operator(("aten::histogram.bin_ct", "aten::histogram.bins_tensor"), metadata=_histogram),
     Operator(("aten::_histogramdd_bin_edges",), metadata=_bin_edges),
