@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from opcheck.simulator.dispatch.operators.cpu_gradients import gradients
+from opcheck.simulator.dispatch.operators.operator import gradients
 
 Tensor = torch.Tensor
 

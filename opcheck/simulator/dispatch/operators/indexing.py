@@ -1,4 +1,4 @@
-"""Reading and writing by indices and by masks, embeddings and encodings."""
+"""Reading and writing by indices and by masks, embeddings and encodings, and the boxes that torchvision keeps."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from opcheck.simulator.dispatch.operators.operator import (
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
 from opcheck.simulator.dispatch.unbacked_values import (
+    MOST_BOXES,
     Guess,
     all_selected,
     count_selected,
@@ -127,6 +128,13 @@ def _guess_repeated(arguments: Given, _keep: int) -> Guess:
     return Guess((contiguous(tuple(shape), arguments["self"].dtype),), assumed)
 
 
+def _guess_kept_boxes(arguments: Given, _keep: int) -> Guess:
+    count = arguments["dets"].shape[0]
+    kept = min(count, MOST_BOXES)
+    assumed = "as if no box were suppressed" if kept == count else f"as if {kept:,} boxes were kept"
+    return Guess((torch.arange(kept),), assumed)
+
+
 # -- branches -----------------------------------------------------------------------------------------------
 
 
@@ -204,6 +212,7 @@ OPERATORS = (
         ("aten::values", "aten::_values", "aten::indices", "aten::_indices", "aten::_nnz"),
         metadata=_refuse_count,
     ),
+    Operator(("torchvision::nms", "torchvision::qnms"), unbacked=_guess_kept_boxes),
     Operator(("aten::repeat_interleave.Tensor",), unbacked=_guess_repeats),
     # A composite today; torch 1.13 registers the CPU fallback for it.
     Operator(("aten::repeat_interleave.self_Tensor",), unbacked=_guess_repeated, needs_values=True),

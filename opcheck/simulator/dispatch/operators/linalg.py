@@ -10,7 +10,6 @@ import torch
 
 from opcheck.common.versions import Span, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.cpu_gradients import gradients
 from opcheck.simulator.dispatch.operators.device_texts import (
     PLACEHOLDER,
     always,
@@ -27,6 +26,7 @@ from opcheck.simulator.dispatch.operators.operator import (
     Results,
     composite,
     follow_calls,
+    gradients,
     needs_grad,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from opcheck.common.versions import Span, Version
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous
 from opcheck.simulator.dispatch.unbacked_values import Guess
 from opcheck.simulator.target_reads import TargetQueries
-from opcheck.tracing.torch_private.dispatch import DispatchKey, body_of
+from opcheck.tracing.torch_private import dispatch
 
 #: the arguments of a call by the names of the schema, without those that were left out
 Given = Mapping[str, Any]
@@ -159,7 +160,7 @@ def overload_named(name: str) -> Any:
 
 def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the C++ body of a composite."""
-    return body_of(op)(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+    return dispatch.body_of(op)(dispatch.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def needs_grad(*tensors: torch.Tensor | None) -> bool:
@@ -180,3 +181,57 @@ def follow_calls(op: Any, *, hidden: frozenset[str] = frozenset()) -> Callable[.
             return composite(op, *args, **kwargs)
 
     return branch
+
+
+# -- gradients by this machine's CPU, below a dispatch mode, for functions of MPS alone ------------------------------
+
+
+@contextlib.contextmanager
+def cpu_autograd() -> Iterator[None]:
+    """Turn on the CPU's own autograd, which is off below a dispatch mode, without function modes."""
+    keys = dispatch.DispatchKey
+    with (
+        dispatch.without_function_modes(),
+        dispatch.include_key(keys.AutogradFunctionality),
+        dispatch.include_key(keys.ADInplaceOrView),
+        torch.enable_grad(),
+    ):
+        yield
+
+
+def gradients(
+    forward: Callable[..., Any], inputs: Sequence[torch.Tensor], wanted: Sequence[bool], *grads: Any
+) -> list[torch.Tensor | None]:
+    """Differentiate on the CPU.
+
+    Args:
+        forward: a function of the inputs.
+        inputs: its arguments.
+        wanted: for each input, whether its gradient is wanted.
+        grads: the gradient of each result; None for a result without one.
+
+    Returns:
+        For each input its gradient; None where it is not wanted or does not depend on a result.
+    """
+    with cpu_autograd():
+        leaves = [
+            tensor.detach().requires_grad_(want)
+            for tensor, want in zip(inputs, wanted, strict=True)
+        ]
+        outputs = forward(*leaves)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        arguments = [
+            (out, grad) for out, grad in zip(outputs, grads, strict=False) if grad is not None
+        ]
+        asked = [leaf for leaf in leaves if leaf.requires_grad]
+        if not asked or not arguments:
+            return [None] * len(leaves)
+        results = iter(
+            torch.autograd.grad(
+                [out for out, _ in arguments],
+                asked,
+                [grad for _, grad in arguments],
+                allow_unused=True,
+            )
+        )
+    return [next(results) if leaf.requires_grad else None for leaf in leaves]

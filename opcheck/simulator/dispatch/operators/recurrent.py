@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN as a Mac runs them: one kernel for an LSTM, else unrolled cells.
+"""LSTM, GRU, RNN and recursive filters as a Mac runs them: one kernel for an LSTM, else unrolled cells.
 
 RNN.cpp (torch 1.13 to 2.15) computes the input gates of all steps in one ``linear`` where the input is on the
 CPU, which the simulated tensor seems to be to C++; on a Mac each step computes its own.
@@ -15,18 +15,20 @@ import torch
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.cpu_gradients import cpu_autograd, gradients
 from opcheck.simulator.dispatch.operators.device_texts import is_on_cpu, scalar_type
 from opcheck.simulator.dispatch.operators.operator import (
     Branch,
+    Calls,
     Given,
     Operator,
     Refusal,
     Results,
     alike,
+    cpu_autograd,
+    gradients,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous
-from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries, is_before
 
 Tensor = torch.Tensor
 #: (h,) or, for an LSTM, (h, c)
@@ -372,6 +374,14 @@ def _emulate_backward(*args: Any) -> Any:
     return filled[0], filled[1:3], filled[3:]
 
 
+def _filter_loop(_given: Given, ask: TargetQueries) -> Calls | None:
+    # src/libtorchaudio/lfilter.cpp, ``lfilter_core_generic_loop`` (torchaudio 2.9 to 2.11): these
+    # and copy_ for each sample.  Earlier ones had no generic loop in C++.
+    if ask(is_before, Version(2, 9)):
+        return None
+    return ("aten::as_strided", "aten::bmm", "aten::sub.Tensor")
+
+
 def _cells(name: str, cell: Any) -> tuple[Operator, ...]:
     """The forms ``input`` and ``data`` of an operator that is unrolled."""
     reason = "native/RNN.cpp: the input gates are computed ahead only on the CPU"
@@ -407,6 +417,7 @@ OPERATORS = (
         refuses_devices=_refuses_lengths,
     ),
     Operator(("aten::_pack_padded_sequence_backward",), mixes_devices=True),
+    Operator(("torchaudio::_lfilter_core_loop",), body=_filter_loop),
     # RnnOps.mm: dropout between the layers
     Operator(("aten::_lstm_mps",), draws=True, metadata=_metadata, emulate=_emulate),
     Operator(("aten::lstm_mps_backward",), metadata=_backward_metadata, emulate=_emulate_backward),

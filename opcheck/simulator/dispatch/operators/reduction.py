@@ -91,12 +91,9 @@ def _bin_edges(arguments: Given, _ask: TargetQueries) -> Results:
     return ([contiguous((count + 1,), arguments["self"].dtype) for count in arguments["bins"]],)
 
 
-def _histogram_of_counts(arguments: Given, _ask: TargetQueries) -> Results:
-    return (contiguous(tuple(arguments["bins"]), arguments["self"].dtype),)
-
-
-def _histogram_of_edges(arguments: Given, _ask: TargetQueries) -> Results:
-    return (contiguous(tuple(t.shape[0] - 1 for t in arguments["bins"]), arguments["self"].dtype),)
+def _histogram_of_bins(arguments: Given, _ask: TargetQueries) -> Results:
+    counts = (bins if isinstance(bins, int) else bins.shape[0] - 1 for bins in arguments["bins"])
+    return (contiguous(tuple(counts), arguments["self"].dtype),)
 
 
 def _emulate_histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
@@ -153,8 +150,10 @@ OPERATORS = (
     # -- histograms
     Operator(("aten::histogram.bin_ct", "aten::histogram.bins_tensor"), metadata=_histogram),
     Operator(("aten::_histogramdd_bin_edges",), metadata=_bin_edges),
-    Operator(("aten::_histogramdd_from_bin_cts",), metadata=_histogram_of_counts),
-    Operator(("aten::_histogramdd_from_bin_tensors",), metadata=_histogram_of_edges),
+    Operator(
+        ("aten::_histogramdd_from_bin_cts", "aten::_histogramdd_from_bin_tensors"),
+        metadata=_histogram_of_bins,
+    ),
     Operator(
         ("aten::histc",),
         # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are
