@@ -217,12 +217,10 @@ _PLACEHOLDER = re.compile(r"\\\{\w+\\\}")
 
 def refused_operator(error: BaseException) -> str:
     """Return the operator whose C++ raised, called by name; empty where Python raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or trace.tb_frame.f_code.co_filename != device_mode.__file__:
+    frames = _frames(error.__traceback__)
+    if not frames or frames[-1].tb_frame.f_code.co_filename != device_mode.__file__:
         return ""
-    name = getattr(trace.tb_frame.f_locals.get("func"), "__name__", "")
+    name = getattr(frames[-1].tb_frame.f_locals.get("func"), "__name__", "")
     return f"aten::{name}" if hasattr(torch.ops.aten, name) else ""
 
 

@@ -18,7 +18,6 @@ from opcheck.capture.child.calls import (
     BY_ITSELF,
     FORWARD,
     FORWARD_CALL,
-    Arguments,
     Call,
     OwnInputs,
     component_calls,
@@ -27,7 +26,7 @@ from opcheck.capture.child.calls import calls as calls_of
 from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
-from opcheck.capture.child.loading.load import Loaded, hint_for, load
+from opcheck.capture.child.loading.load import Arguments, Loaded, hint_for, load
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recipes.pipelines import PipelineModel
 from opcheck.capture.child.recording.dtype_origins import Births, births_in_checkpoint

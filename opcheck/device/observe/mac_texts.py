@@ -120,15 +120,14 @@ def table() -> PatternTable:
     """Read the wordings of ``patterns.yaml``; once."""
     document = load_shipped(Path(__file__).with_name("patterns.yaml"))
     fragments: dict[str, str] = document["fragments"]
-    return PatternTable(
-        *(
-            tuple(
-                re.compile(row, re.MULTILINE) if isinstance(row, str) else _pattern(row, fragments)
-                for row in document[name]
-            )
-            for name in PatternTable._fields
+    tables: Any = (
+        tuple(
+            re.compile(row, re.MULTILINE) if isinstance(row, str) else _pattern(row, fragments)
+            for row in document[name]
         )
+        for name in PatternTable._fields
     )
+    return PatternTable(*tables)
 
 
 def _pattern(row: dict[str, Any], fragments: dict[str, str]) -> Pattern:

@@ -36,12 +36,7 @@ MPS_KEYS = (
 SPARSE_KEYS = MPS_KEYS | DispatchKeySet(DispatchKey.SparseMPS)
 MPS_DEVICE = torch.device("mps", 0)
 _CPU = torch.device("cpu")
-_make_wrapper = tensors.make_wrapper_subclass
 _make_subclass = tensors.make_subclass
-#: C++ that takes the tensor for a CPU tensor with data (ldexp's kernel in 2.13 to 2.15) raises then, and does not
-#: end the process.
-_refuse_data_access = tensors.refuse_data_access
-_set_data = tensors.set_data
 #: ``detach`` shares its version counter (VariableTypeManual.cpp, ADInplaceOrView); a new tensor has its own.
 _OWN_VERSION = DispatchKeySet(DispatchKey.ADInplaceOrView)
 _excluding = dispatch.excluding
@@ -173,7 +168,7 @@ def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
         dispatch.without_function_modes(),
         dispatch.without_dispatch_modes(),
     ):
-        wrapper = _make_wrapper(
+        wrapper = tensors.make_wrapper_subclass(
             _Wrapper,
             spec.shape,
             strides=None if sparse else spec.stride,
@@ -182,11 +177,13 @@ def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
             device=_CPU,
             _extra_dispatch_keys=keys,
         )
-        _refuse_data_access(wrapper)
+        # C++ that takes the tensor for a CPU tensor with data (ldexp's kernel in 2.13 to 2.15) raises then, and does
+        # not end the process.
+        tensors.refuse_data_access(wrapper)
         tensor = torch.empty(0, device=_CPU)
         # Takes all but the Python key, which C++ keeps for each object (TensorImpl::copy_tensor_metadata):
         # a tensor without it is a plain one wherever no mode is on.
-        _set_data(tensor, wrapper)
+        tensors.set_data(tensor, wrapper)
     return tensor
 
 
@@ -221,7 +218,7 @@ def retire() -> None:
         state = placement(tensor)
         if state is not None:  # else it has moved to the CPU
             with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
-                _set_data(tensor, _made_with_keys(state.spec, _RETIRED_KEYS))
+                tensors.set_data(tensor, _made_with_keys(state.spec, _RETIRED_KEYS))
     _living.clear()
 
 
@@ -244,7 +241,7 @@ def exchange(tensor: torch.Tensor, source: torch.Tensor) -> None:
     """Run ``tensor.data = source`` as C++ does, on any devices: the object and its history stay."""
     state = placement(source)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
-        _set_data(tensor, source)
+        tensors.set_data(tensor, source)
     place(tensor, None if state is None else state.alias())
 
 

@@ -449,7 +449,7 @@ def _without_ours(state: Any) -> Any:
 
 
 _STATE = tensors.PICKLED_STATE.value()
-_IS_ALIAS: Any = tensors.IS_ALIAS.value() if hasattr(*tensors.IS_ALIAS) else None
+_IS_ALIAS: Any = tensors.IS_ALIAS.value()
 
 
 class _Method:
@@ -545,9 +545,8 @@ def methods_of_mac() -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [
         (*tensors.PICKLED_STATE, _state),
         (*tensors.PARSE_TO, module_parse_to),
+        (*tensors.IS_ALIAS, any_output_is_alias),
     ]
-    if _IS_ALIAS is not None:
-        changes.append((*tensors.IS_ALIAS, any_output_is_alias))
     try:
         for name, value in _INSTALLED.items():
             setattr(kind, name, value)

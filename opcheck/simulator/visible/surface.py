@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import pkgutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Target, Version
+from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch import random_numbers
 from opcheck.simulator.errors import NotSimulatedError
@@ -30,13 +33,7 @@ _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS no
 _V2_7 = Version(2, 7)
 
 
-#: whether MPS's allocator answers torch.accelerator, and since when, is in no source that was
-#: read
-_MEMORY = (
-    *("empty_cache", "empty_host_cache", "get_memory_info", "memory_stats", "memory_allocated"),
-    *("max_memory_allocated", "memory_reserved", "max_memory_reserved"),
-    *("reset_accumulated_memory_stats", "reset_peak_memory_stats", "get_device_capability"),
-)
+_ANSWERS: dict[str, Any] = load_shipped(Path(__file__).with_suffix(".yaml"))
 
 
 class MacEvent:
@@ -161,6 +158,12 @@ def answering(value: Any) -> Callable[..., Any]:
     return function
 
 
+def _answers(kind: str) -> Iterator[tuple[Any, str, Any]]:
+    for owner, answers in _ANSWERS[kind].items():
+        for name, value in answers.items():
+            yield pkgutil.resolve_name(owner), name, answering(value)
+
+
 def _refusing(message: str) -> Callable[..., Any]:
     def function(*_: Any, **__: Any) -> Any:
         raise NotSimulatedError(message)
@@ -211,12 +214,7 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.mps, "compile_shader", _refusing(_NO_METAL)),
         (torch.mps, "load_metallib", _refusing(_NO_METAL)),
         (torch.mps, "Event", MacEvent),
-        (torch.mps.profiler, "start", answering(None)),
-        (torch.mps.profiler, "stop", answering(None)),
         (torch.mps.profiler, "profile", _no_profile),
-        # Metal allows a capture only where MTL_CAPTURE_ENABLED=1 was set.
-        (torch.mps.profiler, "is_metal_capture_enabled", answering(value=False)),
-        (torch.mps.profiler, "is_capturing_metal", answering(value=False)),
         (
             torch.mps.profiler,
             "metal_capture",
@@ -225,18 +223,13 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.mps.event, "Event", MacEvent),
         (torch, "Stream", AnyStream),
         (torch.accelerator, "device_index", _index),
-        (torch.accelerator, "current_device_index", answering(0)),
-        (torch.accelerator, "current_device_idx", answering(0)),
-        (torch.accelerator, "set_device_index", answering(None)),
-        (torch.accelerator, "set_device_idx", answering(None)),
         (torch.accelerator, "current_stream", answering(MacStream())),
-        (torch.accelerator, "set_stream", answering(None)),
-        (torch.accelerator, "synchronize", answering(None)),
         (storage_base, "mps", to_mps),
+        *_answers("mac_surface"),
     ]
     changes += [
         (torch.accelerator, name, _refusing(_UNKNOWN.format(f"torch.accelerator.{name}")))
-        for name in _MEMORY
+        for name in _ANSWERS["unknown"]
     ]
     # Programs do not use a name that this torch lacks.
     present = [change for change in changes if change[1] in vars(change[0])]
@@ -294,15 +287,10 @@ _ALWAYS: tuple[tuple[Any, str, Any], ...] = (
     (torch.mps, "recommended_max_memory", answering(WORKING_SET)),
     (*places.FUSED_DEVICES, optimizers.fused_devices),
     (torch.mps, "is_available", _yes),
-    (torch.mps, "device_count", answering(1)),
-    (torch.mps, "synchronize", answering(None)),
-    (torch.mps, "empty_cache", answering(None)),
-    (torch.mps, "current_allocated_memory", answering(0)),
-    (torch.mps, "driver_allocated_memory", answering(0)),
     (torch.accelerator, "is_available", _yes),
-    (torch.accelerator, "device_count", answering(1)),
     (torch.accelerator, "current_accelerator", answering(torch.device("mps"))),
     (torch.accelerator, "current_stream", _stream),
+    *_answers("mps_backend"),
 )
 
 

@@ -91,12 +91,8 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     pickled.
     """
 
-    IS_ALIAS = Place(torch._C, "_any_output_is_alias_to_input_or_output")
-    """Whether results share memory with arguments (torch/_library/utils.py, since 2.8).
-
-    Optional: where it is missing, PyTorch compares the memories in another way, and nothing is
-    replaced.
-    """
+    IS_ALIAS = place(torch._C, "_any_output_is_alias_to_input_or_output")
+    """Whether results share memory with arguments (torch/_library/utils.py, since 2.8). Required; replaced."""
 
     FROM_DLPACK = place(torch._C, "_from_dlpack")
     """Makes a tensor of a capsule. Required; replaced, to take capsules of Metal memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,29 +14,16 @@ from opcheck.capture.child.build import values
 from opcheck.capture.child.loading import libraries
 from opcheck.capture.child.recipes import pipelines, transformers
 from opcheck.common.errors import InputError
+from opcheck.common.yaml_text import load_shipped
 from opcheck.tracing.torch_private.modules import BatchNorm
 
 Derived = tuple[tuple[Any, ...], dict[str, Any], str]
 
-#: First layer -> the shape of its input.  Batch 1; sizes that common nets of that kind take.
-_SHAPES: dict[type[nn.Module], Callable[[Any], tuple[int, ...]]] = {
-    nn.Linear: lambda layer: (1, layer.in_features),
-    nn.Bilinear: lambda layer: (1, layer.in1_features),
-    nn.Conv1d: lambda layer: (1, layer.in_channels, 1024),
-    nn.Conv2d: lambda layer: (1, layer.in_channels, 224, 224),
-    nn.Conv3d: lambda layer: (1, layer.in_channels, 16, 112, 112),
-    nn.ConvTranspose1d: lambda layer: (1, layer.in_channels, 64),
-    nn.ConvTranspose2d: lambda layer: (1, layer.in_channels, 16, 16),
-    nn.ConvTranspose3d: lambda layer: (1, layer.in_channels, 8, 16, 16),
-    nn.Embedding: lambda _: (1, 128),
-    nn.EmbeddingBag: lambda _: (1, 128),
-    nn.RNNBase: lambda layer: _sequence(layer, layer.input_size),
-    nn.MultiheadAttention: lambda layer: _sequence(layer, layer.embed_dim),
-    nn.LayerNorm: lambda layer: (1, 32, *layer.normalized_shape),
-    nn.BatchNorm1d: lambda layer: (2, layer.num_features),
-    nn.BatchNorm2d: lambda layer: (1, layer.num_features, 64, 64),
-    nn.BatchNorm3d: lambda layer: (1, layer.num_features, 16, 64, 64),
-    nn.GroupNorm: lambda layer: (1, layer.num_channels, 64, 64),
+#: shapes of inputs by the first layer, and by where a model of torchvision lives
+_SHAPES: dict[str, dict[str, list[Any]]] = load_shipped(Path(__file__).with_suffix(".yaml"))
+#: layer -> the shape of its input
+_LAYERS: dict[type[nn.Module], list[Any]] = {
+    getattr(nn, name): shape for name, shape in _SHAPES["layers"].items()
 }
 
 
@@ -141,7 +129,7 @@ def _from_first_layer(model: Callable[..., Any]) -> Derived:
             context=f"{name} takes {', '.join(needed) or 'no required argument that can be read'}",
             hint="give each argument: --input 1x3x224x224:float32 --input name=1x128:int64",
         )
-    shape = next(make(layer) for kind, make in _SHAPES.items() if isinstance(layer, kind))
+    shape = _shape_for(layer)
     if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         tensor = values(shape, torch.int64, layer.num_embeddings)
     else:
@@ -176,13 +164,18 @@ def _required_names(call: Callable[..., Any]) -> list[str]:
 def _first_layer(model: nn.Module) -> tuple[str, nn.Module | None]:
     layer: nn.Module
     for path, layer in model.named_modules():
-        if isinstance(layer, tuple(_SHAPES)) and next(layer.parameters(), None) is not None:
+        if isinstance(layer, tuple(_LAYERS)) and next(layer.parameters(), None) is not None:
             return path, layer
     return "", None
 
 
-def _sequence(layer: Any, width: int) -> tuple[int, ...]:
-    return (1, 32, width) if layer.batch_first else (32, 1, width)
+def _shape_for(layer: nn.Module) -> tuple[int, ...]:
+    row = next(shape for kind, shape in _LAYERS.items() if isinstance(layer, kind))
+    sizes = [getattr(layer, size) if isinstance(size, str) else size for size in row]
+    if not getattr(layer, "batch_first", True):
+        sizes[:2] = sizes[1::-1]
+    *before, last = sizes
+    return (*before, *(last if isinstance(last, tuple) else (last,)))
 
 
 # -- pictures and sound ---------------------------------------------------------------------------------------------
@@ -254,23 +247,6 @@ def _run_processor(processor: Any, kwargs: Mapping[str, Any]) -> Mapping[str, An
 # -- models of timm and torchvision ----------------------------------------------------------------------------------
 
 
-Shape = tuple[int, ...]
-
-#: torchvision: where a model's class lives -> the shape that its documentation calls it with.
-_TORCHVISION: dict[str, Shape] = {
-    "torchvision.models.video.mvit": (1, 3, 16, 224, 224),
-    "torchvision.models.video.s3d": (1, 3, 16, 224, 224),
-    "torchvision.models.video.swin_transformer": (1, 3, 16, 224, 224),
-    "torchvision.models.video": (1, 3, 16, 112, 112),
-    "torchvision.models.inception": (1, 3, 299, 299),
-    "torchvision.models.detection.ssd": (3, 300, 300),
-    "torchvision.models.detection": (3, 480, 640),
-    "torchvision.models.segmentation": (1, 3, 520, 520),
-    "torchvision.models.optical_flow": (1, 3, 360, 520),
-    "torchvision": (1, 3, 224, 224),
-}
-
-
 def _timm(model: Any) -> tuple[Any, ...]:
     settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", {})
     channels, height, width = settings.get("input_size", (3, 224, 224))
@@ -295,8 +271,8 @@ def _torchvision(model: nn.Module) -> tuple[Any, ...]:
     homes = [base.__module__ for base in type(model).__mro__]
     home = next(home for home in homes if home.startswith("torchvision."))
     shape = next(
-        shape
-        for prefix, shape in _TORCHVISION.items()
+        tuple(shape)
+        for prefix, shape in _SHAPES["torchvision"].items()
         if any(base.startswith(prefix) for base in homes)
     )
     size = getattr(model, "image_size", None)

@@ -24,7 +24,6 @@ from opcheck.capture.child.loading import (
     pt2,
     user_code,
 )
-from opcheck.capture.child.loading.user_code import Arguments
 from opcheck.capture.naming import no_model, working_place
 from opcheck.capture.repository import Repository, fetch, is_repository
 from opcheck.common.errors import ModelLoadError, OpcheckError
@@ -57,6 +56,8 @@ PACKAGES = (
 #: by PyPI, for macosx_14_0_arm64 and Python 3.11 in November 2026; those that a Mac cannot build either are in
 #: op_lists/packages.yaml
 _NO_WHEEL = frozenset({"torch_scatter"})
+
+Arguments = user_code.Arguments
 
 
 @dataclass(frozen=True, kw_only=True)
