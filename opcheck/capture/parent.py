@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from opcheck.capture.exact import interpreter
-from opcheck.capture.request import Captures, ManyTargets, Shared
+from opcheck.capture.request import CaptureRequest, Captures, ManyTargets, Shared
 from opcheck.common import caches
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
+from opcheck.common.versions import Target
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Trace
 from opcheck.worker import platform
 from opcheck.worker.protocol import Failure, Limits, Notes, error_of
 from opcheck.worker.worker import GRACE, Worker, WorkerError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.common.versions import Target
 
 Answer = TypeVar("Answer")
 

@@ -333,7 +333,7 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
         # A real tensor takes values that are unknown: it keeps the ones that it has.
         return written[0] if len(written) == 1 else tuple(written)
     args, kwargs = tree_map_only(torch.Tensor, _to_meta, (args, kwargs))
-    if _takes_device(func):
+    if any(argument.name == "device" for argument in schema_of(func).arguments):
         kwargs = {**kwargs, "device": torch.device("meta")}
     kwargs.pop("pin_memory", None)
     if "generator" in kwargs:
@@ -349,10 +349,6 @@ def _written_tensors(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch
             value = args[position] if by_position else kwargs.get(argument.name)
             written += tensors(value)
     return written
-
-
-def _takes_device(func: Any) -> bool:
-    return any(argument.name == "device" for argument in schema_of(func).arguments)
 
 
 def _to_meta(tensor: torch.Tensor) -> torch.Tensor:

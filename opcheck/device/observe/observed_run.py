@@ -71,12 +71,11 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         )
         written = _read_recording(answer, request)
     recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
-    environment = {**_torch_variables(os.environ), **setting}
+    environment = {
+        **{name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")},
+        **setting,
+    }
     return Observation(report_of_run(recording, request, environment, lists), code)
-
-
-def _torch_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith("PYTORCH_")}
 
 
 def _read_recording(answer: Path, request: ObserveRequest) -> bytes:

@@ -78,7 +78,10 @@ class CallTimeline:
         self._lists = lists
         self._rows = {row.number: row for row in recording.rows}
         end = recording.end
-        self._counts = Counter(end.counts) if end else _finished_calls(recording.log)
+        # Of an aborted process the marks show which calls ended.
+        marks = MARK.finditer(recording.log)
+        ended = (int(mark[1]) for mark in marks if mark[2] == ">")
+        self._counts = Counter(end.counts) if end else Counter(ended)
         self._events = events
         self._warned = _fallback_warnings(end, events, lists)
         #: how many calls of each row are reported as something else than native
@@ -223,11 +226,6 @@ class CallTimeline:
         return tuple(
             msgspec.structs.replace(place, count=count) for place, count in by_place.items()
         )
-
-
-def _finished_calls(log: str) -> Counter[int]:
-    """How many calls of each row ended, by the marks that an aborted process left."""
-    return Counter(int(mark[1]) for mark in MARK.finditer(log) if mark[2] == ">")
 
 
 def _fallback_warnings(

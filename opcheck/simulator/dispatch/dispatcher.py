@@ -123,7 +123,10 @@ class Simulator(dispatch.DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one call."""
-        if types and any(_takes_itself_apart(kind) for kind in types):
+        # torch/_tensor.py: a Parameter, and any other class that has Tensor's own dispatch, is as good as a tensor.
+        if types and any(
+            kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types
+        ):
             # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come
             # here.
             self._routes.get(func) or self._route(func)
@@ -599,12 +602,6 @@ def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
         tensors.set_conjugate(tensor, True)
     if negative:
         tensors.set_negative(tensor, True)
-
-
-def _takes_itself_apart(kind: Any) -> bool:
-    # torch/_tensor.py: a Parameter, and any other class of which Tensor's own dispatch is good
-    # enough.
-    return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
 # -- arguments ----------------------------------------------------------------------------------------------

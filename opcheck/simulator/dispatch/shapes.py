@@ -94,9 +94,8 @@ def _run(route: Route, args: Any, kwargs: Any) -> Result:
 def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
     if route.writes and all(relation.relation == "argument" for relation in route.returns):
         # In place, without a reshape: the results are the arguments.
-        specs = tuple(
-            _spec_of_argument(argument_at(route, r.argument, args, kwargs)) for r in route.returns
-        )
+        results = (argument_at(route, each.argument, args, kwargs) for each in route.returns)
+        specs = tuple(each._mps.spec if is_on_mps(each) else each for each in results)
         return Result(specs, _unchanged(route, args, kwargs), 0)
     sizes = sum(t.numel() for t in flat_tensors((args, list(kwargs.values()))))
     if sizes <= _ZEROS_ELEMENTS:
@@ -197,10 +196,6 @@ def check_layout(tensor: torch.Tensor) -> None:
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         message = f"tensors of layout {tensor.layout} on MPS are not simulated"
         raise NotSimulatedError(message)
-
-
-def _spec_of_argument(argument: Any) -> Any:
-    return argument._mps.spec if is_on_mps(argument) else argument
 
 
 def _largest(specs: Any) -> int:

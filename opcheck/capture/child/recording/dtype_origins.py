@@ -116,7 +116,8 @@ class Births:
         location, dtype = locate(site), _name(result.dtype)
         if watched:
             return Made("before", "", dtype, location)
-        api = f"Module.{whole_module}" if whole_module else _api(func)
+        api = resolve_name(func) or f"torch.{getattr(func, '__name__', func)}"
+        api = f"Module.{whole_module}" if whole_module else api
         how = "module_cast" if whole_module else _how(api, args, kwargs, result)
         if how == "default_dtype" and self._default is not None:
             return Made("default_dtype_set", "torch.set_default_dtype", dtype, self._default)
@@ -172,10 +173,6 @@ def _how(api: str, args: Any, kwargs: Any, result: torch.Tensor) -> str:
         return "python_complex"
     makes = not _on_cpu((args, kwargs))
     return "default_dtype" if makes and result.dtype == torch.get_default_dtype() else "promotion"
-
-
-def _api(func: Callable[..., Any]) -> str:
-    return resolve_name(func) or f"torch.{getattr(func, '__name__', func)}"
 
 
 def _on_cpu(value: Any) -> list[torch.Tensor]:

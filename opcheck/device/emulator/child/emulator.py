@@ -79,21 +79,16 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             arguments = (*args, *kwargs.values())
             shown = mac_error(error, route.name, arguments, self._registrations, release)
             if shown is error:
-                if self._is_shared(error, route, args, kwargs):
+                # Its own CPU computes, or all devices share the check.
+                if is_run_by_the_cpu(
+                    route.name, self._registrations
+                ) or argument_checks.is_refused_everywhere(error, route.func, args, kwargs):
                     argument_checks.mark_raised_on_a_mac(error)
                 raise
             wider = route.operator.emulate_wider
             if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
                 return wider.function(*args, **kwargs)
             raise shown from None
-
-    def _is_shared(
-        self, error: Exception, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Return whether a Mac raises this error of the CPU: its own CPU computes, or all devices share the check."""
-        return is_run_by_the_cpu(
-            route.name, self._registrations
-        ) or argument_checks.is_refused_everywhere(error, route.func, args, kwargs)
 
     def _arguments_unchecked(
         self, error: Exception, route: Route, given: dict[str, Any], release: Version

@@ -25,11 +25,6 @@ Tensor = torch.Tensor
 _V2_0, _V2_12 = Version(2, 0), Version(2, 12)
 
 
-def _emulate_zeros(size: Any, **options: Any) -> Tensor:
-    # A tensor without memory, which only the dispatcher's ZeroTensor key can read.
-    return torch.zeros(size, **options)
-
-
 def _cat_text(tensors: Any) -> str:
     # mps/operations/Shape.mm, cat_out_mps: each after the last that is not skipped; since 2.12 no
     # check is left.
@@ -99,7 +94,8 @@ OPERATORS = (
         body=("aten::empty.memory_format",),
         passes={"aten::empty.memory_format": {}},
     ),
-    Operator(("aten::_efficientzerotensor",), role=Role.ZERO_TENSOR, emulate=_emulate_zeros),
+    # A tensor without memory, which only the dispatcher's ZeroTensor key can read.
+    Operator(("aten::_efficientzerotensor",), role=Role.ZERO_TENSOR, emulate=torch.zeros),
     # -- copies
     # Copy.cpp, ``copy_impl``: mps::mps_copy_ is called directly if either side is on MPS.
     Operator(("aten::copy_",), mixes_devices=True, body=()),
