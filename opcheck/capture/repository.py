@@ -247,7 +247,7 @@ def fetch(spec: str, *, trusted: bool = False) -> Repository:
     """
     repository = _read(spec, trusted=trusted)
     base = _base(repository, trusted=trusted) if repository.kind == _ADAPTER else None
-    return _replace(repository, base=base, trusted=trusted)
+    return msgspec.structs.replace(repository, base=base, trusted=trusted)
 
 
 def _read(spec: str, *, trusted: bool) -> Repository:
@@ -288,10 +288,6 @@ def _base(adapter: Repository, *, trusted: bool) -> Repository:
     if base.kind == _ADAPTER:
         raise adapter.damaged(_ADAPTER, f"its base model {name} is an adapter, too")
     return base
-
-
-def _replace(repository: Repository, **changes: Any) -> Repository:
-    return msgspec.structs.replace(repository, **changes)
 
 
 def _is_folder(spec: str) -> bool:
@@ -342,8 +338,13 @@ def _from_folder(folder: Path, spec: str, *, trusted: bool) -> Repository:
             name: _text(folder / name, name, spec) for name in _configurations(names, code=trusted)
         },
         weights=tuple(_weights(names, lambda name: _header(folder / name, name, spec))),
-        others=tuple(name for name in names if PurePosixPath(name).name not in _CONFIGURATIONS)[:8],
+        others=_others(names),
     )
+
+
+def _others(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the first few files that configure nothing."""
+    return tuple(name for name in names if PurePosixPath(name).name not in _CONFIGURATIONS)[:8]
 
 
 def _text(path: Path, name: str, spec: str) -> str:
@@ -549,16 +550,15 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
             commit=commit,
             files=files,
             weights=tuple(_weights(names, header)),
-            others=tuple(path for path in names if PurePosixPath(path).name not in _CONFIGURATIONS)[
-                :8
-            ],
+            others=_others(names),
             trusted=trusted,
         )
     except OpcheckError:
         raise
     except Exception as error:  # huggingface_hub takes what a server sends as it comes
         if _unreachable(error):
-            return _from_cache(name, _no_answer(error), trusted=trusted)
+            why = f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
+            return _from_cache(name, why, trusted=trusted)
         raise _refusal(error, name) from error
     _keep(repository, commit)
     _keep(repository, name.revision or _MAIN)
@@ -575,12 +575,6 @@ def _unreachable(error: BaseException) -> bool:
             kinds.append(kind)
     without_answer = getattr(error, "response", None) is None and not isinstance(error, ValueError)
     return without_answer and isinstance(error, tuple(kinds))
-
-
-def _no_answer(error: BaseException) -> str:
-    from huggingface_hub import constants
-
-    return f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
 
 
 def _without_network(repository: str) -> str:
@@ -676,7 +670,7 @@ def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:
         if isinstance(path, str):
             folder = Path(path).parent
             repository = _from_folder(folder, name.repository, trusted=trusted)
-            return _replace(repository, commit=folder.name)
+            return msgspec.structs.replace(repository, commit=folder.name)
     raise ModelLoadError(
         f"{name.repository} cannot be read: {why}, and the hub's cache has nothing of it",
         context=f"model {name.repository}"
@@ -720,8 +714,6 @@ def _file(component: str, settings: dict[str, Any]) -> str:
 @functools.cache
 def recipes() -> dict[str, Recipe]:
     """Read all recipes, by the names of their repositories."""
-    import msgspec
-
     document = load_shipped(Path(__file__).with_name("hub_recipes.yaml"))
     return msgspec.convert(document["models"], dict[str, Recipe])
 
