@@ -185,7 +185,7 @@ class OperatorFacts:
         if key not in self._classes:
             everywhere = self.everywhere(line)
             holding = {
-                (_tests_dtypes(statement.condition), statement.dtypes)
+                (tests_dtypes(statement.condition), statement.dtypes)
                 for statement in (*about, *everywhere)
                 if target.macos in statement.macos
             }
@@ -237,7 +237,8 @@ _OF_DTYPES = ("dtype", "is_complex", "is_floating")
 
 
 @functools.cache
-def _tests_dtypes(condition: str) -> bool:
+def tests_dtypes(condition: str) -> bool:
+    """Return whether a condition may test a dtype."""
     return any(word in condition for word in _OF_DTYPES)
 
 

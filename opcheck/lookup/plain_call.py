@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -18,13 +18,13 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.data.refused import refused_by
 from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_everywhere
-from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python
+from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python, tests_dtypes
 from opcheck.lookup.records import State
 from opcheck.lookup.words import REMOVED
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from opcheck.data.registrations import OpLists
     from opcheck.data.statement_model import Statement
@@ -73,6 +73,17 @@ _NOT_TAKEN = 2 * OUTCOMES["unknown", None].severity
 _NAMED = 4
 
 
+class _Likeness(NamedTuple):
+    """What distinguishes plain calls to the judge, apart from their dtypes."""
+
+    #: the number of the registrations on which the verdict rests.
+    facts: int
+    #: the dtypes of arguments that have their own.
+    own: frozenset[str]
+    #: the statements that hold on the target.
+    holding: tuple[str, ...]
+
+
 class OperatorLookup:
     """Judges plain calls of operators by one copy of the op lists, and caches the verdicts."""
 
@@ -80,7 +91,8 @@ class OperatorLookup:
         self.lists = lists
         self.operators = OperatorFacts(lists)
         self._verdicts: dict[tuple[str, Target, str, int], Verdict] = {}
-        self._states: dict[tuple[object, ...], State] = {}
+        self._states: dict[Hashable, State] = {}
+        self._numbers: dict[Hashable, int] = {}
 
     def verdict(self, op: str, target: Target, dtype: str, spatial: int = 0) -> Verdict:
         """Return what the target does with a plain call.
@@ -115,23 +127,63 @@ class OperatorLookup:
         return self._verdicts[key]
 
     def state(self, op: str, target: Target, dtype: str) -> State:
-        """Return the verdict's status and kind.
-
-        Operators on which no statement speaks differ, to the judge, in their registration alone:
-        one answers for all that are registered alike.
-        """
-        line = str(target.torch)
-        resolution = self.operators.resolution(op, line)
+        """Return the verdict's status and kind; calls that no data distinguish are judged once."""
         if refused_by(op, dtype):
             return self._state(self.verdict(op, target, dtype))
-        followed = resolution.status == "composite" and self.operators.calls(op, line)
-        if followed or resolution.status == "unknown" or self.operators.about(op, line):
-            return self._state(self.verdict(op, target, dtype))
-        general = tuple(s.id for s in self.operators.on_kernels(op, line))
-        key = (resolution.status, resolution.kind, general, target, dtype)
+        likeness = self._likeness(op, target)
+        key = (likeness.facts, self._matching(likeness, dtype))
         if key not in self._states:
             self._states[key] = self._state(self.verdict(op, target, dtype))
         return self._states[key]
+
+    @cached_method
+    def _likeness(self, op: str, target: Target) -> _Likeness:
+        """Return what distinguishes plain calls, apart from their dtypes: two targets often have equal data."""
+        facts, own, statements = self._facts(op, str(target.torch))
+        holding = tuple(each.id for each in statements if target.macos in each.macos)
+        return _Likeness(facts, own, holding)
+
+    @cached_method
+    def _facts(self, op: str, line: str) -> tuple[int, frozenset[str], tuple[Statement, ...]]:
+        """Return a number for the registrations, the dtypes of the call's arguments, and the statements."""
+        operators = self.operators
+        about = operators.about(op, line)
+        statements = (*about, *operators.everywhere(line), *operators.on_kernels(op, line))
+        resolution = operators.resolution(op, line)
+        facts: Hashable = (resolution.status, resolution.kind)
+        followed = resolution.status == "composite" and operators.calls(op, line)
+        if resolution.status == "unknown":
+            facts = (op, line)
+        elif followed or about:
+            facts = tuple(
+                (
+                    name,
+                    operators.resolution(name, line).value or line,
+                    operators.calls(name, line) if operators.composite(name, line) else None,
+                    self._arguments(name, line),
+                )
+                for name in operators.deciding(op, line)
+            )
+        names = {name for each in about for name in each.dtypes_of} | {
+            name for each in about for name in _tensor_names(each)
+        }
+        own = frozenset(_OWN_DTYPES[name] for name in names if name in _OWN_DTYPES)
+        return self._numbers.setdefault(facts, len(self._numbers)), own, statements
+
+    @cached_method
+    def _matching(self, likeness: _Likeness, dtype: str) -> Hashable:
+        """Return the statements that can match a call in the dtype, and what they distinguish of it."""
+        dtypes = {dtype, *likeness.own}
+        statements = (self.lists.statements.by_id[name] for name in likeness.holding)
+        matching = tuple(
+            (each.id, dtype in each.dtypes)
+            for each in statements
+            if each.dtypes_of or not each.dtypes or not dtypes.isdisjoint(each.dtypes)
+        )
+        tests = any(
+            tests_dtypes(self.lists.statements.by_id[name].condition) for name, _ in matching
+        )
+        return matching, dtype if tests else ""
 
     def _state(self, verdict: Verdict) -> State:
         """Return the verdict as a state; a native call is marked where a statement makes its result wrong."""
@@ -177,13 +229,20 @@ class OperatorLookup:
         line = str(target.torch)
         if is_python(op) or self.operators.composite(op, line):
             return self._composite(op, target, dtype, spatial)
+        calls = self._make_calls(op, line, dtype, spatial)
+        if self.operators.resolution(op, line).status != "native":
+            calls = calls[:1]  # no call is milder: statements only ever make a verdict worse
+        return self._mildest(calls, target)
+
+    def _mildest(self, calls: Iterable[OpCall], target: Target) -> Verdict:
+        """Return the mildest verdict; the first of equal ones."""
         best: Verdict | None = None
-        for call in self._make_calls(op, line, dtype, spatial):
+        for call in calls:
             verdict = judge_by_lists(call, target, self.lists)
             if best is None or outcome(verdict).severity < outcome(best).severity:
                 best = verdict
-            if best.status == "native" or self.operators.resolution(op, line).status != "native":
-                break  # it gets no better: statements only ever make a verdict worse
+            if best.status == "native":
+                break
         assert best is not None
         return best
 
@@ -244,27 +303,31 @@ class OperatorLookup:
         if is_python(op):
             return _python_verdict(op, target, calls)
         inner = None if calls is None else ()
-        made = [
-            judge_by_lists(msgspec.structs.replace(call, inner=inner), target, self.lists)
-            for call in self._make_calls(op, line, dtype, spatial)
-        ]
-        return min(made, key=lambda verdict: outcome(verdict).severity)
+        made = self._make_calls(op, line, dtype, spatial)
+        return self._mildest((msgspec.structs.replace(c, inner=inner) for c in made), target)
 
     @cached_method
     def _make_calls(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
         """Return one call, or one of each rank if a statement tests shapes."""
+        names, conditional = self._arguments(op, line)
+        return tuple(
+            _call(op, names, dtype, rank) for rank in _ranks(spatial, conditional=conditional)
+        )
+
+    @cached_method
+    def _arguments(self, op: str, line: str) -> tuple[tuple[str, ...], bool]:
+        """Return the tensor arguments of a plain call, and whether a statement on it has a condition."""
         statements = self.operators.about(op, line)
         arguments = self.lists.statements.arguments.get(op, {})
         # A plain call omits the arguments that have defaults.
-        names = [
+        names = tuple(
             name
             for name in _tensor_arguments(statements)
             if name not in arguments or not arguments[name].optional
-        ]
-        return tuple(
-            _call(op, tuple(names), dtype, rank)
-            for rank in _ranks(spatial, conditional=any(s.condition for s in statements))
         )
+        # Statements on the operators that it calls do not apply to the call itself.
+        own = {each.id for each in self.lists.statements.for_op(op, line) if each.condition}
+        return names, any(each.id in own for each in statements)
 
 
 def _list(names: Iterable[str]) -> str:

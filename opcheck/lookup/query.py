@@ -344,6 +344,7 @@ def _dtype(name: str) -> str:
     return DTYPE_ALIASES.get(name, name)
 
 
+@functools.lru_cache(8)
 def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
     """Return every operator that some release has, with its overloads over all releases."""
     members: dict[str, list[str]] = {}
