@@ -20,7 +20,7 @@ def cached_method(
     @functools.wraps(method)
     def cached(self: Owner, *args: Any, **kwargs: Any) -> Result:
         results = vars(self).setdefault(name, {})
-        key = (args, *kwargs.items())
+        key = (args, *kwargs.items()) if kwargs else args
         if key not in results:
             results[key] = method(self, *args, **kwargs)
         return results[key]  # type: ignore[no-any-return]

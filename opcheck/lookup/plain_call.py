@@ -150,7 +150,8 @@ class OperatorLookup:
         about = operators.about(op, line)
         statements = (*about, *operators.everywhere(line), *operators.on_kernels(op, line))
         resolution = operators.resolution(op, line)
-        facts: Hashable = (resolution.status, resolution.kind)
+        sparse = self.lists.operators(line, "SparseMPS").get(op)
+        facts: Hashable = (resolution.status, resolution.kind, sparse)
         followed = resolution.status == "composite" and operators.calls(op, line)
         if resolution.status == "unknown":
             facts = (op, line)
@@ -159,6 +160,7 @@ class OperatorLookup:
                 (
                     name,
                     operators.resolution(name, line).value or line,
+                    self.lists.operators(line, "SparseMPS").get(name),
                     operators.calls(name, line) if operators.composite(name, line) else None,
                     self._arguments(name, line),
                 )
