@@ -371,9 +371,11 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
         Option("Show progress, the model's output and the full text.", short="-v"),
     ] = False
 
-    def shown(self) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
-        """Return the context whose value takes the messages of a long run."""
-        return streams.progress(quiet=self.quiet, verbose=self.verbose)
+    def shown(
+        self, *, redirected: bool = False
+    ) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
+        """Return the context whose value takes the messages of a long run (``streams.progress``)."""
+        return streams.progress(quiet=self.quiet, verbose=self.verbose, redirected=redirected)
 
 
 VERBOSE = Option("Show the full text.", short="-v")

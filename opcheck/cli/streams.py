@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -130,9 +131,21 @@ def step_summary(record: msgspec.Struct, format_name: str) -> None:
         ) from error
 
 
+#: Seconds between two lines of progress in a log.
+_BETWEEN_LINES = 10
+
+
 @contextlib.contextmanager
-def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None] | None]:
-    """Show the messages of a long run: a spinner on a terminal, lines with ``-v``."""
+def progress(
+    *, quiet: bool, verbose: bool, redirected: bool = False
+) -> Iterator[Callable[[str], None] | None]:
+    """Show the messages of a long run: a spinner on a terminal, lines with ``-v``.
+
+    Args:
+        quiet: show nothing.
+        verbose: show every message as a line.
+        redirected: show a line every ten seconds where stderr is no terminal.
+    """
     if quiet:
         yield None
     elif verbose:
@@ -145,4 +158,17 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None] | 
             # Not a plain string: rich would read [red] and [/] in it as markup.
             yield lambda text: status.update(Text(one_line(text)))
     else:
-        yield None
+        yield throttle(note, _BETWEEN_LINES) if redirected else None
+
+
+def throttle(show: Callable[[str], None], seconds: float) -> Callable[[str], None]:
+    """Return a function that passes on one message in so many seconds, the first after as many."""
+    shown_at = time.monotonic()
+
+    def pass_on(message: str) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at > seconds:
+            shown_at = time.monotonic()
+            show(message)
+
+    return pass_on

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from opcheck.cli import streams
 from opcheck.worker.process import python
 
 
@@ -92,3 +93,22 @@ def test_a_file_of_such_a_name_is_written_and_read(tmp_path: Path) -> None:
     name = shlex.quote(os.fsdecode(b"o\xff.json"))
     assert shell(tmp_path, f"op add -o {name}", "").returncode == 0
     assert shell(tmp_path, f"diff {name} {name}", "").returncode == 2
+
+
+def test_progress_in_a_log_is_a_line_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(streams.time, "monotonic", lambda: now)
+    with streams.progress(quiet=False, verbose=False, redirected=True) as show:
+        assert show is not None
+        for second in range(25):
+            now = float(second)
+            show(f"second {second}")
+    assert capsys.readouterr().err == "second 11\nsecond 22\n"
+
+
+@pytest.mark.parametrize(("quiet", "redirected"), [(True, True), (False, False)])
+def test_other_logs_show_no_progress(quiet: bool, redirected: bool) -> None:
+    with streams.progress(quiet=quiet, verbose=False, redirected=redirected) as show:
+        assert show is None

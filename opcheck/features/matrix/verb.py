@@ -24,7 +24,7 @@ def command(
     from opcheck.features.matrix.page import render
 
     name = output.chosen(FORMATS) if output.format or not output.to_stdout else "summary"
-    with ProgressOptions().shown() as progress:
+    with ProgressOptions().shown(redirected=True) as progress:
         text = render(target.torch, target.macos, name, progress=progress)
     output.put(text)
     return 0

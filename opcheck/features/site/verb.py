@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -49,24 +47,10 @@ def build(
     """Write the pages."""
     from opcheck.features.site.pages import build as write
 
-    with progress.shown() as say:
-        pages = write(folder, sweep, progress=_now_and_then(say))
+    with progress.shown(redirected=True) as say:
+        # A terminal shows a few of thousands of messages.
+        pages = write(folder, sweep, progress=say and streams.throttle(say, 0.1))
     streams.emit(
         for_stderr(f"{folder}: {plural(len(pages), 'page')}; open {folder / 'index.html'}")
     )
     return 0
-
-
-def _now_and_then(say: Callable[[str], None] | None) -> Callable[[str], None] | None:
-    """Pass on a few messages a second out of thousands."""
-    if say is None:
-        return None
-    shown_at = 0.0
-
-    def throttle(message: str) -> None:
-        nonlocal shown_at
-        if time.monotonic() - shown_at > 0.1:
-            shown_at = time.monotonic()
-            say(message)
-
-    return throttle
