@@ -146,31 +146,32 @@ class OperatorLookup:
     @cached_method
     def _facts(self, op: str, line: str) -> tuple[int, frozenset[str], tuple[Statement, ...]]:
         """Return a number for the registrations, the dtypes of the call's arguments, and the statements."""
-        operators = self.operators
-        about = operators.about(op, line)
-        statements = (*about, *operators.everywhere(line), *operators.on_kernels(op, line))
-        resolution = operators.resolution(op, line)
-        sparse = self.lists.operators(line, "SparseMPS").get(op)
-        facts: Hashable = (resolution.status, resolution.kind, sparse)
-        followed = resolution.status == "composite" and operators.calls(op, line)
-        if resolution.status == "unknown":
-            facts = (op, line)
-        elif followed or about:
+        about = self.operators.about(op, line)
+        general = (*self.operators.everywhere(line), *self.operators.on_kernels(op, line))
+        resolution, facts = self.operators.resolution(op, line), self._overload(op, line)
+        followed = resolution.status == "composite" and self.operators.calls(op, line)
+        if followed or about or resolution.status == "unknown":
             facts = tuple(
-                (
-                    name,
-                    operators.resolution(name, line).value or line,
-                    self.lists.operators(line, "SparseMPS").get(name),
-                    operators.calls(name, line) if operators.composite(name, line) else None,
-                    self._arguments(name, line),
-                )
-                for name in operators.deciding(op, line)
+                (name, *self._overload(name, line)) for name in self.operators.deciding(op, line)
             )
-        names = {name for each in about for name in each.dtypes_of} | {
-            name for each in about for name in _tensor_names(each)
-        }
+        names = {name for each in about for name in (*each.dtypes_of, *_tensor_names(each))}
         own = frozenset(_OWN_DTYPES[name] for name in names if name in _OWN_DTYPES)
-        return self._numbers.setdefault(facts, len(self._numbers)), own, statements
+        return self._numbers.setdefault(facts, len(self._numbers)), own, (*about, *general)
+
+    @cached_method
+    def _overload(self, op: str, line: str) -> tuple[Hashable, ...]:
+        """Return what decides on one overload, apart from statements and from what it calls in turn."""
+        resolution = self.operators.resolution(op, line)
+        calls = self.operators.calls(op, line) if resolution.status == "composite" else None
+        return (
+            resolution.status,
+            resolution.kind,
+            # What no list has is judged by its release.
+            line if resolution.status == "unknown" else "",
+            self.lists.operators(line, "SparseMPS").get(op),
+            calls and (calls.always, calls.sometimes),
+            self._arguments(op, line),
+        )
 
     @cached_method
     def _matching(self, likeness: _Likeness, dtype: str) -> Hashable:
