@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from opcheck.common.versions import Target
@@ -72,13 +72,24 @@ def holds(
         target: the torch release and the macOS version.
         arguments: the arguments of the operator's schema, for their defaults.
     """
-    if target.torch not in statement.torch or target.macos not in statement.macos:
-        return False
-    answers = _recent_answers(call)
-    known = answers.get(id(statement))
-    if known is None or known[0] is not statement:
-        known = answers[id(statement)] = (statement, matches_call(statement, call, arguments))
-    return known[1]
+    return match((statement,), call, target, arguments).answers[0][1]
+
+
+def match(
+    statements: Iterable[Statement], call: OpCall, target: Target, arguments: Arguments | None
+) -> Matches:
+    """Return whether each statement applies to the call, as ``holds`` does."""
+    known = _recent_answers(call)
+    answers: list[tuple[Statement, bool | None]] = []
+    for statement in statements:
+        if target.macos not in statement.macos or target.torch not in statement.torch:
+            answers.append((statement, False))
+            continue
+        answer = known.get(id(statement))
+        if answer is None or answer[0] is not statement:
+            answer = known[id(statement)] = (statement, matches_call(statement, call, arguments))
+        answers.append(answer)
+    return Matches(tuple(answers))
 
 
 #: the id() of a statement -> the statement, and whether it applies to the call

@@ -19,7 +19,7 @@ from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
 from opcheck.data.history import expand
-from opcheck.data.matching import Matches, holds
+from opcheck.data.matching import Matches, match
 from opcheck.data.statements import Statements, load_statements
 from opcheck.data.statements import forget as forget_statements
 
@@ -155,7 +155,7 @@ class OpLists:
         """Return the statements on the call's operator, with whether they apply to the call on the target."""
         arguments = self.statements.arguments.get(call.op)
         statements = self.statements.for_op(call.op, str(target.torch))
-        return Matches(tuple((each, holds(each, call, target, arguments)) for each in statements))
+        return match(statements, call, target, arguments)
 
     @cached_method
     def operators(self, line: str, key: str = "MPS") -> Mapping[str, str]:
