@@ -9,12 +9,15 @@ from importlib.resources import files as package
 import msgspec
 from jinja2 import Environment
 
+from opcheck.common.names import DTYPE_ALIASES
 from opcheck.common.sanitize import shown
-from opcheck.data.registrations import load
+from opcheck.data import composites
+from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import addresses, records
 from opcheck.features.site.filters import MEANINGS, filters
 from opcheck.features.site.records import PAGES, Page
 from opcheck.lookup.aliases import aliases
+from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES
 from opcheck.lookup.words import WORDS
 from opcheck.render import html
 from opcheck.render.coverage_plot import plot
@@ -113,13 +116,31 @@ _KINDS = ("operator", "model", "release", "rule", "remedy")
 def search_index(pages: Iterable[Page]) -> str:
     """Return the index as a script, ``opcheckIndex(...)``: a page that is opened as a file cannot fetch JSON.
 
-    Each entry is [kind, name, address, the text next to it, other names].
+    Each entry is [kind, name, address, the text next to it, other names, the place of its dtypes]: the states of
+    dtypes that differ are shared by many operators.
     """
     lists = load()
-    others = aliases(lists.names(), lists.releases[-1].line)
-    entries = [entry for page in pages if (entry := _entry(page, others))]
-    text = json.dumps([_KINDS, entries], ensure_ascii=True, separators=(",", ":"))
+    others = _other_names(lists)
+    differing = html.Pool()
+    entries = [entry for page in pages if (entry := _entry(page, others, differing))]
+    dtypes = {name: name for name in COMMON_DTYPES} | {
+        alias: name for alias, name in DTYPE_ALIASES.items() if name in COMMON_DTYPES
+    }
+    sets = [json.loads(states) for states in differing.numbers]
+    text = json.dumps([_KINDS, dtypes, sets, entries], ensure_ascii=True, separators=(",", ":"))
     return f"opcheckIndex({text});\n"
+
+
+def _other_names(lists: OpLists) -> Mapping[str, Sequence[str]]:
+    """Return the other names of operators: aliases, and what in Python calls them with others."""
+    line = lists.releases[-1].line
+    names = {op: [*known] for op, known in aliases(lists.names(), line).items()}
+    for name in sorted(composites.python_callers()):
+        body = composites.python_body(name, line)
+        for op in (*body.always, *body.sometimes) if body else ():
+            if op not in BOOKKEEPING:
+                names.setdefault(op.partition(".")[0], []).append(name)
+    return names
 
 
 def usual_words(page: records.Operator) -> list[str]:
@@ -129,11 +150,15 @@ def usual_words(page: records.Operator) -> list[str]:
     return [word for word, name in WORDS.items() if name in names]
 
 
-def _entry(page: Page, others: Mapping[str, Sequence[str]]) -> list[object] | None:
+def _entry(
+    page: Page, others: Mapping[str, Sequence[str]], differing: html.Pool
+) -> list[object] | None:
     address = f"{page.address}.html"
     if isinstance(page, records.Operator):
         names = (*page.python, *usual_words(page), *others.get(page.name, ()))
-        return [0, page.name, address, page.state, [*dict.fromkeys(names)]]
+        newest = page.tables[page.overloads[0].table][-1].dtypes
+        place = differing(json.dumps(newest, sort_keys=True))
+        return [0, page.name, address, page.state, [*dict.fromkeys(names)], place]
     if isinstance(page, records.Model):
         headline = next(iter(page.headlines.values()), "could not tell")
         return [1, shown(page.name), address, headline, []]

@@ -6,14 +6,16 @@
   const top = document.body.dataset.top;
   const FEW = 60;
   let kinds = [];
+  let dtypes = {};
   let entries = null;
 
   // Called by search-index.js, which is fetched when somebody is about to search.
-  window.opcheckIndex = ([names, rows]) => {
+  window.opcheckIndex = ([names, spellings, differing, rows]) => {
     kinds = names;
-    entries = rows.map(([kind, name, address, beside, others]) => {
+    dtypes = spellings;
+    entries = rows.map(([kind, name, address, beside, others, set]) => {
       const last = name.replace(/^.*(::|:)/, "").toLowerCase();
-      return { kind, name, address, beside, others, last, whole: name.toLowerCase(), bare: last.replace(/^_+/, "") };
+      return { kind, name, address, beside, others, states: differing[set] || {}, last, whole: name.toLowerCase(), bare: last.replace(/^_+/, "") };
     });
     show();
   };
@@ -35,17 +37,26 @@
     if (`_${entry.last}`.includes(`_${query}`)) return 5;
     return entry.whole.includes(query) ? 6 : -1;
   };
+  // "layer norm" is layer_norm, F.gelu is nn.functional.gelu, and of x.cumsum the last part counts; else each word matches.
+  const level = (entry, query) => {
+    const full = query.replace(/^f\./, "nn.functional.");
+    const last = rank(entry, full.replace(/^.*\.(?=.)/, ""));
+    const ranks = [rank(entry, full), rank(entry, full.replace(/[\s-]+/g, "_")), last > 3 ? -1 : last].filter((one) => one >= 0);
+    if (ranks.length) return Math.min(...ranks);
+    const words = query.split(/\s+/);
+    const levels = words.length > 1 ? words.map((word) => level(entry, word)) : [-1];
+    return levels.includes(-1) ? -1 : 10 + Math.max(...levels);
+  };
+  const dtypeOf = (text) => text.toLowerCase().split(/\s+/).map((word) => dtypes[word.replace(/^torch\./, "")]).find(Boolean);
   // Everything whose name begins so, and as much of the rest as fits on a screen or two.
   const search = (text) => {
-    const query = text.trim().toLowerCase().replace(/\(\)$/, "").replace(/^torch\.(ops\.aten\.)?/, "");
+    const words = text.trim().toLowerCase().replace(/\(.*mode\s*=\s*["']([\w-]+).*/, " $1").replace(/\(.*/, "").split(/\s+/);
+    const names = words.filter((word) => words.length === 1 || !dtypeOf(word));
+    const query = names.join(" ").replace(/^torch\.(ops\.aten\.)?/, "").replace(/^(\w+::\w+)\..*/, "$1");
     if (!query || !entries) return [];
-    // "layer norm" is layer_norm; a word of several may be one of the other names as it stands.
-    const joined = query.replace(/[\s-]+/g, "_");
-    const level = (entry) => {
-      const [first, second] = [rank(entry, query), rank(entry, joined)];
-      return first < 0 || second < 0 ? Math.max(first, second) : Math.min(first, second);
-    };
-    const hits = entries.map((entry) => [level(entry), entry]).filter(([rank]) => rank >= 0);
+    // A dtype alone: the operators that run natively, but not in this dtype.
+    const differs = (entry) => (entry.beside === "native" && entry.states[dtypeOf(query)] ? 5 : -1);
+    const hits = entries.map((entry) => [Math.max(level(entry, query), differs(entry)), entry]).filter(([rank]) => rank >= 0);
     hits.sort(([a, one], [b, other]) => a - b || one.kind - other.kind
       || one.last.length - other.last.length || (one.last < other.last ? -1 : 1));
     const prefixes = query.length > 2 ? hits.filter(([level, one]) => level <= 3 && one.kind === 0).length : 0;
@@ -58,9 +69,9 @@
 
   const WORDS = {
     native: "native", fallback_internal: "CPU, inside the kernel", fallback_always: "CPU fallback, always",
-    fallback_env: "CPU fallback, with the variable", unsupported: "unsupported", unknown: "unknown",
+    native_wrong: "native, wrong for some inputs", fallback_env: "CPU fallback, with the variable", unsupported: "unsupported", unknown: "unknown",
   };
-  const row = (entry) => {
+  const row = (entry, dtype) => {
     const item = document.createElement("li");
     const link = document.createElement("a");
     const name = document.createElement("span");
@@ -68,9 +79,10 @@
     link.href = top + entry.address;
     name.className = "name";
     name.textContent = entry.name;
-    const word = WORDS[entry.beside];
-    also.className = word ? `also state s-${entry.beside}` : "also";
-    also.textContent = word || `${kinds[entry.kind]}: ${entry.beside}`;
+    const state = entry.states[dtype] || entry.beside;
+    const word = WORDS[state];
+    also.className = word ? `also state s-${state}` : "also";
+    also.textContent = word ? `${dtype ? `${dtype}: ` : ""}${word}` : `${kinds[entry.kind]}: ${state}`;
     link.append(name, also);
     item.append(link);
     return item;
@@ -78,8 +90,14 @@
   const show = () => {
     const query = input.value.trim();
     const hits = search(query);
-    list.replaceChildren(...hits.map(row));
-    list.hidden = hits.length === 0;
+    list.replaceChildren(...hits.map((entry) => row(entry, dtypeOf(query))));
+    list.hidden = !query || !entries;
+    if (!hits.length) {
+      const item = document.createElement("li");
+      item.className = "also";
+      item.textContent = "Nothing of that name. The command opcheck op NAME tries more spellings.";
+      list.append(item);
+    }
     if (!query || !entries) found.textContent = "";
     else found.textContent = hits.length ? `${hits.length} results` : "nothing of that name";
   };
