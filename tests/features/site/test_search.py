@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from opcheck.features.site.render import usual_words
+from opcheck.features.site.records import Page
+from opcheck.features.site.render import search_index, usual_words
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,19 @@ def test_the_usual_words_of_the_command_line_find_it(
 ) -> None:
     page: Any = SimpleNamespace(name=name, python=python)
     assert usual_words(page) == words
+
+
+def test_the_index_has_the_spellings_of_dtypes_and_the_states_that_differ(
+    small_pages: tuple[Page, ...],
+) -> None:
+    text = search_index(small_pages).removeprefix("opcheckIndex(").removesuffix(");\n")
+    _, dtypes, differing, entries = json.loads(text)
+    assert dtypes["bf16"] == "bfloat16"
+    found = {
+        name: (others, differing[place[0]])
+        for kind, name, _, _, others, *place in entries
+        if kind == 0
+    }
+    others, states = found["aten::bmm" if "aten::bmm" in found else "aten::mm"]
+    assert states["float64"] == "unsupported"
+    assert any(name.startswith(("nn.", "Tensor.", "torch.")) for name in others)
