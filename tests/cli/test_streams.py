@@ -99,7 +99,7 @@ def test_progress_in_a_log_is_a_line_every_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(streams.time, "monotonic", lambda: now)
+    monkeypatch.setattr("opcheck.cli.streams.time.monotonic", lambda: now)
     with streams.progress(quiet=False, verbose=False, redirected=True) as show:
         assert show is not None
         for second in range(25):
