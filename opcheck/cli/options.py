@@ -516,8 +516,10 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         if self.to_stdout:
             streams.emit(self.shown(report, full=full))
         else:
+            from opcheck.render import summary
+
             write_text(Path(self.path), render(report, name))
-            streams.note(f"{report.headline}; the report is in {self.path}")
+            streams.note(f"{summary.answer(report)}; the report is in {self.path}")
         streams.step_summary(report, name)
 
     def shown(self, report: Report, *, full: bool) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -16,6 +17,7 @@ from opcheck.common.vocabulary import (
     PHASES,
     SEVERITIES,
     FallbackKind,
+    Frequency,
     Headline,
     Phase,
     RouteKind,
@@ -23,7 +25,7 @@ from opcheck.common.vocabulary import (
 )
 from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
-from opcheck.data.statement_model import about
+from opcheck.data.statement_model import Statement, about
 from opcheck.judge import dtype_flow
 from opcheck.judge.callgraph import example_of, graph_calls
 from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
@@ -51,6 +53,7 @@ from opcheck.model.records import (
     SourceLocation,
     Trace,
     Verdict,
+    WrongCalls,
 )
 
 _NEVER_CHECKED = (
@@ -196,7 +199,37 @@ def assemble(audited: Audited) -> Report:
             name: about(lists.statements.by_id[name])
             for name in sorted(named & lists.statements.by_id.keys())
         },
+        wrong=tuple(_wrong(groups, lists.statements.by_id)),
     )
+
+
+def _wrong(
+    groups: Iterable[CallGroup], statements: Mapping[str, Statement]
+) -> Iterator[WrongCalls]:
+    """Yield the calls on MPS that wrong results affect, by operator and faults, the most frequent first."""
+    order = get_args(Frequency)
+    counts: Counter[tuple[Frequency, str, tuple[str, ...], str]] = Counter()
+    for group in groups:
+        verdict = group.verdict
+        named = (statements.get(name) for name in (*verdict.limitations, *verdict.advisories))
+        faults = [each for each in named if each is not None and each.effect == "wrong_result"]
+        if verdict.status != "native" or not faults:
+            continue
+        met = {entry.detail for entry in verdict.evidence}
+        # What a call meets for certain is a fact, however rare it is in other programs.
+        often: dict[str, Frequency] = {
+            each.id: "always" if each.id in met else "rarely" if each.rare else "sometimes"
+            for each in faults
+        }
+        most = min(often.values(), key=order.index)
+        faults = [each for each in faults if often[each.id] == most]
+        cases = () if most == "always" else (each.when or each.condition for each in faults)
+        ids = tuple(each.id for each in faults)
+        counts[most, group.op, ids, "; ".join(filter(None, cases))] += group.count
+    for key in sorted(counts, key=lambda key: (order.index(key[0]), key)):
+        frequency, op, ids, condition = key
+        calls = counts[key]
+        yield WrongCalls(op=op, ids=ids, calls=calls, frequency=frequency, condition=condition)
 
 
 def _reportable(

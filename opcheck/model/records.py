@@ -29,6 +29,7 @@ from opcheck.common.vocabulary import (
     EvidenceKind,
     FallbackKind,
     FitState,
+    Frequency,
     Headline,
     MemoryOrigin,
     MemoryUse,
@@ -733,6 +734,22 @@ class StatementFacts(Record, frozen=True, kw_only=True):
     links: tuple[str, ...] = ()
 
 
+class WrongCalls(Record, frozen=True, kw_only=True):
+    """Calls of an operator that run on MPS, whose results known faults make wrong, or may make wrong."""
+
+    op: str
+    ids: Annotated[tuple[str, ...], Meta(description="the faults; statements has them")]
+    calls: Count
+    frequency: Annotated[
+        Frequency,
+        Meta(
+            description="always: these calls meet the fault; sometimes: it depends on condition; "
+            "rarely: programs hardly meet it"
+        ),
+    ]
+    condition: Annotated[str, Meta(description="what it depends on; empty: nothing else")] = ""
+
+
 class ReportedProblem(Record, frozen=True, kw_only=True):
     """Something that keeps the trace from being the whole truth."""
 
@@ -773,6 +790,12 @@ class Report(Record, frozen=True, kw_only=True):
         dict[str, StatementFacts],
         Meta(description="by id: the limitations and advisories that calls name"),
     ] = {}
+    wrong: Annotated[
+        tuple[WrongCalls, ...],
+        Meta(
+            description="native calls with wrong results, the most frequent first; empty: none known"
+        ),
+    ] = ()
     partition: Partition
     work: Annotated[
         tuple[SideWork, ...],

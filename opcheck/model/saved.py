@@ -117,7 +117,8 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
         if "properties" not in each:
             continue
         # Every key is always there except those of records that omit defaults, and no other is.
-        each["required"] = [name for name in each["properties"] if name not in _OMITTED]
+        omitted = frozenset() if each is report else _OMITTED
+        each["required"] = [name for name in each["properties"] if name not in omitted]
         each["additionalProperties"] = False
         for entry in each["properties"].values():
             entry.pop("default", None)

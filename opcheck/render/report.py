@@ -96,11 +96,20 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
 def title(report: Report) -> Title:
     """Say what the report is about, the answer first."""
     return Title(
-        answer=Span(report.headline, _SIDES[report.headline]),
+        answer=Span(summary.answer(report), _style(report)),
         subject=report.model,
         target=summary.target(report),
         numbers=summary.deciding_numbers(report),
     )
+
+
+def _style(report: Report) -> Style:
+    """Return the headline's style: wrong results have the colour of errors, or of warnings where inputs decide."""
+    wrong = {each.frequency for each in report.wrong}
+    if "always" in wrong:
+        return "raises"
+    style = _SIDES[report.headline]
+    return "cpu" if "sometimes" in wrong and style == "mps" else style
 
 
 #: Rows of the tables of regions and synchronizations that are seen at once.

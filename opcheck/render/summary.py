@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
-from opcheck.common.vocabulary import ROUTE_WORDS
+from opcheck.common.vocabulary import ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
 from opcheck.judge.memory.macs import asked, deciding, runs_out, smallest
 from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
@@ -19,7 +19,28 @@ from opcheck.render.document import Facts, Span, Words
 def headline(report: Report) -> str:
     """Return a line that begins with our own words, so that no model's name reads as a command."""
     about = f"{one_line(report.model)} on {target(report)}"
-    return f"{report.headline}: {about}; {deciding_numbers(report)}"
+    return f"{answer(report)}: {about}; {deciding_numbers(report)}"
+
+
+def answer(report: Report) -> str:
+    """Return the headline, with the wrong results that are not rare: ``runs natively, wrong results in 2 calls``."""
+    return ", ".join((report.headline, *_wrong(report, "always", "sometimes")))
+
+
+#: What is wrong of calls, by how often.
+_WRONG = {
+    "always": "wrong results",
+    "sometimes": "wrong results for some inputs",
+    "rarely": "wrong results in rare cases",
+}
+
+
+def _wrong(report: Report, *frequencies: Frequency) -> Iterator[str]:
+    """Count the calls with wrong results of these frequencies."""
+    for frequency in frequencies:
+        calls = sum(each.calls for each in report.wrong if each.frequency == frequency)
+        if calls:
+            yield f"{_WRONG[frequency]} in {plural(calls, 'call')}"
 
 
 def target(report: Report) -> str:
@@ -30,7 +51,11 @@ def target(report: Report) -> str:
 
 
 def deciding_numbers(report: Report) -> str:
-    """Return the numbers that the headline rests on: ``3 of 12 calls on the CPU``."""
+    """Return the numbers that the headline rests on, ``3 of 12 calls on the CPU``, and the rare wrong results."""
+    return ", ".join((_deciding_numbers(report), *_wrong(report, "rarely")))
+
+
+def _deciding_numbers(report: Report) -> str:
     numbers, facts = report.totals, report.capture
     calls = numbers["calls"]
     ended = ""
@@ -50,9 +75,18 @@ def deciding_numbers(report: Report) -> str:
     if report.headline == "could not tell":
         parts = [_share(numbers["unknown"], calls, "unknown"), ended]
     elif report.headline == "fails":
-        parts = [_share(numbers["unsupported"], calls, _raising(numbers["unsupported"])), ended]
-        if report.memory and runs_out(report.memory):
-            parts.append(_too_little(report.memory))
+        raising, needing = numbers["unsupported"], numbers["fallback_env"]
+        parts = [
+            _share(raising, calls, _raising(raising)),
+            f"{needing:,} {_needing(needing)}"
+            if needing and not report.target.cpu_fallback
+            else "",
+            ended,
+            _too_little(report.memory) if report.memory and runs_out(report.memory) else "",
+        ]
+        errors = sum(each.severity == "error" and not each.ignored for each in report.findings)
+        if errors > 1:
+            return f"{errors:,} errors: {', '.join(filter(None, parts))}".removesuffix(": ")
     elif report.headline == "runs, partly on the CPU":
         parts = [
             _share(_on_cpu(report), calls, "on the CPU"),
@@ -60,15 +94,19 @@ def deciding_numbers(report: Report) -> str:
             _defects(report),
         ]
     else:
-        needs = "need" if numbers["fallback_env"] > 1 else "needs"
-        parts = [_share(numbers["fallback_env"], calls, f"{needs} the variable")]
+        needing = numbers["fallback_env"]
+        parts = [_share(needing, calls, _needing(needing))]
     # No call decides: what does is a finding about the whole model.
     return ", ".join(filter(None, parts)) or f"{report.findings[0].rule} says why"
 
 
 def _defects(report: Report) -> str:
-    """Count the findings of calls that run with a wrong result, or that end the process."""
-    known = sum(finding.rule == "OC112" for finding in report.findings)
+    """Count the findings of calls that run with a known defect, besides the wrong results in the headline."""
+    wrong = {name for each in report.wrong for name in each.ids if each.frequency == "always"}
+    known = sum(
+        finding.rule == "OC112" and not any(f"({name})" in finding.message for name in wrong)
+        for finding in report.findings
+    )
     return f"but {plural(known, 'known defect')} (OC112)" if known else ""
 
 
@@ -78,6 +116,10 @@ def _share(part: int, calls: int, words: str) -> str:
 
 def _raising(number: int) -> str:
     return "raises" if number == 1 else "raise"
+
+
+def _needing(number: int) -> str:
+    return "needs the variable" if number == 1 else "need the variable"
 
 
 def _on_cpu(report: Report) -> int:
@@ -117,7 +159,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("memory", fits(report.memory) if report.memory else ""),
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
-        ("perhaps", _perhaps(report) if short else ""),
+        ("wrong", _unproved(report) if short else ""),
         ("notes", _notes(report) if short else ""),
         ("next", Span(next_command(report))),
     )
@@ -326,21 +368,17 @@ def evidence(report: Report) -> str:
     )
 
 
-def _perhaps(report: Report) -> str:
-    """Name the advisories whose condition no run on shapes can evaluate, each once."""
-    certain = certain_statements(report)
-    names = [
-        name
-        for name, statement in sorted(report.statements.items())
-        if statement.sort == "advisory" and name not in certain
-    ]
-    if not names:
+def _unproved(report: Report) -> str:
+    """Name the wrong results that a run on shapes cannot confirm, and when they happen."""
+    cases = {
+        f"{', '.join(each.ids)} ({'rarely: ' * (each.frequency == 'rarely')}{each.condition})": each
+        for each in report.wrong
+        if each.frequency != "always"
+    }
+    if not cases:
         return ""
-    about = "a wrong result that depends" if len(names) == 1 else "wrong results that depend"
-    return (
-        f"{', '.join(names)}: {about} on more than shapes; "
-        f"opcheck explain {names[0]} has a program that shows it on a Mac"
-    )
+    first = next(iter(cases.values())).ids[0]
+    return f"{and_more(list(cases), 2)}; opcheck explain {first} has a program for a Mac"
 
 
 def certain_statements(report: Report) -> frozenset[str]:

@@ -38,6 +38,10 @@ def text(report: Report, *shown: str) -> str:
         ),
         (make_report(call("aten::foo"), call("aten::mm")), "1 of 2 calls needs the variable"),
         (make_report(call("aten::stub"), call("aten::mm")), "1 of 2 calls raises"),
+        (
+            make_report(call("aten::stub"), call("aten::foo"), call("aten::mm")),
+            "2 errors: 1 of 3 calls raises, 1 needs the variable",
+        ),
         (make_report(call("mylib::op"), call("aten::mm")), "1 of 2 calls unknown"),
         (make_report(call("aten::mm"), complete=False), "it ends after 1 call"),
         (make_report(complete=False), "it ends before its first call"),

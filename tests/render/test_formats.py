@@ -21,7 +21,7 @@ from opcheck.model.records import (
     SourceLocation,
 )
 from opcheck.model.saved import as_content
-from opcheck.render import FORMATS, format_of, render
+from opcheck.render import FORMATS, format_of, render, summary
 from opcheck.render import report as report_page
 from opcheck.render.text import as_text
 from tests.made import call, make_report, make_statement, problem, spec
@@ -198,7 +198,9 @@ def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
 def test_the_headline_is_the_first_line() -> None:
     for report in REPORTS.values():
         first = as_text(report_page.document(report)).splitlines()[0]
-        assert first.startswith(f"{report.headline}: model.py:Net on torch 2.13, macOS 15.0; ")
+        assert first.startswith(
+            f"{summary.answer(report)}: model.py:Net on torch 2.13, macOS 15.0; "
+        )
 
 
 def test_the_text_shows_three_places_unless_asked_for_all() -> None:

@@ -73,7 +73,9 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
             "Computed in another way", Table(("operator", before, after), moved, code=(0,))
         )
     elif moved:
-        yield Lines((wording.cut(f"computed in another way: {and_more([row[0] for row in moved], 3)}"),))
+        yield Lines(
+            (wording.cut(f"computed in another way: {and_more([row[0] for row in moved], 3)}"),)
+        )
     yield wording.closing_line(answer.op_lists, () if "verbose" in shown else ("verbose",))
 
 

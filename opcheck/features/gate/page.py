@@ -45,7 +45,7 @@ def summary_lines(gate: GateReport) -> Iterator[str]:
     """Write the outcome, and a line for each model and target."""
     yield outcome(gate)
     for cell in gate.cells:
-        about = f"{one_line(cell.model)} on {cell.target}: {cell.headline}"
+        about = f"{one_line(cell.model)} on {cell.target}: {_answer(cell)}"
         why = "; ".join(cell.judgement.reasons)
         yield f"{_CODES[cell.judgement.code]}: {about}" + (f" ({one_line(why)})" if why else "")
 
@@ -91,7 +91,7 @@ def _table(gate: GateReport) -> Table:
         (
             one_line(cell.model),
             cell.target.replace(_VARIABLE, "fallback"),
-            cell.headline.replace(_VARIABLE, "the fallback variable"),
+            _answer(cell).replace(_VARIABLE, "the fallback variable"),
             _verdict(cell, "new finding" if gate.baseline else "finding"),
         )
         for cell in gate.cells
@@ -103,6 +103,10 @@ def _table(gate: GateReport) -> Table:
         shown.append((shorten(name, width) if name != before else "", *others))
         before = name
     return Table(_HEADERS, tuple(shown))
+
+
+def _answer(cell: Cell) -> str:
+    return summary.answer(cell.report) if cell.report else cell.headline
 
 
 def _verdict(cell: Cell, noun: str) -> str:
@@ -277,7 +281,7 @@ def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:
 
 
 def _case(cell: Cell) -> Case:
-    against, others = [cell.headline], [cell.headline]
+    against, others = [_answer(cell)], [_answer(cell)]
     if cell.failed:
         against += filter(None, (cell.failed.context, cell.failed.hint))
     for occurrence in _of_cell(cell):

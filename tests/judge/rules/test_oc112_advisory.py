@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import msgspec
+
+from opcheck.render import report as page
 from opcheck.render import summary
 from tests.judge.rules.checking import findings_by
 from tests.made import call, make_report, make_statement, spec
@@ -57,19 +60,49 @@ def test_a_double_that_only_the_body_makes_says_nothing() -> None:
     assert make_report(double, statements=(makes,)).headline == "fails"
 
 
-def test_a_wrong_result_stands_in_the_headline_of_a_run_that_is_native() -> None:
-    headlines = [
-        summary.headline(make_report(made, statements=(WRONG,))) for made in (STRIDED, PLAIN)
-    ]
-    assert ["known defect" in headline for headline in headlines] == [True, False]
+def test_a_wrong_result_is_in_the_headline_of_a_run_that_is_native() -> None:
+    report = make_report(STRIDED, statements=(WRONG,))
+    assert summary.headline(report).startswith("runs natively, wrong results in 1 call: ")
+    assert page.title(report).answer.style == "raises"
+    assert report.headline == "runs natively"
+    (wrong,) = report.wrong
+    assert (wrong.op, wrong.ids, wrong.calls, wrong.frequency) == (
+        "aten::mm",
+        ("mm-strided",),
+        1,
+        "always",
+    )
+    assert not make_report(PLAIN, statements=(WRONG,)).wrong
+
+
+def test_a_rare_wrong_result_is_named_and_leaves_the_headline_as_it_is() -> None:
+    values = make_statement(
+        "mm-values", sort="advisory", effect="wrong_result", error=None, when="duplicates"
+    )
+    rare = msgspec.structs.replace(values, rare=True)
+    some, seldom = (make_report(PLAIN, PLAIN, statements=(each,)) for each in (values, rare))
+    assert summary.answer(some) == "runs natively, wrong results for some inputs in 2 calls"
+    assert page.title(some).answer.style == "cpu"
+    assert summary.answer(seldom) == "runs natively"
+    assert (
+        summary.deciding_numbers(seldom)
+        == "all 2 calls native, wrong results in rare cases in 2 calls"
+    )
+    assert page.title(seldom).answer.style == "mps"
+    assert [each.condition for each in seldom.wrong] == ["duplicates"]
+
+
+def test_a_call_on_the_cpu_has_no_wrong_result_of_mps() -> None:
+    wrong = make_statement("foo", ops=("aten::foo",), sort="advisory", effect="wrong_result")
+    assert not make_report(call("aten::foo"), statements=(wrong,)).wrong
 
 
 def test_what_a_run_on_shapes_cannot_tell_is_named_once_in_the_short_summary() -> None:
     other = make_statement("mm-values", sort="advisory", effect="wrong_result", when="duplicates")
     report = make_report(PLAIN, PLAIN, statements=(WRONG, other))
     rows = dict(summary.facts(report, short=True).items)
-    assert "perhaps" in rows
-    assert str(rows["perhaps"]).count("mm-strided") == 0
-    assert str(rows["perhaps"]).startswith("mm-values: ")
+    assert "wrong" in rows
+    assert str(rows["wrong"]).count("mm-strided") == 0
+    assert str(rows["wrong"]).startswith("mm-values (duplicates); ")
     silent = make_report(PLAIN, statements=(WRONG,))
-    assert "perhaps" not in dict(summary.facts(silent, short=True).items)
+    assert "wrong" not in dict(summary.facts(silent, short=True).items)
