@@ -72,6 +72,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Short texts, each behind its name."""
 
     items: tuple[tuple[str, Words], ...]
+    #: A terminal cuts each text at its line, but for those with a style.
+    short: bool = False
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -104,6 +106,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     details: tuple[tuple[str, str | Span], ...]
     shown: int = 3
+    #: A terminal shows three lines: the finding, its first place, and the last detail.
+    short: bool = False
 
 
 Block = Title | Heading | Lines | Bullets | Facts | Table | Entry

@@ -12,7 +12,7 @@ import msgspec
 
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
-from opcheck.common.text import filesize, plural
+from opcheck.common.text import and_more, filesize, plural
 from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
@@ -22,6 +22,7 @@ from opcheck.render.document import (
     Block,
     Bullets,
     Entry,
+    Heading,
     Lines,
     Place,
     Span,
@@ -77,10 +78,15 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     """
     short = not {*SECTIONS} <= {*shown}
     yield title(report)
-    yield from section("Findings", *entries(report, notes="notes" in shown))
-    yield from section("Summary", summary.facts(report, short=short))
+    if short:
+        yield from _by_remedy(report, notes="notes" in shown)
+    else:
+        yield from section("Findings", *entries(report))
+        yield from section("Summary", summary.facts(report, short=False))
     for run in report.precision:
         yield from precision.blocks(run)
+    if short:
+        yield summary.facts(report, short=True)
     if "operators" in shown:
         yield from section("Operators", _operators(report))
     if "memory" in shown and report.memory:
@@ -91,6 +97,95 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
         yield from statements(report)
         yield from section("Evidence", Bullets(evidence(report)))
         yield from section("Not checked", Bullets(report.not_checked))
+
+
+#: Findings that the short text shows; the headings have the lines of all.
+_SHOWN = 5
+
+#: What mends the findings of a group, before their lines: at most a change of each line.
+_REMEDIES = {
+    "change": "Change",
+    "variable": "Set PYTORCH_ENABLE_MPS_FALLBACK=1 for",
+    "defect": "Known defects in",
+    "check": "Check",
+    "slow": "On the CPU, slower, in",
+    "note": "Notes on",
+    "ignored": "Ignored in",
+}
+
+
+def _remedy(finding: Finding) -> str:
+    """Return what mends a finding: a key of _REMEDIES."""
+    if finding.ignored or finding.severity == "note":
+        return "ignored" if finding.ignored else "note"
+    return _BY_RULE.get(
+        (finding.severity, finding.rule), "change" if finding.severity == "error" else "check"
+    )
+
+
+#: The groups of findings by severity and rule; the other errors are changed, the other warnings checked.
+_BY_RULE = {
+    ("error", "OC102"): "variable",
+    ("error", "OC120"): "check",
+    ("error", "OC125"): "check",
+    ("warning", "OC112"): "defect",
+    ("warning", "OC102"): "slow",
+    ("warning", "OC103"): "slow",
+    ("warning", "OC107"): "slow",
+}
+
+
+def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
+    """Show the findings by what mends them: each group with its lines, and the first findings in three lines each."""
+    groups: dict[str, list[tuple[Finding, Entry]]] = {remedy: [] for remedy in _REMEDIES}
+    kept = (each for each in report.findings if notes or each.severity != "note")
+    for finding, made in zip(kept, entries(report, notes=notes), strict=True):
+        groups[_remedy(finding)].append((finding, made))
+    room = _SHOWN
+    for remedy, members in groups.items():
+        if members:
+            yield Heading(f"{_REMEDIES[remedy]} {_lines_of(finding for finding, _ in members)}")
+        for finding, made in members if remedy == "note" else members[: max(room, 0)]:
+            message = _COMPOSITE.sub("", made.message)
+            details = _way_out(finding, remedy)
+            yield msgspec.structs.replace(made, message=message, details=details, short=True)
+        room -= len(members) * (remedy != "note")
+    if room < 0:
+        yield Lines((f"and {plural(-room, 'more finding')} (-v shows all)",))
+
+
+def _way_out(finding: Finding, remedy: str) -> tuple[tuple[str, str], ...]:
+    """Return the last detail of a finding that says what to do; the heading of a group names the variable."""
+    if remedy == "variable":
+        finding = msgspec.structs.replace(finding, hint=finding.hint.partition("; ")[2])
+    wanted = {"ignored"} if finding.ignored else {"help", "try"}
+    return tuple(each for each in findings.details(finding) if each[0] in wanted)[-1:]
+
+
+def _lines_of(found: Iterable[Finding]) -> str:
+    """Name the lines of findings by their files: ``2 lines: m.py:20, 29``."""
+    lines: dict[str, dict[str, str]] = {}
+    for finding in found:
+        # What follows the origin of a dtype is mended there.
+        places = finding.locations[: 1 if finding.rule in {"OC140", "OC141", "OC142"} else None]
+        native = _NATIVE.search(finding.hint)
+        for each in places:
+            file, _, line = each.line.rpartition(":")
+            if file:
+                lines.setdefault(file, {})[line] = f" (native in {native[1]})" if native else ""
+    count = sum(map(len, lines.values()))
+    texts = (
+        f"{file.rpartition('/')[2]}:{and_more([line + numbers[line] for line in sorted(numbers, key=int)], 8)}"
+        for file, numbers in lines.items()
+    )
+    return f"{plural(count, 'line')}: {'; '.join(texts)}" if count else "the model"
+
+
+#: How a reason begins that holds for a call in the body of a composite.
+_COMPOSITE = re.compile(r"it is a composite whose body calls \S+: ")
+
+#: The release or the macOS that a hint names for a native kernel.
+_NATIVE = re.compile(r"([^;]+) has an MPS kernel for it")
 
 
 def title(report: Report) -> Title:

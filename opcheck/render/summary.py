@@ -151,19 +151,25 @@ def facts(report: Report, *, short: bool) -> Facts:
         report: The report.
         short: Name what only -v shows.
     """
+    memory = report.memory
+    # What fails is mended first; what is native has no share of the CPU.
+    if short and memory and report.headline == "fails" and not runs_out(memory):
+        memory = None
+    native = short and report.headline == "runs natively"
+    computed = computed_by(report) if native or not short else ""
     rows: tuple[tuple[str, Words], ...] = (
         ("run", capture(report) if report.capture.mode == "run" else ""),
-        ("calls", "; ".join(filter(None, (totals(report), computed_by(report))))),
-        ("off the GPU", leaves(report)),
+        ("calls", "; ".join(filter(None, (totals(report), computed)))),
+        ("off the GPU", "" if native else leaves(report)),
         ("waits", waits(report)),
-        ("memory", fits(report.memory) if report.memory else ""),
+        ("memory", fits(memory) if memory else ""),
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
         ("wrong", _unproved(report) if short else ""),
         ("notes", _notes(report) if short else ""),
         ("next", Span(next_command(report))),
     )
-    return Facts(tuple((name, words) for name, words in rows if words))
+    return Facts(tuple((name, words) for name, words in rows if words), short)
 
 
 def leaves(report: Report) -> str:

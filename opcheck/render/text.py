@@ -81,7 +81,9 @@ def as_text(
 def _apart(before: Block, block: Block, *, tight: bool) -> bool:
     if not tight or isinstance(block, Heading):
         return True
-    return not isinstance(before, Heading) and Table in {type(before), type(block)}
+    if isinstance(before, Heading):
+        return False
+    return Table in {type(before), type(block)} or isinstance(block, Facts)
 
 
 def _block(block: Block, layout: _Layout) -> Iterator[str]:
@@ -120,7 +122,8 @@ def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
     for name, words in block.items:
         head = Span(name.ljust(width), "dim")
         cut = words if layout.full else _cut(words, layout.width - width - 4)
-        yield from _wrap((head, "", *parts(cut)), layout, 2, width + 4)
+        write = _line if block.short and not isinstance(words, Span) else _wrap
+        yield from write((head, "", *parts(cut)), layout, 2, width + 4)
 
 
 def _cut(words: Words, columns: int) -> Words:
@@ -134,6 +137,15 @@ def _cut(words: Words, columns: int) -> Words:
 
 def _entry(block: Entry, layout: _Layout) -> Iterator[str]:
     head = (Span(f"{block.severity} {block.rule}", block.severity), block.message)
+    if block.short and not layout.full:
+        yield from _line(head, layout, 2)
+        for place in block.places[:1]:
+            more = len(block.places) - 1
+            where = f"{place.text}{f' and {more:,} more' if more else ''}:"
+            yield from _line((where, Span(place.source, "dim")), layout, 4)
+        for name, text in block.details[-1:]:
+            yield from _line((f"{name}:", text), layout, 4)
+        return
     yield from _wrap(head, layout, 2, 2)
     shown = len(block.places) if layout.full else block.shown
     for place in block.places[:shown]:
@@ -182,6 +194,15 @@ def _wrap(
     for span in _spans(text, layout.width - first, layout.width - rest, fold=layout.tight):
         yield " " * indent + _paint(text, styles, *span, layout)[0]
         indent = rest
+
+
+def _line(words: Words, layout: _Layout, first: int, _rest: int = 0) -> Iterator[str]:
+    """Write a text on one line, cut where it is longer."""
+    lines = [*_wrap(words, layout, first, first)]
+    if len(lines) > 1:
+        lines = [*_wrap(words, layout._replace(width=layout.width - 4), first, first)]
+        lines[0] += " ..."
+    yield from lines[:1]
 
 
 def _text(words: Words, layout: _Layout) -> tuple[str, list[tuple[int, int, str]]]:
