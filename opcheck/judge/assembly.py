@@ -206,30 +206,28 @@ def assemble(audited: Audited) -> Report:
 def _wrong(
     groups: Iterable[CallGroup], statements: Mapping[str, Statement]
 ) -> Iterator[WrongCalls]:
-    """Yield the calls on MPS that wrong results affect, by operator and faults, the most frequent first."""
-    order = get_args(Frequency)
-    counts: Counter[tuple[Frequency, str, tuple[str, ...], str]] = Counter()
+    """Yield the calls on MPS with wrong results; the most frequent faults of a group of calls count."""
     for group in groups:
         verdict = group.verdict
-        named = (statements.get(name) for name in (*verdict.limitations, *verdict.advisories))
-        faults = [each for each in named if each is not None and each.effect == "wrong_result"]
-        if verdict.status != "native" or not faults:
-            continue
         met = {entry.detail for entry in verdict.evidence}
-        # What a call meets for certain is a fact, however rare it is in other programs.
-        often: dict[str, Frequency] = {
-            each.id: "always" if each.id in met else "rarely" if each.rare else "sometimes"
-            for each in faults
-        }
-        most = min(often.values(), key=order.index)
-        faults = [each for each in faults if often[each.id] == most]
-        cases = () if most == "always" else (each.when or each.condition for each in faults)
-        ids = tuple(each.id for each in faults)
-        counts[most, group.op, ids, "; ".join(filter(None, cases))] += group.count
-    for key in sorted(counts, key=lambda key: (order.index(key[0]), key)):
-        frequency, op, ids, condition = key
-        calls = counts[key]
-        yield WrongCalls(op=op, ids=ids, calls=calls, frequency=frequency, condition=condition)
+        faults: dict[Frequency, list[Statement]] = {name: [] for name in get_args(Frequency)}
+        for name in (*verdict.limitations, *verdict.advisories):
+            fault = statements.get(name)
+            if verdict.status == "native" and fault and fault.effect == "wrong_result":
+                # What a call meets for certain is a fact, however rare it is in other programs.
+                often = "always" if name in met else "rarely" if fault.rare else "sometimes"
+                faults[often].append(fault)
+        for frequency, found in faults.items():
+            if found:
+                cases = (each.when or each.condition for each in found if frequency != "always")
+                yield WrongCalls(
+                    op=group.op,
+                    ids=tuple(each.id for each in found),
+                    calls=group.count,
+                    frequency=frequency,
+                    condition="; ".join(filter(None, cases)),
+                )
+                break
 
 
 def _reportable(

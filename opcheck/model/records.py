@@ -792,9 +792,7 @@ class Report(Record, frozen=True, kw_only=True):
     ] = {}
     wrong: Annotated[
         tuple[WrongCalls, ...],
-        Meta(
-            description="native calls with wrong results, the most frequent first; empty: none known"
-        ),
+        Meta(description="native calls with wrong results, by operator; empty: none known"),
     ] = ()
     partition: Partition
     work: Annotated[

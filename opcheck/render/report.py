@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -102,86 +103,75 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
 #: Findings that the short text shows; the headings have the lines of all.
 _SHOWN = 5
 
-#: What mends the findings of a group, before their lines: at most a change of each line.
+#: What mends a group of findings, before its lines, and the rules that belong to it apart from other
+#: errors and warnings.
 _REMEDIES = {
-    "change": "Change",
-    "variable": "Set PYTORCH_ENABLE_MPS_FALLBACK=1 for",
-    "defect": "Known defects in",
-    "check": "Check",
-    "slow": "On the CPU, slower, in",
-    "note": "Notes on",
-    "ignored": "Ignored in",
+    "Change": (),
+    "Set PYTORCH_ENABLE_MPS_FALLBACK=1 for": ("error OC102",),
+    "Known defects in": ("warning OC112",),
+    "Check": ("error OC120", "error OC125"),
+    "On the CPU, slower, in": ("warning OC102", "warning OC103", "warning OC107"),
 }
-
-
-def _remedy(finding: Finding) -> str:
-    """Return what mends a finding: a key of _REMEDIES."""
-    if finding.ignored or finding.severity == "note":
-        return "ignored" if finding.ignored else "note"
-    return _BY_RULE.get(
-        (finding.severity, finding.rule), "change" if finding.severity == "error" else "check"
-    )
-
-
-#: The groups of findings by severity and rule; the other errors are changed, the other warnings checked.
-_BY_RULE = {
-    ("error", "OC102"): "variable",
-    ("error", "OC120"): "check",
-    ("error", "OC125"): "check",
-    ("warning", "OC112"): "defect",
-    ("warning", "OC102"): "slow",
-    ("warning", "OC103"): "slow",
-    ("warning", "OC107"): "slow",
-}
+_BY_RULE = {rule: remedy for remedy, rules in _REMEDIES.items() for rule in rules}
+_OTHERS = {"error": "Change", "warning": "Check", "note": "Notes on"}
 
 
 def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
-    """Show the findings by what mends them: each group with its lines, and the first findings in three lines each."""
+    """Show the findings by what mends them: each group with its lines, and the first findings in short."""
     groups: dict[str, list[tuple[Finding, Entry]]] = {remedy: [] for remedy in _REMEDIES}
-    kept = (each for each in report.findings if notes or each.severity != "note")
+    kept = [each for each in report.findings if notes or each.severity != "note"]
     for finding, made in zip(kept, entries(report, notes=notes), strict=True):
-        groups[_remedy(finding)].append((finding, made))
+        remedy = _BY_RULE.get(f"{finding.severity} {finding.rule}", _OTHERS[finding.severity])
+        groups.setdefault("Ignored in" if finding.ignored else remedy, []).append((finding, made))
     room = _SHOWN
     for remedy, members in groups.items():
         if members:
-            yield Heading(f"{_REMEDIES[remedy]} {_lines_of(finding for finding, _ in members)}")
-        for finding, made in members if remedy == "note" else members[: max(room, 0)]:
-            message = _COMPOSITE.sub("", made.message)
-            details = _way_out(finding, remedy)
-            yield msgspec.structs.replace(made, message=message, details=details, short=True)
-        room -= len(members) * (remedy != "note")
-    if room < 0:
-        yield Lines((f"and {plural(-room, 'more finding')} (-v shows all)",))
+            yield Heading(f"{remedy} {_lines_of(finding for finding, _ in members)}")
+        for finding, made in members if remedy == "Notes on" else members[:room]:
+            yield _in_short(finding, made)
+            room = max(room - 1, 0)
+    left = Counter(each.severity == "note" for each in report.findings)
+    hidden = (
+        plural(left[False] - _SHOWN, "more finding") if left[False] > _SHOWN else "",
+        plural(left[True], "note") if left[True] and not notes else "",
+    )
+    if any(hidden):
+        yield Lines((f"and {' and '.join(filter(None, hidden))} (-v shows all)",))
 
 
-def _way_out(finding: Finding, remedy: str) -> tuple[tuple[str, str], ...]:
-    """Return the last detail of a finding that says what to do; the heading of a group names the variable."""
-    if remedy == "variable":
+def _in_short(finding: Finding, made: Entry) -> Entry:
+    """Return the entry with what to do as its only detail, and without how a composite gets to its reason."""
+    if _BY_RULE.get(f"{finding.severity} {finding.rule}", "").startswith("Set"):
+        # The heading names the variable.
         finding = msgspec.structs.replace(finding, hint=finding.hint.partition("; ")[2])
     wanted = {"ignored"} if finding.ignored else {"help", "try"}
-    return tuple(each for each in findings.details(finding) if each[0] in wanted)[-1:]
+    return msgspec.structs.replace(
+        made,
+        message=_COMPOSITE.sub("", made.message),
+        details=tuple(each for each in findings.details(finding) if each[0] in wanted)[-1:],
+        short=True,
+    )
 
 
 def _lines_of(found: Iterable[Finding]) -> str:
     """Name the lines of findings by their files: ``2 lines: m.py:20, 29``."""
-    lines: dict[str, dict[str, str]] = {}
+    lines: dict[str, dict[int, str]] = {}
     for finding in found:
         # What follows the origin of a dtype is mended there.
         places = finding.locations[: 1 if finding.rule in {"OC140", "OC141", "OC142"} else None]
         native = _NATIVE.search(finding.hint)
-        for each in places:
-            file, _, line = each.line.rpartition(":")
-            if file:
-                lines.setdefault(file, {})[line] = f" (native in {native[1]})" if native else ""
-    count = sum(map(len, lines.values()))
+        for where in filter(None, (place.location for place in places)):
+            note = f" (native in {native[1].strip()})" if native else ""
+            lines.setdefault(where.file, {})[where.line] = note
     texts = (
-        f"{file.rpartition('/')[2]}:{and_more([line + numbers[line] for line in sorted(numbers, key=int)], 8)}"
-        for file, numbers in lines.items()
+        f"{file.rpartition('/')[2]}:{and_more([f'{n}{lines[file][n]}' for n in sorted(lines[file])], 8)}"
+        for file in lines
     )
+    count = sum(map(len, lines.values()))
     return f"{plural(count, 'line')}: {'; '.join(texts)}" if count else "the model"
 
 
-#: How a reason begins that holds for a call in the body of a composite.
+#: How a reason begins that is true of a call in the body of a composite.
 _COMPOSITE = re.compile(r"it is a composite whose body calls \S+: ")
 
 #: The release or the macOS that a hint names for a native kernel.

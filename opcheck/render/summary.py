@@ -70,8 +70,7 @@ def _deciding_numbers(report: Report) -> str:
             "it ends before its first call" if not facts.complete else "it calls no operator on mps"
         )
     if report.headline == "runs natively":
-        native = f"all {plural(calls, 'call')} native" if calls > 1 else "its one call is native"
-        return ", ".join(filter(None, (native, _defects(report))))
+        return f"all {plural(calls, 'call')} native" if calls > 1 else "its one call is native"
     if report.headline == "could not tell":
         parts = [_share(numbers["unknown"], calls, "unknown"), ended]
     elif report.headline == "fails":
@@ -88,26 +87,12 @@ def _deciding_numbers(report: Report) -> str:
         if errors > 1:
             return f"{errors:,} errors: {', '.join(filter(None, parts))}".removesuffix(": ")
     elif report.headline == "runs, partly on the CPU":
-        parts = [
-            _share(_on_cpu(report), calls, "on the CPU"),
-            _flop_share(report),
-            _defects(report),
-        ]
+        parts = [_share(_on_cpu(report), calls, "on the CPU"), _flop_share(report)]
     else:
         needing = numbers["fallback_env"]
         parts = [_share(needing, calls, _needing(needing))]
     # No call decides: what does is a finding about the whole model.
     return ", ".join(filter(None, parts)) or f"{report.findings[0].rule} says why"
-
-
-def _defects(report: Report) -> str:
-    """Count the findings of calls that run with a known defect, besides the wrong results in the headline."""
-    wrong = {name for each in report.wrong for name in each.ids if each.frequency == "always"}
-    known = sum(
-        finding.rule == "OC112" and not any(f"({name})" in finding.message for name in wrong)
-        for finding in report.findings
-    )
-    return f"but {plural(known, 'known defect')} (OC112)" if known else ""
 
 
 def _share(part: int, calls: int, words: str) -> str:
@@ -166,7 +151,6 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
         ("wrong", _unproved(report) if short else ""),
-        ("notes", _notes(report) if short else ""),
         ("next", Span(next_command(report))),
     )
     return Facts(tuple((name, words) for name, words in rows if words), short)
@@ -279,15 +263,6 @@ def _unchecked_parts(report: Report) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _notes(report: Report) -> str:
-    """Name the findings that are notes, which the short text leaves out."""
-    rules = Counter(finding.rule for finding in report.findings if finding.severity == "note")
-    if not rules:
-        return ""
-    names = [f"{rule} x{count}" if count > 1 else rule for rule, count in rules.items()]
-    return f"{and_more(names, 6)} (-v shows {'it' if rules.total() == 1 else 'them'})"
-
-
 def totals(report: Report) -> str:
     """Return ``12 calls of 3 operators: 11 native, 1 unknown``; no percentage without its denominator."""
     numbers = report.totals
@@ -376,15 +351,12 @@ def evidence(report: Report) -> str:
 
 def _unproved(report: Report) -> str:
     """Name the wrong results that a run on shapes cannot confirm, and when they happen."""
-    cases = {
-        f"{', '.join(each.ids)} ({'rarely: ' * (each.frequency == 'rarely')}{each.condition})": each
+    cases = [
+        f"{', '.join(each.ids)} ({'rarely: ' * (each.frequency == 'rarely')}{each.condition})"
         for each in report.wrong
         if each.frequency != "always"
-    }
-    if not cases:
-        return ""
-    first = next(iter(cases.values())).ids[0]
-    return f"{and_more(list(cases), 2)}; opcheck explain {first} has a program for a Mac"
+    ]
+    return "; ".join(dict.fromkeys(cases))
 
 
 def certain_statements(report: Report) -> frozenset[str]:
@@ -445,6 +417,9 @@ def next_command(report: Report) -> str:
     worst = next(iter(report.findings), None)
     if worst is not None and worst.severity != "note":
         return f"opcheck explain {worst.rule}"
+    unproved = [each.ids[0] for each in report.wrong if each.frequency == "sometimes"]
+    if unproved:
+        return f"opcheck explain {unproved[0]}"
     if report.capture.mode == "run" and report.capture.tracer != "emulator":
         return (
             "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"

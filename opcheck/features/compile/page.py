@@ -7,16 +7,27 @@ from typing import TYPE_CHECKING
 from opcheck.common.text import and_more, plural
 from opcheck.data.compile_defects import DECIDING
 from opcheck.features.compile.plan import DTYPES
-from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Span, Table, section
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Facts,
+    Heading,
+    Lines,
+    Span,
+    Table,
+    Words,
+    section,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from opcheck.features.compile.compile_records import (
         Advisory,
         CompileReport,
         FailureGroup,
         TriedVariant,
+        VariantRow,
     )
 
 
@@ -26,35 +37,26 @@ _RECURRENT = (
 )
 
 
-def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
+def document(report: CompileReport, *, times: bool = True, short: bool = False) -> Iterator[Block]:
     """Make the page: what to use first, then the table, then why.
 
     Args:
         report: what was found.
         times: say how long each variant took to compile; a page that is kept has no such thing.
+        short: show the variants that do not work, and each other section in one line.
     """
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{report.model} compiled for {target}", 1)
     yield Lines((f"{report.advice.rstrip('.')}.",))
+    if short:
+        yield from _short(report)
+        return
     if report.differs:
         yield Lines((f"{report.differs}.",))
     if report.next:
         yield Facts((("next", Span(report.next)),))
     yield Heading("Variants")
-    dtypes = [d for d in DTYPES if any(d in row.outcomes for row in report.rows)]
-    dtypes += sorted({d for row in report.rows for d in row.outcomes} - {*DTYPES})
-    yield Table(
-        ("variant", "run", "graphs", *dtypes),
-        tuple(
-            (
-                row.variant,
-                row.run,
-                str(row.graphs),
-                *(row.outcomes.get(dtype, "-") for dtype in dtypes),
-            )
-            for row in report.rows
-        ),
-    )
+    yield _variants(report, report.rows)
     failures = [group for group in report.failures if group.kind not in DECIDING]
     yield from section("Failures", Bullets(tuple(map(_failure, failures))))
     yield from section(
@@ -72,6 +74,49 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
         yield from section("Time to compile", Bullets(tuple(_times(report))))
     yield from _metal(report)
     yield from section("Not checked", Bullets(report.not_checked))
+
+
+def _variants(report: CompileReport, rows: Iterable[VariantRow]) -> Table:
+    dtypes = [d for d in DTYPES if any(d in row.outcomes for row in report.rows)]
+    dtypes += sorted({d for row in report.rows for d in row.outcomes} - {*DTYPES})
+    cells = (
+        (row.variant, row.run, str(row.graphs), *(row.outcomes.get(each, "-") for each in dtypes))
+        for row in rows
+    )
+    return Table(("variant", "run", "graphs", *dtypes), tuple(cells))
+
+
+def _short(report: CompileReport) -> Iterator[Block]:
+    """Show the variants that do not work, then a line for each section of the whole page."""
+    others = [row for row in report.rows if {*row.outcomes.values()} != {"works"}]
+    if others:
+        yield _variants(report, others)
+    failures = [_failure(group) for group in report.failures if group.kind not in DECIDING]
+    tried = report.compiled.tried
+    again = (each.guard for variant in tried for each in variant.recompiles)
+    empty = {str(each.variant) for each in tried if each.outcome == "nothing compiled"}
+    works = len(report.rows) - len(others)
+    called = [block for block in _metal(report) if isinstance(block, Lines)]
+    texts = (
+        ("variants", [f"{works:,} of {len(report.rows):,} work"]),
+        ("fails", failures),
+        ("defects", [_advisory(each) for each in report.advisories]),
+        ("not compiled", [*sorted(empty), _RECURRENT] if empty else []),
+        ("graph breaks", [text for variant in tried for text in _breaks(variant)]),
+        ("again", list(again)),
+        ("kernels", [text for block in called for text in block.lines]),
+        ("differs", [report.differs] if report.differs else []),
+        ("not checked", list(report.not_checked)),
+    )
+    rows: list[tuple[str, Words]] = []
+    for name, found in texts:
+        unique = list(dict.fromkeys(map(str, found)))
+        if unique:
+            more = f"{len(unique):,} (-v shows all): " if len(unique) > 1 else ""
+            rows.append((name, more + unique[0]))
+    if report.next:
+        rows.append(("next", Span(report.next)))
+    yield Facts(tuple(rows), short=True)
 
 
 def _metal(report: CompileReport) -> Iterator[Block]:

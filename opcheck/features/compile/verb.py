@@ -29,6 +29,7 @@ from opcheck.features.compile.plan import (
 )
 from opcheck.judge.policy import COULD_NOT_TELL
 from opcheck.model.records import Record
+from opcheck.render import ANSWERS
 from opcheck.worker.platform import ENDED
 
 
@@ -171,7 +172,8 @@ def command(
         differing=differing(own.folder, operators),
         command=shlex.join(words),
     )
-    output.deliver(answer, functools.partial(page.document, times=progress.verbose))
+    short = output.chosen(ANSWERS) == "text" and not progress.verbose
+    output.deliver(answer, functools.partial(page.document, times=progress.verbose, short=short))
     if compiled.ended:
         streams.note(f"{compiled.ended} ended the run: {compiled.lacking} variants were not tried")
         return ENDED.get(compiled.ended, COULD_NOT_TELL)

@@ -127,3 +127,21 @@ def test_the_page(lists: OpLists) -> None:
     result = report(_compiled(), target, lists, "opcheck 0")
     assert as_text(document(result)) == PAGE + TIMES + END
     assert as_text(document(result, times=False)) == PAGE + END
+
+
+def test_the_terminal_shows_what_does_not_work_and_a_line_for_each_section(lists: OpLists) -> None:
+    target = Target(torch=Version(2, 12), macos=Version(15))
+    result = report(_compiled(), target, lists, "opcheck 0")
+    lines = as_text(document(result, short=True)).splitlines()
+    assert len(lines) <= 15
+    assert [line.split()[0] for line in lines[-7:]] == [
+        "variants",
+        "fails",
+        "defects",
+        "graph",
+        "again",
+        "kernels",
+        "not",
+    ]
+    assert "  inductor for Metal  inference  1       wrong result  fails" in lines
+    assert not [line for line in lines if line.startswith("  eager")]
