@@ -215,7 +215,8 @@ def _wrong(
             fault = statements.get(name)
             if verdict.status == "native" and fault and fault.effect == "wrong_result":
                 # What a call meets for certain is a fact, however rare it is in other programs.
-                often = "always" if name in met else "rarely" if fault.rare else "sometimes"
+                rare: Frequency = "rarely" if fault.rare else "sometimes"
+                often = "always" if name in met else rare
                 faults[often].append(fault)
         for frequency, found in faults.items():
             if found:

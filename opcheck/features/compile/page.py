@@ -57,6 +57,10 @@ def document(report: CompileReport, *, times: bool = True, short: bool = False) 
         yield Facts((("next", Span(report.next)),))
     yield Heading("Variants")
     yield _variants(report, report.rows)
+    yield from _why(report, times=times)
+
+
+def _why(report: CompileReport, *, times: bool = False) -> Iterator[Block]:
     failures = [group for group in report.failures if group.kind not in DECIDING]
     yield from section("Failures", Bullets(tuple(map(_failure, failures))))
     yield from section(
@@ -91,31 +95,17 @@ def _short(report: CompileReport) -> Iterator[Block]:
     others = [row for row in report.rows if {*row.outcomes.values()} != {"works"}]
     if others:
         yield _variants(report, others)
-    failures = [_failure(group) for group in report.failures if group.kind not in DECIDING]
-    tried = report.compiled.tried
-    again = (each.guard for variant in tried for each in variant.recompiles)
-    empty = {str(each.variant) for each in tried if each.outcome == "nothing compiled"}
     works = len(report.rows) - len(others)
-    called = [block for block in _metal(report) if isinstance(block, Lines)]
-    texts = (
-        ("variants", [f"{works:,} of {len(report.rows):,} work"]),
-        ("fails", failures),
-        ("defects", [_advisory(each) for each in report.advisories]),
-        ("not compiled", [*sorted(empty), _RECURRENT] if empty else []),
-        ("graph breaks", [text for variant in tried for text in _breaks(variant)]),
-        ("again", list(again)),
-        ("kernels", [text for block in called for text in block.lines]),
-        ("differs", [report.differs] if report.differs else []),
-        ("not checked", list(report.not_checked)),
-    )
-    rows: list[tuple[str, Words]] = []
-    for name, found in texts:
-        unique = list(dict.fromkeys(map(str, found)))
-        if unique:
-            more = f"{len(unique):,} (-v shows all): " if len(unique) > 1 else ""
-            rows.append((name, more + unique[0]))
-    if report.next:
-        rows.append(("next", Span(report.next)))
+    rows: list[tuple[str, Words]] = [("Variants", f"{works} of {len(report.rows)} work")]
+    name = ""
+    for block in (Heading("Differs"), Lines(tuple(filter(None, (report.differs,)))), *_why(report)):
+        if isinstance(block, Heading):
+            name = block.text
+        elif isinstance(block, (Lines, Bullets)):
+            texts = block.lines if isinstance(block, Lines) else block.items
+            more = f"{len(texts)} (-v shows all): " if texts[1:] else ""
+            rows += [(name, f"{more}{text}") for text in texts[:1]]
+    rows += [("next", Span(report.next))] if report.next else []
     yield Facts(tuple(rows), short=True)
 
 
