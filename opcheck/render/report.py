@@ -136,7 +136,8 @@ def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
         plural(left[True], "note") if left[True] and not notes else "",
     )
     if any(hidden):
-        yield Lines((f"and {' and '.join(filter(None, hidden))} (-v shows all)",))
+        joined = "and " * bool(kept) + " and ".join(filter(None, hidden))
+        yield Lines((f"{joined} (-v shows all)",))
 
 
 def _in_short(finding: Finding, made: Entry) -> Entry:

@@ -141,7 +141,8 @@ def test_github_gets_the_first_place_of_each_finding_first() -> None:
         ["error file=model.py", "line=1"],
     ]
     assert sum(line.startswith("::error ") for line in lines) == 15
-    assert lines[-1] == "fails: model.py:Net on torch 2.13, macOS 15.0; 1 of 15 calls raises"
+    numbers = "2 errors: 1 of 15 calls raises, 14 need the variable"
+    assert lines[-1] == f"fails: model.py:Net on torch 2.13, macOS 15.0; {numbers}"
 
 
 def test_a_summary_that_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +166,7 @@ def test_the_step_summary_is_added_to_in_a_step_only(
     streams.step_summary(EVERYTHING, "json")
     assert path.read_text(encoding="utf-8") == "before\n"
     streams.step_summary(EVERYTHING, "github")
-    assert path.read_text(encoding="utf-8").startswith("before\n# model.py:Net: fails\n")
+    assert path.read_text(encoding="utf-8").startswith("before\n# model.py:Net: fails, ")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no" / "such"))
     with pytest.raises(UsageError, match="cannot write the step's summary: No such file"):
         streams.step_summary(EVERYTHING, "github")
