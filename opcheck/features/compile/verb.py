@@ -172,8 +172,10 @@ def command(
         differing=differing(own.folder, operators),
         command=shlex.join(words),
     )
-    short = output.chosen(ANSWERS) == "text" and not progress.verbose
-    output.deliver(answer, functools.partial(page.document, times=progress.verbose, short=short))
+    whole = progress.verbose or compiled.ended or output.chosen(ANSWERS) != "text"
+    output.deliver(
+        answer, functools.partial(page.document, times=progress.verbose, short=not whole)
+    )
     if compiled.ended:
         streams.note(f"{compiled.ended} ended the run: {compiled.lacking} variants were not tried")
         return ENDED.get(compiled.ended, COULD_NOT_TELL)
