@@ -127,6 +127,7 @@ READS_ITSELF = {
     "worker/dependency_tracking.py": "appends to the notes of its own process",
     "worker/platform.py": "/proc and /sys",
     "worker/shares.py": "the pipes between the processes",
+    "capture/naming.py": "the first bytes of a member of a zip file",
     "worker/worker.py": "the pipes between the processes",
 }
 

@@ -6,6 +6,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -42,7 +43,8 @@ def _with_queue(x: torch.Tensor) -> torch.Tensor:
 
 
 def _with_fork(x: torch.Tensor) -> torch.Tensor:
-    process = multiprocessing.get_context("fork").Process(target=lambda: None)
+    context: Any = multiprocessing.get_context("fork")  # absent from the types of Windows
+    process = context.Process(target=lambda: None)
     process.start()
     process.join()
     return x + 1

@@ -44,8 +44,8 @@ HELP_IMPORTS = {
 }
 LOOKUP_IMPORTS = {
     "cli": "config helps options",
-    "common": "documents files memo names text versions vocabulary yaml_text",
-    "data": "composites conditions extensions files history matching messages programs python_calls refused "
+    "common": "documents files memo names python_source text versions vocabulary yaml_text",
+    "data": "composites conditions extensions files history kernel_routes matching messages programs python_calls refused "
     "registrations statement_files statement_model statements strict_yaml tables targets",
     "judge": "judge matching_statements texts",
     "lookup": "answer matrix notes operator_facts past plain_call query records words",

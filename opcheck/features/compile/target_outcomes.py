@@ -294,7 +294,13 @@ def _known_failures(graph: SideGraph, known: _Defects) -> Iterator[CompileFailur
     for defect in known.present:
         affected = next(iter(_affected_places(defect, (graph,))), None)
         if affected is not None and defect.effect in DECIDING:
-            yield CompileFailure(kind=defect.effect, message=_cause(defect), **affected._asdict())
+            yield CompileFailure(
+                kind=defect.effect,
+                message=_cause(defect),
+                op=affected.op,
+                location=affected.location,
+                module=affected.module,
+            )
 
 
 class _Affected(NamedTuple):

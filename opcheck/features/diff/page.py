@@ -64,30 +64,31 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
         for name, rows in tables.items():
             yield Heading(_TITLES[name])
             yield Table(("operator", before, after, "why"), rows, code=(0,))
-    elif facts := tuple(_facts(tables)):
-        yield Facts(facts)
     routes = groupby(answer.routes, key=lambda change: change.name.partition(".")[0].rstrip("_"))
     moved = tuple(_route_row(list(changes)) for _, changes in routes)
     if "verbose" in shown:
         yield from section(
             "Computed in another way", Table(("operator", before, after), moved, code=(0,))
         )
-    elif moved:
-        yield Lines(
-            (wording.cut(f"computed in another way: {and_more([row[0] for row in moved], 3)}"),)
-        )
+    elif facts := tuple(_facts(tables, moved)):
+        yield Facts(facts)
     yield wording.closing_line(answer.op_lists, () if "verbose" in shown else ("verbose",))
 
 
-def _facts(tables: Mapping[str, Sequence[tuple[str, ...]]]) -> Iterator[tuple[str, Words]]:
-    """Yield the first operators of each change: the worse ones first."""
-    for names, room in zip((REGRESSIONS, IMPROVEMENTS), _NAMED, strict=True):
+def _facts(
+    tables: Mapping[str, Sequence[tuple[str, ...]]], moved: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[str, Words]]:
+    """Yield the first operators of each change: the worse ones first, those that are computed in another way last."""
+    worse, better = _NAMED
+    for names, room in ((REGRESSIONS, worse - bool(moved)), (IMPROVEMENTS, better)):
         rows = [
             (_NAMES.get(name, name), wording.cut(f"{row[0]}: {_change(row)}"))
             for name in names
             for row in tables.get(name, ())
         ]
         yield from wording.limit_rows(rows, room, "-v")
+    if moved:
+        yield "route", wording.cut(f"computed in another way: {and_more([m[0] for m in moved], 2)}")
 
 
 def _change(row: Sequence[str]) -> str:

@@ -13,15 +13,26 @@ import torch
 from opcheck.tracing.torch_private import required
 
 with required("moving nested arguments"):
-    from torch.utils import _pytree
+    from torch.utils._pytree import (
+        keystr,
+        tree_flatten_with_path,
+        tree_iter,
+        tree_leaves,
+        tree_map,
+        tree_map_only,
+        tree_unflatten,
+    )
 
-    keystr = _pytree.keystr
-    tree_flatten_with_path = _pytree.tree_flatten_with_path
-    tree_iter = _pytree.tree_iter
-    tree_leaves = _pytree.tree_leaves
-    tree_map = _pytree.tree_map
-    tree_map_only = _pytree.tree_map_only
-    tree_unflatten = _pytree.tree_unflatten
+__all__ = [
+    "keystr",
+    "tensors",
+    "tree_flatten_with_path",
+    "tree_iter",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_only",
+    "tree_unflatten",
+]
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -21,4 +21,4 @@ def mac() -> Iterator[Emulation]:
 @pytest.fixture
 def one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the numbers of mps from the CPU's generator, so that dropout masks are those of the CPU."""
-    monkeypatch.setattr(dispatcher, "drawn_on_mps", lambda _generator: contextlib.nullcontext())
+    monkeypatch.setattr(dispatcher, "draw_on_mps", lambda _generator: contextlib.nullcontext())

@@ -108,7 +108,7 @@ def test_a_statement_has_a_page_with_the_program_that_shows_it(opcheck: CommandL
     assert result.out.startswith("# sdpa-scale-of-an-earlier-call: The scale of the first call")
     program = result.out.partition("```python\n")[2].partition("```")[0]
     compile(program, "program", "exec")
-    assert "```python" not in opcheck("explain", "conv2d-strided-weight", "-v").out
+    assert "```python" not in opcheck("explain", "bmm-2-32", "-v").out
 
 
 def test_a_page_has_at_most_15_lines_and_says_what_to_do(

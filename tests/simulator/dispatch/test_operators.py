@@ -19,7 +19,7 @@ from opcheck.simulator.dispatch.operators.operator import Operator
 
 #: an operator's name, and no bare namespace
 NAME = re.compile(rf"({'|'.join(('aten', *LIBRARIES))})::\w")
-ROOT = Path(opcheck.simulator.__file__).parent
+ROOT = Path(opcheck.simulator.__file__).parent / "dispatch"
 
 
 def test_no_operator_is_registered_twice() -> None:
