@@ -232,6 +232,10 @@ def package_folder(package: str) -> Path:
     return Path(spec.origin).parent if spec is not None and spec.origin else Path("/nonexistent")
 
 
+#: Characters of a name that may begin the name of a recipe.
+_FEWEST_LETTERS = 3
+
+
 def _which_library(spec: str) -> ModelLoadError:
     """Return the error for a name without its library: the libraries that have it, or the nearest names."""
     named = list(_named_alike(spec))
@@ -242,7 +246,7 @@ def _which_library(spec: str) -> ModelLoadError:
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
     shipped = [n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(spec))]
-    if shipped:
+    if shipped and len(spec) >= _FEWEST_LETTERS:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",
             context=working_place(spec),
