@@ -36,7 +36,7 @@ __all__ = [
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a value, in order, however lists, tuples, dicts and other nodes of a pytree nest them."""
+    """Return the tensors in a value, in order, however nodes of a pytree nest them.  Required for nested arguments."""
     if isinstance(value, torch.Tensor):
         return [value]
     return [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]
