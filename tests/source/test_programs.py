@@ -24,6 +24,20 @@ class _Ported(NamedTuple):
     edits: tuple[tuple[str, str], ...] = ()
 
 
+#: What the fix writes below the imports.
+_HELPER = """
+
+def get_device() -> str:
+    \"\"\"Return the first that the machine has of "cuda", "mps" and "cpu".\"\"\"
+    if torch.cuda.is_available():
+        return "cuda"
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cpu"
+
+
+"""
+
 PORTED = {
     "amp": _Ported(["OC215"]),
     "ddp": _Ported(
@@ -39,8 +53,11 @@ PORTED = {
         ["OC205", "OC205", "OC214"],
         (
             (
-                "import pynvml\nimport torch\n\npynvml.nvmlInit()\nhandle = pynvml.nvmlDeviceGetHandleByIndex(0)\n",
-                "import torch\n\n",
+                (
+                    f"import pynvml\nimport torch\n{_HELPER}"
+                    "pynvml.nvmlInit()\nhandle = pynvml.nvmlDeviceGetHandleByIndex(0)\n"
+                ),
+                f"import torch\n{_HELPER}",
             ),
             (
                 (
