@@ -8,6 +8,7 @@ from datetime import date
 from opcheck.common.versions import Target, Version
 from opcheck.data.files import Counts, Release
 from opcheck.data.history import SCHEMA, History, contract
+from opcheck.data.matching import match
 from opcheck.data.registrations import FILES, OpLists
 from opcheck.data.statement_model import (
     Argument,
@@ -52,6 +53,12 @@ VALUES = {
     "aten::comp.out": "wrapper:aten::comp",
     "aten::implied": "composite_implicit",
 }
+
+
+def holds(statement: Statement, call: OpCall, target: Target) -> bool | None:
+    """Return whether a statement applies to a call; None where the recorded call does not decide it."""
+    ((_, applies),) = match((statement,), call, target).answers
+    return applies
 
 
 def make_statement(name: str, **others: object) -> Statement:

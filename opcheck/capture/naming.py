@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -232,8 +232,12 @@ def package_folder(package: str) -> Path:
     return Path(spec.origin).parent if spec is not None and spec.origin else Path("/nonexistent")
 
 
-#: Characters of a name that may begin the name of a recipe.
+#: A shorter name begins too many names of recipes to mean one of them.
 _FEWEST_LETTERS = 3
+
+
+def _recipes_that_begin(word: str) -> Iterator[str]:
+    return (n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(word)))
 
 
 def _which_library(spec: str) -> ModelLoadError:
@@ -245,8 +249,8 @@ def _which_library(spec: str) -> ModelLoadError:
             context=working_place(spec),
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
-    shipped = [n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(spec))]
-    if shipped and len(spec) >= _FEWEST_LETTERS:
+    shipped = list(_recipes_that_begin(spec)) if len(spec) >= _FEWEST_LETTERS else []
+    if shipped:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",
             context=working_place(spec),
@@ -344,19 +348,8 @@ def kind_of(path: Path) -> str:
     """Return what a file is by its content, as a noun; empty: nothing that is known here."""
     with documents.open_file(path) as file:
         start = file.read(16)
-        infos: list[zipfile.ZipInfo] = []
-        try:
-            if start.startswith(b"PK"):
-                infos = documents.open_zip(file).infolist()
-        except (OSError, ValueError, zipfile.BadZipFile):
-            return ""
-    if start.startswith(b"PK"):
-        if is_inner(infos):
-            return ""
-        names = {info.filename for info in infos}
-        names |= {name.partition("/")[2] for name in names}
-        kind = next((row.kind for row in _FILE_KINDS if row.member & names), "")
-        return _pickled_class(path, infos) or kind
+        if start.startswith(b"PK"):
+            return _kind_of_archive(file)
     if start[8:10] == b'{"':
         return "a safetensors file"
     text, suffix = start.decode("latin-1"), path.suffix.lower()
@@ -364,22 +357,35 @@ def kind_of(path: Path) -> str:
     return next((row.kind for row in rows), "")
 
 
-def _pickled_class(path: Path, members: list[zipfile.ZipInfo]) -> str:
-    """Return the class of a pickled object as a kind; empty for a dictionary, as of weights.
+def _kind_of_archive(file: BinaryIO) -> str:
+    try:
+        archive = documents.open_zip(file)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return ""
+    if is_inner(archive.infolist()):
+        return ""
+    names = archive.namelist()
+    members = {*names, *(name.partition("/")[2] for name in names)}
+    kind = next((row.kind for row in _FILE_KINDS if row.member & members), "")
+    return _pickled_class(archive) or kind
+
+
+def _pickled_class(archive: zipfile.ZipFile) -> str:
+    """Return the class of a pickled object as a kind; empty for a dictionary, as of weights, and for TorchScript.
 
     The first opcodes of a pickle name the class of its outermost object; nothing of it is run.
     """
-    names = [info.filename for info in members]
+    names = archive.namelist()
     name = next((each for each in names if each.endswith("/data.pkl")), "")
     if not name or any(each.endswith("/constants.pkl") for each in names):
         return ""
     try:
-        with documents.open_file(path) as file, documents.open_zip(file).open(name) as member:
+        with archive.open(name) as member:
             head = member.read(_HEAD)
         for opcode, argument, _ in pickletools.genops(head):
             if opcode.name == "GLOBAL":
-                module, _, kind = str(argument).partition(" ")
-                return "" if module in _CONTAINERS else f"{PICKLED} {module}:{kind}"
+                module, _, class_name = str(argument).partition(" ")
+                return "" if module in _CONTAINERS else f"{PICKLED} {module}:{class_name}"
             if opcode.name not in {"PROTO", "FRAME"}:
                 return ""
     except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError):

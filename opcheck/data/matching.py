@@ -59,26 +59,22 @@ class Matches(NamedTuple):
         return Matches(tuple(each for each in self.answers if not each[0].on_every_kernel))
 
 
-def holds(
-    statement: Statement, call: OpCall, target: Target, arguments: Arguments | None = None
-) -> bool | None:
-    """Return whether the statement applies to the call; None where the recorded call does not decide it.
+def match(
+    statements: Iterable[Statement],
+    call: OpCall,
+    target: Target,
+    arguments: Arguments | None = None,
+) -> Matches:
+    """Return whether each statement applies to the call; None where the recorded call does not decide it.
 
-    The caller has checked that the statement names the call's operator.
+    The caller has checked that the statements name the call's operator.
 
     Args:
-        statement: the statement.
+        statements: the statements.
         call: the call; a call without tensors represents any call of its operator.
         target: the torch release and the macOS version.
         arguments: the arguments of the operator's schema, for their defaults.
     """
-    return match((statement,), call, target, arguments).answers[0][1]
-
-
-def match(
-    statements: Iterable[Statement], call: OpCall, target: Target, arguments: Arguments | None
-) -> Matches:
-    """Return whether each statement applies to the call, as ``holds`` does."""
     known = _recent_answers(call)
     answers: list[tuple[Statement, bool | None]] = []
     for statement in statements:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from opcheck.common.versions import Target, Version
-from opcheck.data.matching import holds
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.statement_files import read_written
 from opcheck.data.statement_model import Statement
 from opcheck.data.strict_yaml import read
 from opcheck.model.records import OpCall, TensorSpec
+from tests.made import holds
 
 FILES = (
     "attention",

@@ -60,13 +60,12 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
         name: tuple(_rows(list(changes)))
         for name, changes in groupby(answer.changes, key=lambda change: change.change)
     }
+    routes = groupby(answer.routes, key=lambda change: change.name.partition(".")[0].rstrip("_"))
+    moved = tuple(_route_row(list(changes)) for _, changes in routes)
     if "verbose" in shown:
         for name, rows in tables.items():
             yield Heading(_TITLES[name])
             yield Table(("operator", before, after, "why"), rows, code=(0,))
-    routes = groupby(answer.routes, key=lambda change: change.name.partition(".")[0].rstrip("_"))
-    moved = tuple(_route_row(list(changes)) for _, changes in routes)
-    if "verbose" in shown:
         yield from section(
             "Computed in another way", Table(("operator", before, after), moved, code=(0,))
         )

@@ -56,7 +56,7 @@ def command(
         )
     shared = Path(config.FILE)
     in_shared = shared.is_file()
-    text = _table(_chosen(models), "tool.opcheck." if in_shared else "")
+    text = _table(_choose_models(models), "tool.opcheck." if in_shared else "")
     if workflow and _WORKFLOW.exists() and not printed:
         raise UsageError(
             "there is a workflow already", context=str(_WORKFLOW), hint="leave --workflow out"
@@ -85,34 +85,33 @@ def _append(path: Path, text: str) -> None:
     rewrite(path, before, before + gap * bool(before.strip()) + text.encode().replace(b"\n", end))
 
 
-class _Found(NamedTuple):
-    """The modules that this folder's files define."""
+class _FolderModules(NamedTuple):
+    """The modules that this folder's files define, as opcheck audit names them; parts of others are left out."""
 
     files: int
-    #: modules that need no argument and are part of no other, as opcheck audit names them
     models: tuple[str, ...]
-    #: modules that need arguments and are part of no other, likewise
+    #: modules that need arguments
     incomplete: tuple[str, ...]
 
 
-def _find_modules() -> _Found:
+def _find_modules() -> _FolderModules:
     """Return the modules of the files below this folder; files are read, not run."""
     from opcheck.capture.naming import modules_in
     from opcheck.source.source import find
 
     files = [
-        found.path
-        for found in itertools.islice(find(["."], Counter(), []), _MOST_FILES)
-        if found.path.suffix == ".py" and _ASIDE.isdisjoint(found.path.parts)
+        each.path
+        for each in itertools.islice(find(["."], Counter(), []), _MOST_FILES)
+        if each.path.suffix == ".py" and _ASIDE.isdisjoint(each.path.parts)
     ]
-    defined = [(path, module) for path in files for module in modules_in(path)]
-    parts = {part for path, _ in dict(defined).items() for part in _names_in_classes(path)}
-    whole = [(path, each) for path, each in defined if not (each.used or each.name in parts)]
-    return _Found(
-        len(files),
-        tuple(f"{_module_name(path)}:{each.name}" for path, each in whole if each.complete),
-        tuple(f"{_module_name(path)}:{each.name}" for path, each in whole if not each.complete),
-    )
+    defined = {path: modules for path in files if (modules := modules_in(path))}
+    parts = {name for path in defined for name in _names_in_classes(path)}
+    names: dict[bool, list[str]] = {True: [], False: []}
+    for path, modules in defined.items():
+        for each in modules:
+            if not each.used and each.name not in parts:
+                names[each.complete].append(f"{_module_name(path)}:{each.name}")
+    return _FolderModules(len(files), tuple(names[True]), tuple(names[False]))
 
 
 def _names_in_classes(path: Path) -> set[str]:
@@ -139,7 +138,7 @@ def _module_name(path: Path) -> str:
     return ".".join(names[:-1] if names[-1] == "__init__" else names)
 
 
-def _chosen(models: tuple[str, ...]) -> tuple[str, ...]:
+def _choose_models(models: tuple[str, ...]) -> tuple[str, ...]:
     """Return the models of the table: those of the flag, or those that the folder has.
 
     Raises:
@@ -147,23 +146,23 @@ def _chosen(models: tuple[str, ...]) -> tuple[str, ...]:
     """
     if models:
         return models
-    found = _find_modules()
-    if not found.models:
-        some = found.incomplete[:1] or ("package.module:Class",)
+    folder = _find_modules()
+    if not folder.models:
+        example = folder.incomplete[0] if folder.incomplete else "package.module:Class"
         raise UsageError(
-            f"no module works without arguments; {and_more(found.incomplete, 5)} needs some"
-            if found.incomplete
-            else f"no module of PyTorch in {plural(found.files, 'Python file')}",
+            f"no module works without arguments; {and_more(folder.incomplete, 5)} needs some"
+            if folder.incomplete
+            else f"no module of PyTorch in {plural(folder.files, 'Python file')}",
             context=f"{Path.cwd()}, without its tests and documentation",
-            hint=f"name a model: opcheck init --model {some[0]}; its key config has the arguments",
+            hint=f"name a model: opcheck init --model {example}; its key config has the arguments",
         )
     streams.note(
-        f"{plural(len(found.models), 'module')} without arguments in "
-        f"{plural(found.files, 'Python file')}: {and_more(found.models, 5)}"
+        f"{plural(len(folder.models), 'module')} without arguments in "
+        f"{plural(folder.files, 'Python file')}: {and_more(folder.models, 5)}"
     )
-    if found.incomplete:
-        streams.note(f"needs arguments, left out: {and_more(found.incomplete, 5)}")
-    return found.models[:_MOST_MODELS]
+    if folder.incomplete:
+        streams.note(f"needs arguments, left out: {and_more(folder.incomplete, 5)}")
+    return folder.models[:_MOST_MODELS]
 
 
 def _table(models: tuple[str, ...], prefix: str) -> str:
