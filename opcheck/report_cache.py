@@ -57,14 +57,14 @@ _NATIVE_VARIABLES = (
 )
 
 
-class Entry(Record, frozen=True, kw_only=True):
+class CachedReport(Record, frozen=True, kw_only=True):
     """A report and what it depends on."""
 
     dependencies: Dependencies
     report: Report
 
 
-_ENTRY = msgspec.msgpack.Decoder(Entry)
+_ENTRY = msgspec.msgpack.Decoder(CachedReport)
 
 
 def default_folder() -> Path:
@@ -83,7 +83,7 @@ class Cache:
         entry = self.entry(request)
         return None if entry is None else entry.report
 
-    def entry(self, request: CaptureRequest, about: str = "") -> Entry | None:
+    def entry(self, request: CaptureRequest, about: str = "") -> CachedReport | None:
         """Return the entry of a request and of the other inputs of its report, if its dependencies are unchanged."""
         path = self._path(request, about)
         try:
@@ -106,7 +106,7 @@ class Cache:
         if read.unknowable or not report.capture.complete:
             return
         path = self._path(request, about)
-        body = msgspec.msgpack.encode(Entry(dependencies=read, report=report))
+        body = msgspec.msgpack.encode(CachedReport(dependencies=read, report=report))
         with contextlib.suppress(OSError):
             caches.store(path, body)
             _forget_old(path.parent)

@@ -162,7 +162,7 @@ def _page(device: str, results: Path) -> Iterator[str]:
             yield from (f"- {_entry(entry)}" for entry in outcomes)
 
 
-def _evidence(path: Path) -> device_evidence.Evidence:
+def _evidence(path: Path) -> device_evidence.EvidenceFile:
     """The evidence; in the repository it is compressed."""
     if path.exists():
         return device_evidence.load(path)

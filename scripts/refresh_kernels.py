@@ -20,7 +20,7 @@ from opcheck.data.registrations import data_directory
 from opcheck.data.statement_files import read_statements
 from opcheck.kernels.families import POINTWISE
 from opcheck.kernels.names import WORDS
-from opcheck.kernels.records import VERDICTS, Outcome, Run, extent
+from opcheck.kernels.records import VERDICTS, KernelOutcome, KernelRun, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
 
@@ -74,7 +74,7 @@ def findings() -> dict[tuple[str, str], str]:
     }
 
 
-def document(runs: list[Run]) -> Document:
+def document(runs: list[KernelRun]) -> Document:
     """The counts by release and family, and what is wrong, with the releases in which it is."""
     newest = runs[-1]
     return (
@@ -141,15 +141,15 @@ def _advisories() -> tuple[str, ...]:
 _COUNTED = (*VERDICTS, "no defect")
 
 
-def _count(outcomes: Iterable[Outcome], none: set[tuple[str, str]]) -> Counter[str]:
+def _count(outcomes: Iterable[KernelOutcome], none: set[tuple[str, str]]) -> Counter[str]:
     return Counter(
         "no defect" if outcome.verdict == "wrong" and _key(outcome) in none else outcome.verdict
         for outcome in outcomes
     )
 
 
-def _hanging(run: Run) -> Iterable[tuple[str, ...]]:
-    groups: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
+def _hanging(run: KernelRun) -> Iterable[tuple[str, ...]]:
+    groups: dict[tuple[str, str, str], list[KernelOutcome]] = defaultdict(list)
     for outcome in run.outcomes:
         if outcome.verdict.startswith("depends"):
             groups[(*_key(outcome), outcome.verdict)].append(outcome)
@@ -161,14 +161,14 @@ def _hanging(run: Run) -> Iterable[tuple[str, ...]]:
         )
 
 
-def _totals(run: Run) -> tuple[str, ...]:
+def _totals(run: KernelRun) -> tuple[str, ...]:
     counts = _count(run.outcomes, no_defects())
     counted = (f"{counts[verdict]:,}" for verdict in _COUNTED)
     seconds = sum(outcome.seconds for outcome in run.outcomes)
     return (run.torch, f"{counts.total():,}", *counted, f"{seconds:,.0f}")
 
 
-def _of_what(runs: Iterable[Run]) -> Iterable[str]:
+def _of_what(runs: Iterable[KernelRun]) -> Iterable[str]:
     """Yield a line for each run that lacks kernels, or has the pointwise families alone."""
     for run in runs:
         if run.lacking:
@@ -177,10 +177,10 @@ def _of_what(runs: Iterable[Run]) -> Iterable[str]:
             yield f"Of torch {run.torch} only the families {', '.join(POINTWISE)} were run."
 
 
-def _counts(runs: Iterable[Run]) -> Iterable[tuple[str, ...]]:
+def _counts(runs: Iterable[KernelRun]) -> Iterable[tuple[str, ...]]:
     for run in runs:
         none = no_defects()
-        families: dict[str, list[Outcome]] = defaultdict(list)
+        families: dict[str, list[KernelOutcome]] = defaultdict(list)
         for outcome in run.outcomes:
             families[outcome.family].append(outcome)
         for family, outcomes in sorted(families.items()):
@@ -195,14 +195,16 @@ def _counts(runs: Iterable[Run]) -> Iterable[tuple[str, ...]]:
 _ATTENTION = re.compile(r"(prefill_attention|sdpa_vector(?:_2pass_[12])?)_([a-z]+\d*)_.*")
 
 
-def _key(outcome: Outcome) -> tuple[str, str]:
+def _key(outcome: KernelOutcome) -> tuple[str, str]:
     if match := _ATTENTION.fullmatch(outcome.kernel):
         return match[1], WORDS[match[2]]
     return outcome.operation, next(iter((*outcome.dtypes[1:2], *outcome.dtypes)), "any")
 
 
-def _wrong(runs: list[Run]) -> Iterable[tuple[str, ...]]:
-    result: dict[tuple[str, str], dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+def _wrong(runs: list[KernelRun]) -> Iterable[tuple[str, ...]]:
+    result: dict[tuple[str, str], dict[str, list[KernelOutcome]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for run in runs:
         for outcome in run.outcomes:
             if outcome.verdict == "wrong":
@@ -224,9 +226,9 @@ def _wrong(runs: list[Run]) -> Iterable[tuple[str, ...]]:
 
 def main() -> None:
     """Read the runs, and write the report."""
-    runs: dict[str, Run] = {}
+    runs: dict[str, KernelRun] = {}
     for name in sys.argv[1:]:
-        run = msgspec.json.decode(Path(name).read_bytes(), type=Run)
+        run = msgspec.json.decode(Path(name).read_bytes(), type=KernelRun)
         known = runs.get(run.torch)
         outcomes = (*(known.outcomes if known else ()), *run.outcomes)
         seconds = run.seconds + (known.seconds if known else 0)

@@ -21,7 +21,7 @@ import torch
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import air, drivers, judging, library, names, pointwise, reference
 from opcheck.kernels.judging import Judged
-from opcheck.kernels.machine import Machine
+from opcheck.kernels.machine import KernelMachine
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
 
@@ -75,7 +75,7 @@ def apply(change: Change, text: str) -> str:
     return "\n".join([text, *lacking, ""])
 
 
-def judge(machine: Machine, change: Change, text: str) -> Judged:
+def judge(machine: KernelMachine, change: Change, text: str) -> Judged:
     """Run a kernel over the inputs of its family, and compare."""
     kernel = machine.kernel(machine.compile(text, change.kernel))
     if drivers.is_driven(change.kernel):
@@ -83,7 +83,7 @@ def judge(machine: Machine, change: Change, text: str) -> Judged:
     return pointwise.Driver().judge(names.parse(change.kernel), kernel)
 
 
-def results(machine: Machine, change: Change, text: str) -> list[str]:
+def results(machine: KernelMachine, change: Change, text: str) -> list[str]:
     """Return what a kernel gives for the inputs of the change."""
     named = names.parse(change.kernel)
     kernel = machine.kernel(machine.compile(text, change.kernel))
@@ -91,7 +91,7 @@ def results(machine: Machine, change: Change, text: str) -> list[str]:
     given = []
     for inputs in change.inputs:
         operands = tuple(torch.tensor([_number(text)], dtype=dtype) for text in inputs)
-        call = pointwise.Call(dtype, operands, torch.arange(1))
+        call = pointwise.PointwiseCall(dtype, operands, torch.arange(1))
         parameters = reference.parameters(named.operation, dtype)
         given.append(judging.text(pointwise.run(named, kernel, call, parameters)[0]))
     return given
@@ -111,7 +111,7 @@ def _expected(change: Change) -> list[str]:
     return told
 
 
-def document(release: str, machine: Machine) -> Document:
+def document(release: str, machine: KernelMachine) -> Document:
     """The changes, with what each kernel gives before and after."""
     chosen = library.read(release)
     blocks: list[Any] = [
@@ -155,7 +155,7 @@ def _count(before: Judged, after: Judged) -> str:
 def main() -> None:
     """Run the kernels, and write the report."""
     warnings.filterwarnings("ignore", message="ComplexHalf")
-    machine = Machine(default_cache().parent / "kernels")
+    machine = KernelMachine(default_cache().parent / "kernels")
     release = sys.argv[1] if len(sys.argv) > 1 else "2.15.0"
     REPORT.write_text(as_markdown(document(release, machine)), encoding="utf-8")
 

@@ -17,7 +17,7 @@ from opcheck.data.statement_model import (
     Statement,
     StatementEvidence,
 )
-from opcheck.data.statements import Statements
+from opcheck.data.statements import CuratedStatements
 from opcheck.judge.assembly import report
 from opcheck.judge.rules import BY_ID
 from opcheck.judge.rules.rule import Audited
@@ -114,7 +114,7 @@ def make_lists(
         tuple(_release(line) for line in lines),
         histories,
         "ab" * 32,
-        Statements((NO_FLOAT64, *statements), arguments),
+        CuratedStatements((NO_FLOAT64, *statements), arguments),
     )
 
 

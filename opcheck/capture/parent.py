@@ -20,7 +20,7 @@ from opcheck.common.versions import Target
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Trace
 from opcheck.worker import platform
-from opcheck.worker.protocol import Failure, Limits, Notes, error_of
+from opcheck.worker.protocol import Limits, Notes, WorkFailure, error_of
 from opcheck.worker.worker import GRACE, Worker, WorkerError
 
 Answer = TypeVar("Answer")
@@ -213,7 +213,7 @@ def of_each(
 ) -> Iterator[tuple[int, Trace | OpcheckError]]:
     """Yield the trace of each target that a capture serves, with its place in ``targets``; or why there is none."""
     if shared.trace is None:
-        failure = shared.failure or Failure(error="CaptureError", message="there is no trace")
+        failure = shared.failure or WorkFailure(error="CaptureError", message="there is no trace")
         yield from ((n, error_of(failure)) for n in shared.targets)
         return
     for n, differences, libraries in zip(

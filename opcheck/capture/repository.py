@@ -90,7 +90,7 @@ HUB = "hf:"
 _TASK = "pipeline/"
 
 
-class Weights(Record, frozen=True, kw_only=True):
+class FolderWeights(Record, frozen=True, kw_only=True):
     """The dtypes of the tensors in one folder of a repository, by the headers of its safetensors files."""
 
     #: empty: the repository itself; else a component of a pipeline
@@ -103,7 +103,7 @@ class Weights(Record, frozen=True, kw_only=True):
     files: int = 0
 
 
-class _Entry(msgspec.Struct):
+class _TensorHeader(msgspec.Struct):
     """A tensor in the header of a safetensors file."""
 
     dtype: str
@@ -123,7 +123,7 @@ class Repository(Record, frozen=True, kw_only=True):
     commit: str = ""
     #: path in the repository -> the text of a configuration file
     files: dict[str, str] = {}
-    weights: tuple[Weights, ...] = ()
+    weights: tuple[FolderWeights, ...] = ()
     #: other files; only the first few, for a message
     others: tuple[str, ...] = ()
     #: the model that an adapter changes
@@ -361,7 +361,7 @@ def _header(path: Path, name: str, spec: str) -> Counter[str]:
     try:
         header = documents.from_json(safetensors_header(path), dict[str, msgspec.Raw])
         entries = {
-            key: documents.from_json(bytes(entry), _Entry)
+            key: documents.from_json(bytes(entry), _TensorHeader)
             for key, entry in header.items()
             if key != "__metadata__"
         }
@@ -419,7 +419,9 @@ def _is_inside(path: PurePosixPath) -> bool:
     return in_place and not any(letter in str(path) for letter in "\\:\0")
 
 
-def _weights(names: Iterable[str], header: Callable[[str], Counter[str]]) -> Iterator[Weights]:
+def _weights(
+    names: Iterable[str], header: Callable[[str], Counter[str]]
+) -> Iterator[FolderWeights]:
     """Yield the dtypes of each folder; ``header`` returns the elements of each dtype in a file."""
     folders: dict[str, list[str]] = {}
     for name in names:
@@ -440,7 +442,9 @@ def _weights(names: Iterable[str], header: Callable[[str], Counter[str]]) -> Ite
         read = chosen[:_MOST_HEADERS]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             counts = sum(pool.map(header, read), Counter[str]())
-        yield Weights(folder=folder, elements=dict(counts), headers=len(read), files=len(chosen))
+        yield FolderWeights(
+            folder=folder, elements=dict(counts), headers=len(read), files=len(chosen)
+        )
 
 
 _USUAL = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
@@ -452,7 +456,7 @@ _USUAL = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
 def _from_recipe(spec: str) -> Repository:
     name = _recipe_name(spec)
     chosen = recipe(name)
-    elements = Weights(elements={chosen.dtype: 1})
+    elements = FolderWeights(elements={chosen.dtype: 1})
     return Repository(
         name=f"recipe of {name}",
         files={path: json.dumps(value) for path, value in chosen.contents().items()},

@@ -17,7 +17,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Mode
 from opcheck.model.options import Declared, Option, options_of
 from opcheck.model.records import Record, Scalar, Trace
-from opcheck.worker.protocol import Failure
+from opcheck.worker.protocol import WorkFailure
 
 #: How a model can be followed, and what each way misses.  Whatever the tracer, the calls are those of the simulated
 #: Mac's dispatcher.
@@ -400,7 +400,7 @@ class Shared(Record, frozen=True, kw_only=True):
     differences: tuple[tuple[str, ...], ...] = ()
     differing_libraries: tuple[tuple[str, ...], ...] = ()
     #: why there is no trace
-    failure: Failure | None = None
+    failure: WorkFailure | None = None
     #: the graph as code, where the request has it
     code: str = ""
     #: the run, or the load, raised after a library saw another release than the installed release, which may be why

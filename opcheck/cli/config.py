@@ -19,7 +19,7 @@ from opcheck.cli import streams
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import OpcheckError, UsageError, located_at
-from opcheck.model.ignores import Entry, Ignores
+from opcheck.model.ignores import IgnoreEntry, Ignores
 from opcheck.model.options import PATHS, READER, Action, check_inside
 from opcheck.model.records import Record
 
@@ -119,7 +119,7 @@ def ignores(directory: Path) -> Ignores:
     return Ignores(ignore_entries(directory), today=today(), root=directory)
 
 
-def ignore_entries(directory: Path) -> tuple[Entry, ...]:
+def ignore_entries(directory: Path) -> tuple[IgnoreEntry, ...]:
     """Return the entries of ``[[tool.opcheck.ignore]]``.
 
     Raises:
@@ -206,7 +206,7 @@ _PATH = re.compile(r" - at `\$(?P<path>.*)`$")
 _Kind = TypeVar("_Kind", bound=Record)
 
 
-def read_ignores(content: object, where: str) -> tuple[Entry, ...]:
+def read_ignores(content: object, where: str) -> tuple[IgnoreEntry, ...]:
     """Return the entries of ``[[tool.opcheck.ignore]]``.
 
     Raises:
@@ -215,7 +215,7 @@ def read_ignores(content: object, where: str) -> tuple[Entry, ...]:
     from opcheck.judge.rules import BY_ID
     from opcheck.source.rules import BY_ID as SCAN_BY_ID
 
-    ignores = of_kind(Entry, entries(content, f"{where} ignore"), "ignore", where)
+    ignores = of_kind(IgnoreEntry, entries(content, f"{where} ignore"), "ignore", where)
     for number, entry in enumerate(ignores, 1):
         place = f"{where} ignore, entry {number}"
         one_of([entry.rule], {**BY_ID, **SCAN_BY_ID}, place, "rule")

@@ -41,7 +41,7 @@ class Page(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class CatalogueRule:
     """One kind of finding. Each verb's rules add what they check."""
 
     id: str
@@ -63,7 +63,7 @@ class Rule:
         return read_page(self.id).body
 
 
-AnyRule = TypeVar("AnyRule", bound=Rule)
+AnyRule = TypeVar("AnyRule", bound=CatalogueRule)
 
 
 def pages_folder() -> Path:
@@ -107,11 +107,11 @@ def discover(package: str, kind: type[AnyRule]) -> tuple[AnyRule, ...]:
     return tuple(rules[code] for code in sorted(rules))
 
 
-def groups() -> dict[str, tuple[Rule, ...]]:
+def groups() -> dict[str, tuple[CatalogueRule, ...]]:
     """Return all rules below the title of their verb, in the order of their codes."""
     return {title: import_module(package).RULES for package, title in GROUPS.items()}
 
 
-def by_id() -> dict[str, Rule]:
+def by_id() -> dict[str, CatalogueRule]:
     """Return all rules by their codes."""
     return {rule.id: rule for rules in groups().values() for rule in rules}

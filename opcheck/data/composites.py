@@ -24,7 +24,7 @@ _MODULES = ("nn.functional.", "fft.", "linalg.", "special.", "masked.", "signal.
 _LEADING = ("torch.", "Tensor.", "F.", "functional.")
 
 
-class Body(NamedTuple):
+class CompositeBody(NamedTuple):
     """The calls of a composite's body, as operators that have a verdict of their own."""
 
     #: called in every sample
@@ -76,17 +76,17 @@ READ = ListFile(
 PYTHON_CALLS = ListFile("python_calls.json", PythonCalls, made_by="python -m scripts.python_calls")
 
 
-class _Names(msgspec.Struct, frozen=True):
+class _OperatorNames(msgspec.Struct, frozen=True):
     """The operator names of a history file; their values are not read."""
 
     schema: int
     operators: dict[str, msgspec.Raw]
 
 
-_REGISTERED = ListFile(FILES["MPS"], _Names, made_by="opcheck lists build")
+_REGISTERED = ListFile(FILES["MPS"], _OperatorNames, made_by="opcheck lists build")
 
 
-def body(op: str, line: str, directory: Path | None = None) -> Body | None:
+def body(op: str, line: str, directory: Path | None = None) -> CompositeBody | None:
     """Return what ``op`` calls with the registrations of a release line; None: nothing is known.
 
     Samples of the operator database come first, then calls whose arguments were made from the schema, then
@@ -98,7 +98,7 @@ def body(op: str, line: str, directory: Path | None = None) -> Body | None:
     return run_body(op, line, directory) or _in_table(READ.load(directory), op, line, read=True)
 
 
-def run_body(op: str, line: str, directory: Path | None = None) -> Body | None:
+def run_body(op: str, line: str, directory: Path | None = None) -> CompositeBody | None:
     """Return what runs of the operator database, or of calls made from schemas, reached of ``op``.
 
     Raises:
@@ -108,7 +108,7 @@ def run_body(op: str, line: str, directory: Path | None = None) -> Body | None:
     return find_sampled_body(op, line, directory) or _in_table(made, op, line, read=False)
 
 
-def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> Body | None:
+def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> CompositeBody | None:
     if op not in table.composites:
         return None
     lines = sorted(map(Version.parse, table.torch))
@@ -116,16 +116,18 @@ def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> Body | Non
     return _last_body(table.composites[op], run, table.torch[str(run)], read=read)
 
 
-def _last_body(rows: Rows, version: Version, torch: str, *, read: bool = False) -> Body | None:
+def _last_body(
+    rows: Rows, version: Version, torch: str, *, read: bool = False
+) -> CompositeBody | None:
     """Return the body of the newest row up to a version; None where that row has none."""
     earlier: Sequence[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None]] = [
         row for row in rows if Version.parse(row[0]) <= version
     ]
     _, always, sometimes = (earlier or [("", None, None)])[-1]
-    return None if always is None else Body(always, sometimes or (), torch, read)
+    return None if always is None else CompositeBody(always, sometimes or (), torch, read)
 
 
-def find_sampled_body(op: str, line: str, directory: Path | None = None) -> Body | None:
+def find_sampled_body(op: str, line: str, directory: Path | None = None) -> CompositeBody | None:
     """Return what the samples of the operator database reached of ``op``, by a line's registrations.
 
     The result is None where no sample reached the overload.  A line newer than every recorded one takes the
@@ -146,9 +148,9 @@ def find_sampled_body(op: str, line: str, directory: Path | None = None) -> Body
     if always is None:
         return None
     if earlier and earlier[-1][1:] != recorded[-1][1:]:
-        return Body(always, sometimes or (), table.read[line], read=True)
+        return CompositeBody(always, sometimes or (), table.read[line], read=True)
     ran = max(each for each in lines if each <= run)
-    return Body(always, sometimes or (), table.torch[str(ran)])
+    return CompositeBody(always, sometimes or (), table.torch[str(ran)])
 
 
 def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
@@ -196,7 +198,7 @@ def _bases(directory: Path | None) -> dict[str, tuple[str, ...]]:
     return {base: tuple(ops) for base, ops in overloads.items()}
 
 
-def python_body(name: str, line: str, directory: Path | None = None) -> Body | None:
+def python_body(name: str, line: str, directory: Path | None = None) -> CompositeBody | None:
     """Return the operators that a Python name calls with the registrations of a release.
 
     Args:

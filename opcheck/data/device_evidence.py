@@ -106,7 +106,7 @@ class Settings(Record, frozen=True, kw_only=True):
     cpu_fallback: bool
 
 
-class Evidence(Record, frozen=True, kw_only=True):
+class EvidenceFile(Record, frozen=True, kw_only=True):
     """The content of an evidence file."""
 
     schema: str = SCHEMA
@@ -120,7 +120,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     results: tuple[Result, ...]
 
 
-def load(path: Path) -> Evidence:
+def load(path: Path) -> EvidenceFile:
     """Read and lint an evidence file.
 
     Raises:
@@ -130,7 +130,7 @@ def load(path: Path) -> Evidence:
     evidence: Any = None
     if not document.problems:
         try:
-            evidence = msgspec.convert(document.value, Evidence, strict=True)
+            evidence = msgspec.convert(document.value, EvidenceFile, strict=True)
         except msgspec.ValidationError as error:
             document.report((), str(error))
         else:
@@ -142,7 +142,7 @@ def load(path: Path) -> Evidence:
             context=f"{path}, {len(problems)} problems" if len(problems) > 5 else str(path),
             hint=f"opcheck probe writes such a file: {SCHEMA}",
         )
-    return cast("Evidence", evidence)
+    return cast("EvidenceFile", evidence)
 
 
 def _json(path: Path) -> Document:
@@ -157,7 +157,7 @@ def _json(path: Path) -> Document:
     return document
 
 
-def lint(document: Document, evidence: Evidence) -> None:
+def lint(document: Document, evidence: EvidenceFile) -> None:
     """Report values that contradict each other or cannot be true."""
     if evidence.schema != SCHEMA:
         document.report(("schema",), f"{evidence.schema!r} is not {SCHEMA!r}")
@@ -203,5 +203,5 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,
-        **msgspec.json.schema(Evidence),
+        **msgspec.json.schema(EvidenceFile),
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Difference(NamedTuple):
+class KnownDifference(NamedTuple):
     """A set of operators whose recorded calls differ from the calls on a Mac, and how they differ."""
 
     #: overloads; a call of any of them is enough
@@ -30,7 +30,7 @@ class Difference(NamedTuple):
 
 
 DIFFERENCES = tuple(
-    Difference(
+    KnownDifference(
         frozenset(row["ops"]),
         backward=row["backward"],
         torch=Span(until=Version.parse(row["until"]) if "until" in row else None),

@@ -20,7 +20,7 @@ from opcheck.data.regressions import lint_regressions
 from opcheck.data.statement_files import Written, read_written, refuse
 from opcheck.data.statement_model import EVERY_OPERATOR, Arguments, Statement
 from opcheck.data.statements import INDEX, fingerprint, read_index
-from opcheck.data.strict_yaml import Problem, read_entries
+from opcheck.data.strict_yaml import FileProblem, read_entries
 from opcheck.data.triage import lint_reports, lint_texts
 from opcheck.model.records import Record
 
@@ -49,7 +49,7 @@ class Excusable(NamedTuple):
     check: str
     statements: tuple[str, ...]
     op: str
-    problem: Problem
+    problem: FileProblem
 
 
 def lint(directory: Path | None = None) -> int:
@@ -83,13 +83,13 @@ def lint(directory: Path | None = None) -> int:
     return len(written)
 
 
-def _at(entry: Written, key: str, message: str) -> Problem:
+def _at(entry: Written, key: str, message: str) -> FileProblem:
     place = entry.place
     path = f"{place.path}.{key}" if key else place.path
-    return Problem(place.file, place.line, path, f"{entry.statement.id}: {message}")
+    return FileProblem(place.file, place.line, path, f"{entry.statement.id}: {message}")
 
 
-def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
+def _versions(entry: Written, lists: OpLists) -> Iterator[FileProblem]:
     """Yield the problems of statements that name an unknown release or macOS version."""
     statement = entry.statement
     lines = lists.versions
@@ -118,7 +118,7 @@ def _line(text: str) -> Version | None:
     return Version.parse(text) if known else None
 
 
-def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[Problem]:
+def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[FileProblem]:
     """Yield the problems of statements that name an argument that some operator's schema lacks.
 
     The schemas come from the compiled index; an operator that the torch of that build lacked is not
@@ -229,7 +229,7 @@ def _common(first: Span, second: Span) -> str:
     return f"{since or 'the first'} to {until or 'the newest'}"
 
 
-def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[Problem]:
+def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[FileProblem]:
     """Yield the problems that no exception excuses, and the exceptions that excuse nothing."""
     excepted, document = read_entries(directory / EXCEPTIONS, "exceptions", Excepted)
     yield from document.problems
@@ -247,17 +247,17 @@ def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[Problem]:
         if index not in used:
             message = f"excuses nothing: {rule.check} of {', '.join(rule.statements)}"
             path = f"exceptions.{index}"
-            yield Problem(EXCEPTIONS, document.line(("exceptions", index)), path, message)
+            yield FileProblem(EXCEPTIONS, document.line(("exceptions", index)), path, message)
 
 
-def _index(directory: Path) -> Iterator[Problem]:
+def _index(directory: Path) -> Iterator[FileProblem]:
     index = read_index(directory)
     if index is None or index.fingerprint != fingerprint(directory):
         message = "not that of the YAML: run python scripts/compile_statements.py"
-        yield Problem(INDEX, 0, "fingerprint", message)
+        yield FileProblem(INDEX, 0, "fingerprint", message)
 
 
-def _python_calls(lists: OpLists, directory: Path) -> Iterator[Problem]:
+def _python_calls(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
     """Yield the operators that a Python name calls by the table in a release that lacks them."""
     for name in sorted(python_callers(directory)):
         for release in lists.releases:
@@ -266,4 +266,4 @@ def _python_calls(lists: OpLists, directory: Path) -> Iterator[Problem]:
             known = lists.operators(release.line)
             for op in (op for op in called if op not in known):
                 message = f"torch {release.line} has no {op}: run python -m scripts.python_calls"
-                yield Problem(PYTHON_CALLS.name, 0, f"calls.{name}", message)
+                yield FileProblem(PYTHON_CALLS.name, 0, f"calls.{name}", message)

@@ -20,7 +20,7 @@ from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
 from opcheck.data.history import expand
 from opcheck.data.matching import Matches, match
-from opcheck.data.statements import Statements, load_statements
+from opcheck.data.statements import CuratedStatements, load_statements
 from opcheck.data.statements import forget as forget_statements
 
 if TYPE_CHECKING:
@@ -100,14 +100,14 @@ class OpLists:
         releases: tuple[Release, ...],
         histories: Mapping[str, History],
         sha256: str,
-        statements: Statements | None = None,
+        statements: CuratedStatements | None = None,
         extensions: Extensions | None = None,
     ) -> None:
         """Store the data that ``load`` has read and checked."""
         #: the lists of torchvision and torchaudio, by their own versions.
         self.extensions = extensions or Extensions()
         #: the curated limitations and advisories that qualify the registrations.
-        self.statements = statements or Statements()
+        self.statements = statements or CuratedStatements()
         self.releases = releases
         self.sha256 = sha256
         self._lines = tuple(release.line for release in releases)

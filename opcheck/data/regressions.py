@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from opcheck.data.registrations import OpLists
-from opcheck.data.strict_yaml import Problem, read_entries
+from opcheck.data.strict_yaml import FileProblem, read_entries
 from opcheck.model.records import Record
 
 FILE = "regressions.yaml"
@@ -63,7 +63,7 @@ def lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
                 yield op, later, before.value or "absent", after.value or "absent"
 
 
-def lint_regressions(lists: OpLists, directory: Path) -> Iterator[Problem]:
+def lint_regressions(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
     """Yield the regressions that the list lacks, and the listed regressions that do not exist."""
     entries, document = read_entries(directory / FILE, "regressions", Regression)
     yield from document.problems
@@ -74,10 +74,14 @@ def lint_regressions(lists: OpLists, directory: Path) -> Iterator[Problem]:
         path = f"regressions.{index}"
         line = document.line(("regressions", index))
         if key not in real:
-            yield Problem(FILE, line, path, f"{entry.op} lost nothing such in torch {entry.torch}")
+            yield FileProblem(
+                FILE, line, path, f"{entry.op} lost nothing such in torch {entry.torch}"
+            )
         elif key in listed:
-            yield Problem(FILE, line, path, f"{entry.op} in torch {entry.torch} is listed twice")
+            yield FileProblem(
+                FILE, line, path, f"{entry.op} in torch {entry.torch} is listed twice"
+            )
         listed.add(key)
     for op, torch, before, after in sorted(real - listed):
         message = f"{op} went from {before} to {after} in torch {torch}: say what happened"
-        yield Problem(FILE, 0, "regressions", message)
+        yield FileProblem(FILE, 0, "regressions", message)

@@ -23,7 +23,7 @@ from opcheck.data.statement_model import (
     StatementEvidence,
     program_text,
 )
-from opcheck.data.strict_yaml import Document, Path_, Problem, path_of, read, read_span
+from opcheck.data.strict_yaml import Document, FileProblem, Path_, path_of, read, read_span
 
 #: The sort of a statement, by the directory that has its files.
 SORTS: dict[str, StatementSort] = {"limitations": "limitation", "advisories": "advisory"}
@@ -32,7 +32,7 @@ SCHEMA = 1
 _GLOB = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\.?\*")
 
 
-class Place(msgspec.Struct, frozen=True):
+class StatementPlace(msgspec.Struct, frozen=True):
     """The place of a statement: its file, line and key path."""
 
     file: str
@@ -44,7 +44,7 @@ class Written(msgspec.Struct, frozen=True):
     """A statement and the place that it was read from."""
 
     statement: Statement
-    place: Place
+    place: StatementPlace
 
 
 def yaml_files(directory: Path, sort: str) -> list[Path]:
@@ -63,7 +63,7 @@ def read_statements(directory: Path) -> tuple[Statement, ...]:
     return tuple(entry.statement for entry in written)
 
 
-def refuse(problems: Iterable[Problem]) -> None:
+def refuse(problems: Iterable[FileProblem]) -> None:
     """Raise a single error for all problems, if there are any.
 
     Raises:
@@ -79,10 +79,10 @@ def refuse(problems: Iterable[Problem]) -> None:
         )
 
 
-def read_written(directory: Path) -> tuple[list[Written], list[Problem]]:
+def read_written(directory: Path) -> tuple[list[Written], list[FileProblem]]:
     """Return the statements that can be read, with their places, and the problems of the files."""
     written: list[Written] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     for directory_name, sort in SORTS.items():
         for path in yaml_files(directory, directory_name):
             document = read(path, f"{directory_name}/{path.name}")
@@ -91,13 +91,13 @@ def read_written(directory: Path) -> tuple[list[Written], list[Problem]]:
                 if entry is not None:
                     written.append(entry)
             problems += document.problems
-    first: dict[str, Place] = {}
+    first: dict[str, StatementPlace] = {}
     for entry in written:
         earlier = first.setdefault(entry.statement.id, entry.place)
         if earlier is not entry.place:
             place = entry.place
             message = f"the id {entry.statement.id} is taken: {earlier.file}:{earlier.line}"
-            problems.append(Problem(place.file, place.line, f"{place.path}.id", message))
+            problems.append(FileProblem(place.file, place.line, f"{place.path}.id", message))
     return written, problems
 
 
@@ -145,7 +145,7 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
     if len(document.problems) > before:
         return None
     words = ".".join(map(str, path))
-    place = Place(document.file, document.line(path), words)
+    place = StatementPlace(document.file, document.line(path), words)
     return Written(Statement(sort=sort, **fields), place)
 
 

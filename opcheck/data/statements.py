@@ -39,7 +39,7 @@ class Index(Record, frozen=True, kw_only=True):
     arguments: dict[str, Arguments] = {}
 
 
-class Statements:
+class CuratedStatements:
     """All curated statements, by operator; ``load_statements`` reads them."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Statements:
         return any(each.condition or each.dtypes_of for each in self.for_op(op, line))
 
 
-def load_statements(directory: Path) -> Statements:
+def load_statements(directory: Path) -> CuratedStatements:
     """Read the curated statements below a directory.
 
     The same directory is read once; ``forget`` makes the next call read it again.
@@ -138,14 +138,14 @@ def fingerprint(directory: Path) -> str:
 
 
 @functools.cache
-def _load(directory: Path) -> Statements:
+def _load(directory: Path) -> CuratedStatements:
     index = read_index(directory)
     now = fingerprint(directory)
     if index is not None and index.fingerprint == now:
-        return Statements(index.statements, index.arguments, now)
+        return CuratedStatements(index.statements, index.arguments, now)
     # The YAML does not have the operators' arguments; those of the last compilation remain true.
     known = index.arguments if index is not None else {}
-    return Statements(read_statements(directory), known, now)
+    return CuratedStatements(read_statements(directory), known, now)
 
 
 def read_index(directory: Path) -> Index | None:

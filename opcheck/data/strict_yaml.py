@@ -25,7 +25,7 @@ _CONVERTED = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null"
 _README = "correct the file; op_lists/README.md explains its fields"
 
 
-class Problem(NamedTuple):
+class FileProblem(NamedTuple):
     """A problem of a file; problems sort by file, then by line."""
 
     file: str
@@ -45,7 +45,7 @@ class Document:
     def __init__(self, file: str) -> None:
         self.file = file
         self.value: Any = None
-        self.problems: list[Problem] = []
+        self.problems: list[FileProblem] = []
         self._lines: dict[Path_, int] = {}
 
     def line(self, path: Path_) -> int:
@@ -57,7 +57,7 @@ class Document:
     def report(self, path: Path_, message: str, line: int | None = None) -> None:
         """Add a problem of the value at a path; its line is that of the value if none is named."""
         words, line = ".".join(map(str, path)), self.line(path) if line is None else line
-        self.problems.append(Problem(self.file, line, words, message))
+        self.problems.append(FileProblem(self.file, line, words, message))
 
     def require_sound(self, path: Path, hint: str = _README) -> None:
         """Raise one error for all problems of the file, if it has any.

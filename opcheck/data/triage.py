@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opcheck.data.history import SCHEMA, Entry, expand
 from opcheck.data.statement_model import Statement
-from opcheck.data.strict_yaml import Problem, read_entries
+from opcheck.data.strict_yaml import FileProblem, read_entries
 from opcheck.data.tables import ListFile
 from opcheck.model.records import Record
 
@@ -52,7 +52,7 @@ class Extracted(Record, frozen=True, forbid_unknown_fields=True):
     operators: dict[str, tuple[Entry, ...]]
 
 
-class Printed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PrintedText(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A text that several functions print, and those that a reason covers."""
 
     text: str
@@ -64,7 +64,7 @@ class Reason(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     why: str
     #: a text alone: a single function prints it.
-    texts: tuple[str | Printed, ...]
+    texts: tuple[str | PrintedText, ...]
 
 
 def spanned(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
@@ -93,7 +93,7 @@ def fragments(text: str) -> tuple[str, ...]:
     return tuple(long or sorted(pieces, key=len)[-1:])
 
 
-def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Problem]:
+def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[FileProblem]:
     """Yield the texts that nothing accounts for where they are printed, and the entries that account for nothing."""
     extracted = TEXTS.load(directory)
     entries, document = read_entries(directory / FILE, "reasons", Reason)
@@ -101,7 +101,7 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Pro
     if not extracted.texts:
         return
     items = (item for _, entry in entries for item in entry.texts)
-    printed = (Printed(text=i, functions=(None,)) if isinstance(i, str) else i for i in items)
+    printed = (PrintedText(text=i, functions=(None,)) if isinstance(i, str) else i for i in items)
     reasons = Counter((each.text, function) for each in printed for function in each.functions)
     found = set()
     pieces = [(item, fragments(item.error.text)) for item in statements if item.error is not None]
@@ -113,13 +113,13 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Pro
             lines = open_lines(place, quoting, extracted)
             if lines and key not in reasons:
                 where = f"{text!r} in {place[1]}, torch {', '.join(lines)}"
-                yield Problem(FILE, 0, "reasons", f"open, no statement and no reason: {where}")
+                yield FileProblem(FILE, 0, "reasons", f"open, no statement and no reason: {where}")
     for key, count in sorted(reasons.items(), key=str):
         where = f"{key[0]!r}" + (f" in {key[1]}" if key[1] else "")
         if key not in found:
-            yield Problem(FILE, 0, "reasons", f"is in no wheel, or elsewhere: {where}")
+            yield FileProblem(FILE, 0, "reasons", f"is in no wheel, or elsewhere: {where}")
         elif count > 1:
-            yield Problem(FILE, 0, "reasons", f"listed {count} times: {where}")
+            yield FileProblem(FILE, 0, "reasons", f"listed {count} times: {where}")
 
 
 def open_lines(place: Place, quoting: Sequence[Statement], extracted: Extracted) -> list[str]:
@@ -156,7 +156,7 @@ class PublicReport(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     why_none: str = ""
 
 
-def lint_reports(statements: Collection[str], directory: Path) -> Iterator[Problem]:
+def lint_reports(statements: Collection[str], directory: Path) -> Iterator[FileProblem]:
     """Yield the problems of the file: an unknown statement, an address twice, neither a statement nor a reason.
 
     Args:
@@ -169,10 +169,10 @@ def lint_reports(statements: Collection[str], directory: Path) -> Iterator[Probl
     for index, report in entries:
         line, path = document.line(("reports", index)), f"reports.{index}"
         if not report.address.startswith("https://") or report.address in seen:
-            yield Problem(REPORTS, line, path, f"no address, or one twice: {report.address}")
+            yield FileProblem(REPORTS, line, path, f"no address, or one twice: {report.address}")
         seen.add(report.address)
         if bool(report.statements) is bool(report.why_none):
-            yield Problem(REPORTS, line, path, "either statements or why_none")
+            yield FileProblem(REPORTS, line, path, "either statements or why_none")
         for name in report.statements:
             if name not in statements:
-                yield Problem(REPORTS, line, path, f"no statement has the id {name}")
+                yield FileProblem(REPORTS, line, path, f"no statement has the id {name}")

@@ -20,7 +20,7 @@ from opcheck.judge.texts import EXTENSIONS, MEANINGS, REFUSALS
 from opcheck.model.records import Evidence, OpCall, Verdict
 
 
-class Outcome(NamedTuple):
+class StatusOutcome(NamedTuple):
     """Describes how a status with its kind is counted, sorted and put into headlines."""
 
     #: native < fallback always < fallback env < unknown < unsupported
@@ -31,13 +31,13 @@ class Outcome(NamedTuple):
 
 
 #: The table of all possible verdicts, by status and kind, from best to worst.
-OUTCOMES: dict[tuple[Status, FallbackKind | None], Outcome] = {
-    ("native", None): Outcome(0, "mps", "native"),
-    ("fallback", "internal"): Outcome(1, "cpu", "CPU, inside the kernel"),
-    ("fallback", "always"): Outcome(2, "cpu", "CPU fallback, always"),
-    ("fallback", "env"): Outcome(3, "cpu", "CPU fallback, with the variable"),
-    ("unknown", None): Outcome(4, "unknown", "unknown"),
-    ("unsupported", None): Outcome(5, "raises", "unsupported"),
+OUTCOMES: dict[tuple[Status, FallbackKind | None], StatusOutcome] = {
+    ("native", None): StatusOutcome(0, "mps", "native"),
+    ("fallback", "internal"): StatusOutcome(1, "cpu", "CPU, inside the kernel"),
+    ("fallback", "always"): StatusOutcome(2, "cpu", "CPU fallback, always"),
+    ("fallback", "env"): StatusOutcome(3, "cpu", "CPU fallback, with the variable"),
+    ("unknown", None): StatusOutcome(4, "unknown", "unknown"),
+    ("unsupported", None): StatusOutcome(5, "raises", "unsupported"),
 }
 
 _DYLIB = "torch/lib/libtorch_cpu.dylib"
@@ -61,7 +61,7 @@ _DISPATCHES_DISTRIBUTED = Span(since=Version(2, 0))
 _REFUSES_DISTRIBUTED = Span(since=Version(2, 11))
 
 
-def outcome(verdict: Verdict) -> Outcome:
+def outcome(verdict: Verdict) -> StatusOutcome:
     """Return the row of ``OUTCOMES`` for this verdict."""
     return OUTCOMES[verdict.status, verdict.kind]
 
@@ -84,7 +84,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     Raises:
         OpListError: the lists have no such torch release, or are damaged.
     """
-    case = _Case(call, target, lists)
+    case = _JudgedCall(call, target, lists)
     if call.refusal is not None:
         return _refused(case, *call.refusal)
     # A tensor that cannot be made stops every call, whatever is registered.
@@ -195,7 +195,7 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
     )
 
 
-class _Case:
+class _JudgedCall:
     """A call with the data of the lists about its overload."""
 
     def __init__(self, call: OpCall, target: Target, lists: OpLists) -> None:
@@ -285,13 +285,13 @@ def _details(call: OpCall) -> Hashable:
     return len(call.inputs), call.recomputed, specs, arguments
 
 
-def _summary(case: _Case, limitation: str) -> str:
+def _summary(case: _JudgedCall, limitation: str) -> str:
     statement = case.lists.statements.by_id.get(limitation)
     reason = f"{statement.summary.rstrip('.')} " if statement else "the Mac refuses this call "
     return f"{reason}({limitation})"
 
 
-def _refused(case: _Case, limitation: str, text: str) -> Verdict:
+def _refused(case: _JudgedCall, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
         because=REFUSALS.get(limitation) or _summary(case, limitation),
@@ -308,7 +308,7 @@ def sparse_key(call: OpCall) -> str | None:
     return (keys.pop() if len(keys) == 1 else "") if keys else None
 
 
-def _sparse(case: _Case, layouts: frozenset[str]) -> Verdict:
+def _sparse(case: _JudgedCall, layouts: frozenset[str]) -> Verdict:
     key = sparse_key(case.call)
     op = _SPARSE_BODIES.get((case.call.op, key or ""), case.call.op)
     value = case.lists.registration(op, case.line, key) if key else None
@@ -337,7 +337,7 @@ def _sparse(case: _Case, layouts: frozenset[str]) -> Verdict:
     )
 
 
-def _by_registration(case: _Case) -> Verdict:
+def _by_registration(case: _JudgedCall) -> Verdict:
     """Return the verdict of a registration that decides by itself."""
     status, kind = case.resolution.status, case.resolution.kind
     assert status != "composite"  # what it calls decides
@@ -359,7 +359,7 @@ def _by_registration(case: _Case) -> Verdict:
     )
 
 
-def _not_implemented(case: _Case) -> str:
+def _not_implemented(case: _JudgedCall) -> str:
     return messages.not_implemented(case.last, case.target.torch, case.release.commit)
 
 
@@ -378,7 +378,7 @@ def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
 _DOUBLES = frozenset({"float64", "complex128"})
 
 
-def _judge_inner(op: str, case: _Case) -> Verdict:
+def _judge_inner(op: str, case: _JudgedCall) -> Verdict:
     """Return the worst verdict of a body's calls of one operator, with the statements of all of them."""
     calls = [call for call in case.call.inside if call.op == op]
     doubles = (_DOUBLES & _dtypes(call) for call in calls)
@@ -405,7 +405,7 @@ def _statement_evidence(verdicts: Iterable[Verdict]) -> tuple[Evidence, ...]:
     return tuple(dict.fromkeys(each for each in entries if each.kind in {"limitation", "advisory"}))
 
 
-def _composite(case: _Case) -> Verdict:
+def _composite(case: _JudgedCall) -> Verdict:
     inner = case.call.inner
     if inner is None:
         return Verdict(
@@ -443,7 +443,7 @@ def _composite(case: _Case) -> Verdict:
     )
 
 
-def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def _together(case: _JudgedCall, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the statements that calls in a body may match, unless the composite itself rules them out.
 
     Of some calls in a body only the operator is known, so their statements say "perhaps".  One on a
@@ -472,7 +472,7 @@ def _list(ops: Iterable[str]) -> str:
     return ", ".join(sorted(ops))
 
 
-def _distributed(case: _Case) -> Verdict:
+def _distributed(case: _JudgedCall) -> Verdict:
     """Return the verdict of a collective, which has kernels for the CPU and CUDA alone."""
     evidence = (case.registered(case.call.op, "absent"),)
     if case.target.cpu_fallback and case.target.torch not in _REFUSES_DISTRIBUTED:
@@ -491,7 +491,7 @@ def _distributed(case: _Case) -> Verdict:
     )
 
 
-def _unknown(case: _Case) -> Verdict:
+def _unknown(case: _JudgedCall) -> Verdict:
     namespace = case.call.op.partition("::")[0]
     if namespace == "c10d" and case.target.torch in _DISPATCHES_DISTRIBUTED:
         return _distributed(case)
@@ -520,7 +520,7 @@ def _unknown(case: _Case) -> Verdict:
     )
 
 
-def _not_described(case: _Case, namespace: str) -> str:
+def _not_described(case: _JudgedCall, namespace: str) -> str:
     if case.resolution.extension:
         return f"{case.resolution.extension} registers no operator {case.call.op}"
     if namespace in LIBRARIES:
@@ -528,7 +528,7 @@ def _not_described(case: _Case, namespace: str) -> str:
     return f"the op lists do not describe the namespace {namespace}"
 
 
-_BY_STATUS: dict[str, Callable[[_Case], Verdict]] = {
+_BY_STATUS: dict[str, Callable[[_JudgedCall], Verdict]] = {
     "native": _by_registration,
     "fallback": _by_registration,
     "unsupported": _by_registration,

@@ -112,7 +112,7 @@ class Judgement(Record, frozen=True, kw_only=True):
     against: tuple[str, ...] = ()
 
 
-class _Place(NamedTuple):
+class _JudgedLine(NamedTuple):
     """Calls of one line that are not simply native, with the fingerprints of the findings about them."""
 
     names: tuple[str, ...]
@@ -183,7 +183,7 @@ def _by_fingerprint(report: Report) -> dict[str, Finding]:
     return {name: finding for finding in report.findings for name in finding.fingerprints}
 
 
-def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
+def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_JudgedLine]:
     by_place = _by_place(report)
     origins = tuple(name for name, finding in names.items() if finding.rule in _ORIGINS)
     for group in report.groups:
@@ -201,12 +201,12 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
             if status == "unsupported":
                 fingerprints = fingerprints or origins
             named = (status, f"{status}_{kind}") if kind else (status,)
-            yield _Place(named, place.count if place else group.count, fingerprints)
+            yield _JudgedLine(named, place.count if place else group.count, fingerprints)
     for (rule, _, where), own in by_place.items():
         if rule in _ENDED or (rule == _QUANTIZED and report.headline == "fails"):
-            yield _Place(("unsupported",), where.count if where else 1, own)
+            yield _JudgedLine(("unsupported",), where.count if where else 1, own)
         if rule == "OC112" and where is not None:
-            yield _Place(("advisory",), where.count, own)
+            yield _JudgedLine(("advisory",), where.count, own)
 
 
 def _by_place(
@@ -220,7 +220,7 @@ def _by_place(
     return by_place
 
 
-def _counts(places: Iterable[_Place], report: Report) -> Counter[str]:
+def _counts(places: Iterable[_JudgedLine], report: Report) -> Counter[str]:
     counts = Counter[str]()
     for place in places:
         counts.update(dict.fromkeys(place.names, place.calls))

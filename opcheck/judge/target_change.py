@@ -12,7 +12,7 @@ from opcheck.judge.judge import judge_all, outcome
 from opcheck.model.records import OpCall, Record, Verdict
 
 
-class Change(Record, frozen=True, kw_only=True):
+class VersionChange(Record, frozen=True, kw_only=True):
     """The versions to change; a version that stays is empty."""
 
     torch: str = ""
@@ -36,7 +36,7 @@ def smallest_change(
     target: Target,
     lists: OpLists,
     accepts: Callable[[Verdict], bool] = runs,
-) -> Change | None:
+) -> VersionChange | None:
     """Return the first newer target that accepts every call; None if there is none.
 
     A newer macOS alone comes before a newer torch, and that before both.  The calls are those of the target that they
@@ -54,9 +54,9 @@ def smallest_change(
     return None
 
 
-def change_between(current: Target, target: Target) -> Change:
+def change_between(current: Target, target: Target) -> VersionChange:
     """Return the versions that differ between two targets."""
-    return Change(
+    return VersionChange(
         torch=str(target.torch) if target.torch != current.torch else "",
         macos=str(target.macos) if target.macos != current.macos else "",
     )

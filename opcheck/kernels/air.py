@@ -39,7 +39,7 @@ class Field(msgspec.Struct, frozen=True):
     name: str
 
 
-class Argument(msgspec.Struct, frozen=True, kw_only=True):
+class KernelParameter(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter of a kernel: a buffer, or a position of the thread."""
 
     kind: str
@@ -84,7 +84,7 @@ def binding() -> Any:
     return llvm
 
 
-def arguments(text: str) -> tuple[Argument, ...]:
+def arguments(text: str) -> tuple[KernelParameter, ...]:
     """Return the arguments of a module's kernel, in the order of its parameters.
 
     Args:
@@ -117,7 +117,7 @@ def _operands(node: str) -> list[str | int]:
     return operands
 
 
-def _argument(node: str, nodes: dict[str, str]) -> Argument:
+def _argument(node: str, nodes: dict[str, str]) -> KernelParameter:
     operands = _operands(node)
     _, kind, *rest = operands
     values: dict[str, str | int] = {}
@@ -125,7 +125,7 @@ def _argument(node: str, nodes: dict[str, str]) -> Argument:
         if isinstance(operand, str) and operand.startswith("air."):
             values[operand] = rest[place + 1]
     fields = _fields(nodes[str(values[_FIELDS])], nodes) if _FIELDS in values else ()
-    return Argument(
+    return KernelParameter(
         kind=str(kind),
         name=str(values.get("air.arg_name", "")),
         type=str(values.get("air.arg_type_name", "")),

@@ -19,14 +19,14 @@ from opcheck.kernels.library import SOURCE, Library
 _STEP = 1000
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class CataloguedKernel(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel of a release."""
 
     name: str
     operation: str
     form: str
     dtypes: tuple[str, ...]
-    arguments: tuple[air.Argument, ...]
+    arguments: tuple[air.KernelParameter, ...]
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     same: int
 
 
-def entries(library: Library, pattern: str = "") -> tuple[Entry, ...]:
+def entries(library: Library, pattern: str = "") -> tuple[CataloguedKernel, ...]:
     """Return the kernels whose names a pattern matches, with their arguments.
 
     Raises:
@@ -49,7 +49,7 @@ def entries(library: Library, pattern: str = "") -> tuple[Entry, ...]:
         named = names.parse(name)
         bitcode = library.functions[name].bitcode
         entries.append(
-            Entry(
+            CataloguedKernel(
                 name=name,
                 operation=named.operation,
                 form=named.form,

@@ -14,9 +14,9 @@ from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import drivers, library, names, pointwise
 from opcheck.kernels.judging import Judged
 from opcheck.kernels.library import Library
-from opcheck.kernels.machine import Kernel, KernelError, Machine
+from opcheck.kernels.machine import Kernel, KernelError, KernelMachine
 from opcheck.kernels.pointwise import Unfit
-from opcheck.kernels.records import Outcome, Source, Task, Trial, Verdict
+from opcheck.kernels.records import KernelOutcome, KernelSource, Task, Trial, Verdict
 from opcheck.worker.protocol import Say
 
 #: A result with an error of at most so many units in the last place is right.
@@ -35,7 +35,7 @@ class Drivers:
     def __init__(self) -> None:
         self._pointwise = pointwise.Driver()
 
-    def outcome(self, machine: Machine, function: Function, task: Task) -> Outcome:
+    def outcome(self, machine: KernelMachine, function: Function, task: Task) -> KernelOutcome:
         """Run a kernel, and judge its results."""
         named = names.parse(function.name)
         verdict: Verdict = "not run"
@@ -71,7 +71,7 @@ class Drivers:
             # A kernel that no table covers is not run; the run continues.
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"
         judged = msgspec.structs.replace(judged, ulps=round(judged.ulps, 2))
-        return Outcome(
+        return KernelOutcome(
             kernel=function.name,
             family=task.family,
             operation=task.operation,
@@ -81,7 +81,7 @@ class Drivers:
             **msgspec.structs.asdict(judged),
         )
 
-    def _kernel(self, machine: Machine, function: Function, named: names.Named) -> Kernel:
+    def _kernel(self, machine: KernelMachine, function: Function, named: names.Named) -> Kernel:
         """Compile only what can be called."""
         if not drivers.is_driven(function.name) and not named.form:
             raise Unfit("its family is not driven")
@@ -93,7 +93,7 @@ class Drivers:
         return self._pointwise.judge(named, kernel)
 
 
-def answer(trial: Trial, _say: Say) -> Outcome:
+def answer(trial: Trial, _say: Say) -> KernelOutcome:
     """Run a kernel, and judge its results."""
     machine, released = _prepare(trial.source)
     start = time.process_time()
@@ -103,13 +103,13 @@ def answer(trial: Trial, _say: Say) -> Outcome:
 
 
 @functools.lru_cache(maxsize=1)
-def _prepare(source: Source) -> tuple[Machine, Library]:
+def _prepare(source: KernelSource) -> tuple[KernelMachine, Library]:
     torch.set_num_threads(1)
     # Half complex numbers are experimental on the CPU; they are only converted.
     warnings.filterwarnings("ignore", message="ComplexHalf")
     warnings.filterwarnings("ignore", message="index_reduce")
     released = library.read(source.release, Path(source.wheels), source.section)
-    return Machine(Path(source.cache)), released
+    return KernelMachine(Path(source.cache)), released
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ import torch
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.kernels import judging
-from opcheck.kernels.records import Outcome, Run, Sample, extent
+from opcheck.kernels.records import KernelOutcome, KernelRun, Sample, extent
 from opcheck.kernels.reference import FUNCTIONS, PARAMETERS
 
 #: Calls of operations whose functor is not called as the function in torch; {} stands for the operands.
@@ -68,7 +68,7 @@ def call(operation: str) -> str:
     return ""
 
 
-def title(run: Run, operation: str) -> str:
+def title(run: KernelRun, operation: str) -> str:
     """Return the title of the issue; empty if there is nothing to report."""
     kinds = _kinds(run, operation)
     if not kinds:
@@ -77,7 +77,7 @@ def title(run: Run, operation: str) -> str:
     return f"[MPS] {_name(operation)} is wrong for some inputs of {dtypes}"
 
 
-def text(run: Run, operation: str) -> str:
+def text(run: KernelRun, operation: str) -> str:
     """Return the Markdown of an issue about an operation's wrong results in a run.
 
     A result that the CPU gives as well, in the same dtype, is nothing that this tracker's label for MPS is about, and
@@ -87,25 +87,25 @@ def text(run: Run, operation: str) -> str:
     return "\n".join(_body(run, operation, kinds)) + "\n" if kinds else ""
 
 
-class _Kind(NamedTuple):
+class _WrongResult(NamedTuple):
     """One wrong result, and the kernels that have it as their simplest."""
 
     dtype: str
     sample: Sample
     #: what the CPU gives in the same dtype; empty if it lacks the dtype, or no call of the operation is known
     cpu: str
-    outcomes: list[Outcome]
+    outcomes: list[KernelOutcome]
 
 
-def _kinds(run: Run, operation: str) -> list[_Kind]:
+def _kinds(run: KernelRun, operation: str) -> list[_WrongResult]:
     """Return the wrong results, the clearest first: grossly wrong before wrong in digits, float32 before the others."""
-    outcomes: dict[tuple[str, Sample], list[Outcome]] = defaultdict(list)
+    outcomes: dict[tuple[str, Sample], list[KernelOutcome]] = defaultdict(list)
     for outcome in run.outcomes:
         if outcome.operation == operation and outcome.verdict == "wrong" and outcome.smallest:
             # The dtype of the inputs is the last of the dtypes in a kernel's name.
             outcomes[outcome.dtypes[-1], outcome.smallest].append(outcome)
     kinds = [
-        _Kind(dtype, sample, _on_cpu(call(operation), sample, dtype), members)
+        _WrongResult(dtype, sample, _on_cpu(call(operation), sample, dtype), members)
         for (dtype, sample), members in outcomes.items()
     ]
     return sorted(
@@ -137,7 +137,7 @@ def _on_cpu(expression: str, sample: Sample, dtype: str) -> str:
     return judging.text(names["result"][0])
 
 
-def _body(run: Run, operation: str, kinds: Sequence[_Kind]) -> Iterator[str]:
+def _body(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> Iterator[str]:
     dtype, sample, cpu, _ = kinds[0]
     expression = call(operation)
     arguments = ", ".join(sample.inputs)
@@ -190,7 +190,7 @@ def _name(operation: str) -> str:
     return call(operation).partition("(")[0] or operation
 
 
-def _list(outcomes: Iterable[Outcome]) -> Iterator[str]:
+def _list(outcomes: Iterable[KernelOutcome]) -> Iterator[str]:
     for outcome in outcomes:
         yield f"- `{outcome.kernel}`: {outcome.wrong:,} of {outcome.compared:,} inputs"
 

@@ -172,13 +172,13 @@ def launches(name: str, kernel: Kernel) -> Launches:
     raise Unfit("its family is not driven")
 
 
-def _element(argument: air.Argument) -> str:
+def _element(argument: air.KernelParameter) -> str:
     """Return the type of an argument, or of the elements of a metal::array."""
     is_array = argument.type == "metal::array"
     return (argument.fields[0].type if is_array else argument.type).rpartition(":")[2]
 
 
-def _memory(argument: air.Argument, launch: Launch) -> Tensor | None:
+def _memory(argument: air.KernelParameter, launch: Launch) -> Tensor | None:
     """Return the memory of an argument in a launch; None if the launch has none."""
     if argument.name.startswith("error_buf"):
         return torch.zeros(_ERRORS, dtype=torch.uint8)

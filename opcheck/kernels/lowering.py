@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from opcheck.kernels import intrinsics
-from opcheck.kernels.air import THREADGROUP, Argument, is_flushed
+from opcheck.kernels.air import THREADGROUP, KernelParameter, is_flushed
 
 #: Places of the array of pointers: 31 buffers of device memory, then 31 of threadgroup memory.
 PLACES, THREADGROUP_PLACE = 64, 32
@@ -86,7 +86,7 @@ class Lowered(NamedTuple):
     fusible: bool = False
 
 
-def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
+def lower(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> Lowered:
     """Rewrite a kernel's module, and add ``opcheck.body`` and ``opcheck.shared``.
 
     ``opcheck.body(buffers, numbers)`` runs one thread, ``opcheck.grid(buffers, numbers)`` all of a
@@ -279,7 +279,7 @@ def _parameters(text: str, name: str) -> list[str]:
     return intrinsics.split(match[1])
 
 
-def _body(text: str, name: str, arguments: tuple[Argument, ...]) -> str:
+def _body(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
     lines, passed = [], []
     for place, (argument, parameter) in enumerate(
         zip(arguments, _parameters(text, name), strict=True)

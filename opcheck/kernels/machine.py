@@ -40,7 +40,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel for this machine."""
 
     name: str
-    arguments: tuple[air.Argument, ...]
+    arguments: tuple[air.KernelParameter, ...]
     together: bool
     missing: tuple[str, ...] = ()
     object: bytes = b""
@@ -49,7 +49,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     fusible: bool = False
 
 
-class Machine:
+class KernelMachine:
     """This machine as a GPU.
 
     Args:
@@ -190,7 +190,7 @@ class Kernel:
         self._grid = _RUN(self._address)
 
     @functools.cached_property
-    def buffers(self) -> tuple[air.Argument, ...]:
+    def buffers(self) -> tuple[air.KernelParameter, ...]:
         """The arguments that are memory."""
         return tuple(argument for argument in self.arguments if argument.is_buffer)
 
@@ -268,7 +268,7 @@ class Kernel:
         self._grid(ctypes.addressof(pointers), ctypes.addressof(numbers))
 
 
-def _place(argument: air.Argument) -> int:
+def _place(argument: air.KernelParameter) -> int:
     shift = lowering.THREADGROUP_PLACE if argument.space == air.THREADGROUP else 0
     return argument.location + shift
 

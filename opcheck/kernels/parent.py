@@ -24,7 +24,7 @@ from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import families, names
 from opcheck.kernels.library import SECTIONS, Library, read
-from opcheck.kernels.records import Outcome, Run, Source, Task, Trial
+from opcheck.kernels.records import KernelOutcome, KernelRun, KernelSource, Task, Trial
 from opcheck.worker.platform import SignalledError, ended_by
 from opcheck.worker.worker import Worker, WorkerError
 
@@ -50,7 +50,7 @@ def run(
     timeout: float | None = None,
     cache: Path | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Run:
+) -> KernelRun:
     """Run kernels of a release, and judge them; the next run with the same request continues a run that was ended.
 
     Args:
@@ -94,7 +94,7 @@ def run(
         finished, ended = _with_first_releases(library, wheels, finished, jobs, left)
     if not ended:
         kept.unlink(missing_ok=True)
-    return Run(
+    return KernelRun(
         torch=library.torch,
         section=library.section,
         seed=0,
@@ -113,14 +113,14 @@ def _kept_file(cache: Path, request: Sequence[str]) -> Path:
     return cache / "unfinished" / f"{digest}.jsonl"
 
 
-def _read_kept(path: Path) -> dict[str, Outcome]:
+def _read_kept(path: Path) -> dict[str, KernelOutcome]:
     """Return the outcomes of a run that was ended, by kernel: the lines that this user's runs wrote to their end."""
     outcomes = {}
     for line in documents.read(path).splitlines() if is_file(path) else ():
         sealed, _, content = line.partition(b" ")
         with contextlib.suppress(msgspec.MsgspecError):
             if hmac.compare_digest(sealed, _seal(path, content)):
-                outcome = msgspec.json.decode(content, type=Outcome)
+                outcome = msgspec.json.decode(content, type=KernelOutcome)
                 outcomes[outcome.kernel] = outcome
     return outcomes
 
@@ -147,11 +147,11 @@ def _run_all(
     jobs: int,
     timeout: float | None,
     kept: Path,
-    finished: dict[str, Outcome],
+    finished: dict[str, KernelOutcome],
     progress: Callable[[str], None] | None,
 ) -> str:
     """Add the outcomes of tasks to the finished ones; return what ended the run early, if anything."""
-    source = Source(
+    source = KernelSource(
         release=library.torch,
         section=library.section,
         wheels=str(wheels),
@@ -200,16 +200,16 @@ def _reason(error: BaseException) -> str:
 def _with_first_releases(
     library: Library,
     wheels: Path,
-    outcomes: dict[str, Outcome],
+    outcomes: dict[str, KernelOutcome],
     jobs: int,
     timeout: float | None,
-) -> tuple[dict[str, Outcome], str]:
+) -> tuple[dict[str, KernelOutcome], str]:
     """Add the first release whose kernel is wrong, by operation and dtype, of those whose library is kept here.
 
     Nothing is added where the search is ended early; what ended it is returned, too.
     """
     until = time.monotonic() + (timeout or 0.0)
-    groups: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[KernelOutcome]] = defaultdict(list)
     for outcome in outcomes.values():
         if outcome.verdict == "wrong":
             groups[outcome.operation, outcome.dtypes[-1] if outcome.dtypes else ""].append(outcome)
@@ -227,7 +227,7 @@ def _with_first_releases(
             for name in searched.values()
             if older.functions[name].digest != later.functions[name].digest
         ]
-        tried: dict[str, Outcome] = {}
+        tried: dict[str, KernelOutcome] = {}
         tasks = list(families.tasks(changed))
         left = None if timeout is None else max(until - time.monotonic(), 0.0)
         if ended := _run_all(older, wheels, tasks, jobs, left, Path(os.devnull), tried, None):
@@ -259,8 +259,8 @@ def older_libraries(later: Library, wheels: Path) -> Iterator[Library]:
             yield read(release, wheels)
 
 
-def _not_run(task: Task, name: str, reason: str) -> Outcome:
-    return Outcome(
+def _not_run(task: Task, name: str, reason: str) -> KernelOutcome:
+    return KernelOutcome(
         kernel=name,
         family=task.family,
         operation=task.operation,
@@ -273,18 +273,18 @@ def _not_run(task: Task, name: str, reason: str) -> Outcome:
 class _Runner:
     """A child process, and the next one when it has ended."""
 
-    def __init__(self, source: Source, stopped: threading.Event) -> None:
+    def __init__(self, source: KernelSource, stopped: threading.Event) -> None:
         self._source, self._stopped = source, stopped
-        self._worker = Worker[Trial, Outcome](
+        self._worker = Worker[Trial, KernelOutcome](
             "opcheck.kernels.drive:answer",
-            Outcome,
+            KernelOutcome,
             # The reference is the same on every processor: no vector extensions.
             environment={"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "default"},
             torch=True,
         )
         self.close = self._worker.end
 
-    def outcomes(self, task: Task) -> Iterator[Outcome]:
+    def outcomes(self, task: Task) -> Iterator[KernelOutcome]:
         """Yield the outcomes of a task; a kernel that ends the process counts as not run."""
         alone = msgspec.structs.replace(task, kernels=())
         looped = ""

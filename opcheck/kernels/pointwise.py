@@ -103,7 +103,7 @@ def numbers(*scalars: int, size: int = 4) -> Tensor:
     return torch.tensor(scalars, dtype=torch.int32 if size == 4 else torch.int64)
 
 
-class Call(NamedTuple):
+class PointwiseCall(NamedTuple):
     """One call: the result's dtype, the operands, which of the values they are."""
 
     result: torch.dtype
@@ -112,7 +112,7 @@ class Call(NamedTuple):
     strided: bool = False
 
 
-class Case:
+class PointwiseCase:
     """The values of an operation's kernels of one dtype, and their reference."""
 
     def __init__(
@@ -270,14 +270,14 @@ class Driver:
     """Calls the kernels of one operation; values and references are shared between them."""
 
     def __init__(self) -> None:
-        self._cases: dict[Any, Case] = {}
+        self._cases: dict[Any, PointwiseCase] = {}
 
-    def case(self, operation: str, dtypes: tuple[torch.dtype, ...]) -> Case:
+    def case(self, operation: str, dtypes: tuple[torch.dtype, ...]) -> PointwiseCase:
         """Return the values of an operation for these dtypes."""
         key = operation, dtypes
         if key not in self._cases:
             parameters = reference.parameters(operation, dtypes[0])
-            self._cases[key] = Case(operation, dtypes, parameters)
+            self._cases[key] = PointwiseCase(operation, dtypes, parameters)
         return self._cases[key]
 
     def judge(self, named: names.Named, kernel: Kernel) -> Judged:
@@ -324,33 +324,35 @@ class Driver:
         return _together(judged)
 
     def _calls(
-        self, named: names.Named, kernel: Kernel, case: Case, result: torch.dtype | None
-    ) -> Iterator[Call]:
+        self, named: names.Named, kernel: Kernel, case: PointwiseCase, result: torch.dtype | None
+    ) -> Iterator[PointwiseCall]:
         """Yield what the kernel is called with, so that all values are tried."""
         dtype = result or _cast_to(case)
         roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
         every = case.operands
         if "scalar" in roles and case.arity == _PAIR:
             for part in case.scalar_parts(first=roles[0] == "scalar"):
-                yield Call(dtype, tuple(operand[part] for operand in every), part)
+                yield PointwiseCall(dtype, tuple(operand[part] for operand in every), part)
         elif "broadcast" in roles:
             part, period = case.broadcast_part(first=roles[0] == "broadcast")
             chosen = [operand[part] for operand in every]
             small = roles.index("broadcast")
             chosen[small] = chosen[small][:period].clone()
-            yield Call(dtype, tuple(chosen), part)
+            yield PointwiseCall(dtype, tuple(chosen), part)
         elif named.form.startswith(("strided", "inner")):
             count = len(every[0]) // _BLOCK * _BLOCK
             # Few values, as of bool, are repeated.
             part = torch.arange(count or _BLOCK) % len(every[0])
-            yield Call(dtype, tuple(operand[part] for operand in every), part, strided=True)
+            yield PointwiseCall(
+                dtype, tuple(operand[part] for operand in every), part, strided=True
+            )
         else:
             for few in (len(every[0]), 1, 3, 33) if named.form == "dense" else (len(every[0]),):
                 part = torch.arange(min(few, len(every[0])))
-                yield Call(dtype, tuple(operand[part] for operand in every), part)
+                yield PointwiseCall(dtype, tuple(operand[part] for operand in every), part)
 
 
-def _cast_to(case: Case) -> torch.dtype:
+def _cast_to(case: PointwiseCase) -> torch.dtype:
     """Return the dtype that the host requests for a cast result."""
     first, value = case.operands[0].dtype, case.expected.value.dtype
     if first.is_complex:
@@ -370,7 +372,7 @@ def _functors_dtype(source: torch.dtype, value: torch.dtype) -> torch.dtype:
     return torch.float32 if is_whole and value.is_floating_point else source
 
 
-def _with_plain(wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
+def _with_plain(wanted: Expected, case: PointwiseCase, dtype: torch.dtype) -> Expected:
     """Add what plain arithmetic gives in the kernel's precision, which is no defect either: float32 for halves."""
     inexact = dtype.is_floating_point or dtype.is_complex
     if not inexact or any(o.is_complex() != dtype.is_complex for o in wanted.inputs):
@@ -419,7 +421,9 @@ def _laid(operand: Tensor, *, inner: bool) -> Tensor:
     return laid
 
 
-def run(named: names.Named, kernel: Kernel, call: Call, parameters: tuple[float, ...]) -> Tensor:
+def run(
+    named: names.Named, kernel: Kernel, call: PointwiseCall, parameters: tuple[float, ...]
+) -> Tensor:
     """Run a pointwise kernel; the results in the order of the operands' values.
 
     Raises:

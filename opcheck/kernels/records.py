@@ -24,7 +24,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     gross: bool = True
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of running one kernel."""
 
     kernel: str
@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def extent(group: Sequence[Outcome]) -> tuple[str, str, str]:
+def extent(group: Sequence[KernelOutcome]) -> tuple[str, str, str]:
     """Return for wrong kernels of an operation the range of inputs, the share of usual ones, and the worst result."""
     ranges = next((outcome.ranges for outcome in group if outcome.ranges), ())
     usual = max((outcome.usual for outcome in group if outcome.usual is not None), default=None)
@@ -71,20 +71,20 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[str, ...]
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class KernelRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run over a release: all outcomes."""
 
     torch: str
     section: str
     seed: int
     seconds: float
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[KernelOutcome, ...]
     #: what ended the run before all kernels had run, and how many had not.
     ended: str = ""
     lacking: int = 0
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class KernelSource(msgspec.Struct, frozen=True, kw_only=True):
     """The place of the kernels for a child process: the library, and the folders of wheels and compiled code."""
 
     release: str
@@ -96,6 +96,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """The request to run one kernel; its task is sent without the names of the others."""
 
-    source: Source
+    source: KernelSource
     task: Task
     kernel: str

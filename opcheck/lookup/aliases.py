@@ -55,7 +55,7 @@ def _calling(overloads: Iterable[str], line: str) -> Iterator[tuple[str, str]]:
             yield from ((name, op) for op in _only(composites.body(overload, line)))
 
 
-def _only(body: composites.Body | None) -> tuple[str, ...]:
+def _only(body: composites.CompositeBody | None) -> tuple[str, ...]:
     """Return the one operator that a body calls in every case; empty: it calls none or several."""
     called = {_base(op) for op in (*body.always, *body.sometimes)} if body else set()
     return tuple(called) if len(called) == 1 else ()

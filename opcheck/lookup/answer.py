@@ -82,7 +82,7 @@ def answer(
     if meant.dtype:
         note = "; ".join(filter(None, (note, f"the name itself fixes the dtype {meant.dtype}")))
     dtypes = (wanted,) if wanted else COMMON_DTYPES
-    scope = _Scope(
+    scope = _QuestionScope(
         lookup=lookup,
         releases=releases,
         system=system,
@@ -124,7 +124,7 @@ def answer(
     )
 
 
-class _Scope(msgspec.Struct, frozen=True, kw_only=True):
+class _QuestionScope(msgspec.Struct, frozen=True, kw_only=True):
     """The releases, the macOS version and the dtypes that a question covers."""
 
     lookup: OperatorLookup
@@ -163,7 +163,7 @@ def _scope(
     return system, tuple(starting)
 
 
-def _in_order(meant: Query, scope: _Scope) -> tuple[OverloadAnswer, ...]:
+def _in_order(meant: Query, scope: _QuestionScope) -> tuple[OverloadAnswer, ...]:
     """Return the main overload first, then the overloads that the target has, then the rest."""
     lookup = scope.lookup
     if is_python(meant.main):
@@ -183,7 +183,7 @@ def _in_order(meant: Query, scope: _Scope) -> tuple[OverloadAnswer, ...]:
     return tuple(_overload(op, scope) for op in ordered)
 
 
-def _overload(op: str, scope: _Scope) -> OverloadAnswer:
+def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
     lookup, aim = scope.lookup, target(scope.line, scope.system)
     dtype = scope.dtype or lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
@@ -225,7 +225,7 @@ def route_steps(op: str, lines: Iterable[str], lookup: OperatorLookup) -> tuple[
     return tuple(steps)
 
 
-def _limit(main: OverloadAnswer, scope: _Scope) -> str:
+def _limit(main: OverloadAnswer, scope: _QuestionScope) -> str:
     if main.status != "native":
         return ""
     usual = scope.lookup.operators.usual_statements(main.name, scope.line)
@@ -251,7 +251,7 @@ def _wrong(main: OverloadAnswer) -> tuple[Note, ...]:
     return tuple(sorted(entries, key=order))
 
 
-def _possible(op: str, dtype: str, scope: _Scope) -> list[Statement]:
+def _possible(op: str, dtype: str, scope: _QuestionScope) -> list[Statement]:
     """Return the statements that can hold for a call of the operator."""
     about = scope.lookup.operators.about(op, scope.line)
     return [
@@ -263,7 +263,7 @@ def _possible(op: str, dtype: str, scope: _Scope) -> list[Statement]:
     ]
 
 
-def _modes(function: str, scope: _Scope) -> dict[str, State]:
+def _modes(function: str, scope: _QuestionScope) -> dict[str, State]:
     """Return the state of each mode of a function; of a mode with several operators, by their dimensions."""
     lookup, aim = scope.lookup, target(scope.line, scope.system)
     states = {}
@@ -276,7 +276,7 @@ def _modes(function: str, scope: _Scope) -> dict[str, State]:
     return states
 
 
-def _only(scope: _Scope) -> str | None:
+def _only(scope: _QuestionScope) -> str | None:
     return scope.system if scope.only_system else None
 
 
@@ -320,7 +320,7 @@ def same(left: Cell, right: Cell) -> bool:
     return (left.status, left.kind, left.dtypes) == (right.status, right.kind, right.dtypes)
 
 
-def _past(op: str, scope: _Scope, *, all_releases: bool = False) -> dict[str, State]:
+def _past(op: str, scope: _QuestionScope, *, all_releases: bool = False) -> dict[str, State]:
     """Return the state in each release that has the overload: up to the target's release, or in all."""
     last = Version.parse(scope.line)
     lookup, states = scope.lookup, {}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STEP = 50
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class StateRun(msgspec.Struct, frozen=True, kw_only=True):
     """The states of an overload from one release on, until its next run."""
 
     torch: str
@@ -43,7 +43,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     macos: str
     digest: str
     releases: tuple[Release, ...]
-    operators: dict[str, tuple[Run, ...]]
+    operators: dict[str, tuple[StateRun, ...]]
     notes: dict[str, About]
     #: by release: overloads of each state, those that are composites left out.
     counts: dict[str, dict[str, int]]
@@ -71,7 +71,7 @@ def coverage(
     """
     system = str(macos_of(macos, lookup.lists.releases[0]))
     wanted = sorted(names or lookup.lists.names())
-    operators: dict[str, tuple[Run, ...]] = {}
+    operators: dict[str, tuple[StateRun, ...]] = {}
     for number, op in enumerate(wanted):
         if progress is not None and number % _STEP == 0:
             progress(f"{number:,} of {len(wanted):,} operator overloads, in all releases")
@@ -91,8 +91,8 @@ def coverage(
     )
 
 
-def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[Run, ...]:
-    runs: list[Run] = []
+def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[StateRun, ...]:
+    runs: list[StateRun] = []
     before: object = None
     for release in lookup.lists.releases:
         exists = op in lookup.lists.operators(release.line)
@@ -105,20 +105,22 @@ def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def _differ(left: Run, right: Run) -> bool:
+def _differ(left: StateRun, right: StateRun) -> bool:
     return msgspec.structs.replace(left, torch="") != msgspec.structs.replace(right, torch="")
 
 
-def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> Run:
+def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> StateRun:
     line = release.line
     if op not in lookup.lists.operators(line):
-        return Run(torch=line, states=(), default=0, because="", systems={}, notes=(), exists=False)
+        return StateRun(
+            torch=line, states=(), default=0, because="", systems={}, notes=(), exists=False
+        )
     aim = target(line, system)
     dtype = lookup.default_dtype(op, aim)
     states = lookup.states(op, aim, COMMON_DTYPES)
     about = lookup.operators.about(op, line)
     because = lookup.verdict(op, aim, dtype).because
-    return Run(
+    return StateRun(
         torch=line,
         states=tuple(CELLS.index(cell_state(states[name])) for name in COMMON_DTYPES),
         default=COMMON_DTYPES.index(dtype),

@@ -99,7 +99,7 @@ def history(
     )
 
 
-class _Moment(msgspec.Struct, frozen=True, kw_only=True):
+class _ReleaseProperties(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of an overload in one release; a step is made where they differ."""
 
     state: State
@@ -117,7 +117,7 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
 def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tuple[Step, ...]:
     """Return the releases where something changed for an overload, on one macOS version."""
     changes: list[Step] = []
-    before: _Moment | None = None
+    before: _ReleaseProperties | None = None
     for release in lookup.lists.releases:
         line = release.line
         if lookup.operators.resolution(op, line).value is None:
@@ -132,12 +132,14 @@ def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tu
     return tuple(changes)
 
 
-def _moment(op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup) -> _Moment:
+def _moment(
+    op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup
+) -> _ReleaseProperties:
     aim = target(line, system)
     verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
     column = lookup.lists.operators(line)
     (route,) = route_steps(op, (line,), lookup)
-    return _Moment(
+    return _ReleaseProperties(
         route=route,
         state=State(status=verdict.status, kind=verdict.kind),
         because=verdict.because,
@@ -161,7 +163,7 @@ def _moment(op: str, line: str, system: str, dtype: str | None, lookup: Operator
     )
 
 
-def _differ(before: _Moment, now: _Moment) -> bool:
+def _differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
     if _routes_differ(before, now):
         return True
     return (before.state, before.dtypes, before.registrations, before.statements) != (
@@ -172,14 +174,14 @@ def _differ(before: _Moment, now: _Moment) -> bool:
     )
 
 
-def _routes_differ(before: _Moment, now: _Moment) -> bool:
+def _routes_differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
     """Return whether native calls are computed in another way; other changes show in the status."""
     if {before.state.status, now.state.status} != {"native"} or now.route.route == "unknown":
         return False
     return (before.route.route, before.route.ways) != (now.route.route, now.route.ways)
 
 
-def _step(line: str, before: _Moment | None, now: _Moment) -> Step:
+def _step(line: str, before: _ReleaseProperties | None, now: _ReleaseProperties) -> Step:
     if before is None:
         change = "first"
         changed = tuple(f"{op}: {value}" for op, value in now.registrations.items())
@@ -205,7 +207,7 @@ def _step(line: str, before: _Moment | None, now: _Moment) -> Step:
     )
 
 
-def _changes(before: _Moment, now: _Moment) -> list[str]:
+def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> list[str]:
     texts = []
     for op in dict.fromkeys([*before.registrations, *now.registrations]):
         was, value = before.registrations.get(op), now.registrations.get(op)

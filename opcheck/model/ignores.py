@@ -5,7 +5,7 @@ A comment is on a line of the statement that the finding points at, with codes i
     y = torch.linalg.eigvals(x)  # opcheck: ignore[OC103] runs once, before training
 
 ``of_python(text, file)`` reads the comments of a program, ``of_lines(lines, file)`` those of a file
-where ``#`` always begins a comment.  An ``Entry`` is what ``[[tool.opcheck.ignore]]`` contains.
+where ``#`` always begins a comment.  An ``IgnoreEntry`` is what ``[[tool.opcheck.ignore]]`` contains.
 
 ``Ignores(entries, today=..., root=...)`` decides what is ignored, and records which entries were used:
 
@@ -62,7 +62,7 @@ class Comment(Record, frozen=True, kw_only=True):
         return f"{self.file}:{self.line}: ignore[{', '.join(self.codes)}]"
 
 
-class Entry(Record, frozen=True, kw_only=True):
+class IgnoreEntry(Record, frozen=True, kw_only=True):
     """One ``[[tool.opcheck.ignore]]``: all that is given must fit, ``*`` in it fits anything."""
 
     rule: str
@@ -158,7 +158,7 @@ class Ignores:
     """The ignores of one run, and which of them have silenced something."""
 
     def __init__(
-        self, entries: Sequence[Entry] = (), *, today: date, root: Path | None = None
+        self, entries: Sequence[IgnoreEntry] = (), *, today: date, root: Path | None = None
     ) -> None:
         """Decide by these entries and by the comments of the files below ``root``.
 
@@ -174,7 +174,7 @@ class Ignores:
         #: the comments of each file; None: it could not be read
         self._files: dict[str, Silencers | None] = {}
         #: the entries that have silenced something
-        self.silenced: set[Entry] = set()
+        self.silenced: set[IgnoreEntry] = set()
 
     def reason(
         self,
@@ -236,7 +236,7 @@ class Ignores:
             if self._is_over(entry)
         )
 
-    def _is_over(self, entry: Entry) -> bool:
+    def _is_over(self, entry: IgnoreEntry) -> bool:
         return entry.expires is not None and entry.expires <= self._today
 
     def _split(self, finding: Finding, model: str) -> Iterator[Finding]:

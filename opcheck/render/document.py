@@ -22,7 +22,7 @@ Style = Literal[
 Severity = Literal["error", "warning", "note"]
 
 
-class Span(msgspec.Struct, frozen=True):
+class TextSpan(msgspec.Struct, frozen=True):
     """A piece of text with a style; ``brief`` replaces it where there is little room."""
 
     text: str
@@ -34,13 +34,13 @@ class Span(msgspec.Struct, frozen=True):
 
 
 #: One text, or several that are joined by a space.
-Words = str | Span | tuple[str | Span, ...]
+Words = str | TextSpan | tuple[str | TextSpan, ...]
 
 
 class Title(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of a report, the answer, the target, and the numbers that decide the answer."""
 
-    answer: Span
+    answer: TextSpan
     subject: str
     target: str
     numbers: str
@@ -80,7 +80,7 @@ class Table(msgspec.Struct, frozen=True):
     """Rows of cells under their headers; only the first ``shown`` are seen at once."""
 
     headers: tuple[str, ...]
-    rows: tuple[tuple[str | Span, ...], ...]
+    rows: tuple[tuple[str | TextSpan, ...], ...]
     #: The columns whose cells are names, and those that are flush right.
     code: tuple[int, ...] = ()
     right: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class Table(msgspec.Struct, frozen=True):
     shown: int | None = None
 
 
-class Place(msgspec.Struct, frozen=True):
+class FindingPlace(msgspec.Struct, frozen=True):
     """A place of a finding, with its line of source; ``call`` is its first call in the graph."""
 
     text: str
@@ -97,20 +97,20 @@ class Place(msgspec.Struct, frozen=True):
     call: int | None = None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A finding: what is wrong, where, and what to do; only the first ``shown`` places are seen."""
 
     severity: Severity
     rule: str
     message: str
-    places: tuple[Place, ...]
-    details: tuple[tuple[str, str | Span], ...]
+    places: tuple[FindingPlace, ...]
+    details: tuple[tuple[str, str | TextSpan], ...]
     shown: int = 3
     #: A terminal shows three lines: the finding, its first place, and the last detail.
     short: bool = False
 
 
-Block = Title | Heading | Lines | Bullets | Facts | Table | Entry
+Block = Title | Heading | Lines | Bullets | Facts | Table | FindingEntry
 Document = Iterable[Block]
 
 
@@ -130,11 +130,11 @@ def _has_content(block: Block) -> bool:
     return not isinstance(block, Lines) or bool(block.lines)
 
 
-def parts(words: Words) -> tuple[str | Span, ...]:
+def parts(words: Words) -> tuple[str | TextSpan, ...]:
     """Return the pieces of a text."""
     return words if isinstance(words, tuple) else (words,)
 
 
-def plain(part: str | Span) -> str:
+def plain(part: str | TextSpan) -> str:
     """Return a piece without its style."""
-    return part.text if isinstance(part, Span) else part
+    return part.text if isinstance(part, TextSpan) else part

@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from opcheck.common.catalogue import Rule, by_id
+from opcheck.common.catalogue import CatalogueRule, by_id
 from opcheck.common.sanitize import cell, flat, one_line, shown
 from opcheck.common.tool import HOMEPAGE
 from opcheck.model.records import CallGroup, Finding, GroupLocation
@@ -86,7 +86,7 @@ class FindingLog(NamedTuple):
     baseline: bool = False
 
 
-class Case(NamedTuple):
+class JunitCase(NamedTuple):
     """A test case of JUnit."""
 
     classname: str
@@ -100,7 +100,7 @@ class Suite(NamedTuple):
     """A test suite of JUnit."""
 
     name: str
-    cases: Iterable[Case]
+    cases: Iterable[JunitCase]
     properties: Mapping[str, str] = {}
 
 
@@ -199,7 +199,7 @@ def sarif(log: FindingLog) -> str:
     return as_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _sarif_rule(rule: Rule) -> dict[str, Any]:
+def _sarif_rule(rule: CatalogueRule) -> dict[str, Any]:
     """Write a rule as a reporting descriptor (3.49)."""
     page = rule.page
     what = " ".join(_PARAGRAPHS.split(page)[0].removeprefix(_WHAT).split())
@@ -437,7 +437,7 @@ def junit(name: str, suites: Iterable[Suite]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _junit_case(suite: ET.Element, case: Case) -> None:
+def _junit_case(suite: ET.Element, case: JunitCase) -> None:
     element = ET.SubElement(
         suite, "testcase", classname=one_line(case.classname), name=one_line(case.name)
     )
@@ -455,11 +455,11 @@ def finding_case(
     name: str,
     findings: Sequence[Finding],
     skipped: str = "",
-) -> Case:
+) -> JunitCase:
     """Make the test case of findings: errors are its failures, the others are what it printed."""
     errors = [finding for finding in findings if is_failure(finding)]
     others = [finding for finding in findings if not is_failure(finding)]
-    return Case(
+    return JunitCase(
         classname,
         name,
         (

@@ -9,12 +9,12 @@ from opcheck.render.document import (
     Block,
     Bullets,
     Document,
-    Entry,
     Facts,
+    FindingEntry,
     Heading,
     Lines,
-    Span,
     Table,
+    TextSpan,
     Title,
     Words,
     parts,
@@ -39,13 +39,13 @@ def _block(block: Block) -> Iterator[str]:
         yield from (f"- {_words(item)}" for item in block.items)
     elif isinstance(block, Facts):
         yield from (f"- **{markdown(name)}**: {_words(words)}" for name, words in block.items)
-    elif isinstance(block, Entry):
+    elif isinstance(block, FindingEntry):
         yield from _entry(block)
     else:
         yield from _table(block)
 
 
-def _entry(block: Entry) -> Iterator[str]:
+def _entry(block: FindingEntry) -> Iterator[str]:
     yield f"**{block.severity} {markdown(block.rule)}** {markdown(block.message)}"
     if block.places or block.details:
         yield ""
@@ -53,7 +53,7 @@ def _entry(block: Entry) -> Iterator[str]:
         source = f": {markdown_code(place.source)}" if place.source else ""
         yield f"- {markdown(place.text)}{source}"
     for name, text in block.details:
-        if isinstance(text, Span) and text.brief:
+        if isinstance(text, TextSpan) and text.brief:
             yield f"- {name}: {markdown_code(text.brief)}"
             yield from _fold(markdown_code(text.text))
         else:
@@ -106,7 +106,7 @@ def _words(words: Words) -> str:
     return " ".join(map(_part, parts(words)))
 
 
-def _part(part: str | Span) -> str:
+def _part(part: str | TextSpan) -> str:
     if isinstance(part, str):
         return markdown(part)
     return markdown_code(part.text) if part.style in {"name", "code"} else markdown(part.text)

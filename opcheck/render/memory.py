@@ -8,7 +8,7 @@ from opcheck.common.text import filesize
 from opcheck.common.vocabulary import MEMORY_USES
 from opcheck.model.records import MacFit, Memory, MemoryHolder
 from opcheck.render import summary
-from opcheck.render.document import Block, Bullets, Heading, Span, Table, Words
+from opcheck.render.document import Block, Bullets, Heading, Table, TextSpan, Words
 
 TITLE = "Memory on MPS (an estimate)"
 
@@ -87,7 +87,7 @@ def _printed_text(macs: Sequence[MacFit]) -> Iterator[Words]:
     """Say what the smallest Mac that raises prints."""
     first = next((mac for mac in macs if mac.state == "raises"), None)
     if first is not None and first.prints:
-        yield f"a Mac of {first.memory} GB prints:", Span(first.prints)
+        yield f"a Mac of {first.memory} GB prints:", TextSpan(first.prints)
 
 
 def _made_by(holder: MemoryHolder) -> str:

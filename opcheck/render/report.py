@@ -22,17 +22,17 @@ from opcheck.render import FORMATS, findings, format_of, memory, precision, rend
 from opcheck.render.document import (
     Block,
     Bullets,
-    Entry,
+    FindingEntry,
+    FindingPlace,
     Heading,
     Lines,
-    Place,
-    Span,
     Style,
     Table,
+    TextSpan,
     Title,
     section,
 )
-from opcheck.render.findings import Case, FindingLog, Suite
+from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.render.text import as_text
 
 #: The cells of a row of CSV for a group of calls, by their columns.
@@ -118,7 +118,7 @@ _OTHERS = {"error": "Change", "warning": "Check", "note": "Notes on"}
 
 def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
     """Show the findings by what mends them: each group with its lines, and the first findings in short."""
-    groups: dict[str, list[tuple[Finding, Entry]]] = {remedy: [] for remedy in _REMEDIES}
+    groups: dict[str, list[tuple[Finding, FindingEntry]]] = {remedy: [] for remedy in _REMEDIES}
     kept = [each for each in report.findings if notes or each.severity != "note"]
     for finding, made in zip(kept, entries(report, notes=notes), strict=True):
         remedy = _BY_RULE.get(f"{finding.severity} {finding.rule}", _OTHERS[finding.severity])
@@ -140,7 +140,7 @@ def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
         yield Lines((f"{joined} (-v shows all)",))
 
 
-def _in_short(finding: Finding, made: Entry) -> Entry:
+def _in_short(finding: Finding, made: FindingEntry) -> FindingEntry:
     """Return the entry with what to do as its only detail, and without how a composite gets to its reason."""
     if _BY_RULE.get(f"{finding.severity} {finding.rule}", "").startswith("Set"):
         # The heading names the variable.
@@ -182,7 +182,7 @@ _NATIVE = re.compile(r"([^;]+) has an MPS kernel for it")
 def title(report: Report) -> Title:
     """Say what the report is about, the answer first."""
     return Title(
-        answer=Span(summary.answer(report), _style(report)),
+        answer=TextSpan(summary.answer(report), _style(report)),
         subject=report.model,
         target=summary.target(report),
         numbers=summary.deciding_numbers(report),
@@ -209,7 +209,7 @@ def transfers(report: Report) -> Iterator[Block]:
     if len(regions) > 1:
         rows = tuple(
             (
-                Span(SIDES[region.side], region.side),
+                TextSpan(SIDES[region.side], region.side),
                 f"{region.calls:,}",
                 f"{region.first:,}-{region.last:,}",
                 filesize(region.bytes_in) if region.bytes_in else "-",
@@ -246,7 +246,7 @@ def content(report: Report) -> dict[str, object]:
 _QUOTED = re.compile("'[^']*'")
 
 
-def entries(report: Report, *, notes: bool = True) -> Iterator[Entry]:
+def entries(report: Report, *, notes: bool = True) -> Iterator[FindingEntry]:
     """Make an entry of each finding, its places with the first call that the graph has of each.
 
     A Mac's message is shown with the first finding that has it, whichever operator it names.
@@ -271,7 +271,7 @@ def entries(report: Report, *, notes: bool = True) -> Iterator[Entry]:
         yield entry(shown, map(place, finding.locations, calls))
 
 
-def entry(finding: Finding, places: Iterable[Place], scope: str = "") -> Entry:
+def entry(finding: Finding, places: Iterable[FindingPlace], scope: str = "") -> FindingEntry:
     """Make the entry of a finding at these places.
 
     Args:
@@ -279,7 +279,7 @@ def entry(finding: Finding, places: Iterable[Place], scope: str = "") -> Entry:
         places: Where.
         scope: The models and targets that have it; empty: those of the page.
     """
-    return Entry(
+    return FindingEntry(
         severity=finding.severity,
         rule=finding.rule,
         message=finding.message,
@@ -291,26 +291,26 @@ def entry(finding: Finding, places: Iterable[Place], scope: str = "") -> Entry:
     )
 
 
-def place(where: GroupLocation, call: int | None = None) -> Place:
+def place(where: GroupLocation, call: int | None = None) -> FindingPlace:
     """Make the place of a finding or of calls, with its line of source."""
     source = where.location.text.strip() if where.location else ""
-    return Place(summary.place(where), source, call)
+    return FindingPlace(summary.place(where), source, call)
 
 
-def _detail(detail: tuple[str, str]) -> tuple[str, str | Span]:
+def _detail(detail: tuple[str, str]) -> tuple[str, str | TextSpan]:
     """Show what a Mac prints as code, and in text only its first sentence."""
     name, text = detail
     if name not in {"prints", "try"}:
         return detail
     sentence, stop, rest = text.partition(". ")
-    return name, Span(text, brief=f"{sentence}{stop}..." if rest and name == "prints" else "")
+    return name, TextSpan(text, brief=f"{sentence}{stop}..." if rest and name == "prints" else "")
 
 
 def _operators(report: Report) -> Table:
     rows = []
     for group in report.groups:
         result = outcome(group.verdict)
-        label = Span(result.label, cast("Style", result.side))
+        label = TextSpan(result.label, cast("Style", result.side))
         dtypes = ", ".join(group.dtypes)
         rows.append((f"{group.count:,}", group.op, label, group.verdict.because, dtypes))
     headers = ("calls", "operator", "what happens", "why", "dtypes")
@@ -323,7 +323,7 @@ def statements(report: Report) -> Iterator[Block]:
     known = sorted(summary.statements(report), key=lambda entry: entry[0] not in certain)
     shown = sum(name in certain for name, _ in known)
     rest = f"{plural(len(known) - shown, 'statement')} that calls of this run may meet"
-    lines = tuple((Span(name, "name"), line) for name, line in known)
+    lines = tuple((TextSpan(name, "name"), line) for name, line in known)
     yield from section("Limitations and advisories", Bullets(lines, shown, rest))
 
 
@@ -374,7 +374,7 @@ def suites(report: Report) -> tuple[str, Iterable[Suite]]:
     return "opcheck", [Suite(name, _cases(report), properties)]
 
 
-def _cases(report: Report) -> Iterator[Case]:
+def _cases(report: Report) -> Iterator[JunitCase]:
     rest = list(report.findings)
     for group in report.groups:
         own = [finding for finding in rest if _is_about(finding, group)]

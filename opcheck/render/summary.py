@@ -13,7 +13,7 @@ from opcheck.common.vocabulary import ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
 from opcheck.judge.memory.macs import asked, deciding, runs_out, smallest
 from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
-from opcheck.render.document import Facts, Span, Words
+from opcheck.render.document import Facts, TextSpan, Words
 
 
 def headline(report: Report) -> str:
@@ -151,7 +151,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
         ("wrong", _unproved(report) if short else ""),
-        ("next", Span(next_command(report))),
+        ("next", TextSpan(next_command(report))),
     )
     return Facts(tuple((name, words) for name, words in rows if words), short)
 

@@ -16,12 +16,12 @@ from opcheck.render.document import (
     Block,
     Bullets,
     Document,
-    Entry,
     Facts,
+    FindingEntry,
     Heading,
     Lines,
-    Span,
     Table,
+    TextSpan,
     Title,
     Words,
     parts,
@@ -89,11 +89,11 @@ def _apart(before: Block, block: Block, *, tight: bool) -> bool:
 def _block(block: Block, layout: _Layout) -> Iterator[str]:
     indent = 2 if layout.tight else 0
     if isinstance(block, Title):
-        answer = Span(f"{block.answer.text}:", block.answer.style)
+        answer = TextSpan(f"{block.answer.text}:", block.answer.style)
         rest = f"{block.subject} on {block.target}; {block.numbers}"
-        yield from _wrap((answer, Span(rest, "strong")), layout, strong=True)
+        yield from _wrap((answer, TextSpan(rest, "strong")), layout, strong=True)
     elif isinstance(block, Heading):
-        heading = Span(block.text, "strong") if layout.tight else block.text
+        heading = TextSpan(block.text, "strong") if layout.tight else block.text
         yield from _wrap(heading, layout, 0, indent or 4)
     elif isinstance(block, Lines):
         for line in block.lines:
@@ -102,7 +102,7 @@ def _block(block: Block, layout: _Layout) -> Iterator[str]:
         yield from _bullets(block, layout)
     elif isinstance(block, Facts):
         yield from _facts(block, layout)
-    elif isinstance(block, Entry):
+    elif isinstance(block, FindingEntry):
         yield from _entry(block, layout)
     else:
         yield from _table(block, layout)
@@ -120,29 +120,29 @@ def _bullets(block: Bullets, layout: _Layout) -> Iterator[str]:
 def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
     width = max(len(name) for name, _ in block.items)
     for name, words in block.items:
-        head = Span(name.ljust(width), "dim")
+        head = TextSpan(name.ljust(width), "dim")
         cut = words if layout.full else _cut(words, layout.width - width - 4)
-        write = _line if block.short and not isinstance(words, Span) else _wrap
+        write = _line if block.short and not isinstance(words, TextSpan) else _wrap
         yield from write((head, "", *parts(cut)), layout, 2, width + 4)
 
 
 def _cut(words: Words, columns: int) -> Words:
     """Return a text that fits into its lines; a word that does not fit leaves up to ten columns empty."""
-    if not isinstance(words, Span) or not words.lines:
+    if not isinstance(words, TextSpan) or not words.lines:
         return words
     room = columns * words.lines - 10 * (words.lines - 1) - len(words.tail)
     body = words.text.removesuffix(words.tail)
     return textwrap.shorten(body, max(room, 10), placeholder=" ...") + words.tail
 
 
-def _entry(block: Entry, layout: _Layout) -> Iterator[str]:
-    head = (Span(f"{block.severity} {block.rule}", block.severity), block.message)
+def _entry(block: FindingEntry, layout: _Layout) -> Iterator[str]:
+    head = (TextSpan(f"{block.severity} {block.rule}", block.severity), block.message)
     if block.short and not layout.full:
         yield from _line(head, layout, 2)
         for place in block.places[:1]:
             more = len(block.places) - 1
             where = f"{place.text}{f' and {more:,} more' if more else ''}:"
-            yield from _line((where, Span(place.source, "dim")), layout, 4)
+            yield from _line((where, TextSpan(place.source, "dim")), layout, 4)
         for name, text in block.details[-1:]:
             yield from _line((f"{name}:", text), layout, 4)
         return
@@ -151,7 +151,7 @@ def _entry(block: Entry, layout: _Layout) -> Iterator[str]:
     for place in block.places[:shown]:
         yield from _wrap(place.text, layout, 4, 4)
         if place.source:
-            yield from _wrap(Span(place.source, "dim"), layout, 6, 6)
+            yield from _wrap(TextSpan(place.source, "dim"), layout, 6, 6)
     if len(block.places) > shown:
         rest = plural(len(block.places) - shown, "more place")
         yield from _wrap(f"and {rest} (-v shows all)", layout, 4, 4)
@@ -162,7 +162,7 @@ def _entry(block: Entry, layout: _Layout) -> Iterator[str]:
 def _table(block: Table, layout: _Layout) -> Iterator[str]:
     columns = [n for n in range(len(block.headers)) if n not in block.wide]
     rows = block.rows if layout.full else block.rows[: block.shown]
-    head = tuple(Span(header, "dim") if layout.tight else header for header in block.headers)
+    head = tuple(TextSpan(header, "dim") if layout.tight else header for header in block.headers)
     cells = [[_text(row[n], layout) for n in columns] for row in (head, *rows)]
     widths = [max(_width(text) for text, _ in column) for column in zip(*cells, strict=True)]
     room = layout.width - 2 * len(columns)

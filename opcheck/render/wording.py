@@ -12,7 +12,7 @@ from opcheck.common.text import and_more
 from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.matrix import STATES, WRONG, cell_state
-from opcheck.render.document import Lines, Span, Words
+from opcheck.render.document import Lines, TextSpan, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,9 +55,9 @@ def cut_at_word(text: str, columns: int) -> str:
     return textwrap.shorten(text, columns, placeholder=" ...")
 
 
-def cut(text: str, lines: int = 1, tail: str = "") -> Span:
+def cut(text: str, lines: int = 1, tail: str = "") -> TextSpan:
     """Return a fact that a short answer cuts at so many lines; its tail stays."""
-    return Span(text + tail, "dim", lines=lines, tail=tail)
+    return TextSpan(text + tail, "dim", lines=lines, tail=tail)
 
 
 def limit_rows(

@@ -15,7 +15,7 @@ SCHEMA = "opcheck-scan-baseline/1"
 _WRITE = "opcheck scan --baseline FILE --update-baseline"
 
 
-class _Known(Record, frozen=True, kw_only=True):
+class _KnownFinding(Record, frozen=True, kw_only=True):
     """A finding as a person reviews it; only its fingerprint is read back."""
 
     fingerprint: str
@@ -24,17 +24,17 @@ class _Known(Record, frozen=True, kw_only=True):
     text: str
 
 
-class _Baseline(Record, frozen=True, kw_only=True):
+class _ScanBaseline(Record, frozen=True, kw_only=True):
     schema: str
     #: the version of the fingerprints (fingerprint.py)
     fingerprints: str
-    findings: tuple[_Known, ...]
+    findings: tuple[_KnownFinding, ...]
 
 
 def text(report: ScanReport) -> str:
     """Write the findings of a report as a baseline: JSON, sorted by file, without line numbers."""
     known = [
-        _Known(
+        _KnownFinding(
             fingerprint=finding.fingerprints[0],
             rule=finding.rule,
             file=place.location.file if place.location else "",
@@ -43,7 +43,7 @@ def text(report: ScanReport) -> str:
         for finding in report.findings
         for place in finding.locations[:1]
     ]
-    baseline = _Baseline(
+    baseline = _ScanBaseline(
         schema=SCHEMA,
         fingerprints=VERSION,
         findings=tuple(sorted(known, key=lambda each: (each.file, each.rule, each.fingerprint))),
@@ -53,7 +53,7 @@ def text(report: ScanReport) -> str:
 
 def read(path: Path) -> frozenset[str]:
     """Read the fingerprints of a baseline; ``read_baseline`` raises."""
-    baseline = read_baseline(_Baseline, path, SCHEMA, _WRITE)
+    baseline = read_baseline(_ScanBaseline, path, SCHEMA, _WRITE)
     return frozenset(finding.fingerprint for finding in baseline.findings)
 
 

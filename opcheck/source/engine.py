@@ -24,13 +24,13 @@ from opcheck.common.python_source import decode, split_lines
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.model.fingerprint import add_fingerprints
-from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
+from opcheck.model.ignores import Comment, IgnoreEntry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, signs, source
 from opcheck.source.configurations import check_configuration
 from opcheck.source.edits import Fix
 from opcheck.source.intent import between_processes, for_cuda
-from opcheck.source.mac import Mac
+from opcheck.source.mac import FileQuestions
 from opcheck.source.permits import filter_fixes, keeper
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
@@ -64,7 +64,7 @@ _PIECE = 32
 
 
 @dataclass
-class _Outcome:
+class _FileOutcome:
     """What a file gave."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class _Outcome:
     proposals: list[Proposal] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     ignored: int = 0
-    silenced: set[Entry] = field(default_factory=set)
+    silenced: set[IgnoreEntry] = field(default_factory=set)
     #: whether the file was not parsed, because it has no word that a rule names
     unparsed: bool = False
     #: the names that may give other files a device
@@ -101,7 +101,7 @@ class Filters(NamedTuple):
     #: codes of rules, or their beginnings (``OC21``); none selects all rules
     select: Sequence[str] = ()
     #: entries of the configuration; those of the selected rules count
-    ignores: Sequence[Entry] = ()
+    ignores: Sequence[IgnoreEntry] = ()
 
 
 def scan(
@@ -234,7 +234,7 @@ class Reader:
         self.ignores = ignores
         self.skipped: Counter[str] = Counter()
         #: of the file that is read, and in the end of all files
-        self.found = _Outcome()
+        self.found = _FileOutcome()
         self._rules = [rule for rule in RULES if rule.nodes and rule.applies(target)]
         self._carriers: frozenset[str] = frozenset()
         self._parsed = functools.lru_cache(maxsize=_KEPT)(self._parse)
@@ -277,21 +277,21 @@ class Reader:
         self._parsed.cache_clear()
         self.project = Project((), self._module)
 
-    def _share(self, files: Sequence[tuple[FoundFile, bool]]) -> list[_Outcome]:
+    def _share(self, files: Sequence[tuple[FoundFile, bool]]) -> list[_FileOutcome]:
         """Read files, in several processes if there are many; the flag of a file allows leaving it unparsed."""
         sizes = (file.path.stat().st_size for file, _ in files if file.path.is_file())
         is_large = any(total > _SMALL for total in itertools.accumulate(sizes))
         count = shares.count_shares() if is_large else 1
 
-        def read(share: int) -> list[tuple[int, _Outcome]]:
+        def read(share: int) -> list[tuple[int, _FileOutcome]]:
             numbers = (n for n in range(len(files)) if n // _PIECE % count == share)
             return [(number, self._read_one(*files[number])) for number in numbers]
 
         found = dict(pair for part in shares.compute(read, count) for pair in part)
         return [found[number] for number in range(len(files))]
 
-    def _read_one(self, file: FoundFile, may_skip: bool) -> _Outcome:  # noqa: FBT001  (a part of what is shared)
-        self.found = _Outcome()
+    def _read_one(self, file: FoundFile, may_skip: bool) -> _FileOutcome:  # noqa: FBT001  (a part of what is shared)
+        self.found = _FileOutcome()
         self.ignores.silenced = self.found.silenced
         self.read(file, may_skip=may_skip)
         return self.found
@@ -335,9 +335,9 @@ class Reader:
         program.follow = lambda dotted: self.project.origin(dotted, path, self._reexporter)
         return program
 
-    def _mac(self, program: Program, path: Path) -> Mac:
+    def _mac(self, program: Program, path: Path) -> FileQuestions:
         torch = str(self.target.torch)
-        return Mac(program, torch, lambda name: self.project.constants(name, path))
+        return FileQuestions(program, torch, lambda name: self.project.constants(name, path))
 
     def read(self, file: FoundFile, *, may_skip: bool = False) -> None:
         """Read a file; with ``may_skip``, a file without the words of any rule is not parsed."""
@@ -406,7 +406,7 @@ class Reader:
         kept = keeper(scanned)
         found = [
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
-            for rule, hit in _hits(scanned, _Dispatch(signs.rules_for(text, self.target)))
+            for rule, hit in _hits(scanned, _RuleTable(signs.rules_for(text, self.target)))
         ]
         hits = list(filter_fixes(found, scanned))
         self.found.carriers = frozenset(signs.carriers(program, scanned.mac, self._carriers))
@@ -513,7 +513,7 @@ def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
             yield first
 
 
-class _Dispatch(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...]]):
+class _RuleTable(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...]]):
     """The rules that check a node, by its kind and, of calls and attributes, the names in it."""
 
     def __init__(self, rules: Sequence[ScanRule]) -> None:
@@ -543,7 +543,7 @@ class _Dispatch(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...
         return self[type(node),]
 
 
-def _hits(scanned: Scanned, dispatch: _Dispatch) -> Iterator[tuple[ScanRule, Hit]]:
+def _hits(scanned: Scanned, dispatch: _RuleTable) -> Iterator[tuple[ScanRule, Hit]]:
     """The hits of the rules at places that a Mac reaches."""
     answers: dict[object, int] = {}
     kinds = dispatch.kinds

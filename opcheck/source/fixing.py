@@ -40,7 +40,7 @@ _ROUNDS = 5
 _BY_BRANCH = {"OC202", "OC204", "OC207", "OC222", "OC223"}
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """A file before and after; empty before: a new file."""
 
     path: Path
@@ -77,7 +77,7 @@ def _of_patch(text: str) -> list[str]:
 class Fixed(NamedTuple):
     """The changes of all files."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     #: how many findings they correct, by rule
     fixed: dict[str, int]
     #: how many more unsafe fixes would correct
@@ -193,10 +193,10 @@ class _Fixer:
                 lines = _decode_file(path, self.contents).splitlines()
                 yield from _find_silenced(first.get(path, []), after, corrected, lines)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[FileChange]:
         """Return the changed and the new files; two links may lead to one file."""
         by_target = {
-            _target(path): Change(
+            _target(path): FileChange(
                 _target(path), before, self.contents[path].decode(name), name, self._counts[path]
             )
             for path, (before, name) in self._texts.items()
@@ -206,7 +206,7 @@ class _Fixer:
             helpers_of = ((each, plan.by_file.get(each.path)) for each in changes)
             used = {each.path for each, own in helpers_of if own and own.statement in each.after}
             changes += [
-                Change(each.path, "", helpers.TEXT) for each in plan.new if used & each.users
+                FileChange(each.path, "", helpers.TEXT) for each in plan.new if used & each.users
             ]
         return changes
 

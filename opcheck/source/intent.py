@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from opcheck.source.program import Place, Program
+from opcheck.source.program import NodePlace, Program
 from opcheck.source.words import last, leaves
 
 #: Names of flags behind which a program with one GPU does not come.
@@ -110,7 +110,7 @@ def _exchanges(function: ast.AST, program: Program) -> bool:
     )
 
 
-def _says_so(place: Place, answers: dict[object, int]) -> bool:
+def _says_so(place: NodePlace, answers: dict[object, int]) -> bool:
     parent, field = place.parent, place.field
     if isinstance(parent, ast.If) and field in {"body", "orelse"}:
         return _has_flag(parent.test) or any(map(_demands, getattr(parent, field)[:_FIRST]))

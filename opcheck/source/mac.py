@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from opcheck.data.packages import packages
 from opcheck.source import tables
-from opcheck.source.program import Binding, Place, Program
+from opcheck.source.program import Binding, NodePlace, Program
 from opcheck.source.words import (
     UNKNOWN,
     begins,
@@ -66,7 +66,7 @@ _SHORT_TRY = 12
 _DEEPEST = 60
 
 
-class Mac:
+class FileQuestions:
     """Answers questions about a file; each answer is computed once.
 
     Where an answer depends on itself (``n = n + 1``), a provisional answer is used until the final
@@ -319,7 +319,7 @@ class Mac:
             self._settled |= dict.fromkeys(inside, answer)
         return answer
 
-    def _bars(self, place: Place, *, tries: bool) -> bool:
+    def _bars(self, place: NodePlace, *, tries: bool) -> bool:
         """Return whether the parent of a node keeps a Mac from reaching it."""
         parent, field = place.parent, place.field
         if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
@@ -348,7 +348,7 @@ class Mac:
             and self._once(("guarded", node.name), self._called_under_guards, node.name)
         )
 
-    def _left_before(self, place: Place) -> bool:
+    def _left_before(self, place: NodePlace) -> bool:
         """Return whether a statement before the child, such as a guarded return, leaves the block."""
         block = getattr(place.parent, place.field)
         if place.field not in _BLOCKS or not isinstance(block, list):
@@ -362,7 +362,7 @@ class Mac:
         return truth is not None and leaves(statement.body if truth else statement.orelse)
 
     def _stops_before(
-        self, place: Place, parts: Sequence[Part], stops: Callable[[Part], bool]
+        self, place: NodePlace, parts: Sequence[Part], stops: Callable[[Part], bool]
     ) -> bool:
         """Return whether an earlier part keeps the program from reaching the child."""
         block = (place.parent, place.field)

@@ -61,7 +61,7 @@ _DEEPEST = 60
 _MOST = 8
 
 
-class Kind(NamedTuple):
+class ArrayKind(NamedTuple):
     """What an expression is: ``python`` (numbers, and lists of them), ``numpy``, ``torch`` or a ``generator``."""
 
     family: str
@@ -75,11 +75,11 @@ class Dtypes:
     def __init__(self, scanned: Scanned) -> None:
         self._scanned = scanned
         self._program = scanned.program
-        self._kinds: dict[ast.AST, Kind | None] = {}
+        self._kinds: dict[ast.AST, ArrayKind | None] = {}
         self._positions: dict[int, list[tuple[int, int]]] = {}
         self._depth = 0
 
-    def kind(self, node: ast.AST | None) -> Kind | None:
+    def kind(self, node: ast.AST | None) -> ArrayKind | None:
         """Return the kind of an expression; None where it is not certain."""
         if node is None or node in self._kinds or self._depth >= _DEEPEST:
             return None if node is None else self._kinds.get(node)
@@ -89,11 +89,11 @@ class Dtypes:
         self._depth -= 1
         return self._kinds[node]
 
-    def _find(self, node: ast.AST) -> Kind | None:
-        kind: Kind | None = None
+    def _find(self, node: ast.AST) -> ArrayKind | None:
+        kind: ArrayKind | None = None
         match node:
             case ast.Constant(value=bool() | int() | float() | complex()):
-                kind = Kind("python", _BUILTINS[type(node.value).__name__], is_scalar=True)
+                kind = ArrayKind("python", _BUILTINS[type(node.value).__name__], is_scalar=True)
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 kind = _join(map(self.kind, parts), "list")
             case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
@@ -111,8 +111,8 @@ class Dtypes:
                 kind = self._find_named(node)
         return kind
 
-    def _find_named(self, node: ast.AST) -> Kind | None:
-        kind: Kind | None = None
+    def _find_named(self, node: ast.AST) -> ArrayKind | None:
+        kind: ArrayKind | None = None
         match node:
             case ast.Name(id=name):
                 kind = self._name(node, name)
@@ -132,7 +132,7 @@ class Dtypes:
                 kind = self._call(node)
         return kind
 
-    def _array(self, node: ast.AST) -> Kind | None:
+    def _array(self, node: ast.AST) -> ArrayKind | None:
         """The kind of an array or a tensor, without regard to its dimensions."""
         kind = self.kind(node)
         is_array = kind is not None and kind.family in {"numpy", "torch"}
@@ -140,7 +140,7 @@ class Dtypes:
 
     # -- names -----------------------------------------------------------------------------------
 
-    def _name(self, node: ast.AST, name: str, target: ast.expr | None = None) -> Kind | None:
+    def _name(self, node: ast.AST, name: str, target: ast.expr | None = None) -> ArrayKind | None:
         """The kind at the last binding above that the program passes for certain, if those between agree."""
         program = self._program
         bindings = program.bound_in(program.scope(node), name)
@@ -153,7 +153,7 @@ class Dtypes:
             ]
         end = bisect.bisect_left(self._positions[id(bindings)], _start(target or node))
         blocks = {(place.parent, place.field) for _, place in program.ancestors(node)}
-        kinds: list[Kind | None] = []
+        kinds: list[ArrayKind | None] = []
         for binding in reversed(bindings[max(0, end - _MOST) : end]):
             place = program.place(binding.node)
             kinds.append(self._find_bound(binding, name))
@@ -162,7 +162,7 @@ class Dtypes:
                 break
         return _agree(kinds)
 
-    def _find_bound(self, binding: Binding, name: str) -> Kind | None:
+    def _find_bound(self, binding: Binding, name: str) -> ArrayKind | None:
         match binding.node:
             case (
                 ast.For(target=ast.Name(), iter=values)
@@ -173,7 +173,7 @@ class Dtypes:
                 return self._parameter(binding.node, name)
         return self.kind(binding.value or binding.node)
 
-    def _parameter(self, node: ast.arg, name: str) -> Kind | None:
+    def _parameter(self, node: ast.arg, name: str) -> ArrayKind | None:
         """What all uses of a function of the file, each a call, give to a parameter."""
         function = self._program.scope(node)
         if not isinstance(function, Function):
@@ -182,14 +182,14 @@ class Dtypes:
         uses = self._program.uses.get(function.name, [])
         if name not in names or len(uses) > _MOST or function.decorator_list:
             return None
-        kinds: list[Kind | None] = []
+        kinds: list[ArrayKind | None] = []
         for use in uses:
             call = self._program.parent(use) if isinstance(use, ast.Name) else None
             is_called = isinstance(call, ast.Call) and call.func is use
             kinds.append(self.kind(argument(call, names.index(name), name)) if is_called else None)  # type: ignore[arg-type]  # a Call
         return _agree(kinds)
 
-    def _find_returned(self, function: Function) -> Kind | None:
+    def _find_returned(self, function: Function) -> ArrayKind | None:
         """The kind that all returns of a function have."""
         parts = (ast.Return, ast.Yield, ast.YieldFrom)
         own = [
@@ -202,7 +202,7 @@ class Dtypes:
 
     # -- operations ------------------------------------------------------------------------------
 
-    def _operation(self, left: ast.expr, right: ast.expr, *, divides: bool) -> Kind | None:
+    def _operation(self, left: ast.expr, right: ast.expr, *, divides: bool) -> ArrayKind | None:
         first, second = self.kind(left), self.kind(right)
         if first and second:
             joined = _join([first, second])
@@ -215,18 +215,18 @@ class Dtypes:
         is_wide = kind is not None and kind.family == "numpy" and kind.dtype == FLOAT64
         return kind if is_wide and kind and not kind.is_scalar else None
 
-    def _attribute(self, node: ast.Attribute) -> Kind | None:
+    def _attribute(self, node: ast.Attribute) -> ArrayKind | None:
         if full := self._scanned.dotted(node):
-            return Kind("python", FLOAT64, is_scalar=True) if full in _CONSTANTS else None
+            return ArrayKind("python", FLOAT64, is_scalar=True) if full in _CONSTANTS else None
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             bindings = self._program.bindings(node)[: _MOST + 1]
             return _agree([self.kind(binding.value) for binding in bindings])
         return self._array(node.value) if node.attr in {"T", "mT", "data"} else None
 
-    def _call(self, node: ast.Call) -> Kind | None:
+    def _call(self, node: ast.Call) -> ArrayKind | None:
         name = self._scanned.dotted(node.func)
         if name in _GENERATORS:
-            return Kind("generator")
+            return ArrayKind("generator")
         if name.startswith("numpy."):
             return self._numpy(node, name.rpartition(".")[2], node.args)
         if name.startswith("torch."):
@@ -237,22 +237,26 @@ class Dtypes:
             case ast.Name(id=called):
                 bindings = self._program.bindings(node.func)
                 if not bindings and called in {"float", "int"}:
-                    return Kind("python", _BUILTINS[called], is_scalar=True)
+                    return ArrayKind("python", _BUILTINS[called], is_scalar=True)
                 if not bindings and called in {"list", "range"} and node.args:
-                    return Kind("python", _INT64) if called == "range" else self.kind(node.args[0])
+                    return (
+                        ArrayKind("python", _INT64)
+                        if called == "range"
+                        else self.kind(node.args[0])
+                    )
                 bound = self._program.only_binding(node.func)
                 if bound and isinstance(bound.node, ast.FunctionDef):
                     return self._find_returned(bound.node)
         return None
 
-    def _numpy(self, node: ast.Call, name: str, values: list[ast.expr]) -> Kind | None:
+    def _numpy(self, node: ast.Call, name: str, values: list[ast.expr]) -> ArrayKind | None:
         """A function of NumPy, or a method with its object as the first value."""
         asked = argument(node, _DTYPE_POSITION.get(name), "dtype")
         rule = _RESULTS.get(name, "")
         if asked is not None:
             return self._cast("numpy", asked)
         if rule in {"float64", "int64"}:
-            return Kind("numpy", _DTYPES[rule], is_scalar=not (node.args or node.keywords))
+            return ArrayKind("numpy", _DTYPES[rule], is_scalar=not (node.args or node.keywords))
         kind = _join([self.kind(value) for value in values[_DECIDING.get(rule, slice(1))]])
         if kind is None or kind.family not in {"python", "numpy"} or not (rule or name in _DTYPES):
             return None
@@ -269,22 +273,22 @@ class Dtypes:
         has_axis = len(node.args) + is_method > 1 or bool(node.keywords)
         # The elements of ``choice`` and the like count as arrays, which promote alike.
         keeps = kind.is_scalar and name not in {"full", "arange"}
-        return Kind("numpy", dtype, is_scalar=keeps or (name in _REDUCES and not has_axis))
+        return ArrayKind("numpy", dtype, is_scalar=keeps or (name in _REDUCES and not has_axis))
 
-    def _torch(self, node: ast.Call, name: str) -> Kind | None:
+    def _torch(self, node: ast.Call, name: str) -> ArrayKind | None:
         asked = argument(node, None, "dtype")
         if asked is not None:
             return self._cast("torch", asked)
         kind = self.kind(node.args[0]) if node.args else None
         if name in _SINGLE:
-            return Kind("torch", _FLOAT32)
+            return ArrayKind("torch", _FLOAT32)
         if name in _MADE and kind is not None and kind.family != "generator":
             narrow = {FLOAT64: _FLOAT32, COMPLEX128: _COMPLEX64} if kind.family == "python" else {}
-            return Kind("torch", narrow.get(kind.dtype, kind.dtype))
+            return ArrayKind("torch", narrow.get(kind.dtype, kind.dtype))
         keeps = kind is not None and kind.family == "torch" and name.rpartition(".")[2] in _KEEPS
         return kind if keeps else None
 
-    def _method(self, node: ast.Call, value: ast.expr, name: str) -> Kind | None:
+    def _method(self, node: ast.Call, value: ast.expr, name: str) -> ArrayKind | None:
         kind = self.kind(value)
         asked = argument(node, 0, "dtype")
         if name == "astype" and asked is not None and (kind is None or kind.family == "numpy"):
@@ -292,31 +296,31 @@ class Dtypes:
         if kind is None or kind.family == "python":
             return None
         if name in {"item", "tolist"}:
-            return Kind("python", kind.dtype, is_scalar=name == "item")
+            return ArrayKind("python", kind.dtype, is_scalar=name == "item")
         if kind.family == "torch":
             return self._tensor(node, kind, name)
         return self._numpy(node, name, node.args if kind.family == "generator" else [value])
 
-    def _tensor(self, node: ast.Call, kind: Kind, name: str) -> Kind | None:
+    def _tensor(self, node: ast.Call, kind: ArrayKind, name: str) -> ArrayKind | None:
         """A method of a tensor."""
         if name in _CASTS:
-            return Kind("torch", _OF_TORCH.get(name) or _DTYPES[name])
+            return ArrayKind("torch", _OF_TORCH.get(name) or _DTYPES[name])
         if name == "numpy":
             return kind._replace(family="numpy")
         if name in {"to", "type"}:
             arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
             dtype = next((dtype for part in arguments if (dtype := self.dtype(part))), None)
             if dtype:
-                return Kind("torch", dtype)
+                return ArrayKind("torch", dtype)
             is_one = name == "to" and len(arguments) <= len(node.args) <= 1
             devices = (each for each in arguments if may_be_device(each) and not self.kind(each))
             return kind if is_one and len([*devices]) == len(arguments) else None
         asks = any(word.arg == "dtype" for word in node.keywords)
         return kind if name in _KEEPS and not asks else None
 
-    def _cast(self, family: str, asked: ast.expr) -> Kind | None:
+    def _cast(self, family: str, asked: ast.expr) -> ArrayKind | None:
         dtype = self.dtype(asked)
-        return Kind(family, dtype) if dtype else None
+        return ArrayKind(family, dtype) if dtype else None
 
     def dtype(self, node: ast.expr) -> _Dtype | None:
         """Return the dtype that an expression names; None where that is not certain."""
@@ -356,13 +360,13 @@ def _position(node: ast.AST | None) -> tuple[int, int]:
     return _start(node)
 
 
-def _agree(kinds: list[Kind | None]) -> Kind | None:
+def _agree(kinds: list[ArrayKind | None]) -> ArrayKind | None:
     return kinds[0] if len(kinds) <= _MOST and len(set(kinds)) == 1 else None
 
 
-def _join(parts: Iterable[Kind | None], family: str = "") -> Kind | None:
+def _join(parts: Iterable[ArrayKind | None], family: str = "") -> ArrayKind | None:
     """The kind of an operation of several values, or of a list of them."""
-    joined: Kind | None = None
+    joined: ArrayKind | None = None
     for part in parts:
         if part is None or part.family == "generator":
             return None
@@ -370,7 +374,7 @@ def _join(parts: Iterable[Kind | None], family: str = "") -> Kind | None:
     return joined._replace(is_scalar=False) if joined and family == "list" else joined
 
 
-def _promote(first: Kind, second: Kind) -> Kind:
+def _promote(first: ArrayKind, second: ArrayKind) -> ArrayKind:
     families = {first.family, second.family}
     family = next(name for name in ("torch", "numpy", "python") if name in families)
     # Python's numbers, and those of NumPy with a tensor, change the rank of a dtype and not its bits.
@@ -391,4 +395,4 @@ def _promote(first: Kind, second: Kind) -> Kind:
             bits = max(bits, 2 * own if rank == COMPLEX128[0] else own)
     default = {0: 8, 1: 64, 2: 32 if family == "torch" else 64, 3: 64 if family == "torch" else 128}
     scalar = first.is_scalar and second.is_scalar
-    return Kind(family, (rank, bits or default[rank]), is_scalar=scalar)
+    return ArrayKind(family, (rank, bits or default[rank]), is_scalar=scalar)

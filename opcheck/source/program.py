@@ -45,7 +45,7 @@ class Binding(NamedTuple):
 _NONE: list[Binding] = []
 
 
-class Place(NamedTuple):
+class NodePlace(NamedTuple):
     """The position of a node in the tree."""
 
     parent: ast.AST
@@ -92,7 +92,7 @@ class Program:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        #: the fields of a ``Place`` by node; the record is made on demand
+        #: the fields of a ``NodePlace`` by node; the record is made on demand
         self._places: dict[ast.AST, tuple[ast.AST, str, int, ast.AST]] = {}
         #: the last result of ``dotted``: a dozen rules ask for the same node in a row
         self._named: tuple[ast.AST | None, str] = (None, "")
@@ -146,20 +146,20 @@ class Program:
 
     # -- around a node ---------------------------------------------------------------------------
 
-    def place(self, node: ast.AST) -> Place | None:
+    def place(self, node: ast.AST) -> NodePlace | None:
         """Return the position of a node; None for the module."""
         place = self._places.get(node)
-        return Place(*place) if place else None
+        return NodePlace(*place) if place else None
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """Return the parent of a node; None for the module."""
         place = self._places.get(node)
         return place[0] if place else None
 
-    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, Place]]:
+    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, NodePlace]]:
         """A node with its position, then its parent, and so on up to the module."""
         while (place := self._places.get(node)) is not None:
-            yield node, Place(*place)
+            yield node, NodePlace(*place)
             node = place[0]
 
     def scope(self, node: ast.AST) -> ast.AST:

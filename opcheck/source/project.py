@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from opcheck.source.mac import Mac
+from opcheck.source.mac import FileQuestions
 from opcheck.source.program import Function, Program
 
 #: A name is followed through so many files that only import it in turn.
@@ -24,7 +24,7 @@ class Module(NamedTuple):
 
     path: Path
     program: Program
-    mac: Mac
+    mac: FileQuestions
 
 
 class Default(NamedTuple):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar, get_args, get_type_hints
 
-from opcheck.common.catalogue import Rule
+from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity
 from opcheck.source.edits import Applicability, Fix
-from opcheck.source.mac import Mac
+from opcheck.source.mac import FileQuestions
 from opcheck.source.program import Program
 from opcheck.source.project import Project
 
@@ -32,7 +32,7 @@ class Scanned:
     """A file, and the Mac that it is read for."""
 
     program: Program
-    mac: Mac
+    mac: FileQuestions
     target: Target
     #: where the file is, to find neighbouring modules; None for a text that is no file
     path: Path | None = None
@@ -96,7 +96,7 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScanRule(Rule):
+class ScanRule(CatalogueRule):
     """A rule of ``opcheck scan``."""
 
     #: the kinds of node that it checks; none if the engine itself makes its findings

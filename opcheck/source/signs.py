@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Collection, Iterable
 
 from opcheck.common.versions import Target
-from opcheck.source.mac import Mac
+from opcheck.source.mac import FileQuestions
 from opcheck.source.program import Program
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES
@@ -112,7 +112,7 @@ def is_silent(text: str, rules: Iterable[ScanRule]) -> bool:
     return True
 
 
-def carriers(program: Program, mac: Mac, carrying: Collection[str]) -> set[str]:
+def carriers(program: Program, mac: FileQuestions, carrying: Collection[str]) -> set[str]:
     """Return the names of a file that may give another file a device, or a function with a device as default."""
     found: set[str] = set()
     for scope, name, binding in program.top_bindings():
@@ -127,7 +127,7 @@ def carriers(program: Program, mac: Mac, carrying: Collection[str]) -> set[str]:
     return found
 
 
-def _carries(value: ast.expr, mac: Mac) -> bool:
+def _carries(value: ast.expr, mac: FileQuestions) -> bool:
     texts = (each.constant for each in mac.values(value) if isinstance(each.constant, str))
     return any(word in text for text in texts for word in _CARRIED)
 

@@ -32,7 +32,7 @@ import msgspec
 
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.worker import dependency_tracking, installed, platform
-from opcheck.worker.protocol import Answered, Failure, Message, Order, Stage, failure_of, sealed
+from opcheck.worker.protocol import Answered, Message, Order, Stage, WorkFailure, failure_of, sealed
 
 
 def main(arguments: list[str]) -> None:
@@ -94,7 +94,7 @@ def _answer(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Messa
     except OpcheckError as error:
         return failure_of(error, order.subject)
     except platform.TimeLimitReached:
-        return Failure(
+        return WorkFailure(
             error=CaptureError.__name__,
             message=f"the model was not loaded after {order.limits.seconds:g} s",
             context=order.subject,

@@ -1,7 +1,7 @@
 """Starts child processes, reads them with limits, and ends them with all that they started.  Imports no torch.
 
 User code runs in most of them.  It may print without end, write to the pipe that answers come from,
-start processes that outlive it and keep that pipe open, and die in any way.  ``Lines``, ``Printed``
+start processes that outlive it and keep that pipe open, and die in any way.  ``LineReader``, ``OutputTail``
 and ``run`` keep their limits nevertheless.
 """
 
@@ -161,7 +161,7 @@ class Child:
         return code
 
 
-class Lines:
+class LineReader:
     """Reads the lines of a pipe that a child writes into.
 
     Args:
@@ -222,7 +222,7 @@ class Lines:
                 return b""
 
 
-class Printed:
+class OutputTail:
     """Keeps the last part of a child's output, which may be endless.
 
     Args:
@@ -318,7 +318,7 @@ def run(
     )
     assert child.process.stdout is not None
     assert child.process.stderr is not None
-    out, err = Printed(child.process.stdout, PRINTED), Printed(child.process.stderr, PRINTED)
+    out, err = OutputTail(child.process.stdout, PRINTED), OutputTail(child.process.stderr, PRINTED)
     child.process.stdout = None  # its reader closes it
     late = False
     try:

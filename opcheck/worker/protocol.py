@@ -1,7 +1,7 @@
 """The messages between a child process and its parent: one JSON object a line.
 
 The parent writes an ``Order``.  The child writes a ``Stage`` whenever it begins the next step,
-and then exactly one ``Answered`` or ``Failure``.
+and then exactly one ``Answered`` or ``WorkFailure``.
 
 User code runs in the child and can write to every descriptor there.  A line of the child therefore begins with a
 secret that the order brought: what a program writes by accident, or to look like an answer, ends the work as garbled.
@@ -63,7 +63,7 @@ class Stage(Record, frozen=True, kw_only=True, tag="stage"):
     seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
-class Failure(Record, frozen=True, kw_only=True, tag="failure"):
+class WorkFailure(Record, frozen=True, kw_only=True, tag="failure"):
     """The work could not be done; ``error`` names a class of opcheck.common.errors."""
 
     error: str
@@ -78,7 +78,7 @@ class Answered(Record, frozen=True, kw_only=True, tag="answered"):
     content: msgspec.Raw
 
 
-Message = Stage | Failure | Answered
+Message = Stage | WorkFailure | Answered
 
 
 def new_secret() -> str:
@@ -127,13 +127,15 @@ def silent(text: str, *, seconds: float = 0.0) -> None:
     """Ignore a stage: a ``Say`` for callers that need no progress."""
 
 
-def failure_of(error: BaseException, subject: str) -> Failure:
+def failure_of(error: BaseException, subject: str) -> WorkFailure:
     """Convert an exception: opcheck's own keeps its three lines, any other becomes a CaptureError of ``subject``."""
     if isinstance(error, OpcheckError):
         name = type(error).__name__
-        return Failure(error=name, message=error.message, context=error.context, hint=error.hint)
+        return WorkFailure(
+            error=name, message=error.message, context=error.context, hint=error.hint
+        )
     text = " ".join(f"{type(error).__name__}: {error_text(error)}".split())
-    return Failure(
+    return WorkFailure(
         error=CaptureError.__name__,
         message=f"the capture of this model broke off: {text}",
         context=subject,
@@ -141,7 +143,7 @@ def failure_of(error: BaseException, subject: str) -> Failure:
     )
 
 
-def error_of(failure: Failure) -> OpcheckError:
+def error_of(failure: WorkFailure) -> OpcheckError:
     """Return the exception of a failure; a CaptureError if the failure names no class of opcheck's."""
     kind = _ERRORS.get(failure.error, CaptureError)
     return kind(failure.message, context=failure.context, hint=failure.hint)

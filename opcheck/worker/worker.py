@@ -31,19 +31,19 @@ from opcheck.worker.process import (
     Child,
     GarbledError,
     LateError,
-    Lines,
-    Printed,
+    LineReader,
+    OutputTail,
     ToStderr,
     last_line,
     python,
 )
 from opcheck.worker.protocol import (
     Answered,
-    Failure,
     Limits,
     Message,
     Notes,
     Order,
+    WorkFailure,
     decoded,
     error_of,
     new_secret,
@@ -127,8 +127,8 @@ class Worker(Generic[Request, Answer]):
         self._environment = environment or {}
         self._show_output = show_output
         self._child: Child | None = None
-        self._lines: Lines | None = None
-        self._printed: Printed | None = None
+        self._lines: LineReader | None = None
+        self._printed: OutputTail | None = None
 
     @property
     def alive(self) -> bool:
@@ -195,7 +195,7 @@ class Worker(Generic[Request, Answer]):
                 if isinstance(message, Answered):
                     answer: Answer = decoded(message.content, msgspec.json.Decoder(self._answer))
                     return answer
-                if isinstance(message, Failure):
+                if isinstance(message, WorkFailure):
                     raise error_of(message)
                 stage = message.text
                 if message.seconds:
@@ -213,7 +213,7 @@ class Worker(Generic[Request, Answer]):
             child.process.wait(GRACE)
         raise self._error("died", "", stage)
 
-    def _start(self) -> tuple[Child, Lines]:
+    def _start(self) -> tuple[Child, LineReader]:
         if self._child is None or self._lines is None:
             child = Child(
                 self._command,
@@ -225,9 +225,9 @@ class Worker(Generic[Request, Answer]):
             self._child = child
             assert child.process.stdout is not None
             assert child.process.stderr is not None
-            self._lines = Lines(child.process.stdout.fileno(), lambda: child.alive)
+            self._lines = LineReader(child.process.stdout.fileno(), lambda: child.alive)
             pass_on = ToStderr() if self._show_output else None
-            self._printed = Printed(child.process.stderr, _TAIL, pass_on)
+            self._printed = OutputTail(child.process.stderr, _TAIL, pass_on)
         return self._child, self._lines
 
     def _error(
@@ -283,7 +283,7 @@ def run_program(
     stderr = subprocess.PIPE if pass_on else None
     child = Child(command, environment, group=False, stderr=stderr)
     stream = child.process.stderr
-    printed = Printed(stream, _TAIL, pass_on) if stream is not None else None
+    printed = OutputTail(stream, _TAIL, pass_on) if stream is not None else None
     try:
         # Its report is waited for.
         child.wait()
@@ -355,7 +355,7 @@ def _answer_of(
     kind: Literal["late", "garbled", "died"] = "died"
     text = ""
     try:
-        line = Lines(reading, lambda: fork.alive).next(time.monotonic() + seconds)
+        line = LineReader(reading, lambda: fork.alive).next(time.monotonic() + seconds)
         if line is not None:
             return unsealed(line, secret, msgspec.json.Decoder(answer))
     except LateError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists, load
-from opcheck.data.statements import Statements
+from opcheck.data.statements import CuratedStatements
 from opcheck.judge.judge import judge_all
 from scripts.opinfo import reference
 from scripts.opinfo.store import PASSES
@@ -63,7 +63,7 @@ def lists_without(prefix: str) -> OpLists:
     if not prefix:
         return lists
     kept = [statement for statement in lists.statements.all if not statement.id.startswith(prefix)]
-    statements = Statements(kept, lists.statements.arguments, lists.statements.fingerprint)
+    statements = CuratedStatements(kept, lists.statements.arguments, lists.statements.fingerprint)
     histories = lists._histories  # noqa: SLF001 - the same lists with fewer statements
     return OpLists(lists.releases, histories, lists.sha256, statements)
 

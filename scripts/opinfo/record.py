@@ -17,7 +17,7 @@ from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Phase
 from opcheck.data.registrations import load
-from opcheck.simulator.dispatch.routes import Kind
+from opcheck.simulator.dispatch.routes import RouteKind
 from opcheck.simulator.dispatch.tensor import placement, to_mps
 from opcheck.simulator.mac import simulated_mac
 from scripts.opinfo.store import SIMULATED_MACOS, Body, Run
@@ -120,7 +120,7 @@ class Watch:
                 result = run(route, args, kwargs)
             finally:
                 self._stack.pop()
-            if route.kind is not Kind.LEAF:
+            if route.kind is not RouteKind.LEAF:
                 self._entered(route.name, leaves)
             return result
 

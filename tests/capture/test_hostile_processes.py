@@ -12,7 +12,7 @@ from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.worker import process, worker
-from opcheck.worker.protocol import Failure, error_of
+from opcheck.worker.protocol import WorkFailure, error_of
 from tests.worker.test_process import DAEMON, gone
 
 MODELS = f"""
@@ -119,9 +119,9 @@ def test_a_model_cannot_fill_the_memory_of_its_parent(
 
 @pytest.mark.parametrize("name", ["annotations", "__dict__", "ClassVar", "nothing", "UsageError"])
 def test_a_child_names_exceptions_of_opcheck_alone(name: str) -> None:
-    error = error_of(Failure(error=name, message="m", context="c", hint="h"))
+    error = error_of(WorkFailure(error=name, message="m", context="c", hint="h"))
     assert type(error).__name__ == (name if name == "UsageError" else "CaptureError")
-    assert isinstance(error_of(Failure(error="InputError", message="m")), InputError)
+    assert isinstance(error_of(WorkFailure(error="InputError", message="m")), InputError)
 
 
 def test_the_working_directory_takes_the_place_of_nothing(

@@ -18,7 +18,7 @@ from opcheck.cli.complete import attach
 from opcheck.cli.config import of_kind
 from opcheck.cli.options import verb
 from opcheck.common.errors import UsageError
-from opcheck.features.gate.settings import Model, table
+from opcheck.features.gate.settings import GateModel, table
 from opcheck.model.records import Report
 
 
@@ -83,7 +83,7 @@ def test_a_shell_completes_its_values() -> None:
 
 
 def test_it_is_a_key_of_the_gates_tables() -> None:
-    kind = table(Model, Wider)
+    kind = table(GateModel, Wider)
     (given, silent) = of_kind(
         kind, [{"model": "a", "view-depth": 4}, {"model": "b"}], "models", "opcheck.toml"
     )

@@ -10,7 +10,15 @@ import pytest
 
 import opcheck
 from opcheck.common import catalogue
-from opcheck.common.catalogue import PARTS, Rule, by_id, discover, groups, pages_folder, parts
+from opcheck.common.catalogue import (
+    PARTS,
+    CatalogueRule,
+    by_id,
+    discover,
+    groups,
+    pages_folder,
+    parts,
+)
 from opcheck.common.vocabulary import SEVERITIES
 from scripts import refresh_rules
 
@@ -20,7 +28,7 @@ _FENCED = re.compile(r"```\w*\n(.*?)\n```", re.DOTALL)
 
 
 @pytest.mark.parametrize("rule", by_id().values(), ids=lambda rule: rule.id)
-def test_every_page_is_whole(rule: Rule) -> None:
+def test_every_page_is_whole(rule: CatalogueRule) -> None:
     texts = parts(rule.page)
     assert [name for name in texts if name in PARTS] == list(PARTS)
     assert all(texts.values()), "a part without a text"
@@ -33,7 +41,7 @@ def test_every_page_is_whole(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", by_id().values(), ids=lambda rule: rule.id)
-def test_an_example_in_python_is_python(rule: Rule) -> None:
+def test_an_example_in_python_is_python(rule: CatalogueRule) -> None:
     for code in re.findall(r"```python\n(.*?)\n```", rule.page, re.DOTALL):
         ast.parse(code)
 
@@ -77,7 +85,7 @@ def test_each_rule_of_a_folder_is_discovered() -> None:
         for file in files
         for code in re.findall(r'audit_rule\("(OC\d+)"', file.read_text("utf-8"))
     ]
-    assert sorted(declared) == [rule.id for rule in discover("opcheck.judge.rules", Rule)]
+    assert sorted(declared) == [rule.id for rule in discover("opcheck.judge.rules", CatalogueRule)]
 
 
 def test_a_page_without_its_heading_is_refused(

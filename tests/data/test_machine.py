@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numpy")
 
-from opcheck.data.wheels.machine import Address, Call, Store, decode, run
+from opcheck.data.wheels.machine import Address, LinkedCall, Store, decode, run
 
 BASE = 0x10000
 
@@ -44,12 +44,12 @@ def store(rt: int, rn: int, offset: int) -> int:
 
 def test_adrp_and_add_make_the_address_that_a_call_sees() -> None:
     code = assemble(adrp(1, 0x55000, BASE), add(1, 1, 0x592), bl(0x20000, BASE + 8))
-    assert list(run(code, BASE)) == [Address(0x55592), Call(0x20000, {1: 0x55592})]
+    assert list(run(code, BASE)) == [Address(0x55592), LinkedCall(0x20000, {1: 0x55592})]
 
 
 def test_adr_alone_makes_an_address() -> None:
     code = assemble(adr(9, BASE - 8, BASE), bl(BASE - 0x100, BASE + 4))
-    assert list(run(code, BASE)) == [Address(BASE - 8), Call(BASE - 0x100, {9: BASE - 8})]
+    assert list(run(code, BASE)) == [Address(BASE - 8), LinkedCall(BASE - 0x100, {9: BASE - 8})]
 
 
 def test_a_call_forgets_what_the_callee_may_overwrite() -> None:
@@ -59,7 +59,7 @@ def test_a_call_forgets_what_the_callee_may_overwrite() -> None:
         bl(0x20000, BASE + 8),
         bl(0x20000, BASE + 12),
     )
-    calls = [event for event in run(code, BASE) if isinstance(event, Call)]
+    calls = [event for event in run(code, BASE) if isinstance(event, LinkedCall)]
     assert [call.registers for call in calls] == [{1: 0x10100, 21: 0x10200}, {21: 0x10200}]
 
 
@@ -103,7 +103,7 @@ def test_a_register_that_survives_is_stored_again_after_the_call() -> None:
 def test_what_is_overwritten_is_forgotten(word: int) -> None:
     code = assemble(adr(8, 0x10100, BASE), word, bl(0x20000, BASE + 8))
     call = list(run(code, BASE))[-1]
-    assert isinstance(call, Call)
+    assert isinstance(call, LinkedCall)
     assert 8 not in call.registers
 
 
@@ -157,7 +157,7 @@ def test_the_decoder_agrees_with_capstone(word: int) -> None:
     # Whatever else it is: no register that it writes may keep a constant.
     registers = [adr(r, 0x10800 + r, BASE + 4 * i) for i, r in enumerate(range(31))]
     code = assemble(*registers, word, bl(0x20000, BASE + 4 * 32))
-    call = [event for event in run(code, BASE) if isinstance(event, Call)]
+    call = [event for event in run(code, BASE) if isinstance(event, LinkedCall)]
     if not call:
         return
     written = {instruction.reg_name(r) for r in instruction.regs_access()[1]}

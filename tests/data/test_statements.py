@@ -18,8 +18,8 @@ from opcheck.data.statement_model import Argument, StatementEvidence
 from opcheck.data.statements import (
     INDEX,
     INDEX_SCHEMA,
+    CuratedStatements,
     Index,
-    Statements,
     dump_index,
     fingerprint,
     forget,
@@ -244,7 +244,7 @@ def test_no_directory_holds_no_statements(tmp_path: Path) -> None:
 
 
 def test_the_statements_on_an_operator() -> None:
-    made = Statements(
+    made = CuratedStatements(
         [
             make_statement("exact", ops=("aten::add.Tensor",)),
             make_statement("all", ops=("*",)),

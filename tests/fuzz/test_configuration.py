@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from opcheck.features.gate.baseline import SCHEMA as GATE_SCHEMA
-from opcheck.features.gate.jobs import Job, Result
+from opcheck.features.gate.jobs import Job, JobResult
 from opcheck.model.fingerprint import VERSION
 from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
 from tests.features.gate.conftest import CALLS, made
@@ -200,10 +200,10 @@ def gated() -> Undone:
     """A gate whose models are not captured: what a child would bring is made here."""
     patch = pytest.MonkeyPatch()
 
-    def work(job: Job, say: Callable[[str], None]) -> Result:
+    def work(job: Job, say: Callable[[str], None]) -> JobResult:
         say("building the model")
         calls = CALLS["fallback"]
-        return Result(reports=tuple(made(calls, target) for target in job.targets))
+        return JobResult(reports=tuple(made(calls, target) for target in job.targets))
 
     patch.setattr("opcheck.features.gate.jobs.work", work)
     return Undone(patch)

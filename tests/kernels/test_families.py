@@ -11,8 +11,8 @@ pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drive, library, names
-from opcheck.kernels.machine import Machine
-from opcheck.kernels.records import Outcome, Task
+from opcheck.kernels.machine import KernelMachine
+from opcheck.kernels.records import KernelOutcome, Task
 
 pytestmark = [
     pytest.mark.wheel,
@@ -125,14 +125,14 @@ DRIVEN = {
 
 
 @pytest.fixture(scope="module")
-def machine() -> Machine:
-    return Machine(default_cache().parent / "kernels")
+def machine() -> KernelMachine:
+    return KernelMachine(default_cache().parent / "kernels")
 
 
 read = functools.cache(library.read)
 
 
-def ran(machine: Machine, release: str, section: str, pattern: str) -> list[Outcome]:
+def ran(machine: KernelMachine, release: str, section: str, pattern: str) -> list[KernelOutcome]:
     """The outcomes of the kernels of a pattern, run in this process: starting another takes longer than they do."""
     functions = read(release, section=section).functions
     operations: dict[str, drive.Drivers] = collections.defaultdict(drive.Drivers)
@@ -143,7 +143,7 @@ def ran(machine: Machine, release: str, section: str, pattern: str) -> list[Outc
     ]
 
 
-def failed(outcomes: list[Outcome]) -> list[tuple[str, str, str]]:
+def failed(outcomes: list[KernelOutcome]) -> list[tuple[str, str, str]]:
     """What is neither right nor within."""
     return [
         (outcome.kernel, outcome.verdict, outcome.reason)
@@ -153,7 +153,7 @@ def failed(outcomes: list[Outcome]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("pattern", DRIVEN)
-def test_kernels_that_run_agree_with_the_cpu(machine: Machine, pattern: str) -> None:
+def test_kernels_that_run_agree_with_the_cpu(machine: KernelMachine, pattern: str) -> None:
     outcomes = ran(machine, "2.15.0", "", pattern)
     driven = [outcome for outcome in outcomes if outcome.verdict != "not run"]
     assert len(driven) >= DRIVEN[pattern]
@@ -175,7 +175,7 @@ ELSEWHERE = (
 
 @pytest.mark.parametrize(("release", "section", "pattern"), ELSEWHERE)
 def test_kernels_of_other_libraries_agree_with_the_cpu(
-    machine: Machine, release: str, section: str, pattern: str
+    machine: KernelMachine, release: str, section: str, pattern: str
 ) -> None:
     outcomes = ran(machine, release, section, pattern)
     assert outcomes

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from opcheck.kernels import issue
-from opcheck.kernels.records import Outcome, Run, Sample
+from opcheck.kernels.records import KernelOutcome, KernelRun, Sample
 
 
-def run(operation: str, dtypes: tuple[str, ...], sample: Sample | None) -> Run:
-    outcome = Outcome(
+def run(operation: str, dtypes: tuple[str, ...], sample: Sample | None) -> KernelRun:
+    outcome = KernelOutcome(
         kernel=f"{operation}_dense",
         family="unary",
         operation=operation,
@@ -24,7 +24,9 @@ def run(operation: str, dtypes: tuple[str, ...], sample: Sample | None) -> Run:
         wrong=1 if sample else 0,
         smallest=sample,
     )
-    return Run(torch="2.99.0", section="metal_basic", seed=0, seconds=1.0, outcomes=(outcome,))
+    return KernelRun(
+        torch="2.99.0", section="metal_basic", seed=0, seconds=1.0, outcomes=(outcome,)
+    )
 
 
 @pytest.mark.parametrize(

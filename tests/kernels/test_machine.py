@@ -15,17 +15,17 @@ pytest.importorskip("llvmlite")
 from opcheck.common.errors import UsageError
 from opcheck.data.wheels import metallib
 from opcheck.kernels import fibers, intrinsics
-from opcheck.kernels.machine import KernelError, Machine
+from opcheck.kernels.machine import KernelError, KernelMachine
 from tests.kernels import made
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    return Machine(tmp_path_factory.mktemp("kernels"))
+def machine(tmp_path_factory: pytest.TempPathFactory) -> KernelMachine:
+    return KernelMachine(tmp_path_factory.mktemp("kernels"))
 
 
 def ran(
-    machine: Machine, text: str, name: str, values: np.ndarray, size: int, group: int = 1
+    machine: KernelMachine, text: str, name: str, values: np.ndarray, size: int, group: int = 1
 ) -> np.ndarray:
     out = np.zeros(size, values.dtype)
     kernel = machine.kernel(machine.compile(text, name))
@@ -33,7 +33,7 @@ def ran(
     return out
 
 
-def test_a_kernel_runs_over_its_grid(machine: Machine) -> None:
+def test_a_kernel_runs_over_its_grid(machine: KernelMachine) -> None:
     values = np.linspace(-3, 3, 101, dtype=np.float32)
     body = "  %e = call float @air.exp.f32(float %x) #0\n  %r = call float @air.fma.f32(float %e, float 2.0, float 1.0) #0"
     got = ran(machine, made.unary("k", body), "k", values, 101)
@@ -42,7 +42,9 @@ def test_a_kernel_runs_over_its_grid(machine: Machine) -> None:
     )
 
 
-def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(machine: Machine) -> None:
+def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(
+    machine: KernelMachine,
+) -> None:
     values = np.array([7, -(2**31), 0], np.int32)
     for body, expected in (
         ("  %r = sdiv i32 %x, 0", [0, 0, 0]),
@@ -54,7 +56,7 @@ def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(machine: M
 
 
 def function(
-    machine: Machine, name: str, result: str, parameters: tuple[str, ...], *given: object
+    machine: KernelMachine, name: str, result: str, parameters: tuple[str, ...], *given: object
 ) -> str:
     """A kernel body that calls one function of AIR with constants and %x."""
     arguments = ", ".join(f"{kind} {value}" for kind, value in zip(parameters, given, strict=True))
@@ -77,7 +79,9 @@ def function(
         ("air.trunc.f32", -1.5, -1.0),
     ],
 )
-def test_functions_of_one_float(machine: Machine, name: str, given: float, expected: float) -> None:
+def test_functions_of_one_float(
+    machine: KernelMachine, name: str, given: float, expected: float
+) -> None:
     text = made.unary("k", f"  %r = call float @{name}(float %x) #0")
     text = text.replace(
         "declare float @air.exp", f"declare float @{name}(float) #0\ndeclare float @air.exp", 1
@@ -86,7 +90,7 @@ def test_functions_of_one_float(machine: Machine, name: str, given: float, expec
     assert got == np.float32(expected) or abs(got - expected) < 1e-7
 
 
-def test_nextafter_of_bits(machine: Machine) -> None:
+def test_nextafter_of_bits(machine: KernelMachine) -> None:
     text = made.unary("k", "  %r = call float @air.nextafter.f32(float %x, float 1.0) #0")
     text = text.replace("declare", "declare float @air.nextafter.f32(float, float) #0\ndeclare", 1)
     values = np.array([0.0, -1.0, 2.0, 1.0, math.nan, -0.0], np.float32)
@@ -95,7 +99,7 @@ def test_nextafter_of_bits(machine: Machine) -> None:
     )
 
 
-def test_floats_become_bfloat_by_rounding_and_keep_small_numbers(machine: Machine) -> None:
+def test_floats_become_bfloat_by_rounding_and_keep_small_numbers(machine: KernelMachine) -> None:
     body = "  %b = fptrunc float %x to bfloat\n  %r = fpext bfloat %b to float"
     text = made.unary("k", body, denormals="denorms_enable")
     values = np.array([1.00390625, 1.01171875, 1e-39, math.nan, 3.4e38], np.float32)
@@ -124,7 +128,7 @@ _TINY = float(np.finfo(np.float32).smallest_normal) / 4
     ],
 )  # fmt: skip
 def test_denormals_are_flushed_where_the_metadata_says_so(
-    machine: Machine, body: str, given: float, kept: float, flushed: float
+    machine: KernelMachine, body: str, given: float, kept: float, flushed: float
 ) -> None:
     for option, expected in (("denorms_enable", kept), ("denorms_disable", flushed)):
         text = made.unary("k", body, denormals=option)
@@ -138,7 +142,7 @@ def test_denormals_are_flushed_where_the_metadata_says_so(
     [("select i1 %c, bfloat %x, bfloat 1.0", 0), ("bitcast i16 1 to bfloat", 1), ("", 1)],
 )
 def test_a_bfloat_that_was_computed_is_flushed_where_it_is_stored(
-    machine: Machine, value: str, expected: int
+    machine: KernelMachine, value: str, expected: int
 ) -> None:
     body = f"  %c = icmp eq i32 %i, 0\n  %r = {value}" if value else ""
     text = made.unary("k", body, "bfloat")
@@ -146,7 +150,7 @@ def test_a_bfloat_that_was_computed_is_flushed_where_it_is_stored(
     assert ran(machine, text, "k", np.array([1], np.uint16), 1).tolist() == [expected]
 
 
-def test_a_multiplication_and_an_addition_are_fused_or_not(machine: Machine) -> None:
+def test_a_multiplication_and_an_addition_are_fused_or_not(machine: KernelMachine) -> None:
     body = "  %r = call float @llvm.fmuladd.f32(float %x, float %x, float -1.0)"
     text = made.unary("k", body)
     value = np.array([1 + 2**-12], np.float32)
@@ -160,25 +164,25 @@ def test_a_multiplication_and_an_addition_are_fused_or_not(machine: Machine) -> 
     assert results == [2**-11 + 2**-24, 2**-11, 2**-11 + 2**-24]
 
 
-def test_threads_of_a_group_share_memory_and_lanes_add_up(machine: Machine) -> None:
+def test_threads_of_a_group_share_memory_and_lanes_add_up(machine: KernelMachine) -> None:
     values = np.arange(120, dtype=np.float32)
     got = ran(machine, made.group("k"), "k", values, 3, group=40)
     assert got.tolist() == [values[:40].sum(), values[40:80].sum(), values[80:].sum()]
 
 
-def test_memory_of_a_threadgroup_is_not_initialized(machine: Machine) -> None:
+def test_memory_of_a_threadgroup_is_not_initialized(machine: KernelMachine) -> None:
     # One simdgroup: the second value of the shared memory is never written.
     got = ran(machine, made.group("k"), "k", np.ones(32, np.float32), 1, group=32)
     assert math.isnan(got[0])
 
 
-def test_a_barrier_that_not_all_threads_reach_is_an_error(machine: Machine) -> None:
+def test_a_barrier_that_not_all_threads_reach_is_an_error(machine: KernelMachine) -> None:
     text = made.group("k", "br i1 %first, label %bar, label %end\nbar:\n  " + made.BARRIER)
     with pytest.raises(KernelError, match="not all threads of a threadgroup reach a barrier"):
         ran(machine, text, "k", np.ones(40, np.float32), 1, group=40)
 
 
-def test_a_function_without_definition_is_named(machine: Machine) -> None:
+def test_a_function_without_definition_is_named(machine: KernelMachine) -> None:
     text = made.unary("k", "  %r = call float @air.quad_sum.f32(float %x) #0")
     compiled = machine.compile(
         text.replace("declare", "declare float @air.quad_sum.f32(float) #0\ndeclare", 1), "k"
@@ -188,18 +192,18 @@ def test_a_function_without_definition_is_named(machine: Machine) -> None:
         machine.kernel(compiled)
 
 
-def test_a_buffer_that_is_not_bound_is_an_error(machine: Machine) -> None:
+def test_a_buffer_that_is_not_bound_is_an_error(machine: KernelMachine) -> None:
     kernel = machine.kernel(machine.compile(made.unary("k", "  %r = fneg float %x"), "k"))
     with pytest.raises(KernelError, match="nothing is bound to input"):
         kernel.run({"output": ctypes.addressof(ctypes.c_float())}, [1])
 
 
 def test_compiled_kernels_are_kept_by_their_content(tmp_path: Path) -> None:
-    first = Machine(tmp_path)
+    first = KernelMachine(tmp_path)
     data = made.metallib({"k": made.unary("k", "  %r = fneg float %x")})
     (compiled,) = [first.compile_cached(function) for function in metallib.functions(data)]
     (kept,) = [path for path in tmp_path.rglob("*") if path.is_file()]
-    again = Machine(tmp_path)
+    again = KernelMachine(tmp_path)
     again.compile = None  # type: ignore[method-assign, assignment]
     (function,) = metallib.functions(data)
     assert again.compile_cached(function) == compiled
@@ -219,7 +223,7 @@ def test_compiled_kernels_are_kept_by_their_content(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_definitions_are_valid(
-    machine: Machine, name: str, result: str, parameters: tuple[str, ...]
+    machine: KernelMachine, name: str, result: str, parameters: tuple[str, ...]
 ) -> None:
     text = intrinsics.define(name, result, parameters)
     assert text is not None
@@ -265,7 +269,7 @@ attributes #0 = {{ convergent nounwind }}
 """
 
 
-def test_lanes_go_in_lockstep_in_the_kernels_that_rely_on_it(machine: Machine) -> None:
+def test_lanes_go_in_lockstep_in_the_kernels_that_rely_on_it(machine: KernelMachine) -> None:
     values = np.arange(32, dtype=np.float32)
 
     def result(name: str) -> np.ndarray:
@@ -276,7 +280,7 @@ def test_lanes_go_in_lockstep_in_the_kernels_that_rely_on_it(machine: Machine) -
     assert not np.array_equal(result("k"), values[::-1])
 
 
-def test_a_vector_may_lie_anywhere(machine: Machine) -> None:
+def test_a_vector_may_lie_anywhere(machine: KernelMachine) -> None:
     body = (
         "  %v = load <4 x float>, ptr addrspace(2) %p, align 16\n"
         "  %r = extractelement <4 x float> %v, i32 3"

@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drivers, library
 from opcheck.kernels.launch import Launch, run
-from opcheck.kernels.machine import Kernel, Machine
+from opcheck.kernels.machine import Kernel, KernelMachine
 from opcheck.kernels.values import fill_untouched
 
 pytestmark = pytest.mark.wheel
@@ -25,11 +25,11 @@ TWO_PASSES = "sdpa_vector_2pass_1_float_64_64_maskfloat", "sdpa_vector_2pass_2_f
 
 
 @pytest.fixture(scope="module")
-def machine() -> Machine:
-    return Machine(default_cache().parent / "kernels")
+def machine() -> KernelMachine:
+    return KernelMachine(default_cache().parent / "kernels")
 
 
-def kernel_named(machine: Machine, release: str, name: str) -> Kernel:
+def kernel_named(machine: KernelMachine, release: str, name: str) -> Kernel:
     return machine.kernel(machine.compile_cached(library.read(release).functions[name]))
 
 
@@ -47,7 +47,7 @@ def on_the_cpu(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tenso
     )
 
 
-def by_blocks(machine: Machine, release: str, mask: float) -> tuple[Tensor, Tensor]:
+def by_blocks(machine: KernelMachine, release: str, mask: float) -> tuple[Tensor, Tensor]:
     """What the kernel gives, and what the CPU does."""
     kernel = kernel_named(machine, release, BY_BLOCKS)
     call = last_call(BY_BLOCKS, kernel)
@@ -56,7 +56,7 @@ def by_blocks(machine: Machine, release: str, mask: float) -> tuple[Tensor, Tens
     return run(kernel, call)["O"], on_the_cpu(bound["Q"], bound["K"], bound["V"], bound["mask"])
 
 
-def in_two_passes(machine: Machine, release: str, mask: float) -> tuple[Tensor, Tensor]:
+def in_two_passes(machine: KernelMachine, release: str, mask: float) -> tuple[Tensor, Tensor]:
     """What the kernels give, one after the other, and what the CPU does."""
     kernels = [kernel_named(machine, release, name) for name in TWO_PASSES]
     first = last_call(TWO_PASSES[0], kernels[0])
@@ -84,9 +84,9 @@ def in_two_passes(machine: Machine, release: str, mask: float) -> tuple[Tensor, 
     ],
 )
 def test_a_row_with_a_very_low_mask_becomes_zeros(
-    machine: Machine,
+    machine: KernelMachine,
     release: str,
-    attend: Callable[[Machine, str, float], tuple[Tensor, Tensor]],
+    attend: Callable[[KernelMachine, str, float], tuple[Tensor, Tensor]],
     mask: float,
     is_lost: bool,
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_row_with_a_very_low_mask_becomes_zeros(
     ],
 )
 def test_a_boolean_mask_that_blocks_a_row_gave_nan_in_one_pass(
-    machine: Machine, release: str, name: str, first: float
+    machine: KernelMachine, release: str, name: str, first: float
 ) -> None:
     kernel = kernel_named(machine, release, name)
     call = last_call(name, kernel)

@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite")
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import air, drivers, library
 from opcheck.kernels.judging import Judged
-from opcheck.kernels.machine import Machine
+from opcheck.kernels.machine import KernelMachine
 
 pytestmark = pytest.mark.wheel
 
@@ -114,22 +114,22 @@ PLANTED = (
 
 
 @pytest.fixture(scope="module")
-def machine() -> Machine:
+def machine() -> KernelMachine:
     warnings.filterwarnings("ignore", message="ComplexHalf")
-    return Machine(default_cache().parent / "kernels")
+    return KernelMachine(default_cache().parent / "kernels")
 
 
 def code(name: str) -> str:
     return str(air.parse(library.read("2.15.0").functions[name].bitcode))
 
 
-def judged(machine: Machine, name: str, text: str) -> Judged:
+def judged(machine: KernelMachine, name: str, text: str) -> Judged:
     return drivers.judge(name, machine.kernel(machine.compile(text, name)))
 
 
 @pytest.mark.parametrize(("name", "pattern", "replacement"), PLANTED, ids=[p[0] for p in PLANTED])
 def test_a_planted_error_is_found(
-    machine: Machine, name: str, pattern: str, replacement: str
+    machine: KernelMachine, name: str, pattern: str, replacement: str
 ) -> None:
     changed, count = re.subn(pattern, replacement, code(name), count=1)
     assert count == 1
@@ -141,7 +141,7 @@ def test_a_planted_error_is_found(
 RACES = ("100", "194")
 
 
-def test_large_products_of_packed_bytes_lack_two_barriers(machine: Machine) -> None:
+def test_large_products_of_packed_bytes_lack_two_barriers(machine: KernelMachine) -> None:
     name = "large_m_int8pack_mm_float"
     text = code(name)
     wrong = judged(machine, name, text).wrong

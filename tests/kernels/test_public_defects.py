@@ -17,7 +17,7 @@ from opcheck.data.registrations import data_directory, load
 from opcheck.data.statement_files import read_statements
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drive, judging, launch, library, names, pointwise, reference
-from opcheck.kernels.machine import Machine
+from opcheck.kernels.machine import KernelMachine
 from opcheck.kernels.records import Task
 
 FILE = Path(__file__).with_name("public_defects.yaml")
@@ -39,7 +39,7 @@ DEFECTS = msgspec.yaml.decode(FILE.read_bytes(), type=list[Defect])
 read = functools.cache(library.read)
 
 
-def result(machine: Machine, release: str, defect: Defect) -> str:
+def result(machine: KernelMachine, release: str, defect: Defect) -> str:
     """What the release's kernel gives, as it is written."""
     function = read(release).functions[defect.kernel]
     if launch.is_driven(defect.kernel):
@@ -50,7 +50,7 @@ def result(machine: Machine, release: str, defect: Defect) -> str:
     dtype = pointwise.DTYPES[named.types[0]]
     kernel = machine.kernel(machine.compile_cached(function))
     operands = tuple(torch.tensor([number(text)], dtype=dtype) for text in defect.inputs)
-    call = pointwise.Call(dtype, operands, torch.arange(1))
+    call = pointwise.PointwiseCall(dtype, operands, torch.arange(1))
     parameters = reference.PARAMETERS.get(named.operation, ())
     return judging.text(pointwise.run(named, kernel, call, parameters)[0])
 
@@ -79,7 +79,7 @@ def identity(defect: Defect) -> str:
 @pytest.mark.wheel
 @pytest.mark.parametrize("defect", DEFECTS, ids=identity)
 def test_it_is_reproduced_where_it_is_and_nowhere_else(defect: Defect) -> None:
-    machine = Machine(default_cache().parent / "kernels")
+    machine = KernelMachine(default_cache().parent / "kernels")
     got = {release: result(machine, release, defect) for release in releases(defect)}
     expected = dict.fromkeys(defect.present, defect.wrong) | dict.fromkeys(
         defect.absent, defect.right
@@ -130,5 +130,5 @@ def test_the_advisories_on_kernels_say_what_was_run() -> None:
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
 @pytest.mark.parametrize("said", [pytest.param(d, id=name) for name, d in of_the_lists()])
 def test_an_advisory_is_what_its_kernel_gives(said: Defect) -> None:
-    machine = Machine(default_cache().parent / "kernels")
+    machine = KernelMachine(default_cache().parent / "kernels")
     assert result(machine, said.present[0], said) == said.wrong

@@ -27,21 +27,21 @@ from opcheck.kernels import (
     values,
 )
 from opcheck.kernels.judging import Expected
-from opcheck.kernels.machine import Machine
-from opcheck.kernels.records import Outcome, Task
+from opcheck.kernels.machine import KernelMachine
+from opcheck.kernels.records import KernelOutcome, Task
 from tests.kernels import made
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    return Machine(tmp_path_factory.mktemp("kernels"))
+def machine(tmp_path_factory: pytest.TempPathFactory) -> KernelMachine:
+    return KernelMachine(tmp_path_factory.mktemp("kernels"))
 
 
 _SQUARE = "  %r = fmul float %x, %x"
 _CRASH = "  %v = load volatile float, ptr null\n  %r = fadd float %v, %x"
 
 
-def ran(tmp_path: Path, bodies: dict[str, str]) -> dict[str, Outcome]:
+def ran(tmp_path: Path, bodies: dict[str, str]) -> dict[str, KernelOutcome]:
     """The outcomes of a library of unary kernels, by name."""
     kept = tmp_path / "kernels" / "libraries"
     kept.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_a_result_that_hangs_on_fusing_is_neither_right_nor_wrong(tmp_path: Path
         pytest.param("floor", "  %t = fptosi float %x to i32\n  %r = sitofp i32 %t to float", id="truncated"),
     ],
 )  # fmt: skip
-def test_mutations_are_found(machine: Machine, operation: str, body: str) -> None:
+def test_mutations_are_found(machine: KernelMachine, operation: str, body: str) -> None:
     name = f"{operation}_dense_float_float"
     kernel = machine.kernel(machine.compile(made.unary(name, body), name))
     assert pointwise.Driver().judge(names.parse(name), kernel).wrong > 0
@@ -198,7 +198,7 @@ _KEPT = "  %r = add i8 %x, 0"
     ],
 )  # fmt: skip
 def test_dtypes_without_a_reference_of_their_own(
-    machine: Machine, name: str, right: str, wrong: str
+    machine: KernelMachine, name: str, right: str, wrong: str
 ) -> None:
     verdicts = [
         pointwise.Driver().judge(
@@ -267,7 +267,7 @@ def test_the_worst_and_the_range_of_wrong_inputs_are_kept() -> None:
     assert (result.worst.inputs, result.ranges) == (("3",), ("2 to 3",))
 
 
-def test_the_share_of_usual_inputs_is_told(machine: Machine) -> None:
+def test_the_share_of_usual_inputs_is_told(machine: KernelMachine) -> None:
     body = (
         "  %m = fmul float %x, %x\n  %c = fcmp olt float %x, 0.0\n"
         "  %r = select i1 %c, float 0.0, float %m"
@@ -291,7 +291,7 @@ def test_a_race_that_one_order_of_the_threads_shows_is_wrong(
     )
     function: Any = SimpleNamespace(name="sum_reduction_float_float")
     task = Task(family="reductions", operation="sum_reduction", kernels=())
-    outcome = drive.Drivers().outcome(cast(Machine, None), function, task)
+    outcome = drive.Drivers().outcome(cast(KernelMachine, None), function, task)
     assert (outcome.verdict, outcome.wrong) == ("wrong", 1)
     assert "another order of the threads" in outcome.reason
 
@@ -399,8 +399,8 @@ def test_a_casting_kernel_that_names_one_dtype_writes_what_its_functor_gives(
 
 
 def test_numbers_take_the_type_of_the_argument_that_they_are_bound_to() -> None:
-    sizes = air.Argument(kind="air.buffer", name="sizes", type="ulong2", size=16)
-    flag = air.Argument(kind="air.buffer", name="flag", type="bool", size=1)
+    sizes = air.KernelParameter(kind="air.buffer", name="sizes", type="ulong2", size=16)
+    flag = air.KernelParameter(kind="air.buffer", name="flag", type="bool", size=1)
     one = launch.Launch({"sizes": (2, 3), "flag": True, "unheard": 1}, 1, {})
     bound = [launch._memory(argument, one) for argument in (sizes, flag)]
     assert [(tensor.dtype, tensor.tolist()) for tensor in bound if tensor is not None] == [
@@ -410,7 +410,7 @@ def test_numbers_take_the_type_of_the_argument_that_they_are_bound_to() -> None:
 
 
 def test_a_result_that_nothing_is_bound_to_gets_memory_that_no_value_was_written_to() -> None:
-    out = air.Argument(kind="air.buffer", name="out", type="half", size=2)
+    out = air.KernelParameter(kind="air.buffer", name="out", type="half", size=2)
     one = launch.Launch({}, 1, {"out": (torch.zeros(2), torch.zeros(2, 3, dtype=torch.float64))})
     memory = launch._memory(out, one)
     assert memory is not None

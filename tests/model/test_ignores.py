@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.model.fingerprint import add_fingerprints
-from opcheck.model.ignores import NO_REASON, Entry, Ignores, of_lines, of_python
+from opcheck.model.ignores import NO_REASON, IgnoreEntry, Ignores, of_lines, of_python
 from opcheck.model.records import Finding, GroupLocation, SourceLocation
 
 TODAY = date(2026, 11, 21)
@@ -102,17 +102,17 @@ def test_what_is_not_ignored_stays_the_same_object(ignores: Ignores) -> None:
 @pytest.mark.parametrize(
     ("entry", "fits"),
     [
-        (Entry(rule="OC103", reason="r"), True),
-        (Entry(rule="OC102", reason="r"), False),
-        (Entry(rule="OC103", reason="r", op="aten::s*", path="src/*", model="net"), True),
-        (Entry(rule="OC103", reason="r", op="aten::t*"), False),
-        (Entry(rule="OC103", reason="r", path="lib/*"), False),
-        (Entry(rule="OC103", reason="r", model="other"), False),
-        (Entry(rule="OC103", reason="r", expires=date(2026, 11, 22)), True),
-        (Entry(rule="OC103", reason="r", expires=TODAY), False),
+        (IgnoreEntry(rule="OC103", reason="r"), True),
+        (IgnoreEntry(rule="OC102", reason="r"), False),
+        (IgnoreEntry(rule="OC103", reason="r", op="aten::s*", path="src/*", model="net"), True),
+        (IgnoreEntry(rule="OC103", reason="r", op="aten::t*"), False),
+        (IgnoreEntry(rule="OC103", reason="r", path="lib/*"), False),
+        (IgnoreEntry(rule="OC103", reason="r", model="other"), False),
+        (IgnoreEntry(rule="OC103", reason="r", expires=date(2026, 11, 22)), True),
+        (IgnoreEntry(rule="OC103", reason="r", expires=TODAY), False),
     ],
 )
-def test_an_entry_ignores_what_all_of_it_fits(entry: Entry, *, fits: bool) -> None:
+def test_an_entry_ignores_what_all_of_it_fits(entry: IgnoreEntry, *, fits: bool) -> None:
     ignores = Ignores([entry], today=TODAY)
     (marked,) = ignores.marked([finding(place(1, "src/a.py"))], model="net")
     assert marked.ignored == ("r" if fits else "")
@@ -133,7 +133,7 @@ def test_what_silences_nothing_is_said(ignores: Ignores) -> None:
 
 
 def test_an_entry_that_is_over_says_since_when() -> None:
-    entry = Entry(rule="OC103", op="aten::svd", reason="r", expires=date(2026, 1, 31))
+    entry = IgnoreEntry(rule="OC103", op="aten::svd", reason="r", expires=date(2026, 1, 31))
     ignores = Ignores([entry], today=TODAY)
     assert ignores.expired() == (
         "the configuration ignored OC103 op=aten::svd until 2026-01-31: it no longer does",

@@ -12,7 +12,7 @@ from opcheck.data.registrations import data_directory
 from opcheck.data.statement_files import read_statements
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import air, library
-from opcheck.kernels.machine import Machine
+from opcheck.kernels.machine import KernelMachine
 from scripts import refresh_upstream
 
 CHANGES = refresh_upstream.changes()
@@ -38,7 +38,7 @@ def test_a_change_that_does_not_fit_its_kernel_is_refused() -> None:
 @pytest.mark.parametrize("change", CHANGES, ids=[change.operation for change in CHANGES])
 def test_a_change_mends_its_kernel(change: refresh_upstream.Change) -> None:
     warnings.filterwarnings("ignore", message="ComplexHalf")
-    machine = Machine(default_cache().parent / "kernels")
+    machine = KernelMachine(default_cache().parent / "kernels")
     text = str(air.parse(library.read("2.15.0").functions[change.kernel].bitcode))
     before = refresh_upstream.judge(machine, change, text)
     after = refresh_upstream.judge(machine, change, refresh_upstream.apply(change, text))

@@ -15,7 +15,7 @@ import pytest
 from opcheck.source import edits
 from opcheck.source.edits import Edit, apply
 from opcheck.source.engine import scan
-from opcheck.source.fixing import Change, Fixed, fix
+from opcheck.source.fixing import FileChange, Fixed, fix
 from tests.source.reading import TARGET
 
 
@@ -639,7 +639,7 @@ def test_a_statement_of_ipython_is_never_replaced(tmp_path: Path) -> None:
 
 
 def test_a_diff_has_the_lines_of_patch() -> None:
-    diff = Change(Path("a.py"), "s = '\x0c'\r\nb\r", "s = '\x0c'\r\nc\r").diff()
+    diff = FileChange(Path("a.py"), "s = '\x0c'\r\nb\r", "s = '\x0c'\r\nc\r").diff()
     assert diff.splitlines(keepends=False)[0] == "--- a.py"
     assert " s = '\x0c'\r\n-b\r\n" in diff
     assert diff.endswith("+c\r\n\\ No newline at end of file\n")

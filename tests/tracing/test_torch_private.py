@@ -21,7 +21,7 @@ from opcheck.simulator.dispatch.tensor import wrap
 from opcheck.simulator.dispatch.tensor_meta import spec_of
 from opcheck.tracing import torch_private
 from opcheck.tracing.torch_private import (
-    Place,
+    AttributePlace,
     autograd,
     backend,
     compilation,
@@ -240,7 +240,7 @@ def test_the_constructors_that_take_a_device_are_listed() -> None:
 @pytest.mark.parametrize(
     "asked", [backend.MPS_IS_AVAILABLE, backend.MPS_IS_ON_MACOS, backend.HAS_MPS], ids=str
 )
-def test_python_asks_c_for_mps_by_these_names(asked: Place) -> None:
+def test_python_asks_c_for_mps_by_these_names(asked: AttributePlace) -> None:
     asked.value()
 
 

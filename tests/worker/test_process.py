@@ -14,7 +14,7 @@ import pytest
 
 from opcheck.worker import process
 from opcheck.worker.platform import how_it_ended
-from opcheck.worker.process import Child, GarbledError, LateError, Lines, python
+from opcheck.worker.process import Child, GarbledError, LateError, LineReader, python
 
 #: A process in a session of its own that holds all pipes open, and writes its number to the file of the argument.
 DAEMON = """
@@ -65,9 +65,9 @@ def start(code: str, *arguments: str) -> Child:
     return Child(python("-c", code, *arguments), os.environ, stdout=subprocess.PIPE)
 
 
-def lines_of(child: Child) -> Lines:
+def lines_of(child: Child) -> LineReader:
     assert child.process.stdout is not None
-    return Lines(child.process.stdout.fileno(), lambda: child.alive)
+    return LineReader(child.process.stdout.fileno(), lambda: child.alive)
 
 
 def soon() -> float:

@@ -63,7 +63,7 @@ class OwnInputs(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class ModelCall:
     """One thing that a model is called for, in the order of the run."""
 
     #: as a report names it: ``forward``, ``generate(max_new_tokens=3)``
@@ -85,7 +85,7 @@ def _forward(model: nn.Module, arguments: Arguments, _before: Any) -> Any:
     return model(*args, **kwargs)
 
 
-FORWARD_CALL = Call(name=FORWARD, run=_forward)
+FORWARD_CALL = ModelCall(name=FORWARD, run=_forward)
 
 
 def parse(text: str, flag: str = "--call") -> tuple[str, dict[str, Any]]:
@@ -116,7 +116,7 @@ def parse(text: str, flag: str = "--call") -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
-def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
+def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[ModelCall, ...]:
     """Return what a run calls the model for.
 
     Args:
@@ -136,19 +136,21 @@ def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
     return tuple(result)
 
 
-def _usual(loaded: Loaded) -> list[Call]:
+def _usual(loaded: Loaded) -> list[ModelCall]:
     model: Any = loaded.model
     name = type(model).__name__
     # A model of several stages, such as Bark, has generate() alone.
     result = [FORWARD_CALL] if type(model).forward is not nn.Module.forward else []
     for end, (what, score) in _SCORES.items():
         if name.endswith(end):
-            result.append(Call(name=what, run=_scores(score), follows=True))
+            result.append(ModelCall(name=what, run=_scores(score), follows=True))
     method = next((method for end, method in _AFTER.items() if name.endswith(end)), "")
     if method and hasattr(loaded.processor, method):
         name_after = f"{method} of the processor"
         result.append(
-            Call(name=name_after, run=_make_post_process(loaded.processor, method), follows=True)
+            ModelCall(
+                name=name_after, run=_make_post_process(loaded.processor, method), follows=True
+            )
         )
     can_generate = getattr(model, "can_generate", None)
     if can_generate is not None and can_generate():
@@ -169,7 +171,7 @@ def _start(model: Any) -> dict[str, Any]:
     return {"decoder_start_token_id": padding if isinstance(padding, int) else 0}
 
 
-def _method(model: Any, name: str, supplied: dict[str, Any]) -> Call:
+def _method(model: Any, name: str, supplied: dict[str, Any]) -> ModelCall:
     """Return a call of a method, with those of the model's inputs that it takes and the given arguments."""
     if name == FORWARD and not supplied:
         return FORWARD_CALL
@@ -193,7 +195,7 @@ def _method(model: Any, name: str, supplied: dict[str, Any]) -> Call:
             bound = getattr(bound, part)
         return bound(*args, **{**_taken_inputs(bound, kwargs), **supplied})
 
-    return Call(name=f"{name}({written})", run=run)
+    return ModelCall(name=f"{name}({written})", run=run)
 
 
 def _taken_inputs(method: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def _make_post_process(processor: Any, method: str) -> Callable[..., Any]:
 BY_ITSELF = " by itself"
 
 
-def component_calls(model: nn.Module) -> tuple[Call, ...]:
+def component_calls(model: nn.Module) -> tuple[ModelCall, ...]:
     """Return a call of each component: its decode if it has latents to decode, else its forward.
 
     Args:
@@ -243,10 +245,10 @@ def component_calls(model: nn.Module) -> tuple[Call, ...]:
     return tuple(_each_component(model)) if isinstance(model, PipelineModel) else ()
 
 
-def _each_component(pipeline: PipelineModel) -> Iterator[Call]:
+def _each_component(pipeline: PipelineModel) -> Iterator[ModelCall]:
     for name, component in pipeline.named_children():
         decodes = hasattr(component, "decode") and has_latents(component)
-        yield Call(
+        yield ModelCall(
             name=f"{name}.decode{BY_ITSELF}" if decodes else f"{name}{BY_ITSELF}",
             run=_component_method(name, "decode" if decodes else FORWARD),
             component=name,

@@ -18,7 +18,7 @@ from opcheck.capture.child.calls import (
     BY_ITSELF,
     FORWARD,
     FORWARD_CALL,
-    Call,
+    ModelCall,
     OwnInputs,
     component_calls,
 )
@@ -127,9 +127,9 @@ class Prepared(NamedTuple):
     packages: dict[str, str]
     #: how it was followed: a key of TRACERS, or of FIXED
     tracer: str
-    calls: tuple[Call, ...]
+    calls: tuple[ModelCall, ...]
     #: of a pipeline: its components, each by itself
-    components: tuple[Call, ...]
+    components: tuple[ModelCall, ...]
     #: what the program has put on ``mps`` while it was loaded
     on_mps: tuple[torch.Tensor, ...] = ()
     default_device: torch.device | None = None
@@ -427,7 +427,7 @@ def _replaces_layers(request: CaptureRequest, model: object) -> bool:
 class Ended(NamedTuple):
     """A call that was run, and what ended it; None: it came to its end."""
 
-    call: Call
+    call: ModelCall
     problem: Problem | None
     #: of a component by itself
     inputs: OwnInputs = OwnInputs((), {})
@@ -453,7 +453,7 @@ def _call_all(
     model, ended = prepared.model, list[Ended]()
     returned: list[Any] = [None]
 
-    def run(call: Call) -> Problem | None:
+    def run(call: ModelCall) -> Problem | None:
         own = OwnInputs((), {})
 
         def program(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
@@ -486,7 +486,7 @@ def _call_all(
     return ended
 
 
-def _find_unused(prepared: Prepared, broken: Problem, recorder: Recorder) -> Iterator[Call]:
+def _find_unused(prepared: Prepared, broken: Problem, recorder: Recorder) -> Iterator[ModelCall]:
     """Yield the component where a pipeline's call broke off, and those that nothing has used so far."""
     for call in prepared.components:
         is_broken = call.component == broken.module.partition(".")[0]
@@ -513,7 +513,7 @@ def _inputs_note(note: str, ended: Sequence[Ended]) -> str:
 
 
 def _name_call(
-    problem: Problem, kind: str, call: Call, ended: Sequence[Ended], model: torch.nn.Module
+    problem: Problem, kind: str, call: ModelCall, ended: Sequence[Ended], model: torch.nn.Module
 ) -> Problem:
     """Name the call that a problem ended, where there are others, which are judged; an empty kind leaves its own."""
     message = problem.message

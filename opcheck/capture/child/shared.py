@@ -24,7 +24,7 @@ from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.mps_registrations import same_dispatch
 from opcheck.worker import platform
-from opcheck.worker.protocol import Failure, Say, error_of, failure_of, silent
+from opcheck.worker.protocol import Say, WorkFailure, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, forked
 
 #: seconds that a fork gets in addition to the time limit of the run, to make a trace of it
@@ -106,7 +106,7 @@ def _in_a_fork(
 ) -> Captures:
     """Load and run the model in a fork; the targets left are those that the load answered otherwise."""
 
-    def work() -> Captures | Failure:
+    def work() -> Captures | WorkFailure:
         # A pool of threads does not live on in a fork, nor does the timer of its parent.
         torch.set_num_threads(1)
         platform.limit_time(request.time_limit)
@@ -121,14 +121,14 @@ def _in_a_fork(
             return failure_of(error, request.model)
 
     try:
-        result = forked(work, Captures | Failure, _limit(request, len(order)), group=False)
+        result = forked(work, Captures | WorkFailure, _limit(request, len(order)), group=False)
     except WorkerError as error:
         raise CaptureError(
             f"the process that loaded the model {error}",
             context=f"{request.model}, as on {targets[order[0]]}",
             hint="run again with -v to see all that it printed",
         ) from None
-    if isinstance(result, Failure):
+    if isinstance(result, WorkFailure):
         raise error_of(result)
     return result
 

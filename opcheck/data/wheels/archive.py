@@ -34,7 +34,7 @@ _PYTHONS = ("311", "310")
 _HINT = "give a macOS arm64 wheel of torch, or a release such as 2.13.0"
 
 
-class Archive(msgspec.Struct, frozen=True, kw_only=True):
+class Wheel(msgspec.Struct, frozen=True, kw_only=True):
     """A macOS arm64 wheel of torch."""
 
     path: Path
@@ -119,7 +119,7 @@ def _download(release: str, cache: Path, python: str, package: str) -> str:
     return (done.stderr.strip().splitlines() or [""])[-1]
 
 
-def read_archive(path: Path) -> Archive:
+def read_archive(path: Path) -> Wheel:
     """Check that the file is a macOS arm64 wheel of torch, and read its metadata.
 
     Raises:
@@ -132,7 +132,7 @@ def read_archive(path: Path) -> Archive:
             context=f"{path.name}: {about.variables.get('__version__')}",
             hint=_HINT,
         )
-    return Archive(
+    return Wheel(
         path=path,
         torch=about.version,
         sha256=about.sha256,

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.machine import Address, Call, Store, run
+from opcheck.data.wheels.machine import Address, LinkedCall, Store, run
 
 if TYPE_CHECKING:
     from opcheck.data.wheels.image import Image
@@ -80,7 +80,7 @@ def _read_block(
                 # mps_fallback's address stays in a callee-saved register from one impl to the
                 # next: the store, not the materialisation, shows that it is used again.
                 touched.add(value)
-            case Call(target, registers) if target in targets:
+            case LinkedCall(target, registers) if target in targets:
                 name = _name(image, registers, symbol) if targets[target] == _IMPL else None
                 code = frozenset(at for at in touched if image.in_text(at))
                 names = frozenset(name for at in code for name in image.names_at(at))
@@ -89,7 +89,7 @@ def _read_block(
                     Registration(match["namespace"], match["key"], name, names, is_fallback, code)
                 )
                 touched = set()
-            case Call(target):
+            case LinkedCall(target):
                 # torch <= 2.0 builds the kernel in CppFunction::makeFromBoxedFunction<&fn>().
                 touched.add(target)
     return entries

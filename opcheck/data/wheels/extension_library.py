@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.machine import Address, Call, run
+from opcheck.data.wheels.machine import Address, LinkedCall, run
 
 #: torch/library.h: TORCH_LIBRARY_IMPL(ns, key, m), TORCH_LIBRARY(ns, m), TORCH_LIBRARY_FRAGMENT.
 _IMPL_BLOCK = re.compile(
@@ -63,7 +63,7 @@ def registered(image: Image) -> tuple[Registered, ...]:
 def _read_function(image: Image, address: int, names: tuple[str, ...]) -> Iterator[Registered]:
     block = next((m for name in names if (m := _IMPL_BLOCK.search(name))), None)
     declares = next((m for name in names if (m := _DEF_BLOCK.search(name))), None)
-    function = _Function(
+    function = _RegisteringFunction(
         symbol=names[0],
         impl=(block["namespace"], block["key"]) if block else None,
         declares=declares["namespace"] if declares else "",
@@ -71,7 +71,7 @@ def _read_function(image: Image, address: int, names: tuple[str, ...]) -> Iterat
     for event in run(image.code(address), address):
         if isinstance(event, Address) and function.declares:
             yield from _declared(function.declares, image.string(event.value))
-        elif isinstance(event, Call):
+        elif isinstance(event, LinkedCall):
             target = _target(image, event.target)
             if target:
                 registers = event.registers
@@ -80,7 +80,7 @@ def _read_function(image: Image, address: int, names: tuple[str, ...]) -> Iterat
                 yield from function.call(target, first, second)
 
 
-class _Function:
+class _RegisteringFunction:
     """The registrations that the calls of a function make."""
 
     def __init__(self, *, symbol: str, impl: tuple[str, str] | None, declares: str) -> None:

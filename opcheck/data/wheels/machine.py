@@ -87,14 +87,14 @@ class Store(NamedTuple):
     address: int | None
 
 
-class Call(NamedTuple):
+class LinkedCall(NamedTuple):
     """A ``bl``, with the constants that its registers held."""
 
     target: int
     registers: dict[int, int]
 
 
-Event = Address | Store | Call
+Event = Address | Store | LinkedCall
 
 
 def decode(code: bytes) -> list[tuple[int, int, str]]:
@@ -123,7 +123,7 @@ def run(code: bytes, start: int) -> Iterator[Event]:
         pc = start + 4 * index
         if form in {"bl", "blr"}:
             if form == "bl":
-                yield Call(pc + _signed(word & 0x3FFFFFF, 26) * 4, dict(known))
+                yield LinkedCall(pc + _signed(word & 0x3FFFFFF, 26) * 4, dict(known))
             for register in _OVERWRITTEN_BY_CALL:
                 known.pop(register, None)
             continue

@@ -40,7 +40,7 @@ _KNOWN = frozenset(
 )
 
 
-class _Library(NamedTuple):
+class _PythonLibrary(NamedTuple):
     namespace: str
     key: str
 
@@ -84,7 +84,7 @@ def _registered(tree: ast.AST) -> Iterator[str]:
             yield name if "::" in name else f"{library.namespace}::{name}"
 
 
-def _libraries(tree: ast.AST) -> Iterator[tuple[str, _Library]]:
+def _libraries(tree: ast.AST) -> Iterator[tuple[str, _PythonLibrary]]:
     """Return the assignments ``lib = [torch.library.]Library("aten", "IMPL"[, key])``, by variable."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
@@ -95,7 +95,7 @@ def _libraries(tree: ast.AST) -> Iterator[tuple[str, _Library]]:
             given = [_text(argument) for argument in node.value.args]
             key = given[2] if len(given) > 2 else ""
             for target in node.targets:
-                yield _text(target), _Library(given[0], key)
+                yield _text(target), _PythonLibrary(given[0], key)
 
 
 def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
@@ -105,7 +105,7 @@ def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
             yield _text(node.target), [_text(item) for item in node.iter.elts]
 
 
-def _keys(call: ast.Call, library: _Library, loops: dict[str, list[str]]) -> Iterable[str]:
+def _keys(call: ast.Call, library: _PythonLibrary, loops: dict[str, list[str]]) -> Iterable[str]:
     # torch/library.py: Library.impl(self, op_name, fn, dispatch_key="")
     given = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "dispatch_key")]
     if not given:

@@ -16,10 +16,12 @@ from opcheck.common.versions import Target, Version
 from opcheck.device.emulator.emulation_request import PROCESSES, RunOutcome, RunRequest
 from opcheck.worker.platform import INTERRUPTED, SignalledError, how_it_ended
 from opcheck.worker.process import GarbledError
-from opcheck.worker.protocol import Failure, error_of, new_secret, unsealed
+from opcheck.worker.protocol import WorkFailure, error_of, new_secret, unsealed
 from opcheck.worker.worker import run_program
 
-_ANSWER: msgspec.json.Decoder[RunOutcome | Failure] = msgspec.json.Decoder(RunOutcome | Failure)
+_ANSWER: msgspec.json.Decoder[RunOutcome | WorkFailure] = msgspec.json.Decoder(
+    RunOutcome | WorkFailure
+)
 #: bytes that an outcome may have on a disk that the program has filled
 RESERVED = 4 << 20
 
@@ -58,7 +60,7 @@ def run(request: RunRequest) -> RunOutcome:
         try:
             # The program may have put a pipe or another thing in its place.
             content = read(answer).strip() if os.path.lexists(answer) else b""
-            outcome: RunOutcome | Failure | None = (
+            outcome: RunOutcome | WorkFailure | None = (
                 unsealed(content, request.secret, _ANSWER) if content else None
             )
         except (DocumentError, GarbledError) as error:
@@ -78,7 +80,7 @@ def run(request: RunRequest) -> RunOutcome:
                 hint="opcheck reports when the program comes to its end, also by an exception; "
                 "os._exit, SIGKILL, an exec or a full temporary disk leave nothing behind",
             )
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, WorkFailure):
             raise error_of(outcome)
         # A signal to this process decides its exit code.
         return msgspec.structs.replace(outcome, exit_code=-ended.number) if ended else outcome

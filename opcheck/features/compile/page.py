@@ -13,8 +13,8 @@ from opcheck.render.document import (
     Facts,
     Heading,
     Lines,
-    Span,
     Table,
+    TextSpan,
     Words,
     section,
 )
@@ -54,7 +54,7 @@ def document(report: CompileReport, *, times: bool = True, short: bool = False) 
     if report.differs:
         yield Lines((f"{report.differs}.",))
     if report.next:
-        yield Facts((("next", Span(report.next)),))
+        yield Facts((("next", TextSpan(report.next)),))
     yield Heading("Variants")
     yield _variants(report, report.rows)
     yield from _why(report, times=times)
@@ -105,7 +105,7 @@ def _short(report: CompileReport) -> Iterator[Block]:
             texts = block.lines if isinstance(block, Lines) else block.items
             more = f"{len(texts)} (-v shows all): " if texts[1:] else ""
             rows += [(name, f"{more}{text}") for text in texts[:1]]
-    rows += [("next", Span(report.next))] if report.next else []
+    rows += [("next", TextSpan(report.next))] if report.next else []
     yield Facts(tuple(rows), short=True)
 
 

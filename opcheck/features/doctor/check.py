@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from opcheck.common.catalogue import Rule
+from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Severity
 from opcheck.data.packages import load_wheels
@@ -93,7 +93,7 @@ Check = Callable[[Examined], Iterator[Finding]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorRule(Rule):
+class DoctorRule(CatalogueRule):
     """A rule of ``opcheck doctor``."""
 
     check: Check

@@ -9,19 +9,19 @@ import msgspec
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.features.gate.baseline import Baseline
-from opcheck.features.gate.jobs import Result
+from opcheck.features.gate.jobs import JobResult
 from opcheck.features.gate.records import Cell, GateReport
-from opcheck.features.gate.settings import Model, Planned, Settings, targets_of
+from opcheck.features.gate.settings import GateModel, GateSettings, Planned, targets_of
 from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judged
 from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report
 
-PolicyOf = Callable[[Model, Planned], Policy]
+PolicyOf = Callable[[GateModel, Planned], Policy]
 
 
 def report(
-    plan: Settings,
-    results: Mapping[str, Result],
+    plan: GateSettings,
+    results: Mapping[str, JobResult],
     policy_of: PolicyOf,
     ignores: Ignores,
     *,
@@ -68,9 +68,9 @@ def report(
 
 
 def _model_cells(
-    model: Model,
-    plan: Settings,
-    result: Result,
+    model: GateModel,
+    plan: GateSettings,
+    result: JobResult,
     policy_of: PolicyOf,
     ignores: Ignores,
     baseline: Baseline | None,

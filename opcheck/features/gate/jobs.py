@@ -36,7 +36,7 @@ class Job(Record, frozen=True, kw_only=True):
     scratch: str = ""
 
 
-class Result(Record, frozen=True, kw_only=True):
+class JobResult(Record, frozen=True, kw_only=True):
     """The result of a job: a report for each target, or the reason why there are none."""
 
     reports: tuple[Report, ...] = ()
@@ -47,17 +47,17 @@ class Result(Record, frozen=True, kw_only=True):
     not_kept: str = ""
 
 
-def kept(job: Job) -> Result | None:
+def kept(job: Job) -> JobResult | None:
     """Return the result if all reports of the job are cached."""
     if not job.cache:
         return None
     cache = Cache(Path(job.cache))
     cached = [cache.find(job.request.on(target)) for target in job.targets]
     reports = tuple(report for report in cached if report is not None)
-    return Result(reports=reports, kept=len(reports)) if len(reports) == len(cached) else None
+    return JobResult(reports=reports, kept=len(reports)) if len(reports) == len(cached) else None
 
 
-def work(job: Job, say: Callable[[str], None]) -> Result:
+def work(job: Job, say: Callable[[str], None]) -> JobResult:
     """Return the reports of a job; a failure of the model is part of the result."""
     cache = Cache(Path(job.cache)) if job.cache else None
     asked = {target: job.request.on(target) for target in job.targets}
@@ -68,10 +68,10 @@ def work(job: Job, say: Callable[[str], None]) -> Result:
         try:
             audited, not_kept = _audit(job, missing, cache, say)
         except OpcheckError as error:
-            return Result(failed=failed(error))
+            return JobResult(failed=failed(error))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
     complete = tuple(report for target in job.targets if (report := reports[target]) is not None)
-    return Result(reports=complete, kept=len(job.targets) - len(missing), not_kept=not_kept)
+    return JobResult(reports=complete, kept=len(job.targets) - len(missing), not_kept=not_kept)
 
 
 def failed(error: OpcheckError) -> Failed:
@@ -108,7 +108,7 @@ def _audit(
     return reports, read.unknowable
 
 
-_RESULT = msgspec.json.Decoder(Result)
+_RESULT = msgspec.json.Decoder(JobResult)
 #: Seconds between two attempts to end the process of a job that was interrupted.
 _LOOK = 0.1
 
@@ -116,7 +116,7 @@ _LOOK = 0.1
 def run(
     jobs: Sequence[Job],
     at_once: int,
-    done: Callable[[int, Result], None],
+    done: Callable[[int, JobResult], None],
     say: Callable[[int, str], None],
 ) -> None:
     """Run all jobs; a job whose process dies gives a result, too.
@@ -146,13 +146,13 @@ def run(
 def _run_at_once(
     jobs: Sequence[Job],
     at_once: int,
-    done: Callable[[int, Result], None],
+    done: Callable[[int, JobResult], None],
     say: Callable[[int, str], None],
 ) -> None:
     shared = _JobQueue(jobs)
     workers = [
-        Worker[Job, Result](
-            "opcheck.features.gate.jobs:work", Result, show_output=jobs[0].show_output
+        Worker[Job, JobResult](
+            "opcheck.features.gate.jobs:work", JobResult, show_output=jobs[0].show_output
         )
         for _ in range(at_once)
     ]
@@ -185,12 +185,12 @@ class _JobQueue:
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.stopped = False
-        self.events: queue.SimpleQueue[tuple[int, Result | str]] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[tuple[int, JobResult | str]] = queue.SimpleQueue()
         self._waiting: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
         for numbered in enumerate(jobs):
             self._waiting.put(numbered)
 
-    def work(self, worker: Worker[Job, Result]) -> None:
+    def work(self, worker: Worker[Job, JobResult]) -> None:
         """Run one job after the other, in a thread."""
         while not self.stopped:
             try:
@@ -204,14 +204,14 @@ class _JobQueue:
             self.events.put((number, _result(worker, job, progress)))
 
 
-def _result(worker: Worker[Job, Result], job: Job, progress: Callable[[str], None]) -> Result:
+def _result(worker: Worker[Job, JobResult], job: Job, progress: Callable[[str], None]) -> JobResult:
     try:
         # Its captures have limits of their own.
         return worker.ask(job, math.inf, progress=progress)
     except OpcheckError as error:
-        return Result(failed=failed(error))
+        return JobResult(failed=failed(error))
     except WorkerError as error:
-        return Result(
+        return JobResult(
             failed=Failed(
                 message=f"the process that audited the model {error}",
                 hint="run opcheck audit on it, with -v",

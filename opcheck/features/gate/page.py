@@ -22,7 +22,7 @@ from opcheck.render.document import (
     Table,
     section,
 )
-from opcheck.render.findings import Case, FindingLog, Occurrence, Suite
+from opcheck.render.findings import FindingLog, JunitCase, Occurrence, Suite
 from opcheck.render.report import entry, place
 from opcheck.render.text import WIDTH
 
@@ -276,11 +276,11 @@ def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:
     error = ("error", {"message": interrupted}, "")
     return "opcheck gate", [
         *(Suite(model, list(map(_case, cells))) for model, cells in models),
-        *(Suite(model, [Case(model, "interrupted", (error,))]) for model in gate.left),
+        *(Suite(model, [JunitCase(model, "interrupted", (error,))]) for model in gate.left),
     ]
 
 
-def _case(cell: Cell) -> Case:
+def _case(cell: Cell) -> JunitCase:
     against, others = [_answer(cell)], [_answer(cell)]
     if cell.failed:
         against += filter(None, (cell.failed.context, cell.failed.hint))
@@ -299,7 +299,7 @@ def _case(cell: Cell) -> Case:
     reasons = {"message": "; ".join(cell.judgement.reasons)}
     tag = "failure" if code == FINDINGS else "error"
     results = () if code == PASSED else ((tag, reasons, _join_lines(against)),)
-    return Case(cell.model, cell.target, results, _join_lines(others))
+    return JunitCase(cell.model, cell.target, results, _join_lines(others))
 
 
 def _join_lines(lines: Iterable[str]) -> str:

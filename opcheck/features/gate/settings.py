@@ -17,7 +17,7 @@ from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists
 from opcheck.data.targets import NEWEST, pairs
 from opcheck.judge.policy import Policy
-from opcheck.model.ignores import Entry
+from opcheck.model.ignores import IgnoreEntry
 from opcheck.model.options import PATHS, check_inside, options_of
 from opcheck.model.records import Record
 
@@ -36,7 +36,7 @@ class _OptionTable(Record, frozen=True, kw_only=True):
         }
 
 
-class Model(_OptionTable, frozen=True, kw_only=True):
+class GateModel(_OptionTable, frozen=True, kw_only=True):
     """An entry of ``[[tool.opcheck.models]]``; its other keys are the flags of ``opcheck audit``."""
 
     model: str
@@ -79,7 +79,7 @@ def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
     return made
 
 
-ModelTable = table(Model, CaptureOptions, Policy)
+ModelTable = table(GateModel, CaptureOptions, Policy)
 TargetsTable = table(Targets, Policy)
 
 
@@ -90,12 +90,12 @@ class Planned(Record, frozen=True, kw_only=True):
     table: Targets
 
 
-class Settings(Record, frozen=True, kw_only=True):
+class GateSettings(Record, frozen=True, kw_only=True):
     """The records of all three tables."""
 
-    models: tuple[Model, ...] = ()
+    models: tuple[GateModel, ...] = ()
     targets: tuple[Planned, ...] = ()
-    ignores: tuple[Entry, ...] = ()
+    ignores: tuple[IgnoreEntry, ...] = ()
     #: impossible pairs, as ``targets.pairs`` describes them
     left_out: tuple[str, ...] = ()
 
@@ -107,7 +107,7 @@ def settings(
     *,
     environment: str = "",
     targets: Targets | None = None,
-) -> Settings:
+) -> GateSettings:
     """Convert the tables to records.
 
     Args:
@@ -139,7 +139,7 @@ def settings(
         named = tuple(entry for entry in named if environment in entry.environments)
     chosen = (targets,) if targets else named or (Targets(),)
     planned, left_out = _plan_targets(chosen, where, lists)
-    return Settings(
+    return GateSettings(
         models=models,
         targets=planned,
         ignores=read_ignores(tables.get("ignore", ()), where),
@@ -147,7 +147,7 @@ def settings(
     )
 
 
-def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
+def policy(model: GateModel, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
     """Return the policy for a model on a target: the base, then the target's table, then the model's; ``over`` wins."""
     combined = base
     for entry in (planned.table, model):
@@ -163,8 +163,8 @@ def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = N
 
 
 def chosen(
-    plan: Settings, names: Sequence[str], where: str, *, on_every_target: bool = False
-) -> Settings:
+    plan: GateSettings, names: Sequence[str], where: str, *, on_every_target: bool = False
+) -> GateSettings:
     """Select the part of the settings that a run needs.
 
     Args:
@@ -195,10 +195,10 @@ def chosen(
     return msgspec.structs.replace(plan, models=taking_part)
 
 
-def _model_of_name(name: str, known: Collection[str]) -> Model:
+def _model_of_name(name: str, known: Collection[str]) -> GateModel:
     """Return the model for a name that is not configured."""
     if ":" in name or name.endswith((".pt2", ".py")):
-        return Model(name=name, model=name)
+        return GateModel(name=name, model=name)
     near = difflib.get_close_matches(name, known, 1)
     raise UsageError(
         f"no model is called {name!r}",
@@ -207,12 +207,12 @@ def _model_of_name(name: str, known: Collection[str]) -> Model:
     )
 
 
-def targets_of(model: Model, planned: Iterable[Planned]) -> tuple[Planned, ...]:
+def targets_of(model: GateModel, planned: Iterable[Planned]) -> tuple[Planned, ...]:
     """Return the planned targets that apply to the model."""
     return tuple(each for each in planned if not model.targets or each.table.name in model.targets)
 
 
-def _models(content: object, where: str) -> tuple[Model, ...]:
+def _models(content: object, where: str) -> tuple[GateModel, ...]:
     place = f"{where} models"
     tables = entries(content, place, short="model", named=True)
     models = tuple(

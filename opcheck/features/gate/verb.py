@@ -29,12 +29,12 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
 from opcheck.features.gate import baseline as baseline_file
 from opcheck.features.gate.baseline import Baseline
-from opcheck.features.gate.jobs import Job, Result, kept
+from opcheck.features.gate.jobs import Job, JobResult, kept
 from opcheck.features.gate.records import GateReport
 from opcheck.features.gate.settings import (
-    Model,
+    GateModel,
+    GateSettings,
     Planned,
-    Settings,
     Targets,
     chosen,
     policy,
@@ -164,7 +164,7 @@ def command(
     return _INTERRUPTED if interrupted else report.code
 
 
-def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> Settings:
+def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSettings:
     """Return the models and targets that the user selected.
 
     Raises:
@@ -195,7 +195,7 @@ def _is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) in _GIVEN_HERE
 
 
-def _policies(base: Policy) -> Callable[[Model, Planned], Policy]:
+def _policies(base: Policy) -> Callable[[GateModel, Planned], Policy]:
     # The command line takes precedence over every table.
     over = Policy(
         fail_on=base.fail_on if _is_given("fail_on") else "",
@@ -206,7 +206,7 @@ def _policies(base: Policy) -> Callable[[Model, Planned], Policy]:
 
 def _results(
     every: Sequence[Job], at_once: int, progress: ProgressOptions
-) -> tuple[dict[str, Result], bool]:
+) -> tuple[dict[str, JobResult], bool]:
     """Audit the models; return their results by name, and whether the user interrupted the run."""
     from opcheck.features.gate.jobs import run
 
@@ -219,7 +219,7 @@ def _results(
             if show is not None:
                 show(f"{len(results)} of {len(every)} models; {jobs[number].name}: {text}")
 
-        def done(number: int, result: Result) -> None:
+        def done(number: int, result: JobResult) -> None:
             results[jobs[number].name] = result
             say(number, result.failed.message if result.failed else "done")
 
@@ -232,7 +232,7 @@ def _results(
     return results, interrupted
 
 
-def _note_progress(results: Mapping[str, Result], *, interrupted: bool) -> None:
+def _note_progress(results: Mapping[str, JobResult], *, interrupted: bool) -> None:
     """Print on stderr what matters to the waiting user and does not belong in the report."""
     kept_results = sum(result.kept for result in results.values())
     if kept_results:
@@ -248,8 +248,8 @@ def _note_progress(results: Mapping[str, Result], *, interrupted: bool) -> None:
 
 
 def _job(
-    model: Model,
-    plan: Settings,
+    model: GateModel,
+    plan: GateSettings,
     capture: CaptureOptions,
     options: RunOptions,
     progress: ProgressOptions,

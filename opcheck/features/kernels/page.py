@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from opcheck.common.names import DTYPES
 from opcheck.common.text import plural
 from opcheck.kernels import names
-from opcheck.kernels.air import Argument
-from opcheck.kernels.catalogue import Changes, Entry
+from opcheck.kernels.air import KernelParameter
+from opcheck.kernels.catalogue import CataloguedKernel, Changes
 from opcheck.kernels.library import Library
 
 _MOST = 40
@@ -33,7 +33,7 @@ def operations(library: Library, kernels: Sequence[str]) -> str:
     return "\n".join([_head(library, len(kernels)), "", *lines])
 
 
-def list_kernels(library: Library, entries: Sequence[Entry], *, in_full: bool) -> str:
+def list_kernels(library: Library, entries: Sequence[CataloguedKernel], *, in_full: bool) -> str:
     """Return each kernel: with its arguments, or with their names alone on its line."""
     lines = [_head(library, len(entries))]
     if not in_full:
@@ -50,7 +50,7 @@ def list_kernels(library: Library, entries: Sequence[Entry], *, in_full: bool) -
     return "\n".join(lines)
 
 
-def _line(entry: Entry, width: int) -> str:
+def _line(entry: CataloguedKernel, width: int) -> str:
     buffers = ", ".join(argument.name for argument in entry.arguments if argument.is_buffer)
     return f"  {entry.name.ljust(width)}  {' '.join(entry.dtypes)} ({buffers})"
 
@@ -61,7 +61,7 @@ def _head(library: Library, shown: int) -> str:
     return f"torch {library.torch}, {library.section}: {share}{plural(every, 'kernel')}"
 
 
-def _argument(argument: Argument) -> str:
+def _argument(argument: KernelParameter) -> str:
     kind = argument.kind.removeprefix("air.")
     if not argument.is_buffer:
         return f"{argument.name}: {kind}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from opcheck.common.text import plural
-from opcheck.kernels.records import VERDICTS, Outcome, Run, Verdict, extent
+from opcheck.kernels.records import VERDICTS, KernelOutcome, KernelRun, Verdict, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 
 #: The verdicts that depend on choices that Metal leaves open.
@@ -22,7 +22,7 @@ _NOTE = (
 )
 
 
-def document(run: Run) -> Document:
+def document(run: KernelRun) -> Document:
     """Return the counts by family, the wrong ones by operation with the smallest input, and why not run."""
     counts = Counter(outcome.verdict for outcome in run.outcomes)
     shown = [verdict for verdict in VERDICTS if counts[verdict]]
@@ -73,23 +73,23 @@ def document(run: Run) -> Document:
     return tuple(blocks)
 
 
-def _group(outcomes: Iterable[Outcome], key: str) -> list[tuple[str, list[Outcome]]]:
-    groups: dict[str, list[Outcome]] = defaultdict(list)
+def _group(outcomes: Iterable[KernelOutcome], key: str) -> list[tuple[str, list[KernelOutcome]]]:
+    groups: dict[str, list[KernelOutcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[getattr(outcome, key)].append(outcome)
     return sorted(groups.items())
 
 
-def _family(name: str, group: Sequence[Outcome], shown: Sequence[Verdict]) -> tuple[str, ...]:
+def _family(name: str, group: Sequence[KernelOutcome], shown: Sequence[Verdict]) -> tuple[str, ...]:
     counts = Counter(outcome.verdict for outcome in group)
     run = len(group) - counts["not run"]
     seconds = sum(outcome.seconds for outcome in group)
     return (name, str(run), *(str(counts[verdict]) for verdict in shown), f"{seconds:.1f}")
 
 
-def _wrong(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, ...]]:
+def _wrong(outcomes: Sequence[KernelOutcome]) -> Iterable[tuple[str, ...]]:
     """Make a row for each operation and operand dtype: the first kernel's smallest input."""
-    by_source: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
+    by_source: dict[tuple[str, str], list[KernelOutcome]] = defaultdict(list)
     for outcome in outcomes:
         source = outcome.dtypes[1] if len(outcome.dtypes) > 1 else " ".join(outcome.dtypes)
         by_source[outcome.operation, source].append(outcome)
@@ -121,7 +121,7 @@ COLUMNS = (
 )
 
 
-def rows(run: Run) -> dict[str, list[Any]]:
+def rows(run: KernelRun) -> dict[str, list[Any]]:
     """Make the columns of a Parquet file, one row a kernel."""
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for outcome in run.outcomes:

@@ -19,7 +19,7 @@ from opcheck.worker.platform import ENDED
 
 if TYPE_CHECKING:
     from opcheck.kernels.library import Library
-    from opcheck.kernels.records import Run
+    from opcheck.kernels.records import KernelRun
 
 #: Up to so many kernels are shown with arguments, and up to so many by name; of more only the operations.
 _IN_FULL, _MOST = 24, 400
@@ -149,7 +149,7 @@ def run_kernels(
     return 1 if any(outcome.verdict == "wrong" for outcome in tested.outcomes) else 0
 
 
-def _end(tested: Run) -> int:
+def _end(tested: KernelRun) -> int:
     """Note that a run was ended, and return its exit code."""
     streams.note(
         f"{tested.ended} ended the run: {tested.lacking:,} kernels were not run; the same command continues from there"
@@ -196,7 +196,7 @@ def issue(
 
 def _run(
     torch: str | None, progress: ProgressOptions, dtype: str | None, request: str, **chosen: Any
-) -> Run:
+) -> KernelRun:
     """Run the chosen kernels of a release, as ``kernels.parent.run`` does.
 
     Raises:

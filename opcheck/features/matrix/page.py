@@ -26,7 +26,7 @@ from opcheck.render.wording import LABELS, NOT_CHECKED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from opcheck.lookup.coverage import Coverage, Run
+    from opcheck.lookup.coverage import Coverage, StateRun
 
 _COLUMNS = (
     "name",
@@ -232,7 +232,7 @@ def _web_page_data(coverage: Coverage, torch: str) -> dict[str, Any]:
     reasons, systems, states = html.Pool(), html.Pool(), html.Pool()
     notes = {name: number for number, name in enumerate(coverage.notes)}
 
-    def run(entry: Run) -> list[Any]:
+    def run(entry: StateRun) -> list[Any]:
         """Return [release, states, default dtype, reason, systems, notes]; [release] where the overload is removed."""
         place = lines.index(entry.torch)
         if not entry.exists:

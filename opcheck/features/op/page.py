@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.text import and_more, plural
 from opcheck.lookup.records import route_words
 from opcheck.render import wording
-from opcheck.render.document import Block, Bullets, Facts, Heading, Span, Table, Words, section
+from opcheck.render.document import Block, Bullets, Facts, Heading, Table, TextSpan, Words, section
 from opcheck.render.wording import cut, status_of
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
     yield from (("note", note) for note in answer.notes)
 
 
-def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, Span]]:
+def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, TextSpan]]:
     """Yield what is wrong or raises on the target: wrong results first, rare cases last."""
     # What depends on dtypes alone is in their row; what decides is the reason.
     limits = [
@@ -154,7 +154,7 @@ def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, Spa
         yield name, _exception(entry, main)
 
 
-def _exception(entry: Note, main: OverloadAnswer) -> Span:
+def _exception(entry: Note, main: OverloadAnswer) -> TextSpan:
     """Return the case and the way out in one line, which ends with the name that ``opcheck explain`` takes."""
     dtypes = ", ".join(
         n for n in entry.dtypes if n in main.dtypes and main.dtype not in entry.dtypes

@@ -12,7 +12,7 @@ from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.data.device_evidence import Evidence, Result
+    from opcheck.data.device_evidence import EvidenceFile, Result
 
 #: What is wrong with the device.
 BAD = ("wrong", "raises", "crashes", "too long")
@@ -30,7 +30,7 @@ _HOW = (
 )
 
 
-def counts(evidence: Evidence) -> str:
+def counts(evidence: EvidenceFile) -> str:
     """Count the results in one line."""
     by_outcome = Counter(result.outcome for result in evidence.results)
     texts = [f"{by_outcome[name]:,} {name}" for name in OUTCOMES if by_outcome[name]]
@@ -38,7 +38,7 @@ def counts(evidence: Evidence) -> str:
     return f"{plural(len(evidence.results), 'result')}{part}: {', '.join(texts) or 'none'}"
 
 
-def document(evidence: Evidence) -> Iterator[Block]:
+def document(evidence: EvidenceFile) -> Iterator[Block]:
     """Make the page: counts by dtype, then each result that did not work."""
     machine = evidence.machine
     yield Heading(f"PyTorch's operator database on {machine.device}", 1)

@@ -13,7 +13,7 @@ import msgspec
 
 from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.common.tool import TOOL
-from opcheck.data.device_evidence import Evidence, Machine, Outcome, Result, Settings
+from opcheck.data.device_evidence import EvidenceFile, Machine, Outcome, Result, Settings
 from opcheck.features.probe.probe_messages import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
 from opcheck.worker.worker import Worker, WorkerError
 
@@ -119,13 +119,13 @@ def probe(
     setup: Setup,
     settings: Settings,
     *,
-    before: Evidence | None = None,
+    before: EvidenceFile | None = None,
     limit: int = 0,
     jobs: int = 1,
     progress: Callable[[str], None] | None = None,
-    keep: Callable[[Evidence], None] | None = None,
+    keep: Callable[[EvidenceFile], None] | None = None,
     function: str = FUNCTION,
-) -> Evidence:
+) -> EvidenceFile:
     """Return what the device does with PyTorch's operator database.
 
     Args:
@@ -172,7 +172,7 @@ class _ProbeRun:
     """The tasks, and what came of them."""
 
     def __init__(
-        self, ready: Ready, settings: Settings, before: Evidence | None, limit: int
+        self, ready: Ready, settings: Settings, before: EvidenceFile | None, limit: int
     ) -> None:
         self._machine = ready.machine
         self._settings = settings
@@ -191,9 +191,9 @@ class _ProbeRun:
         self._stopped = False
         self._probers: list[Prober] = []
 
-    def evidence(self, *, complete: bool) -> Evidence:
+    def evidence(self, *, complete: bool) -> EvidenceFile:
         """Return what there is so far."""
-        return Evidence(
+        return EvidenceFile(
             tool=TOOL,
             made=self._made,
             machine=self._machine,
@@ -206,7 +206,7 @@ class _ProbeRun:
         self,
         prober: Prober,
         progress: Callable[[str], None] | None,
-        keep: Callable[[Evidence], None] | None,
+        keep: Callable[[EvidenceFile], None] | None,
     ) -> None:
         """Work, and report the progress of all workers."""
         last = time.monotonic()
@@ -245,7 +245,7 @@ class _ProbeRun:
         self._done += 1
 
 
-def _refuse_other(before: Evidence | None, machine: Machine, settings: Settings) -> None:
+def _refuse_other(before: EvidenceFile | None, machine: Machine, settings: Settings) -> None:
     """Refuse to add results to the file of another machine."""
     if before is None:
         return

@@ -84,7 +84,7 @@ def command(
     )
     name = output.chosen(ANSWERS)
 
-    def keep(evidence: device_evidence.Evidence) -> None:
+    def keep(evidence: device_evidence.EvidenceFile) -> None:
         if path is not None and is_evidence:
             write_text(path, write(evidence, (), name))
 

@@ -9,7 +9,7 @@ from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
 from opcheck.render import findings
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
-from opcheck.render.findings import Case, FindingLog, Suite
+from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.source.rules import BY_ID
 
 if TYPE_CHECKING:
@@ -128,14 +128,14 @@ def suites(report: ScanReport) -> tuple[str, Iterable[Suite]]:
     return "opcheck", [Suite(f"opcheck scan {' '.join(report.paths)}", _cases(report))]
 
 
-def _cases(report: ScanReport) -> Iterator[Case]:
+def _cases(report: ScanReport) -> Iterator[JunitCase]:
     for finding in report.findings:
         file, line, _ = _where(finding)
         name = f"{finding.rule} {file}:{line} {finding.message}"
         yield findings.finding_case("opcheck.scan", name, [finding])
     for problem in report.problems:
         skipped = (("skipped", {"message": problem.message}, ""),)
-        yield Case("opcheck.scan", f"{problem.module} was not read", skipped)
+        yield JunitCase("opcheck.scan", f"{problem.module} was not read", skipped)
 
 
 def rows(report: ScanReport) -> Iterator[tuple[str, ...]]:

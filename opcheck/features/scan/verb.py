@@ -30,7 +30,7 @@ from opcheck.render import WITHOUT_PAGE, render
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opcheck.source.fixing import Change, Fixed
+    from opcheck.source.fixing import FileChange, Fixed
 
 
 @verb(
@@ -155,7 +155,7 @@ def _write(fixed: Fixed) -> bool:
     return not fixed.problems and not any(failures)
 
 
-def _rewritten(change: Change) -> str:
+def _rewritten(change: FileChange) -> str:
     """Write a file; return why that failed, or an empty text.
 
     Raises:
@@ -170,7 +170,7 @@ def _rewritten(change: Change) -> str:
     return ""
 
 
-def _tell(fixed: Fixed, what: str, changes: Sequence[Change]) -> None:
+def _tell(fixed: Fixed, what: str, changes: Sequence[FileChange]) -> None:
     count = sum(change.corrected for change in changes)
     more = f"; {fixed.unsafe} more with --unsafe-fixes" if fixed.unsafe else ""
     streams.note(f"{plural(count, 'finding')} {what} in {plural(len(changes), 'file')}{more}")

@@ -17,7 +17,7 @@ from opcheck.data.targets import macos_of
 from opcheck.features.site import folder, records, render
 from opcheck.features.site import sweep as sweep_tables
 from opcheck.features.site.operators import operators
-from opcheck.features.site.records import Operator, Page, Release
+from opcheck.features.site.records import Operator, Release, SitePage
 from opcheck.features.site.releases import releases
 from opcheck.features.site.sweep import Sweep
 from opcheck.judge import remedies
@@ -33,7 +33,7 @@ def pages(
     *,
     only: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
-) -> tuple[Page, ...]:
+) -> tuple[SitePage, ...]:
     """Return every page, in a fixed order: the front page first.
 
     Args:
@@ -174,7 +174,7 @@ def build(
     lists: OpLists | None = None,
     only: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
-) -> tuple[Page, ...]:
+) -> tuple[SitePage, ...]:
     """Write the site into a folder, and return its pages.  The same lists give the same bytes.
 
     Args:

@@ -13,7 +13,7 @@ from opcheck.model.records import Evidence, Record
 VERSION = 1
 
 
-class Page(Record, frozen=True, kw_only=True):
+class SitePage(Record, frozen=True, kw_only=True):
     """A page of the site; ``PAGES`` lists the kinds."""
 
     #: of a sort with a single page: what ``about`` returns
@@ -109,7 +109,7 @@ class ModelOf(Record, frozen=True, kw_only=True):
     targets: dict[str, tuple[str, ...]]
 
 
-class Operator(Page, frozen=True, kw_only=True):
+class Operator(SitePage, frozen=True, kw_only=True):
     """The page of an operator, with all of its overloads."""
 
     schema: str = f"opcheck-site-operator/{VERSION}"
@@ -157,7 +157,7 @@ class Listed(Record, frozen=True, kw_only=True):
     notes: int
 
 
-class Operators(Page, frozen=True, kw_only=True):
+class Operators(SitePage, frozen=True, kw_only=True):
     """The page of all operators."""
 
     single: ClassVar = (
@@ -203,7 +203,7 @@ class StatementRef(Record, frozen=True, kw_only=True):
     summary: str
 
 
-class Release(Page, frozen=True, kw_only=True):
+class Release(SitePage, frozen=True, kw_only=True):
     """The page of a release."""
 
     schema: str = f"opcheck-site-release/{VERSION}"
@@ -251,7 +251,7 @@ class ListedRelease(Record, frozen=True, kw_only=True):
     changes: dict[str, int]
 
 
-class Releases(Page, frozen=True, kw_only=True):
+class Releases(SitePage, frozen=True, kw_only=True):
     """The page of all releases, the oldest first."""
 
     single: ClassVar = (
@@ -271,7 +271,7 @@ class Statement(Record, frozen=True, kw_only=True):
     operators: tuple[str, ...]
 
 
-class Statements(Page, frozen=True, kw_only=True):
+class Statements(SitePage, frozen=True, kw_only=True):
     """The page of all limitations, or of all advisories."""
 
     schema: str = f"opcheck-site-statements/{VERSION}"
@@ -286,7 +286,7 @@ class Statements(Page, frozen=True, kw_only=True):
         return addresses.STATEMENTS[self.sort], title, text
 
 
-class Rule(Page, frozen=True, kw_only=True):
+class Rule(SitePage, frozen=True, kw_only=True):
     """The page of a finding or a remedy, as ``opcheck explain`` has it."""
 
     schema: str = f"opcheck-site-rule/{VERSION}"
@@ -305,7 +305,7 @@ class Rule(Page, frozen=True, kw_only=True):
         return addresses.rule(self.id), f"{self.id}: {self.title}", self.title
 
 
-class Rules(Page, frozen=True, kw_only=True):
+class Rules(SitePage, frozen=True, kw_only=True):
     """The page of all of them."""
 
     single: ClassVar = (
@@ -354,7 +354,7 @@ class Failure(Record, frozen=True, kw_only=True):
     why: str
 
 
-class Model(Page, frozen=True, kw_only=True):
+class Model(SitePage, frozen=True, kw_only=True):
     """The page of a model."""
 
     schema: str = f"opcheck-site-model/{VERSION}"
@@ -388,7 +388,7 @@ class ListedModel(Record, frozen=True, kw_only=True):
     headlines: dict[str, str]
 
 
-class Models(Page, frozen=True, kw_only=True):
+class Models(SitePage, frozen=True, kw_only=True):
     """The page of all models: what the sweep was of."""
 
     single: ClassVar = (
@@ -405,7 +405,7 @@ class Models(Page, frozen=True, kw_only=True):
     models: tuple[ListedModel, ...]
 
 
-class Home(Page, frozen=True, kw_only=True):
+class Home(SitePage, frozen=True, kw_only=True):
     """The front page: what there is."""
 
     single: ClassVar = (

@@ -15,7 +15,7 @@ from opcheck.data import composites
 from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import addresses, records
 from opcheck.features.site.filters import MEANINGS, filters
-from opcheck.features.site.records import PAGES, Page
+from opcheck.features.site.records import PAGES, SitePage
 from opcheck.lookup.aliases import aliases
 from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES
 from opcheck.lookup.words import WORDS
@@ -33,7 +33,9 @@ _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
 )
 
 
-def files(pages: Collection[Page], progress: Callable[[str], None] | None = None) -> dict[str, str]:
+def files(
+    pages: Collection[SitePage], progress: Callable[[str], None] | None = None
+) -> dict[str, str]:
     """Return the texts of all files of the site, by their paths.
 
     Args:
@@ -82,7 +84,7 @@ def schema() -> str:
 
 
 def _html(
-    templates: Environment, page: Page, path: str, home: records.Home, own: Collection[str]
+    templates: Environment, page: SitePage, path: str, home: records.Home, own: Collection[str]
 ) -> str:
     _, title, description = page.about
     html = templates.get_template(f"site/{type(page).__name__.lower()}.html").render(
@@ -101,7 +103,7 @@ def _html(
     return shown(html)
 
 
-def _navigation(page: Page, path: str, own: Collection[str]) -> Iterable[tuple[str, str, str]]:
+def _navigation(page: SitePage, path: str, own: Collection[str]) -> Iterable[tuple[str, str, str]]:
     """Name, address, and ``page`` or ``true`` where the reader is there or below it."""
     for name, address, below in _NAVIGATION:
         if address in own:
@@ -113,7 +115,7 @@ def _navigation(page: Page, path: str, own: Collection[str]) -> Iterable[tuple[s
 _KINDS = ("operator", "model", "release", "rule", "remedy")
 
 
-def search_index(pages: Iterable[Page]) -> str:
+def search_index(pages: Iterable[SitePage]) -> str:
     """Return the index as a script, ``opcheckIndex(...)``: a page that is opened as a file cannot fetch JSON.
 
     Each entry is [kind, name, address, the text next to it, other names, the place of its dtypes]: the states of
@@ -151,7 +153,7 @@ def usual_words(page: records.Operator) -> list[str]:
 
 
 def _entry(
-    page: Page, others: Mapping[str, Sequence[str]], differing: html.Pool
+    page: SitePage, others: Mapping[str, Sequence[str]], differing: html.Pool
 ) -> list[object] | None:
     address = f"{page.address}.html"
     if isinstance(page, records.Operator):

@@ -15,7 +15,7 @@ from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data.registrations import OpLists
 from opcheck.judge.report_changes import Entry, entries_of
-from opcheck.judge.target_change import Change, change_between
+from opcheck.judge.target_change import VersionChange, change_between
 from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWork
 
 NOT_CHECKED = (
@@ -55,18 +55,18 @@ class Removal(Record, frozen=True, kw_only=True):
     message: str
     #: its first line
     line: str
-    torch_alone: Change | None
-    macos_alone: Change | None
+    torch_alone: VersionChange | None
+    macos_alone: VersionChange | None
     #: looked for where neither alone is enough
-    both: Change | None
+    both: VersionChange | None
     #: the newest older release without it, where no newer target is
-    older: Change | None
+    older: VersionChange | None
 
 
 class Upgrade(Record, frozen=True, kw_only=True):
     """A change, and what comes of it."""
 
-    change: Change
+    change: VersionChange
     headline: Headline
     removed: int
     #: findings that stay
@@ -279,7 +279,7 @@ def _size(target: Target) -> tuple[Version, Version]:
     return target.torch, target.macos
 
 
-def _change(target: Target | None, current: Target) -> Change | None:
+def _change(target: Target | None, current: Target) -> VersionChange | None:
     return change_between(current, target) if target else None
 
 

@@ -9,14 +9,14 @@ from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural, shorten
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS
-from opcheck.render.document import Block, Bullets, Heading, Lines, Span, Style, Table, section
+from opcheck.render.document import Block, Bullets, Heading, Lines, Style, Table, TextSpan, section
 from opcheck.render.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from opcheck.features.upgrade.advice import Advice, Cell, Removal, Upgrade
-    from opcheck.judge.target_change import Change
+    from opcheck.judge.target_change import VersionChange
 
 #: The headlines in a word each, as the grid has them.
 WORDS: dict[str, str] = dict(
@@ -91,7 +91,7 @@ def _outcome(upgrade: Upgrade, advice: Advice) -> str:
     )
 
 
-def _words(change: Change) -> str:
+def _words(change: VersionChange) -> str:
     release = f"torch {change.torch}" if change.torch else ""
     system = f"macOS {change.macos}" if change.macos else ""
     return " and ".join(part for part in (release, system) if part)
@@ -124,11 +124,11 @@ def _grid(cells: tuple[Cell, ...]) -> Table:
     )
 
 
-def _word(cell: Cell | None) -> str | Span:
+def _word(cell: Cell | None) -> str | TextSpan:
     if cell is None or not cell.headline:
         return "-"
     word = WORDS[cell.headline]
-    return Span(f"[{word}]" if cell.current else word, _STYLES[word])
+    return TextSpan(f"[{word}]" if cell.current else word, _STYLES[word])
 
 
 def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:

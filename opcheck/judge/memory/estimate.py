@@ -17,7 +17,7 @@ from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase
 from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
 from opcheck.judge.memory.allocations import Taken, highest, never_written, sweep, taken
-from opcheck.judge.memory.macs import Moment, fits, watermarks
+from opcheck.judge.memory.macs import MemoryMoment, fits, watermarks
 from opcheck.model.records import (
     GroupLocation,
     Lifetime,
@@ -155,7 +155,7 @@ def _macs(
         at = 0 if piece.moved else piece.life.first + 1
         new[at] = max(new[at], piece.life.nbytes)
     moved = sum(piece.life.nbytes for piece in pieces if piece.moved)
-    moments = [Moment(*both) for both in zip((moved, *totals), new, strict=True)]
+    moments = [MemoryMoment(*both) for both in zip((moved, *totals), new, strict=True)]
     for fit, broken in fits(target, moments):
         place = _place(trace.calls[broken - 1]) if broken else None
         yield msgspec.structs.replace(fit, place=place)

@@ -17,7 +17,7 @@ from opcheck.model.records import MacFit, Memory
 MEMORY = Option("The Mac's memory: 8, 16, 24, 32, 64, 128.", metavar="GB", least=1)
 
 
-class Moment(NamedTuple):
+class MemoryMoment(NamedTuple):
     """The memory at one call of a run, or at the move before the first call."""
 
     #: bytes that are allocated, and the bytes of the largest new piece.
@@ -25,7 +25,7 @@ class Moment(NamedTuple):
     largest: int
 
 
-def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, int | None]]:
+def fits(target: Target, moments: Sequence[MemoryMoment]) -> Iterator[tuple[MacFit, int | None]]:
     """Yield for each size of Mac whether the run fits, and the index of the moment when it raises.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from opcheck.common.catalogue import Rule
+from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.text import plural
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity, StatementSort
@@ -16,7 +16,7 @@ from opcheck.data.messages import filled, is_form_of
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
-from opcheck.judge.target_change import Change, smallest_change
+from opcheck.judge.target_change import VersionChange, smallest_change
 from opcheck.model.records import (
     CallGroup,
     Finding,
@@ -45,7 +45,7 @@ class Audited:
     memory: Memory | None = None
     precision: tuple[Precision, ...] = ()
 
-    def smallest_upgrade(self, group: CallGroup) -> Change | None:
+    def smallest_upgrade(self, group: CallGroup) -> VersionChange | None:
         """Return the smallest change of torch or macOS that makes every call of the group native."""
         pairs = zip(self.trace.calls, self.verdicts, strict=True)
         of_op = (pair for pair in pairs if pair[0].op == group.op)
@@ -93,7 +93,7 @@ AuditCheck = Callable[[Audited], Iterator[Finding]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditRule(Rule):
+class AuditRule(CatalogueRule):
     """A rule of ``opcheck audit``."""
 
     check: AuditCheck

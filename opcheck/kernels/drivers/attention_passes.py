@@ -24,7 +24,7 @@ _AT_ONCE = 8
 _NO_KEY = -1e9
 
 
-class Problem(NamedTuple):
+class AttentionProblem(NamedTuple):
     """Queries, keys and values as (batch, heads, length, size), and the scores of each query by key."""
 
     q: Tensor
@@ -48,7 +48,7 @@ def problem(
     *,
     mask: str,
     causal: bool,
-) -> Problem:
+) -> AttentionProblem:
     """Make queries, keys and values; two heads of queries share those of keys and values.
 
     Args:
@@ -77,10 +77,10 @@ def problem(
         else:
             case[..., -1, :] = torch.finfo(case.dtype).min
             scores = scores + case.double()
-    return Problem(q, k, v, case, scores)
+    return AttentionProblem(q, k, v, case, scores)
 
 
-def _slack(case: Problem, value: Tensor) -> Tensor:
+def _slack(case: AttentionProblem, value: Tensor) -> Tensor:
     """Return what rounding scores and probabilities in float32 may change, and the result to its dtype."""
     dtype = case.q.dtype
     size = case.scores.abs().nan_to_num(0.0, 0.0, 0.0).amax(-1, keepdim=True)
@@ -119,7 +119,7 @@ def _prefill(call: KernelCall) -> Launches:
 _FORM = r"_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)(?:_mask(?P<mask>none|bool|float|half|bfloat))?"
 
 
-def _problems(call: KernelCall, keys: int) -> Iterator[tuple[Problem, str]]:
+def _problems(call: KernelCall, keys: int) -> Iterator[tuple[AttentionProblem, str]]:
     """Yield the problems of a kernel of few queries; up to 2.12 an argument tells the kernel of a mask."""
     sizes = int(call["d"]), int(call["v"])
     names_mask = "has_mask" in call.types
@@ -130,7 +130,7 @@ def _problems(call: KernelCall, keys: int) -> Iterator[tuple[Problem, str]]:
         )  # fmt: skip
 
 
-def _bind_few_queries(case: Problem, mask: str) -> dict[str, Any]:
+def _bind_few_queries(case: AttentionProblem, mask: str) -> dict[str, Any]:
     """Return the buffers of the kernels of few queries; strides are of heads, of positions, of batches."""
     tensors = case.q, case.k, case.v
     return {

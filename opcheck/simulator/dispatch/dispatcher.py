@@ -30,8 +30,8 @@ from opcheck.simulator.dispatch.operators.device_texts import mismatch, row_of
 from opcheck.simulator.dispatch.operators.operator import Role, overload_named
 from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, kept
 from opcheck.simulator.dispatch.routes import (
-    Kind,
     Route,
+    RouteKind,
     make_higher_route,
     make_route,
     name_arguments,
@@ -170,7 +170,7 @@ class Simulator(dispatch.DispatchMode):
             # (VariableType.cpp).
             return torch.zeros((), dtype=kwargs["dtype"])
         self._nodes.note(on_mps=True)
-        if route.kind is not Kind.LEAF:
+        if route.kind is not RouteKind.LEAF:
             return self._run_body(route, args, kwargs)
         return self._leaf(route, tuple(parts), args, kwargs, inputs, on_mps)
 
@@ -445,7 +445,7 @@ class Simulator(dispatch.DispatchMode):
 
     def _result_of(
         self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
-    ) -> shapes.Result:
+    ) -> shapes.ShapedResult:
         # Factories without a dtype and divisions of integers take the default dtype.
         kept = (torch.get_default_dtype(), key)
         result = self._results.get(kept)
@@ -540,7 +540,12 @@ class Simulator(dispatch.DispatchMode):
         return wrapped
 
     def _compute_shapes(
-        self, route: Route, result: shapes.Result, args: Any, kwargs: Any, device: torch.device
+        self,
+        route: Route,
+        result: shapes.ShapedResult,
+        args: Any,
+        kwargs: Any,
+        device: torch.device,
     ) -> Any:
         for index, specs in zip(route.writes, result.written, strict=True):
             for written, spec in zip(

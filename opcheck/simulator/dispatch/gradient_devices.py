@@ -32,13 +32,13 @@ from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batch
 _PLACES = "_opcheck_places"
 
 
-class _Place(NamedTuple):
+class _ArgumentPlace(NamedTuple):
     """Where an argument of a custom Function is; its tensor would keep the graph alive."""
 
     device: torch.device | None
 
     @classmethod
-    def of(cls, value: Any) -> _Place | None:
+    def of(cls, value: Any) -> _ArgumentPlace | None:
         """Return the place of a tensor, unknown for a wrapper of torch.func's; None for other values."""
         if not isinstance(value, torch.Tensor):
             return None
@@ -127,7 +127,7 @@ def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     for output in outputs if isinstance(outputs, tuple) else (outputs,):
         node = getattr(output, "grad_fn", None)
         if isinstance(node, cls._backward_cls):
-            setattr(node, _PLACES, [_Place.of(arg) for arg in args])
+            setattr(node, _PLACES, [_ArgumentPlace.of(arg) for arg in args])
             break
     return outputs
 

@@ -50,7 +50,7 @@ _DESCRIBED = frozenset({"aten", *LIBRARIES})
 _NUMBERS = frozenset({int, float, bool, complex})
 
 
-class Kind(enum.Enum):
+class RouteKind(enum.Enum):
     """The ways that a call can take."""
 
     LEAF = "leaf"
@@ -77,7 +77,7 @@ class Route:
     operator: Operator
     #: the installed torch has a CompositeImplicitAutograd kernel for it
     implicit: bool
-    kind: Kind
+    kind: RouteKind
     body: Callable[..., Any] | None
     returns: tuple[Return, ...] = ()
     #: the single result is a list of tensors
@@ -161,7 +161,7 @@ def make_route(
         branches=branches,
     )
     operator = OPERATORS.get(name, PLAIN)
-    kind = Kind.PYTHON
+    kind = RouteKind.PYTHON
     bodies = {"branch": branches, "python": PYTHON_KERNELS}
     body: Callable[..., Any] | None = bodies[way][name] if way in bodies else None
     if body is None and func.namespace == "prims":
@@ -173,15 +173,19 @@ def make_route(
     if body is None and has_schema and not implicit and func.namespace not in _DESCRIBED:
         body = _own_body(func)
     if body is None:
-        kind = Kind.DECOMPOSE if way == "decompose" else Kind.LEAF
+        kind = RouteKind.DECOMPOSE if way == "decompose" else RouteKind.LEAF
     schema = dispatch.schema_of(func)
     composite = None
-    if has_schema and kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
+    if (
+        has_schema
+        and kind is RouteKind.LEAF
+        and (func.namespace in LIBRARIES or way == "composite")
+    ):
         composite = next(
             (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name)),
             None,
         )
-    bodiless = kind is Kind.LEAF and way == "composite" and composite is None
+    bodiless = kind is RouteKind.LEAF and way == "composite" and composite is None
     writes = tuple(
         index
         for index, argument in enumerate(schema.arguments)
@@ -291,7 +295,7 @@ def make_higher_route(func: HigherOrderOperator, context: DispatchContext) -> Ro
         name=f"higher_order::{func.name()}",
         operator=PLAIN,
         implicit=False,
-        kind=Kind.PYTHON,
+        kind=RouteKind.PYTHON,
         body=functools.partial(_run_eager_form, func, context),
     )
 

@@ -19,7 +19,7 @@ from opcheck.simulator.target_reads import TargetQueries
 _ZEROS_ELEMENTS = 4_194_304
 
 
-class Result(NamedTuple):
+class ShapedResult(NamedTuple):
     """Metadata of the results and of the arguments that the call changed."""
 
     #: a TensorMeta, a list of Specs or a plain value for each return of the schema
@@ -31,7 +31,7 @@ class Result(NamedTuple):
     elements: int
 
 
-def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Result:
+def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> ShapedResult:
     """Return the metadata of this call's results.
 
     Raises:
@@ -44,7 +44,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
             name_arguments(route, args, kwargs), lambda tensor: tensor._mps.spec, spec_of
         )
         specs = rule(arguments, ask)
-        return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
+        return ShapedResult(specs, _unchanged(route, args, kwargs), _largest(specs))
     if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
         # torch has meta kernels for hardly any operator on sparse tensors.
         return _run_without_meta(route, args, kwargs)
@@ -66,7 +66,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
         return _run_without_meta(route, args, kwargs)
 
 
-def _run(route: Route, args: Any, kwargs: Any) -> Result:
+def _run(route: Route, args: Any, kwargs: Any) -> ShapedResult:
     def convert(tensor: MPSTensor) -> torch.Tensor:
         return tensor._mps.spec.fresh_meta() if route.reshapes else tensor._mps.spec.meta()
 
@@ -88,15 +88,15 @@ def _run(route: Route, args: Any, kwargs: Any) -> Result:
             )
             for index in route.writes
         )
-    return Result(specs, written, _largest(specs))
+    return ShapedResult(specs, written, _largest(specs))
 
 
-def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
+def _run_without_meta(route: Route, args: Any, kwargs: Any) -> ShapedResult:
     if route.writes and all(relation.relation == "argument" for relation in route.returns):
         # In place, without a reshape: the results are the arguments.
         results = (argument_at(route, each.argument, args, kwargs) for each in route.returns)
         specs = tuple(each._mps.spec if is_on_mps(each) else each for each in results)
-        return Result(specs, _unchanged(route, args, kwargs), 0)
+        return ShapedResult(specs, _unchanged(route, args, kwargs), 0)
     sizes = sum(t.numel() for t in flat_tensors((args, list(kwargs.values()))))
     if sizes <= _ZEROS_ELEMENTS:
         try:
@@ -108,7 +108,7 @@ def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
     raise NotSimulatedError(message)
 
 
-def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
+def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> ShapedResult:
     def zeros(tensor: MPSTensor) -> torch.Tensor:
         spec = tensor._mps.spec
         return torch.zeros(spec.shape, dtype=spec.dtype, layout=spec.layout)
@@ -119,7 +119,7 @@ def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
     outputs = route.func(*wrap_numbers(route, _convert(args, zeros)), **real_kwargs)
     outputs = outputs if len(route.returns) > 1 else (outputs,)
     specs = tuple(_spec(output) for output in outputs) if route.returns else ()
-    return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
+    return ShapedResult(specs, _unchanged(route, args, kwargs), _largest(specs))
 
 
 # -- conversion ---------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def required(feature: str) -> Iterator[None]:
         ) from error
 
 
-class Place(NamedTuple):
+class AttributePlace(NamedTuple):
     """An attribute that is replaced for a while: ``replaced([(*place, value)])``."""
 
     owner: Any
@@ -79,14 +79,14 @@ class Place(NamedTuple):
         return hasattr(self.owner, self.name)
 
 
-def place(owner: Any, name: str) -> Place:
+def place(owner: Any, name: str) -> AttributePlace:
     """Return the attribute of the owner.
 
     Raises:
         AttributeError: there is none of that name.
     """
     getattr(owner, name)
-    return Place(owner, name)
+    return AttributePlace(owner, name)
 
 
 def lazily(path: str, feature: str) -> Any:

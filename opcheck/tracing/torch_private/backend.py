@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch.optim import optimizer
 
-from opcheck.tracing.torch_private import Place, place, required
+from opcheck.tracing.torch_private import AttributePlace, place, required
 
-MPS_IS_AVAILABLE = Place(torch._C, "_mps_is_available")
+MPS_IS_AVAILABLE = AttributePlace(torch._C, "_mps_is_available")
 """Whether there is a GPU of Apple's. Optional: a release that lacks it does not ask it. Replaced.
 """
 
-HAS_MPS = Place(torch._C, "_has_mps")
+HAS_MPS = AttributePlace(torch._C, "_has_mps")
 """Whether torch was built for MPS. Optional: a release that lacks it does not ask it. Replaced."""
 
-MPS_IS_ON_MACOS = Place(torch._C, "_mps_is_on_macos_or_newer")
+MPS_IS_ON_MACOS = AttributePlace(torch._C, "_mps_is_on_macos_or_newer")
 """Whether macOS is at least this version. Optional: a release that lacks it does not ask it. Replaced.
 """
 
@@ -40,7 +40,7 @@ BUILT_FOR_MPS = bool(getattr(*HAS_MPS, False))
 
 
 @functools.cache
-def device_functions() -> tuple[Place, ...]:
+def device_functions() -> tuple[AttributePlace, ...]:
     """Return the functions of C++ that let the device work. Optional; replaced.
 
     They are found by their prefixes: each release has more of them (torch/csrc/mps/Module.cpp,
@@ -48,10 +48,10 @@ def device_functions() -> tuple[Place, ...]:
     """
     prefixes = ("_mps_", "_accelerator_")
     names = [name for name in dir(torch._C) if name.startswith(prefixes) and name not in _QUESTIONS]
-    return tuple(Place(torch._C, name) for name in names)
+    return tuple(AttributePlace(torch._C, name) for name in names)
 
 
-def without_device() -> list[tuple[Place, Any]]:
+def without_device() -> list[tuple[AttributePlace, Any]]:
     """Return what a build without MPS answers where Python requests it. Optional; replaced."""
 
     def no(*_args: Any, **_kwargs: Any) -> bool:
@@ -66,32 +66,32 @@ def without_device() -> list[tuple[Place, Any]]:
     return [
         (HAS_MPS, False),
         (MPS_IS_AVAILABLE, no),
-        (Place(torch.backends.mps, "is_available"), no),
-        (Place(torch.backends.mps, "is_built"), no),
-        (Place(torch.mps, "is_available"), no),
+        (AttributePlace(torch.backends.mps, "is_available"), no),
+        (AttributePlace(torch.backends.mps, "is_built"), no),
+        (AttributePlace(torch.mps, "is_available"), no),
         (ACCELERATOR, cpu),
-        (Place(torch._C, "_accelerator_getAccelerator"), none),
+        (AttributePlace(torch._C, "_accelerator_getAccelerator"), none),
     ]
 
 
-ACCELERATOR = Place(torch._C, "_get_accelerator")
+ACCELERATOR = AttributePlace(torch._C, "_get_accelerator")
 """The device that ``init_process_group`` and FSDP take by default. Required; replaced."""
 
-SHARING_STRATEGIES = Place(torch.multiprocessing, "_all_sharing_strategies")
+SHARING_STRATEGIES = AttributePlace(torch.multiprocessing, "_all_sharing_strategies")
 """The ways to share tensors between processes. Required; replaced."""
 
-VERIFY_PARAMS = Place(torch.distributed, "_verify_params_across_processes")
+VERIFY_PARAMS = AttributePlace(torch.distributed, "_verify_params_across_processes")
 """The first collective of DistributedDataParallel. Required where torch.distributed is built; replaced."""
 
 GROUP_TENSORS = place(torch._C, "_group_tensors_by_device_and_dtype")
 """Groups tensors by C++'s device, which is the CPU's for a simulated tensor. Required; replaced."""
 
-FUSED_DEVICES = Place(optimizer, "_get_fused_kernels_supported_devices")
+FUSED_DEVICES = AttributePlace(optimizer, "_get_fused_kernels_supported_devices")
 """The devices that ``fused=True`` of an optimizer takes. Optional: a release that lacks it does not
 ask it. Replaced.
 """
 
-CUDA_INIT = Place(torch.cuda, "_lazy_init")
+CUDA_INIT = AttributePlace(torch.cuda, "_lazy_init")
 """Looks for CUDA's driver. Optional: a release that lacks it does not ask it. Replaced."""
 
 with required("moving tensors to a device that the machine does not have"):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from opcheck.common.replacing import replaced
-from opcheck.tracing.torch_private import Place, lazily, place, required
+from opcheck.tracing.torch_private import AttributePlace, lazily, place, required
 
 _COUNTING = "counting what Dynamo compiled"
 _GENERATING = "compiling graphs for Metal"
@@ -265,29 +265,29 @@ def boxed(function: Callable[..., Any]) -> Any:
     return lazily(_METAL["boxed"], _GENERATING)(function)
 
 
-def define_kernel() -> Place:
+def define_kernel() -> AttributePlace:
     """Return the step that names a kernel's source, to replace it. Required."""
-    return Place(lazily(_METAL["scheduling"], _GENERATING), "define_kernel")
+    return AttributePlace(lazily(_METAL["scheduling"], _GENERATING), "define_kernel")
 
 
-def masked_block() -> Place:
+def masked_block() -> AttributePlace:
     """Return the step that writes the body of a mask for Metal, to replace it. Required."""
     return _backend_step("MetalOverrides", "masked")
 
 
-def choice() -> Place:
+def choice() -> AttributePlace:
     """Return the step that writes a choice between two values for Metal, to replace it. Required."""
     return _backend_step("MetalOverrides", "where")
 
 
-def bounds_check() -> Place:
+def bounds_check() -> AttributePlace:
     """Return the step that writes the check of an index for Metal, to replace it. Required."""
     return _backend_step("MetalKernel", "check_bounds")
 
 
-def _backend_step(owner: str, name: str) -> Place:
+def _backend_step(owner: str, name: str) -> AttributePlace:
     backend = _METAL["scheduling"].partition(":")[0]
-    return Place(lazily(f"{backend}:{owner}", _GENERATING), name)
+    return AttributePlace(lazily(f"{backend}:{owner}", _GENERATING), name)
 
 
 def loop_ranges(kernel: Any) -> dict[Any, Any]:
@@ -317,34 +317,36 @@ def defined_kernels() -> Mapping[str, Any]:
     return kernels
 
 
-def extern_comment() -> Place:
+def extern_comment() -> AttributePlace:
     """Return the step that writes a comment before each call between kernels, to replace it. Required."""
-    return Place(lazily(_METAL["extern"], _GENERATING), "codegen_comment")
+    return AttributePlace(lazily(_METAL["extern"], _GENERATING), "codegen_comment")
 
 
-def compile_shader() -> Place:
+def compile_shader() -> AttributePlace:
     """Return the step that hands one kernel to Metal, to replace it. Required."""
-    return Place(lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader")
+    return AttributePlace(
+        lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader"
+    )
 
 
-def compile_shaders() -> Place | None:
+def compile_shaders() -> AttributePlace | None:
     """Return the step that hands all kernels to Metal, to replace it; 2.13 and 2.15 have it, 2.9 lacks it.
 
     Optional: where it is missing, kernels cannot be run on the CPU (``--run-metal``).
     """
     runtime = lazily("torch._inductor.runtime:runtime_utils", _RUNNING)
     name = "compile_mps_shaders"
-    return Place(runtime, name) if hasattr(runtime, name) else None
+    return AttributePlace(runtime, name) if hasattr(runtime, name) else None
 
 
-def load_wrapper() -> Place:
+def load_wrapper() -> AttributePlace:
     """Return the step that loads the Python code around the kernels, to replace it. Required."""
     lowering = lazily("torch._inductor.graph:GraphLowering", _RUNNING)
     with required(_RUNNING):
         return place(lowering, "_compile_to_module_lines")
 
 
-def flex_attention_shader() -> Place | None:
+def flex_attention_shader() -> AttributePlace | None:
     """Return the step that writes flex_attention's shader, which ``define_kernel`` does not see.
 
     Optional: it came with 2.13; without it, no kernel of flex_attention is checked.

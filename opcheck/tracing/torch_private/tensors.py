@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private import Place, place, required
+from opcheck.tracing.torch_private import AttributePlace, place, required
 
 with required("making a plain CPU tensor that dispatches as MPS"):
     tensor_base: Any = torch._C.TensorBase
@@ -100,7 +100,7 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     TO_DLPACK = place(torch._C, "_to_dlpack")
     """Makes a capsule. Required; replaced, to make capsules of Metal memory."""
 
-    TO_DLPACK_VERSIONED = Place(torch._C, "_to_dlpack_versioned")
+    TO_DLPACK_VERSIONED = AttributePlace(torch._C, "_to_dlpack_versioned")
     """Makes a capsule with a version, since 2.9. Optional: where it is missing, nothing is
     replaced.
     """

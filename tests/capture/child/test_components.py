@@ -14,7 +14,7 @@ from opcheck.capture.child import calls, run
 from opcheck.capture.child.loading.load import Loaded, as_loaded, load
 from opcheck.capture.child.recipes import pipelines as diffusers_inputs
 from opcheck.capture.child.recipes.pipelines import PipelineModel, latents
-from opcheck.capture.repository import Repository, Weights
+from opcheck.capture.repository import FolderWeights, Repository
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import ModelLoadError
 from opcheck.judge.assembly import headline
@@ -175,7 +175,9 @@ def test_a_pipeline_that_cannot_be_built_is_judged_by_its_components(
         "scheduler/scheduler_config.json": {"_class_name": "DDIMScheduler"},
     }
     files = {path: json.dumps(content) for path, content in contents.items()}
-    described = Repository(name="org/model", files=files, weights=(Weights(elements={"F32": 1}),))
+    described = Repository(
+        name="org/model", files=files, weights=(FolderWeights(elements={"F32": 1}),)
+    )
     trace = traced(load("org/model", repository=described))
     (problem,) = trace.problems
     assert problem.kind == "not_built"
@@ -234,7 +236,7 @@ def test_what_takes_the_result_of_a_call_that_broke_off_is_left_out(
     def fails(_model: nn.Module, _arguments: Any, _before: Any) -> Any:
         raise RuntimeError("post-processing")
 
-    usual = (calls.FORWARD_CALL, calls.Call(name="boxes", run=fails, follows=True))
+    usual = (calls.FORWARD_CALL, calls.ModelCall(name="boxes", run=fails, follows=True))
     monkeypatch.setattr(run, "calls_of", lambda *_arguments: usual)
     trace = traced(as_loaded(Detector(raises=raises), ((torch.zeros(2),), {}), as_used=True))
     messages = [problem.message for problem in trace.problems]

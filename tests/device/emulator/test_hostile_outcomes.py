@@ -18,7 +18,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import emulated_run
 from opcheck.device.emulator.emulation_request import RunOutcome, RunRequest
 from opcheck.model.records import Report
-from opcheck.worker.protocol import Failure, sealed
+from opcheck.worker.protocol import WorkFailure, sealed
 from tests.made import call, make_report
 
 if sys.platform == "win32":
@@ -44,7 +44,7 @@ _ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "an outcome": (lambda p: p.write_bytes(msgspec.json.encode(_FORGED)), "wrote over"),
     "an outcome with a guess": (lambda p: p.write_bytes(sealed(_FORGED, "0" * 32)), "wrote over"),
     "a failure": (
-        lambda p: p.write_bytes(msgspec.json.encode(Failure(error="UsageError", message="x"))),
+        lambda p: p.write_bytes(msgspec.json.encode(WorkFailure(error="UsageError", message="x"))),
         "wrote over",
     ),
     "prose": (lambda p: p.write_bytes(b"\x1b[2Jdone\n::error::x"), "wrote over"),

@@ -28,7 +28,7 @@ import pytest
 
 from opcheck.device.emulator.emulation_request import RunOutcome, RunRequest
 from opcheck.judge.policy import exit_code
-from opcheck.worker.protocol import Failure
+from opcheck.worker.protocol import WorkFailure
 
 PROGRAMS = Path(__file__).parent / "programs"
 _HEAD = re.compile(r"# (\w+): (.*)")
@@ -97,14 +97,14 @@ class Server:
             env=environment,
         )
 
-    def run(self, request: RunRequest, directory: Path) -> tuple[RunOutcome | Failure, str]:
+    def run(self, request: RunRequest, directory: Path) -> tuple[RunOutcome | WorkFailure, str]:
         """The outcome of the program, and what it wrote to both of its streams."""
         asked = directory / "request.json"
         asked.write_bytes(msgspec.json.encode(request))
         code, text = self.work(asked, directory)
         answer = Path(request.answer)
         assert answer.exists(), f"exit {code}\n{text}"
-        return msgspec.json.decode(answer.read_bytes(), type=RunOutcome | Failure), text
+        return msgspec.json.decode(answer.read_bytes(), type=RunOutcome | WorkFailure), text
 
     def work(self, asked: Path, directory: Path) -> tuple[int, str]:
         """The exit code of the program of a request, and what it wrote to both of its streams."""

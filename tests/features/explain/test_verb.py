@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from opcheck.common.catalogue import Rule, by_id, groups
+from opcheck.common.catalogue import CatalogueRule, by_id, groups
 from opcheck.data.registrations import OpLists
 from opcheck.features import documents
 from opcheck.judge.remedies import REMEDIES, Remedy
@@ -14,7 +14,7 @@ from tests.command_line import CommandLine
 
 
 @pytest.mark.parametrize("rule", by_id().values(), ids=lambda rule: rule.id)
-def test_every_finding_has_a_page(opcheck: CommandLine, rule: Rule) -> None:
+def test_every_finding_has_a_page(opcheck: CommandLine, rule: CatalogueRule) -> None:
     result = opcheck("explain", rule.id.lower())
     assert result.code == 0
     assert result.out.startswith(f"# {rule.id} {rule.slug}: {rule.title}\n\n**What.** ")

@@ -11,7 +11,7 @@ import pytest
 from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.versions import Target
-from opcheck.features.gate.jobs import Job, Result
+from opcheck.features.gate.jobs import Job, JobResult
 from opcheck.features.gate.records import Failed
 from opcheck.model.records import OpCall, Report, ReportTarget
 from tests.command_line import Result as Printed
@@ -53,17 +53,17 @@ class Project:
         text = f'[tool.opcheck]\nfail-on = "{fail_on}"\n{tables}{targets}{more}\n'
         Path("pyproject.toml").write_text(text)
 
-    def work(self, job: Job, say: Callable[[str], None]) -> Result:
+    def work(self, job: Job, say: Callable[[str], None]) -> JobResult:
         self.jobs.append(job)
         say("building the model")
         failure = self.broken.get(job.name)
         if isinstance(failure, OpcheckError):
             about = Failed(message=failure.message, context=failure.context, hint=failure.hint)
-            return Result(failed=about)
+            return JobResult(failed=about)
         if failure is not None:
             raise failure
         calls = self.calls[job.name]
-        return Result(reports=tuple(made(calls, target) for target in job.targets))
+        return JobResult(reports=tuple(made(calls, target) for target in job.targets))
 
     def __call__(self, *args: str) -> Printed:
         code = invoke(["gate", "--jobs", "1", "--no-cache", *args])

@@ -11,7 +11,7 @@ import pytest
 from opcheck.cli import invoke
 from opcheck.common.errors import CaptureError, InputError, UsageError
 from opcheck.data import device_evidence
-from opcheck.data.device_evidence import Evidence, Settings
+from opcheck.data.device_evidence import EvidenceFile, Settings
 from opcheck.features.probe import page
 from opcheck.features.probe.probe_messages import Setup
 from opcheck.features.probe.prober import probe
@@ -27,19 +27,19 @@ def _fake_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def real() -> Evidence:
+def real() -> EvidenceFile:
     patterns = ("a*", "sort", "linalg.svd", "nn.functional.max_pool2d", "view")
     setup = Setup(device="cpu", samples=3, patterns=patterns, dtypes=("float32", "int64"))
     return probe(setup, SETTINGS)
 
 
-def fake(how: str, **more: object) -> Evidence:
+def fake(how: str, **more: object) -> EvidenceFile:
     setup = Setup(device=how, samples=1)
     settings = Settings(samples=1, seconds=4.0, cpu_fallback=False)
     return probe(setup, settings, function=FAKE, **more)  # type: ignore[arg-type]
 
 
-def test_real_opinfos_work_on_the_cpu(real: Evidence) -> None:
+def test_real_opinfos_work_on_the_cpu(real: EvidenceFile) -> None:
     assert real.complete
     assert len(real.results) > 40
     assert {result.outcome for result in real.results} <= {"works", "not compared", "not judged"}
@@ -52,7 +52,9 @@ def test_real_opinfos_work_on_the_cpu(real: Evidence) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_evidence_is_read_as_it_was_written(real: Evidence, suffix: str, tmp_path: Path) -> None:
+def test_evidence_is_read_as_it_was_written(
+    real: EvidenceFile, suffix: str, tmp_path: Path
+) -> None:
     path = tmp_path / f"e.{suffix}"
     path.write_text(write(real, (), suffix))
     assert device_evidence.load(path) == real
@@ -71,7 +73,7 @@ def test_evidence_is_read_as_it_was_written(real: Evidence, suffix: str, tmp_pat
     ],
 )
 def test_damaged_evidence_is_refused(
-    real: Evidence, old: str, new: str, message: str, tmp_path: Path
+    real: EvidenceFile, old: str, new: str, message: str, tmp_path: Path
 ) -> None:
     text = write(real, (), "yaml")
     assert old in text
@@ -82,14 +84,16 @@ def test_damaged_evidence_is_refused(
 
 
 @pytest.fixture(scope="module")
-def ended() -> Evidence:
+def ended() -> EvidenceFile:
     """Return the evidence of a run that ended after one result."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         return fake("gpu", limit=1)
 
 
-def test_one_that_crashes_or_hangs_loses_one_result_of_a_run_that_goes_on(ended: Evidence) -> None:
+def test_one_that_crashes_or_hangs_loses_one_result_of_a_run_that_goes_on(
+    ended: EvidenceFile,
+) -> None:
     result = fake("gpu", jobs=2, before=ended)
     assert result.complete
     outcomes = {outcome.opinfo: outcome.outcome for outcome in result.results}
@@ -107,7 +111,9 @@ def test_one_that_crashes_or_hangs_loses_one_result_of_a_run_that_goes_on(ended:
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_a_run_that_ended_has_its_results_and_goes_on_as_the_same_alone(ended: Evidence) -> None:
+def test_a_run_that_ended_has_its_results_and_goes_on_as_the_same_alone(
+    ended: EvidenceFile,
+) -> None:
     assert not ended.complete
     assert len(ended.results) == 1
     with pytest.raises(InputError, match="another run"):

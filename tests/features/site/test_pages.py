@@ -13,7 +13,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.features.site import addresses, filters, render
 from opcheck.features.site.operators import operators
 from opcheck.features.site.pages import pages
-from opcheck.features.site.records import Model, Operator, Page, Release
+from opcheck.features.site.records import Model, Operator, Release, SitePage
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup.plain_call import OperatorLookup
 from tests.features.site import checks, made
@@ -29,7 +29,7 @@ def text(page: Element) -> str:
     return " ".join("".join(page.itertext()).split())
 
 
-def operator(result: tuple[Page, ...], name: str) -> Operator:
+def operator(result: tuple[SitePage, ...], name: str) -> Operator:
     return next(page for page in result if isinstance(page, Operator) and page.name == name)
 
 
@@ -49,7 +49,7 @@ def test_every_page_is_valid_and_has_its_landmarks(parsed: dict[str, Element]) -
     assert wrong == []
 
 
-def test_the_same_lists_give_the_same_bytes(small_pages: tuple[Page, ...]) -> None:
+def test_the_same_lists_give_the_same_bytes(small_pages: tuple[SitePage, ...]) -> None:
     again = pages(OperatorLookup(made.lists()), Sweep(tables(), ABOUT))
     assert render.files(again) == render.files(small_pages)
 
@@ -65,7 +65,7 @@ def test_nothing_is_loaded_from_elsewhere_and_no_folder_named(small: Path) -> No
 
 
 def test_unknown_is_said_in_words_and_never_native(
-    small: Path, parsed: dict[str, Element], small_pages: tuple[Page, ...]
+    small: Path, parsed: dict[str, Element], small_pages: tuple[SitePage, ...]
 ) -> None:
     composite = operator(small_pages, "aten::implied")
     assert composite.state == "unknown"
@@ -79,7 +79,7 @@ def test_unknown_is_said_in_words_and_never_native(
     assert "s-native" not in lost
 
 
-def test_releases_without_the_overload_have_no_row(small_pages: tuple[Page, ...]) -> None:
+def test_releases_without_the_overload_have_no_row(small_pages: tuple[SitePage, ...]) -> None:
     comes = operator(small_pages, "aten::comes")
     assert [row.torch for row in comes.tables[0]] == [("2.14", "2.14")]
     back = operator(small_pages, "aten::goes")
@@ -90,7 +90,7 @@ def test_releases_without_the_overload_have_no_row(small_pages: tuple[Page, ...]
     ]
 
 
-def test_neighbours_that_say_the_same_are_one_span(small_pages: tuple[Page, ...]) -> None:
+def test_neighbours_that_say_the_same_are_one_span(small_pages: tuple[SitePage, ...]) -> None:
     mm = operator(small_pages, "aten::mm")
     assert [(row.torch, row.state, row.dtypes) for row in mm.tables[0]] == [
         (
@@ -118,7 +118,7 @@ def test_limits_advisories_and_models_stand_on_the_operators_page(
     assert "torch 2.13 to 2.14 on macOS 15.0" in stopped
 
 
-def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[Page, ...]) -> None:
+def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[SitePage, ...]) -> None:
     newest = next(p for p in small_pages if isinstance(p, Release) and p.torch == "2.14")
     changes = {
         differ.name: (differ.change, differ.before, differ.after) for differ in newest.differs
@@ -134,7 +134,9 @@ def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[Page, ...])
     assert "PYTORCH_ENABLE_MPS_FALLBACK" in {item.name for item in newest.environment}
 
 
-def test_a_model_has_its_grid(parsed: dict[str, Element], small_pages: tuple[Page, ...]) -> None:
+def test_a_model_has_its_grid(
+    parsed: dict[str, Element], small_pages: tuple[SitePage, ...]
+) -> None:
     first = next(p for p in small_pages if isinstance(p, Model) and p.name == "timm:one")
     assert [(o.headline, dict(o.targets)) for o in first.outcomes] == [
         ("runs only with PYTORCH_ENABLE_MPS_FALLBACK=1", {"2.13": ("15.0",)}),

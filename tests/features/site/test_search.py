@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.features.site.records import Page
+from opcheck.features.site.records import SitePage
 from opcheck.features.site.render import search_index, usual_words
 
 
@@ -29,7 +29,7 @@ def test_the_usual_words_of_the_command_line_find_it(
 
 
 def test_the_index_has_the_spellings_of_dtypes_and_the_states_that_differ(
-    small_pages: tuple[Page, ...],
+    small_pages: tuple[SitePage, ...],
 ) -> None:
     text = search_index(small_pages).removeprefix("opcheckIndex(").removesuffix(");\n")
     _, dtypes, differing, entries = json.loads(text)

@@ -9,7 +9,7 @@ from opcheck.common.versions import Span, Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.features.upgrade.advice import Advice, advise, targets
 from opcheck.judge.assembly import report
-from opcheck.judge.target_change import Change
+from opcheck.judge.target_change import VersionChange
 from opcheck.model.records import OpCall, Report
 from tests.made import call, make_lists, make_statement, make_target, make_trace
 
@@ -51,10 +51,10 @@ def test_torch_alone() -> None:
     result = advice(lists, call("aten::new"))
     (removal,) = result.findings
     assert (removal.rule, removal.line) == ("OC102", "model.py:1")
-    assert removal.torch_alone == Change(torch="2.14")
+    assert removal.torch_alone == VersionChange(torch="2.14")
     assert (removal.macos_alone, removal.both, removal.older) == (None, None, None)
     assert result.upgrade is not None
-    assert result.upgrade.change == Change(torch="2.14")
+    assert result.upgrade.change == VersionChange(torch="2.14")
     assert (result.upgrade.removed, result.upgrade.kept, result.upgrade.new) == (1, 0, ())
     assert result.upgrade.headline == "runs natively"
 
@@ -62,9 +62,9 @@ def test_torch_alone() -> None:
 def test_macos_alone_is_smaller_than_torch() -> None:
     old = make_statement("old", macos=Span(until=Version(15)))
     result = advice(make_lists(statements=(old,)), call("aten::mm"))
-    assert result.findings[0].macos_alone == Change(macos="15.0")
+    assert result.findings[0].macos_alone == VersionChange(macos="15.0")
     assert result.upgrade is not None
-    assert result.upgrade.change == Change(macos="15.0")
+    assert result.upgrade.change == VersionChange(macos="15.0")
 
 
 def test_both_where_neither_alone_is_enough() -> None:
@@ -78,14 +78,14 @@ def test_both_where_neither_alone_is_enough() -> None:
         "always", torch=Span(until=Version(2, 14)), macos=Span(since=Version(26))
     )
     result = advice(make_lists(statements=(by_torch, by_macos, always)), call("aten::mm"))
-    assert result.findings[0].both == Change(torch="2.14", macos="15.0")
+    assert result.findings[0].both == VersionChange(torch="2.14", macos="15.0")
     assert (result.findings[0].torch_alone, result.findings[0].macos_alone) == (None, None)
 
 
 def test_a_finding_that_only_changes_its_rule_is_not_removed() -> None:
     lists = make_lists(registered("cpu_only", "cpu_fallback", "kernel"))
     result = advice(lists, call("aten::new"))
-    assert result.findings[0].torch_alone == Change(torch="2.14")
+    assert result.findings[0].torch_alone == VersionChange(torch="2.14")
     cells = {cell.torch: cell for cell in result.grid if cell.macos == "14.4"}
     assert [cell.headline for cell in cells.values()] == [
         "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
@@ -103,17 +103,17 @@ def test_what_an_upgrade_breaks_is_told() -> None:
     }
     result = advice(make_lists(columns), call("aten::new", 1), call("aten::lost", 2))
     assert result.upgrade is not None
-    assert result.upgrade.change == Change(torch="2.13")
+    assert result.upgrade.change == VersionChange(torch="2.13")
     assert [(item.rule, item.op) for item in result.upgrade.new] == [("OC103", "aten::lost")]
     assert result.newest is not None
-    assert result.newest.change == Change(torch="2.14", macos="26.0")
+    assert result.newest.change == VersionChange(torch="2.14", macos="26.0")
     assert [item.op for item in result.newest.new] == ["aten::lost"]
 
 
 def test_what_only_an_older_release_takes_is_said() -> None:
     lists = make_lists(registered("kernel", "cpu_only", "cpu_only"))
     result = advice(lists, call("aten::new"), here=make_target("2.13", "15.0"))
-    assert result.findings[0].older == Change(torch="2.12")
+    assert result.findings[0].older == VersionChange(torch="2.12")
     assert result.upgrade is None
     assert result.newest is not None
     assert result.newest.kept == 1
@@ -133,9 +133,9 @@ def test_a_run_that_broke_off_removes_nothing() -> None:
         trace = make_trace(*calls, complete=bool(calls))
         reports[item] = report(trace, item, lists)
     outcome = advise(reports, impossible, HERE, lists)
-    assert outcome.findings[0].torch_alone == Change(torch="2.14")
+    assert outcome.findings[0].torch_alone == VersionChange(torch="2.14")
     assert outcome.upgrade is not None
-    assert outcome.upgrade.change == Change(torch="2.14")
+    assert outcome.upgrade.change == VersionChange(torch="2.14")
 
 
 def test_what_is_ignored_is_no_reason_to_upgrade() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.common.catalogue import Rule
+from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.judge.rules import BY_ID, RULES
 from tests.made import make_report
@@ -17,14 +17,14 @@ def test_the_registry_has_the_rules_in_the_order_of_their_codes() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_rule_has_a_page_with_its_four_parts(rule: Rule) -> None:
+def test_every_rule_has_a_page_with_its_four_parts(rule: CatalogueRule) -> None:
     parts = [rule.page.index(f"**{part}.**") for part in ("What", "Why", "Way out", "Evidence")]
     assert parts == sorted(parts)
     assert rule.severity in SEVERITIES
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_rule_has_a_test(rule: Rule) -> None:
+def test_every_rule_has_a_test(rule: CatalogueRule) -> None:
     assert (Path(__file__).parent / f"test_{rule.id.lower()}_{rule.slug}.py").is_file()
 
 

@@ -27,7 +27,7 @@ _MEMBERS_LIMIT = 1_000_000
 _PLAIN_TENSORS = "save it again with plain tensors as parameters, buffers and example inputs"
 
 
-class Archive:
+class ModelArchive:
     """The members of a zip file, by their names without the folder that all of them are in."""
 
     def __init__(self, file: Path | bytes, name: str) -> None:
@@ -116,7 +116,7 @@ class Archive:
             ModelLoadError: it is damaged, or contains anything else: nothing that a pickle names is called.
         """
         content = self.read(member)
-        Archive(content, f"{member} of {self.name}")
+        ModelArchive(content, f"{member} of {self.name}")
         allowed = torch.serialization.safe_globals([(_fake_tensor, RECONSTRUCT_FAKE_TENSOR)])
         try:
             with allowed:

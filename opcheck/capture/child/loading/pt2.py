@@ -20,7 +20,11 @@ from typing import Any
 import torch
 
 from opcheck.capture.child.build import SMALL
-from opcheck.capture.child.loading.archive import Archive, make_damaged_error, make_refused_error
+from opcheck.capture.child.loading.archive import (
+    ModelArchive,
+    make_damaged_error,
+    make_refused_error,
+)
 from opcheck.capture.naming import kind_of
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.python_source import parse_expression
@@ -55,7 +59,7 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
     path = Path(file)
     try:
         _refuse_others(path)
-        archive = Archive(path, file)
+        archive = ModelArchive(path, file)
         read_content = _old if _OLD in archive else _new
         document, state, constants, inputs = read_content(archive, real=real)
         accelerated = _safe(document)
@@ -83,7 +87,7 @@ def _refuse_others(path: Path) -> None:
 Content = tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]
 
 
-def _new(archive: Archive, *, real: bool) -> Content:
+def _new(archive: ModelArchive, *, real: bool) -> Content:
     """Read the format of 2.8 and newer."""
     if archive.below(_COMPILED):
         raise make_refused_error(
@@ -106,7 +110,7 @@ def _new(archive: Archive, *, real: bool) -> Content:
     return archive.json(f"{_MODELS}{name}.json"), state, constants, inputs
 
 
-def _old(archive: Archive, *, real: bool) -> Content:
+def _old(archive: ModelArchive, *, real: bool) -> Content:
     """Read the format up to 2.7."""
     del real
     state = archive.tensors("serialized_state_dict.pt")
@@ -116,7 +120,7 @@ def _old(archive: Archive, *, real: bool) -> Content:
     return archive.json(_OLD), state, constants, inputs
 
 
-def _only_model(archive: Archive) -> str:
+def _only_model(archive: ModelArchive) -> str:
     """Return the program of that name that torch.export.load takes, or the only program."""
     names = [member.removeprefix(_MODELS) for member in archive.below(_MODELS)]
     names = [name.removesuffix(".json") for name in names if name.endswith(".json")]
@@ -126,7 +130,7 @@ def _only_model(archive: Archive) -> str:
     raise make_damaged_error(archive.name, f"it holds {held}, and one named model is needed")
 
 
-def _tensors(archive: Archive, folder: str, name: str, *, real: bool) -> dict[str, Any]:
+def _tensors(archive: ModelArchive, folder: str, name: str, *, real: bool) -> dict[str, Any]:
     """Return the weights or the constants of a program."""
     pickled = f"{folder}{name}.pt"
     if pickled in archive:  # 2.8
@@ -141,7 +145,7 @@ def _tensors(archive: Archive, folder: str, name: str, *, real: bool) -> dict[st
 
 
 def _tensor(
-    archive: Archive,
+    archive: ModelArchive,
     folder: str,
     entry: dict[str, Any],
     stored: dict[str, torch.Tensor],
@@ -170,7 +174,7 @@ def _tensor(
 
 
 def _storage(
-    archive: Archive,
+    archive: ModelArchive,
     member: str,
     dtype: torch.dtype,
     sizes: list[int],

@@ -4,7 +4,7 @@ A recipe names the arguments of ``forward`` and states what each is made of, as 
 configuration. The file of a library has three parts:
 
 - ``names``: an argument, or a helper whose name begins with ``_``, and its expression. A value that is no text is a
-  constant. An expression may use every other name, and the functions of ``Scope``.
+  constant. An expression may use every other name, and the functions of ``RecipeScope``.
 - ``models``: the same for some models, which take precedence. A key lists class names or model types, or patterns
   of them (``*Video*``); an exact name goes before a pattern, an earlier pattern before a later pattern.
 - ``settings``: what the configuration of a class leaves open and its model does not build or run without. Each is
@@ -100,12 +100,12 @@ def _compile_all(entries: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def recipe_function(function: Function) -> Function:
-    """Let recipes call a method of ``Scope``."""
+    """Let recipes call a method of ``RecipeScope``."""
     vars(function)["in_recipes"] = True
     return function
 
 
-class Scope:
+class RecipeScope:
     """The names that the recipes of one model may use: those of its recipes, and the functions below."""
 
     def __init__(self, library: str, model: nn.Module, *model_names: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from opcheck.capture.child.build import values
-from opcheck.capture.child.recipes.engine import Scope, recipe_function
+from opcheck.capture.child.recipes.engine import RecipeScope, recipe_function
 from opcheck.common.errors import InputError
 
 #: Denoising steps: the second one takes the way of all that follow.
@@ -235,7 +235,7 @@ def processor(kind: Any, library: Any, folder: Path) -> Any:
 # -- models of diffusers: the names of forward, filled from the configuration by diffusers.yaml ----------------------
 
 
-class DiffusersScope(Scope):
+class DiffusersScope(RecipeScope):
     """A model of diffusers, its configuration, and what its recipes may call."""
 
     def __init__(self, model: nn.Module) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.build import building, values
-from opcheck.capture.child.recipes.engine import CHOSEN, Scope, recipe_function, recipes
+from opcheck.capture.child.recipes.engine import CHOSEN, RecipeScope, recipe_function, recipes
 from opcheck.common.errors import InputError
 from opcheck.common.yaml_text import load_shipped
 from opcheck.tracing.torch_private.trees import tree_iter
@@ -44,7 +44,7 @@ MODALITIES = msgspec.convert(
 )
 
 
-class TransformersScope(Scope):
+class TransformersScope(RecipeScope):
     """A model of transformers, its configuration, and what its recipes may call."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -334,7 +334,7 @@ def _among_text(
     return {"input_ids": ids, **shown, **types}
 
 
-def _count_vectors(scope: Scope, encode: Callable[..., Any], shown: dict[str, Any]) -> int:
+def _count_vectors(scope: RecipeScope, encode: Callable[..., Any], shown: dict[str, Any]) -> int:
     """Count the vectors of the text's width that the model makes; large tensors stay without memory."""
     training = scope.model.training
     scope.model.eval()

@@ -78,12 +78,12 @@ def code(graph: fx.Graph) -> str:
     return "\n".join(lines) + "\n"
 
 
-class _Role(NamedTuple):
+class _TensorRole(NamedTuple):
     argument: str
     written: bool
 
 
-_RESULT = _Role("", written=False)
+_RESULT = _TensorRole("", written=False)
 
 
 class _Builder:
@@ -96,7 +96,7 @@ class _Builder:
         self._last_placeholder: fx.Node = root_of(self.graph)
         self._placeholders: Counter[str] = Counter()
         self._numbers = numbers
-        self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
+        self._known_roles: dict[tuple[Any, ...], tuple[_TensorRole, ...]] = {}
         self._known_flops: dict[tuple[Any, ...], int] = {}
         self._inner_calls: dict[tuple[Any, ...], OpCall] = {}
 
@@ -194,29 +194,29 @@ class _Builder:
             self._known_flops[call.key] = cached
         return cached
 
-    def _roles(self, call: RecordedCall | InnerCall) -> tuple[_Role, ...]:
+    def _roles(self, call: RecordedCall | InnerCall) -> tuple[_TensorRole, ...]:
         """Return for each input tensor its argument and whether the call writes to it, by the schema."""
         roles = self._known_roles.get(call.key)
         if roles is None:
             written = {call.route.arguments[index] for index in call.route.writes}
             positional, named = _split(call.key)
             roles = self._known_roles[call.key] = tuple(
-                _Role(name, name in written)
+                _TensorRole(name, name in written)
                 for name, part in (*zip(call.route.arguments, positional, strict=False), *named)
                 for _ in range(_count_specs(part))
             )
         return roles
 
-    def _tensor_spec(self, ref: Ref, role: _Role = _RESULT) -> TensorSpec:
+    def _tensor_spec(self, ref: Ref, role: _TensorRole = _RESULT) -> TensorSpec:
         tensor = self._numbers.number("tensor", ref.number)
         return _spec(ref.spec, role, tensor, self._numbers.number("storage", ref.storage))
 
 
-def _inner_spec(meta: TensorMeta, role: _Role = _RESULT) -> TensorSpec:
+def _inner_spec(meta: TensorMeta, role: _TensorRole = _RESULT) -> TensorSpec:
     return _spec(meta, role, tensor=0, storage=0)
 
 
-def _spec(meta: TensorMeta, role: _Role, tensor: int, storage: int) -> TensorSpec:
+def _spec(meta: TensorMeta, role: _TensorRole, tensor: int, storage: int) -> TensorSpec:
     strided = meta.layout is torch.strided
     return TensorSpec(
         tensor=tensor,

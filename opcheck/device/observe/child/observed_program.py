@@ -23,7 +23,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import user_program
 from opcheck.device.observe.recording import End, ObserveRequest, Start
 from opcheck.worker.platform import INTERRUPTED
-from opcheck.worker.protocol import Failure
+from opcheck.worker.protocol import WorkFailure
 
 if TYPE_CHECKING:
     from opcheck.device.observe.child.mac_recorder import MacRecorder
@@ -121,8 +121,8 @@ def _ask_tool(*command: str) -> str:
     return done.stdout.strip()
 
 
-def _no_device(torch: str) -> Failure:
-    return Failure(
+def _no_device(torch: str) -> WorkFailure:
+    return WorkFailure(
         error=CaptureError.__name__,
         message=f"torch {torch} finds no MPS device here",
         context=f"{platform.system()} {platform.mac_ver()[0] or platform.release()}, {platform.machine()}",

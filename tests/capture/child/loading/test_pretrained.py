@@ -20,7 +20,7 @@ from opcheck.capture.child.inputs.specs import inputs_for
 from opcheck.capture.child.loading import libraries, pretrained
 from opcheck.capture.child.loading.load import Loaded, as_loaded, load
 from opcheck.capture.child.recipes import pipelines
-from opcheck.capture.repository import Repository, Weights, fetch
+from opcheck.capture.repository import FolderWeights, Repository, fetch
 from opcheck.common.errors import InputError, ModelLoadError, UsageError
 
 T5: dict[str, Any] = {
@@ -63,7 +63,7 @@ def repository(elements: Any = None, **files: Any) -> Repository:
             )
             for name, content in files.items()
         },
-        weights=(Weights(elements=elements),) if elements else (),
+        weights=(FolderWeights(elements=elements),) if elements else (),
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.recipes import engine
-from opcheck.capture.child.recipes.engine import Recipes, Scope, recipes
+from opcheck.capture.child.recipes.engine import Recipes, RecipeScope, recipes
 from opcheck.capture.child.recipes.pipelines import DiffusersScope
 from opcheck.capture.child.recipes.transformers import TransformersScope
 
@@ -90,17 +90,17 @@ settings:
 
 @pytest.mark.usefixtures("small")
 def test_an_exact_name_goes_before_a_pattern_and_a_pattern_before_the_rest() -> None:
-    scope = Scope("small", Model(), "kind")
+    scope = RecipeScope("small", Model(), "kind")
     assert scope["size"] == 15
-    assert Scope("small", Model())["size"] == 11
-    assert Scope("small", Model())["mask"].sum() == 0
-    assert Scope("small", nn_module_named("Unlike"))["mask"].sum() == 3
+    assert RecipeScope("small", Model())["size"] == 11
+    assert RecipeScope("small", Model())["mask"].sum() == 0
+    assert RecipeScope("small", nn_module_named("Unlike"))["mask"].sum() == 3
 
 
 @pytest.mark.usefixtures("small")
 def test_only_an_exact_entry_adds_arguments_and_only_those_that_forward_takes() -> None:
-    assert list(Scope("small", Model(), "kind").own_arguments()) == ["size", "extra"]
-    assert list(Scope("small", Model()).own_arguments()) == []
+    assert list(RecipeScope("small", Model(), "kind").own_arguments()) == ["size", "extra"]
+    assert list(RecipeScope("small", Model()).own_arguments()) == []
 
 
 def test_settings_are_copies(small: Recipes) -> None:
@@ -111,10 +111,10 @@ def test_settings_are_copies(small: Recipes) -> None:
 @pytest.mark.usefixtures("small")
 def test_a_name_that_no_recipe_has_is_an_error() -> None:
     with pytest.raises(KeyError, match="absent"):
-        Scope("small", Model())["absent"]
+        RecipeScope("small", Model())["absent"]
     # A method of the scope is no function of recipes unless it says so.
     with pytest.raises(KeyError, match="own_arguments"):
-        Scope("small", Model())["own_arguments"]
+        RecipeScope("small", Model())["own_arguments"]
 
 
 def nn_module_named(name: str) -> nn.Module:
