@@ -14,7 +14,7 @@ from opcheck.common.documents import brief
 from opcheck.common.errors import UnknownTargetError, UsageError, named_by_keyword
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
-from opcheck.judge.memory.macs import MEMORY
+from opcheck.judge.memory.mac_fits import MEMORY
 from opcheck.model.options import options_of
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit as audit_request

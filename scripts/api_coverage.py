@@ -24,9 +24,9 @@ from torch import overrides
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
 from opcheck.data.targets import target
+from opcheck.lookup.answer_words import WITHOUT_OPERATORS
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.lookup.query import resolve
-from opcheck.lookup.words import WITHOUT_OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from opcheck.features.sweep.folder import read
+from opcheck.features.sweep.sweep_folder import read
 
 MODELS = ("transformers:Bert*", "transformers:GPT2*", "transformers:ViT*", "timm:vit_tiny*")
 

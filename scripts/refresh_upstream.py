@@ -19,9 +19,9 @@ import msgspec
 import torch
 
 from opcheck.data.wheels.archive import default_cache
-from opcheck.kernels import air, drivers, judging, library, names, pointwise, reference
+from opcheck.kernels import air, drivers, judging, kernel_names, library, pointwise, reference
 from opcheck.kernels.judging import Judged
-from opcheck.kernels.machine import KernelMachine
+from opcheck.kernels.kernel_machine import KernelMachine
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
 
@@ -80,12 +80,12 @@ def judge(machine: KernelMachine, change: Change, text: str) -> Judged:
     kernel = machine.kernel(machine.compile(text, change.kernel))
     if drivers.is_driven(change.kernel):
         return drivers.judge(change.kernel, kernel)
-    return pointwise.Driver().judge(names.parse(change.kernel), kernel)
+    return pointwise.Driver().judge(kernel_names.parse(change.kernel), kernel)
 
 
 def results(machine: KernelMachine, change: Change, text: str) -> list[str]:
     """Return what a kernel gives for the inputs of the change."""
-    named = names.parse(change.kernel)
+    named = kernel_names.parse(change.kernel)
     kernel = machine.kernel(machine.compile(text, change.kernel))
     dtype = pointwise.DTYPES[named.types[0]]
     given = []
@@ -102,7 +102,7 @@ def _number(text: str) -> complex | float:
 
 
 def _expected(change: Change) -> list[str]:
-    dtype = pointwise.DTYPES[names.parse(change.kernel).types[0]]
+    dtype = pointwise.DTYPES[kernel_names.parse(change.kernel).types[0]]
     told = []
     for inputs in change.inputs:
         operands = tuple(torch.tensor([_number(text)], dtype=dtype) for text in inputs)

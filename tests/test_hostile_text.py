@@ -24,7 +24,7 @@ from opcheck.cli import streams
 from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
 from opcheck.device.verify import Pair, ReportedCalls, Verification
-from opcheck.features.gate.records import Cell, Failed, GateReport, Known
+from opcheck.features.gate.gate_records import Cell, Failed, GateReport, Known
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.model.fingerprint import add_fingerprints, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
@@ -37,11 +37,11 @@ from opcheck.render import (
     write,
 )
 from opcheck.render import report as report_page
-from opcheck.render import verification as verified
+from opcheck.render import verification_page as verified
 from opcheck.render.document import Bullets, Document, Heading, Lines, Table
 from opcheck.render.html import as_html
 from opcheck.render.text import as_text
-from opcheck.source.records import ScanFinding, ScanReport
+from opcheck.source.scan_records import ScanFinding, ScanReport
 from tests.made import hostile_report
 
 #: What each means something to: logs, terminals, readers, Markdown, spreadsheets, HTML, XML, YAML.

@@ -18,7 +18,7 @@ from opcheck.judge.policy import FINDINGS, PASSED
 from opcheck.model.options import Option
 from opcheck.model.records import Report
 from opcheck.render import render, write
-from opcheck.render.verification import document, shared
+from opcheck.render.verification_page import document, shared
 
 KEPT = "opcheck-verify"
 FOLDER = Option(

@@ -30,7 +30,7 @@ from opcheck.judge import dtype_flow
 from opcheck.judge.callgraph import example_of, graph_calls
 from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
 from opcheck.judge.memory.estimate import estimate
-from opcheck.judge.memory.macs import runs_out
+from opcheck.judge.memory.mac_fits import runs_out
 from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.capture_problems import quantized_headline

@@ -11,12 +11,12 @@ import msgspec
 import torch
 
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import drivers, library, names, pointwise
+from opcheck.kernels import drivers, kernel_names, library, pointwise
 from opcheck.kernels.judging import Judged
+from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
+from opcheck.kernels.kernel_records import KernelOutcome, KernelSource, Task, Trial, Verdict
 from opcheck.kernels.library import Library
-from opcheck.kernels.machine import Kernel, KernelError, KernelMachine
 from opcheck.kernels.pointwise import Unfit
-from opcheck.kernels.records import KernelOutcome, KernelSource, Task, Trial, Verdict
 from opcheck.worker.protocol import Say
 
 #: A result with an error of at most so many units in the last place is right.
@@ -37,7 +37,7 @@ class Drivers:
 
     def outcome(self, machine: KernelMachine, function: Function, task: Task) -> KernelOutcome:
         """Run a kernel, and judge its results."""
-        named = names.parse(function.name)
+        named = kernel_names.parse(function.name)
         verdict: Verdict = "not run"
         judged, reason = Judged(compared=0, wrong=0, ulps=0.0), ""
         try:
@@ -81,13 +81,15 @@ class Drivers:
             **msgspec.structs.asdict(judged),
         )
 
-    def _kernel(self, machine: KernelMachine, function: Function, named: names.Named) -> Kernel:
+    def _kernel(
+        self, machine: KernelMachine, function: Function, named: kernel_names.Named
+    ) -> Kernel:
         """Compile only what can be called."""
         if not drivers.is_driven(function.name) and not named.form:
             raise Unfit("its family is not driven")
         return machine.kernel(machine.compile_cached(function))
 
-    def _judge(self, kernel: Kernel, named: names.Named) -> Judged:
+    def _judge(self, kernel: Kernel, named: kernel_names.Named) -> Judged:
         if drivers.is_driven(kernel.name):
             return drivers.judge(kernel.name, kernel)
         return self._pointwise.judge(named, kernel)

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from opcheck.kernels import names
-from opcheck.kernels.records import Task
+from opcheck.kernels import kernel_names
+from opcheck.kernels.kernel_records import Task
 
 _LINEAR = (
     r"svd|eigh|factor|applyTRSM|applySYRK|applyP|lu[A-Z]|laswp|trsm|triangular|geqrf|orgqr"
@@ -62,7 +62,7 @@ def family_of(name: str, forms: Iterable[str]) -> str:
     for pattern, family in _PATTERNS:
         if pattern.match(name):
             return family
-    operation = names.parse(name).operation
+    operation = kernel_names.parse(name).operation
     forms = tuple(forms)
     if operation in _TERNARY:
         return "ternary"
@@ -75,10 +75,10 @@ def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
     """Return the kernels of a release by operation."""
     operations: dict[str, list[str]] = defaultdict(list)
     for name in sorted(kernels):
-        operations[names.parse(name).operation].append(name)
+        operations[kernel_names.parse(name).operation].append(name)
     tasks = []
     for operation, members in operations.items():
-        forms = [names.parse(name).form for name in members]
+        forms = [kernel_names.parse(name).form for name in members]
         by_family: dict[str, list[str]] = defaultdict(list)
         for name in members:
             by_family[family_of(name, forms)].append(name)

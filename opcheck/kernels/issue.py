@@ -12,7 +12,7 @@ import torch
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.kernels import judging
-from opcheck.kernels.records import KernelOutcome, KernelRun, Sample, extent
+from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, Sample, extent
 from opcheck.kernels.reference import FUNCTIONS, PARAMETERS
 
 #: Calls of operations whose functor is not called as the function in torch; {} stands for the operands.

@@ -8,7 +8,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opcheck.kernels.records import Sample
+from opcheck.kernels.kernel_records import Sample
 
 #: What a float32 computation may be off in its argument, in units of float32's precision: the
 #: reference moved so far bounds what rounding before the last step can do.

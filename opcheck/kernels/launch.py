@@ -19,9 +19,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opcheck.kernels import air, judging, names
+from opcheck.kernels import air, judging, kernel_names
 from opcheck.kernels.judging import Expected, Judged
-from opcheck.kernels.machine import Kernel
+from opcheck.kernels.kernel_machine import Kernel
 from opcheck.kernels.pointwise import Unfit, address, dtype_named, pack
 from opcheck.kernels.values import fill_untouched
 
@@ -143,7 +143,7 @@ def family(pattern: str) -> Callable[[Family], Family]:
 
 def is_driven(name: str) -> bool:
     """Return whether a function here calls kernels of this name."""
-    short = names.shorten(name)
+    short = kernel_names.shorten(name)
     return any(pattern.fullmatch(short) for pattern, _ in FAMILIES)
 
 
@@ -164,7 +164,7 @@ def launches(name: str, kernel: Kernel) -> Launches:
         Unfit: no family is known for its name.
     """
     for pattern, function in FAMILIES:
-        match = pattern.fullmatch(names.shorten(name))
+        match = pattern.fullmatch(kernel_names.shorten(name))
         if match:
             groups = "ab"[: len(inspect.signature(function).parameters) - 1]
             dtypes = (dtype_named(match[group]) for group in groups)

@@ -16,13 +16,13 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opcheck.kernels import air, judging, names, reference, values
+from opcheck.kernels import air, judging, kernel_names, reference, values
 from opcheck.kernels.judging import Expected, Judged
-from opcheck.kernels.machine import Kernel, KernelError
+from opcheck.kernels.kernel_machine import Kernel, KernelError
 
 #: Metal's name of a type -> torch's.
 DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, dtype) for name, dtype in names.WORDS.items() if name != dtype
+    name: getattr(torch, dtype) for name, dtype in kernel_names.WORDS.items() if name != dtype
 } | {name: getattr(torch, name) for name in ("bool", "float8_e4m3fn")}
 #: Words of names that are no types of Metal; kernels that only move elements are keyed by their width.
 _WORDS = {
@@ -245,7 +245,7 @@ def _evaluate(
 
 
 def dtypes_of(
-    named: names.Named, kernel: Kernel
+    named: kernel_names.Named, kernel: Kernel
 ) -> tuple[torch.dtype | None, tuple[torch.dtype, ...]]:
     """Return the dtypes of the result and of the operands; None: the host chooses that of the result.
 
@@ -280,7 +280,7 @@ class Driver:
             self._cases[key] = PointwiseCase(operation, dtypes, parameters)
         return self._cases[key]
 
-    def judge(self, named: names.Named, kernel: Kernel) -> Judged:
+    def judge(self, named: kernel_names.Named, kernel: Kernel) -> Judged:
         """Run a kernel over all values, and compare.
 
         Raises:
@@ -324,7 +324,11 @@ class Driver:
         return _together(judged)
 
     def _calls(
-        self, named: names.Named, kernel: Kernel, case: PointwiseCase, result: torch.dtype | None
+        self,
+        named: kernel_names.Named,
+        kernel: Kernel,
+        case: PointwiseCase,
+        result: torch.dtype | None,
     ) -> Iterator[PointwiseCall]:
         """Yield what the kernel is called with, so that all values are tried."""
         dtype = result or _cast_to(case)
@@ -422,7 +426,7 @@ def _laid(operand: Tensor, *, inner: bool) -> Tensor:
 
 
 def run(
-    named: names.Named, kernel: Kernel, call: PointwiseCall, parameters: tuple[float, ...]
+    named: kernel_names.Named, kernel: Kernel, call: PointwiseCall, parameters: tuple[float, ...]
 ) -> Tensor:
     """Run a pointwise kernel; the results in the order of the operands' values.
 

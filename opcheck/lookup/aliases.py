@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from opcheck.data import composites
-from opcheck.lookup.words import WORDS, key
+from opcheck.lookup.answer_words import WORDS, key
 
 
 def aliases(operators: Iterable[str], line: str) -> Mapping[str, tuple[str, ...]]:

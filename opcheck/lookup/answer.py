@@ -15,6 +15,16 @@ from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
+from opcheck.lookup.answer_records import (
+    Answer,
+    Cell,
+    Note,
+    OverloadAnswer,
+    RouteStep,
+    State,
+    first_native,
+    since,
+)
 from opcheck.lookup.notes import can_hold, limit_of, notes
 from opcheck.lookup.operator_facts import COPIES, is_python
 from opcheck.lookup.plain_call import (
@@ -26,16 +36,6 @@ from opcheck.lookup.plain_call import (
     target,
 )
 from opcheck.lookup.query import Query, modes_of, resolve
-from opcheck.lookup.records import (
-    Answer,
-    Cell,
-    Note,
-    OverloadAnswer,
-    RouteStep,
-    State,
-    first_native,
-    since,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, release_note, release_of
 from opcheck.lookup.answer import route_steps
+from opcheck.lookup.answer_records import RouteStep, State
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, severity, target
-from opcheck.lookup.records import RouteStep, State
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.answer import route_steps
+from opcheck.lookup.answer_records import State, first_native, since
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
-from opcheck.lookup.records import State, first_native, since
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:

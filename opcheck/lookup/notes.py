@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.vocabulary import Effect, Frequency, StatementSort
 from opcheck.data.messages import filled
-from opcheck.lookup.records import Note
+from opcheck.lookup.answer_records import Note
 from opcheck.model.records import Evidence, TensorSpec
 
 if TYPE_CHECKING:

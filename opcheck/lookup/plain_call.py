@@ -18,9 +18,9 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.data.refused import refused_by
 from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_everywhere
+from opcheck.lookup.answer_records import State
+from opcheck.lookup.answer_words import REMOVED
 from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python, tests_dtypes
-from opcheck.lookup.records import State
-from opcheck.lookup.words import REMOVED
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
 
 if TYPE_CHECKING:

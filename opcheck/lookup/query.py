@@ -22,8 +22,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.names import DTYPE_ALIASES
 from opcheck.data import composites
 from opcheck.data.extensions import LIBRARIES
-from opcheck.lookup.operator_facts import api_overloads
-from opcheck.lookup.words import (
+from opcheck.lookup.answer_words import (
     FIXED_DTYPES,
     FOREIGN,
     LIBRARY_CALLS,
@@ -37,6 +36,7 @@ from opcheck.lookup.words import (
     WORDS,
     key,
 )
+from opcheck.lookup.operator_facts import api_overloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

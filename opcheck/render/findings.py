@@ -24,7 +24,7 @@ from opcheck.common.sanitize import cell, flat, one_line, shown
 from opcheck.common.tool import HOMEPAGE
 from opcheck.model.records import CallGroup, Finding, GroupLocation
 from opcheck.render import summary
-from opcheck.source.records import ScanFinding
+from opcheck.source.scan_records import ScanFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 FINDING_SCHEMA = "opcheck-finding/1"

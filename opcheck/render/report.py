@@ -18,7 +18,7 @@ from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
 from opcheck.model.saved import as_content
-from opcheck.render import FORMATS, findings, format_of, memory, precision, render, summary
+from opcheck.render import FORMATS, findings, format_of, memory_page, precision, render, summary
 from opcheck.render.document import (
     Block,
     Bullets,
@@ -91,7 +91,7 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     if "operators" in shown:
         yield from section("Operators", _operators(report))
     if "memory" in shown and report.memory:
-        yield from memory.blocks(report.memory)
+        yield from memory_page.blocks(report.memory)
     if "transfers" in shown:
         yield from transfers(report)
     if "evidence" in shown:

@@ -11,7 +11,7 @@ from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
-from opcheck.judge.memory.macs import asked, deciding, runs_out, smallest
+from opcheck.judge.memory.mac_fits import asked, deciding, runs_out, smallest
 from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
 from opcheck.render.document import Facts, TextSpan, Words
 

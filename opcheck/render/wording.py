@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from opcheck.judge.report_changes import Entry
-    from opcheck.lookup.history import Step
-    from opcheck.lookup.records import Cell, Note, OverloadAnswer, State
+    from opcheck.lookup.answer_records import Cell, Note, OverloadAnswer, State
+    from opcheck.lookup.operator_history import Step
 
 #: What an answer from the lists alone rests on.
 NOT_CHECKED = "Nothing was observed on a Mac: this follows from the release's own files."

@@ -8,7 +8,7 @@ import msgspec
 
 from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.records import Record
-from opcheck.source.records import ScanReport, count_findings
+from opcheck.source.scan_records import ScanReport, count_findings
 
 SCHEMA = "opcheck-scan-baseline/1"
 

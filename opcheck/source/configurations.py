@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common.vocabulary import Severity
-from opcheck.source import requirements
+from opcheck.source import scan_requirements
+from opcheck.source.call_tables import read_words
 from opcheck.source.rule import Hit, ScanRule
 from opcheck.source.rules.lacking import FLASH, find_missing_packages
 from opcheck.source.rules.named_devices import find_cuda_defaults
 from opcheck.source.rules.processes import find_nccl
-from opcheck.source.tables import read_words
 
 #: A key and its value, in block style or inside of ``{...}``: ``model.device: cuda:0``.
 _ENTRY = re.compile(
@@ -132,8 +132,8 @@ def _check_packages(lines: Sequence[str]) -> Iterator[Hit]:
             pip = None
         elif pip is not None:
             listed = [line.strip().removeprefix("-").strip().strip("\"'")]
-            for text, _, severity in requirements.in_lines(listed):
-                yield from requirements.judge(text, number, severity)
+            for text, _, severity in scan_requirements.in_lines(listed):
+                yield from scan_requirements.judge(text, number, severity)
             continue
         package = _PACKAGE.match(line)
         if package and (package[1].lower() in _OF_CUDA or "cuda" in (package[2] or "").lower()):

@@ -26,19 +26,19 @@ from opcheck.common.versions import Target
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.ignores import Comment, IgnoreEntry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import GroupLocation, Problem, SourceLocation
-from opcheck.source import requirements, signs, source
+from opcheck.source import scan_requirements, signs, source
 from opcheck.source.configurations import check_configuration
 from opcheck.source.edits import Fix
+from opcheck.source.file_questions import FileQuestions
 from opcheck.source.intent import between_processes, for_cuda
-from opcheck.source.mac import FileQuestions
 from opcheck.source.permits import filter_fixes, keeper
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
-from opcheck.source.records import ScanFinding, ScanReport, count_findings
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules import BY_ID, RULES
 from opcheck.source.rules.ignore_comments import UNUSED, WITHOUT_REASON
 from opcheck.source.rules.lacking import find_missing_packages
+from opcheck.source.scan_records import ScanFinding, ScanReport, count_findings
 from opcheck.source.source import FoundFile, Source, UnreadableError
 from opcheck.source.words import last
 from opcheck.worker import shares
@@ -381,7 +381,9 @@ class Reader:
             is_toml = file.path.suffix == ".toml"
             lines = split_lines(text) if is_toml else text.splitlines()
             check = (
-                requirements.check_pyproject(text) if is_toml else requirements.check_lines(lines)
+                scan_requirements.check_pyproject(text)
+                if is_toml
+                else scan_requirements.check_lines(lines)
             )
             hits = [(find_missing_packages, hit) for hit in check]
         except UnicodeDecodeError as error:

@@ -31,7 +31,7 @@ from opcheck.source.edits import Edit, Fix, apply, is_too_long
 from opcheck.source.engine import Filters, Proposal
 from opcheck.source.helper import Helper
 from opcheck.source.program import walk
-from opcheck.source.records import ScanFinding
+from opcheck.source.scan_records import ScanFinding
 from opcheck.source.source import FoundFile
 
 #: The largest number of rounds: a fix may uncover another fix, and two fixes may undo each other.

@@ -11,9 +11,9 @@ import bisect
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from opcheck.source.call_tables import read_lists, read_words
 from opcheck.source.program import Binding, Function, walk
 from opcheck.source.rule import Scanned, argument
-from opcheck.source.tables import read_lists, read_words
 from opcheck.source.words import last
 
 #: A dtype as its rank (bool, integer, float, complex) and its bits; a sign is of no consequence here.

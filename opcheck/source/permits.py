@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opcheck.common.python_source import parse_expression
 from opcheck.common.versions import Version
-from opcheck.source import requirements
+from opcheck.source import scan_requirements
 from opcheck.source.edits import LONGEST_LINE, Edit, Fix, is_too_long
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method
@@ -78,7 +78,7 @@ def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
 
 @functools.lru_cache(maxsize=256)
 def _find_releases(folder: Path) -> tuple[Version, Version] | None:
-    return requirements.allowed_torch(folder)
+    return scan_requirements.allowed_torch(folder)
 
 
 # -- float64 -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from opcheck.source.mac import FileQuestions
+from opcheck.source.file_questions import FileQuestions
 from opcheck.source.program import Function, Program
 
 #: A name is followed through so many files that only import it in turn.

@@ -12,7 +12,7 @@ from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity
 from opcheck.source.edits import Applicability, Fix
-from opcheck.source.mac import FileQuestions
+from opcheck.source.file_questions import FileQuestions
 from opcheck.source.program import Program
 from opcheck.source.project import Project
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Collection, Iterable
 
 from opcheck.common.versions import Target
-from opcheck.source.mac import FileQuestions
+from opcheck.source.file_questions import FileQuestions
 from opcheck.source.program import Program
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from opcheck.source import tables
+from opcheck.source import call_tables
 
 
 class Unknown:
@@ -31,7 +31,7 @@ def compare_device(kind: type[ast.cmpop], left: list[object], right: list[object
     if len(values) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
         return None
     texts = values[0] if isinstance(values[0], tuple) else (values[0],)
-    if texts and all(is_cuda(text) or text in tables.NOT_ON_A_MAC for text in texts):
+    if texts and all(is_cuda(text) or text in call_tables.NOT_ON_A_MAC for text in texts):
         return kind in _NEGATIVE
     return kind not in _NEGATIVE if "mps" in texts else None
 

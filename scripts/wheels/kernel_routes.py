@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opcheck.data.wheels.dispatcher import registrations
-from opcheck.data.wheels.machine import Address, run
+from opcheck.data.wheels.machine_code import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
-from opcheck.kernels.names import WORDS, Named, parse
+from opcheck.kernels.kernel_names import WORDS, Named, parse
 from scripts.wheels.bodies import branches
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.names import DTYPES
 from opcheck.data.wheels.metallib import functions
-from opcheck.kernels.names import WORDS
+from opcheck.kernels.kernel_names import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

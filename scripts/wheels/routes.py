@@ -20,9 +20,9 @@ import numpy as np
 
 from opcheck.data.wheels.dispatcher import Registration, registrations
 from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.machine import Address, run
+from opcheck.data.wheels.machine_code import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
-from opcheck.kernels.names import WORDS, parse
+from opcheck.kernels.kernel_names import WORDS, parse
 from scripts.wheels.bodies import ENTRY, OPERATOR, branches
 from scripts.wheels.checks import plain
 

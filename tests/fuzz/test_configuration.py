@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from opcheck.features.gate.baseline import SCHEMA as GATE_SCHEMA
+from opcheck.features.gate.gate_baseline import SCHEMA as GATE_SCHEMA
 from opcheck.features.gate.jobs import Job, JobResult
 from opcheck.model.fingerprint import VERSION
 from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
@@ -212,12 +212,14 @@ def gated() -> Undone:
 def swept() -> Undone:
     """A sweep that plans and runs nothing: its children import torch."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("opcheck.features.sweep.engine.Engine.run", lambda *_args, **_options: iter(()))
-    patch.setattr("opcheck.features.sweep.folder.Folder.begin", lambda *_args: None)
-    patch.setattr("opcheck.features.sweep.run.sweep", lambda *_args, **_options: 0)
-    patch.setattr("opcheck.features.sweep.folder.Folder.__enter__", lambda folder: folder)
     patch.setattr(
-        "opcheck.features.sweep.tables.write", lambda _path: {"verdicts": 0, "failures": 0}
+        "opcheck.features.sweep.sweep_engine.Engine.run", lambda *_args, **_options: iter(())
+    )
+    patch.setattr("opcheck.features.sweep.sweep_folder.Folder.begin", lambda *_args: None)
+    patch.setattr("opcheck.features.sweep.sweep_run.sweep", lambda *_args, **_options: 0)
+    patch.setattr("opcheck.features.sweep.sweep_folder.Folder.__enter__", lambda folder: folder)
+    patch.setattr(
+        "opcheck.features.sweep.table_rows.write", lambda _path: {"verdicts": 0, "failures": 0}
     )
     return Undone(patch)
 

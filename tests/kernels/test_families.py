@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
-from opcheck.kernels import drive, library, names
-from opcheck.kernels.machine import KernelMachine
-from opcheck.kernels.records import KernelOutcome, Task
+from opcheck.kernels import drive, kernel_names, library
+from opcheck.kernels.kernel_machine import KernelMachine
+from opcheck.kernels.kernel_records import KernelOutcome, Task
 
 pytestmark = [
     pytest.mark.wheel,
@@ -138,8 +138,8 @@ def ran(machine: KernelMachine, release: str, section: str, pattern: str) -> lis
     operations: dict[str, drive.Drivers] = collections.defaultdict(drive.Drivers)
     task = Task(family="", operation="", kernels=())
     return [
-        operations[names.parse(name).operation].outcome(machine, functions[name], task)
-        for name in names.matching(functions, pattern)
+        operations[kernel_names.parse(name).operation].outcome(machine, functions[name], task)
+        for name in kernel_names.matching(functions, pattern)
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from opcheck.kernels import issue
-from opcheck.kernels.records import KernelOutcome, KernelRun, Sample
+from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, Sample
 
 
 def run(operation: str, dtypes: tuple[str, ...], sample: Sample | None) -> KernelRun:

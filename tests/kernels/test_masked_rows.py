@@ -12,8 +12,8 @@ pytest.importorskip("llvmlite")
 
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drivers, library
+from opcheck.kernels.kernel_machine import Kernel, KernelMachine
 from opcheck.kernels.launch import Launch, run
-from opcheck.kernels.machine import Kernel, KernelMachine
 from opcheck.kernels.values import fill_untouched
 
 pytestmark = pytest.mark.wheel

@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite")
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import air, drivers, library
 from opcheck.kernels.judging import Judged
-from opcheck.kernels.machine import KernelMachine
+from opcheck.kernels.kernel_machine import KernelMachine
 
 pytestmark = pytest.mark.wheel
 

@@ -16,9 +16,9 @@ pytest.importorskip("llvmlite")
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.statement_files import read_statements
 from opcheck.data.wheels.archive import default_cache
-from opcheck.kernels import drive, judging, launch, library, names, pointwise, reference
-from opcheck.kernels.machine import KernelMachine
-from opcheck.kernels.records import Task
+from opcheck.kernels import drive, judging, kernel_names, launch, library, pointwise, reference
+from opcheck.kernels.kernel_machine import KernelMachine
+from opcheck.kernels.kernel_records import Task
 
 FILE = Path(__file__).with_name("public_defects.yaml")
 
@@ -46,7 +46,7 @@ def result(machine: KernelMachine, release: str, defect: Defect) -> str:
         task = Task(family="", operation="", kernels=())
         sample = drive.Drivers().outcome(machine, function, task).smallest
         return sample.result if sample and sample.inputs == defect.inputs else "right"
-    named = names.parse(defect.kernel)
+    named = kernel_names.parse(defect.kernel)
     dtype = pointwise.DTYPES[named.types[0]]
     kernel = machine.kernel(machine.compile_cached(function))
     operands = tuple(torch.tensor([number(text)], dtype=dtype) for text in defect.inputs)

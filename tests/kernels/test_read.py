@@ -11,7 +11,7 @@ pytest.importorskip("llvmlite")
 
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import metallib
-from opcheck.kernels import air, catalogue, library, names
+from opcheck.kernels import air, kernel_catalogue, kernel_names, library
 from tests.kernels import made
 
 _HALF = "  %r = fmul float %x, 5.0e-1"
@@ -94,7 +94,7 @@ def test_a_module_without_a_kernel_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_names(name: str, expected: tuple[object, ...]) -> None:
-    named = names.parse(name)
+    named = kernel_names.parse(name)
     assert (named.operation, named.form, named.dtypes, named.params) == expected
 
 
@@ -105,18 +105,18 @@ def test_two_libraries_are_compared_by_code_not_by_metadata(tmp_path: Path) -> N
     (function,) = metallib.functions(made.metallib({"same": renamed}))
     new.functions["same"] = function
     assert function.digest != old.functions["same"].digest
-    result = catalogue.changes(old, new, cache=tmp_path)
+    result = kernel_catalogue.changes(old, new, cache=tmp_path)
     assert (result.new, result.gone, result.changed, result.same) == (
         ("new",),
         ("gone",),
         ("other",),
         1,
     )
-    assert catalogue.changes(old, new, cache=tmp_path) == result
+    assert kernel_catalogue.changes(old, new, cache=tmp_path) == result
 
 
 def test_an_operation_selects_its_kernels_and_a_pattern_those_that_it_matches() -> None:
     kernels = ["remainder_dense_float", "remainder_strided_half", "fmod_dense_float"]
-    assert names.matching(kernels, "remainder") == kernels[:2]
-    assert names.matching(kernels, "remainder_dense*") == kernels[:1]
-    assert names.matching(kernels, "remain") == []
+    assert kernel_names.matching(kernels, "remainder") == kernels[:2]
+    assert kernel_names.matching(kernels, "remainder_dense*") == kernels[:1]
+    assert kernel_names.matching(kernels, "remain") == []

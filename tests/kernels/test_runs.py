@@ -18,17 +18,17 @@ from opcheck.kernels import (
     air,
     drive,
     judging,
+    kernel_child,
+    kernel_names,
     launch,
     library,
-    names,
-    parent,
     pointwise,
     reference,
     values,
 )
 from opcheck.kernels.judging import Expected
-from opcheck.kernels.machine import KernelMachine
-from opcheck.kernels.records import KernelOutcome, Task
+from opcheck.kernels.kernel_machine import KernelMachine
+from opcheck.kernels.kernel_records import KernelOutcome, Task
 from tests.kernels import made
 
 
@@ -48,7 +48,7 @@ def ran(tmp_path: Path, bodies: dict[str, str]) -> dict[str, KernelOutcome]:
     data = made.metallib({name: made.unary(name, body) for name, body in bodies.items()})
     (kept / "metal_basic-2.99.0.metallib").write_bytes(data)
     cache = tmp_path / "wheels"
-    result = parent.run(library.read("2.99.0", cache), jobs=1, cache=cache)
+    result = kernel_child.run(library.read("2.99.0", cache), jobs=1, cache=cache)
     return {outcome.kernel: outcome for outcome in result.outcomes}
 
 
@@ -111,7 +111,7 @@ def test_a_result_that_hangs_on_fusing_is_neither_right_nor_wrong(tmp_path: Path
 def test_mutations_are_found(machine: KernelMachine, operation: str, body: str) -> None:
     name = f"{operation}_dense_float_float"
     kernel = machine.kernel(machine.compile(made.unary(name, body), name))
-    assert pointwise.Driver().judge(names.parse(name), kernel).wrong > 0
+    assert pointwise.Driver().judge(kernel_names.parse(name), kernel).wrong > 0
 
 
 def expected(*numbers: float, slack: float = 0.0) -> Expected:
@@ -202,7 +202,7 @@ def test_dtypes_without_a_reference_of_their_own(
 ) -> None:
     verdicts = [
         pointwise.Driver().judge(
-            names.parse(name),
+            kernel_names.parse(name),
             machine.kernel(machine.compile(made.unary(name, body, "i8"), name)),
         )
         for body in (right, wrong)
@@ -274,7 +274,7 @@ def test_the_share_of_usual_inputs_is_told(machine: KernelMachine) -> None:
     )
     name = "sqr_dense_float_float"
     kernel = machine.kernel(machine.compile(made.unary(name, body), name))
-    usual = pointwise.Driver().judge(names.parse(name), kernel).usual
+    usual = pointwise.Driver().judge(kernel_names.parse(name), kernel).usual
     assert usual is not None
     assert 0.45 < usual < 0.55
 
@@ -330,13 +330,13 @@ def test_a_run_that_is_ended_keeps_what_it_has_and_goes_on_from_there(tmp_path: 
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(2)
 
-    first = parent.run(chosen, jobs=1, cache=wheels, progress=interrupt)
+    first = kernel_child.run(chosen, jobs=1, cache=wheels, progress=interrupt)
     assert (first.ended, first.lacking, len(first.outcomes)) == ("Ctrl-C", 1, 1)
     (kept,) = (tmp_path / "kernels" / "unfinished").iterdir()
     with kept.open("ab") as file:
         file.write(b'{"kernel": "half a line')
     told: list[str] = []
-    second = parent.run(chosen, jobs=1, cache=wheels, progress=told.append)
+    second = kernel_child.run(chosen, jobs=1, cache=wheels, progress=told.append)
     assert (second.ended, second.lacking, len(second.outcomes), len(told)) == ("", 0, 2, 1)
     assert first.outcomes[0] in second.outcomes
     assert not kept.exists()
@@ -344,9 +344,9 @@ def test_a_run_that_is_ended_keeps_what_it_has_and_goes_on_from_there(tmp_path: 
 
 def test_a_run_ends_at_its_time_limit(tmp_path: Path) -> None:
     chosen = kept_library(tmp_path, "2.99.0", {"sqr_dense_float_float": _SQUARE})
-    result = parent.run(chosen, jobs=1, timeout=0.01, cache=tmp_path / "wheels")
+    result = kernel_child.run(chosen, jobs=1, timeout=0.01, cache=tmp_path / "wheels")
     # Its process may begin while the run is ended.
-    assert (result.ended, result.lacking + len(result.outcomes)) == (parent.TIME_LIMIT, 1)
+    assert (result.ended, result.lacking + len(result.outcomes)) == (kernel_child.TIME_LIMIT, 1)
 
 
 def test_a_search_for_the_first_release_that_is_ended_keeps_the_results(
@@ -354,16 +354,16 @@ def test_a_search_for_the_first_release_that_is_ended_keeps_the_results(
 ) -> None:
     kept_library(tmp_path, "2.98.0", {"sqr_dense_float_float": _SQUARE})
     newest = kept_library(tmp_path, "2.99.0", {"sqr_dense_float_float": "  %r = fadd float %x, %x"})
-    run_all = parent._run_all
+    run_all = kernel_child._run_all
 
     def in_no_time_where_older(release: library.Library, *given: Any) -> str:
         arguments = list(given)
         arguments[3] = given[3] if release is newest else 0.0
         return str(run_all(release, *arguments))
 
-    monkeypatch.setattr(parent, "_run_all", in_no_time_where_older)
-    result = parent.run(newest, jobs=1, cache=tmp_path / "wheels")
-    assert (result.ended, result.lacking, len(result.outcomes)) == (parent.TIME_LIMIT, 0, 1)
+    monkeypatch.setattr(kernel_child, "_run_all", in_no_time_where_older)
+    result = kernel_child.run(newest, jobs=1, cache=tmp_path / "wheels")
+    assert (result.ended, result.lacking, len(result.outcomes)) == (kernel_child.TIME_LIMIT, 0, 1)
     assert result.outcomes[0].since == ""
     assert len(list((tmp_path / "kernels" / "unfinished").iterdir())) == 1
 
@@ -375,7 +375,7 @@ def test_the_first_release_with_the_wrong_kernel_is_told(tmp_path: Path) -> None
     newest = kept_library(
         tmp_path, "2.99.0", {"sqr_dense_float_float": wrong, "neg_dense_float_float": wrong}
     )
-    result = parent.run(newest, jobs=1, cache=tmp_path / "wheels")
+    result = kernel_child.run(newest, jobs=1, cache=tmp_path / "wheels")
     assert {outcome.kernel: outcome.since for outcome in result.outcomes} == {
         "sqr_dense_float_float": "2.98.0",
         "neg_dense_float_float": "2.99.0",

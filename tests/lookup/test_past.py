@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.lookup.records import State, first_native, since
+from opcheck.lookup.answer_records import State, first_native, since
 
 LINES = ("2.11", "2.12", "2.13", "2.14")
 STATES = {

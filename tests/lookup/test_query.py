@@ -5,8 +5,8 @@ import pytest
 from opcheck.common.errors import UsageError
 from opcheck.data import composites
 from opcheck.data.registrations import OpLists
+from opcheck.lookup.answer_words import WITHOUT_OPERATORS, WORDS
 from opcheck.lookup.query import resolve, usual
-from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from opcheck.data.registrations import data_directory
 from opcheck.data.statement_files import read_statements
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import air, library
-from opcheck.kernels.machine import KernelMachine
+from opcheck.kernels.kernel_machine import KernelMachine
 from scripts import refresh_upstream
 
 CHANGES = refresh_upstream.changes()

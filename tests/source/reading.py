@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.engine import scan
-from opcheck.source.records import ScanReport
+from opcheck.source.scan_records import ScanReport
 
 TARGET = Target(torch=Version(2, 15), macos=Version(26))
 

@@ -12,7 +12,7 @@ import pytest
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.packages import packages
 from opcheck.source.engine import scan
-from opcheck.source.records import ScanReport
+from opcheck.source.scan_records import ScanReport
 from tests.source.reading import TARGET, report
 
 

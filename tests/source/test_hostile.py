@@ -19,7 +19,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.model.ignores import Ignores
 from opcheck.source import source
 from opcheck.source.engine import scan
-from opcheck.source.records import ScanReport
+from opcheck.source.scan_records import ScanReport
 from tests.source.reading import TARGET
 
 #: A target that has no complex numbers, so that all rules look.

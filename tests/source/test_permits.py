@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
-from opcheck.source.requirements import allowed_torch
+from opcheck.source.scan_requirements import allowed_torch
 from tests.source.reading import TARGET
 
 _AUTOCAST = "import torch\nwith torch.autocast('cuda', enabled=False):\n    f(x)\n"

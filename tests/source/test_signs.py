@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opcheck.source import engine, signs, source
-from opcheck.source.records import ScanReport
 from opcheck.source.rules import RULES
+from opcheck.source.scan_records import ScanReport
 from opcheck.worker import shares
 from tests.source.reading import TARGET, report
 from tests.source.test_rules import LINES

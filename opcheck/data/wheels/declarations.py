@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from opcheck.data.wheels.machine import Address, run
+from opcheck.data.wheels.machine_code import Address, run
 
 if TYPE_CHECKING:
     from opcheck.data.wheels.image import Image

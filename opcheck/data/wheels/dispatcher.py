@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.machine import Address, LinkedCall, Store, run
+from opcheck.data.wheels.machine_code import Address, LinkedCall, Store, run
 
 if TYPE_CHECKING:
     from opcheck.data.wheels.image import Image

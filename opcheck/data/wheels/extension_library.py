@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.machine import Address, LinkedCall, run
+from opcheck.data.wheels.machine_code import Address, LinkedCall, run
 
 #: torch/library.h: TORCH_LIBRARY_IMPL(ns, key, m), TORCH_LIBRARY(ns, m), TORCH_LIBRARY_FRAGMENT.
 _IMPL_BLOCK = re.compile(

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.machine import Address, Store, run
+from opcheck.data.wheels.machine_code import Address, Store, run
 
 if TYPE_CHECKING:
     from opcheck.data.wheels.image import Image

@@ -18,7 +18,7 @@ from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.text import plural
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.judge.memory.macs import MEMORY
+from opcheck.judge.memory.mac_fits import MEMORY
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judged
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option

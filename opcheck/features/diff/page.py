@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural
+from opcheck.lookup.answer_records import route_words
 from opcheck.lookup.diff import IMPROVEMENTS, REGRESSIONS
 from opcheck.lookup.matrix import cell_state
 from opcheck.lookup.query import usual
-from opcheck.lookup.records import route_words
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
 from opcheck.render.wording import listed, place_of
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from opcheck.judge.report_changes import Comparison, Difference
+    from opcheck.lookup.answer_records import State
     from opcheck.lookup.diff import Change, DiffAnswer, RouteChange
-    from opcheck.lookup.records import State
 
 _TITLES = {
     "regressed": "Worse",

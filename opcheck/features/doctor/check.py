@@ -11,7 +11,7 @@ from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Severity
 from opcheck.data.packages import load_wheels
 from opcheck.data.registrations import OpLists
-from opcheck.features.doctor.environment import Environment
+from opcheck.features.doctor.machine_environment import Environment
 from opcheck.model.records import Finding, GroupLocation, Record
 
 

@@ -16,11 +16,11 @@ from opcheck.common.vocabulary import SEVERITIES
 from opcheck.data.registrations import OpLists
 from opcheck.features.doctor.check import GIVEN, DoctorRule, Examined, Requirement
 from opcheck.features.doctor.checks import RULES
-from opcheck.features.doctor.environment import Environment
+from opcheck.features.doctor.machine_environment import Environment
 from opcheck.model.records import Finding, GroupLocation, Record, SourceLocation
 from opcheck.source.engine import scan
-from opcheck.source.requirements import in_lines, in_pyproject
 from opcheck.source.rules import BY_ID
+from opcheck.source.scan_requirements import in_lines, in_pyproject
 
 #: What no rule checks.
 _NEVER_CHECKED = (

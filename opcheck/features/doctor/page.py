@@ -11,8 +11,8 @@ from opcheck.render.report import entry, place
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.features.doctor.environment import Environment
     from opcheck.features.doctor.examine import Diagnosis
+    from opcheck.features.doctor.machine_environment import Environment
 
 _SYSTEMS = {"Darwin": "macOS"}
 

@@ -40,10 +40,10 @@ def command(
 ) -> int:
     """Write the diagnosis; 1 where something as severe as --fail-on is wrong."""
     from opcheck.data.registrations import load
-    from opcheck.features.doctor import environment as facts
+    from opcheck.features.doctor import machine_environment as facts
     from opcheck.features.doctor import page
-    from opcheck.features.doctor.environment import gather as look
     from opcheck.features.doctor.examine import examine
+    from opcheck.features.doctor.machine_environment import gather as look
 
     if gather and (from_file or script or requirements or output.format):
         raise UsageError(

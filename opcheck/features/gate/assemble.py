@@ -8,9 +8,9 @@ import msgspec
 
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
-from opcheck.features.gate.baseline import Baseline
+from opcheck.features.gate.gate_baseline import Baseline
+from opcheck.features.gate.gate_records import Cell, GateReport
 from opcheck.features.gate.jobs import JobResult
-from opcheck.features.gate.records import Cell, GateReport
 from opcheck.features.gate.settings import GateModel, GateSettings, Planned, targets_of
 from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judged
 from opcheck.model.ignores import Ignores

@@ -15,7 +15,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import load
-from opcheck.features.gate.records import Failed
+from opcheck.features.gate.gate_records import Failed
 from opcheck.model.records import Record, Report
 from opcheck.report_cache import Cache, dependencies
 from opcheck.worker.worker import Worker, WorkerError

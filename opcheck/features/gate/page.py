@@ -10,7 +10,7 @@ import msgspec
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
-from opcheck.features.gate.records import Cell, GateReport, SavedCell, SavedGate
+from opcheck.features.gate.gate_records import Cell, GateReport, SavedCell, SavedGate
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model.saved import as_content
 from opcheck.render import findings, summary

@@ -27,10 +27,10 @@ from opcheck.common.files import write_text
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
-from opcheck.features.gate import baseline as baseline_file
-from opcheck.features.gate.baseline import Baseline
+from opcheck.features.gate import gate_baseline as baseline_file
+from opcheck.features.gate.gate_baseline import Baseline
+from opcheck.features.gate.gate_records import GateReport
 from opcheck.features.gate.jobs import Job, JobResult, kept
-from opcheck.features.gate.records import GateReport
 from opcheck.features.gate.settings import (
     GateModel,
     GateSettings,

@@ -12,7 +12,7 @@ from opcheck.render.wording import status_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from opcheck.lookup.history import HistoryAnswer, OverloadHistory, Step
+    from opcheck.lookup.operator_history import HistoryAnswer, OverloadHistory, Step
 
 #: The sections that flags add.
 SECTIONS = frozenset({"calls", "releases"})

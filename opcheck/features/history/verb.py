@@ -22,7 +22,7 @@ def command(
 ) -> int:
     """Write the steps of every overload that is meant."""
     from opcheck.features.history import page
-    from opcheck.lookup.history import history as ask
+    from opcheck.lookup.operator_history import history as ask
 
     output.deliver(ask(query, target.macos, dtype), page.document, sections)
     return 0

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from opcheck.common.names import DTYPES
 from opcheck.common.text import plural
-from opcheck.kernels import names
+from opcheck.kernels import kernel_names
 from opcheck.kernels.air import KernelParameter
-from opcheck.kernels.catalogue import CataloguedKernel, Changes
+from opcheck.kernels.kernel_catalogue import CataloguedKernel, Changes
 from opcheck.kernels.library import Library
 
 _MOST = 40
@@ -21,7 +21,7 @@ def operations(library: Library, kernels: Sequence[str]) -> str:
     counts: dict[str, int] = defaultdict(int)
     dtypes: dict[str, set[str]] = defaultdict(set)
     for name in kernels:
-        named = names.parse(name)
+        named = kernel_names.parse(name)
         counts[named.operation] += 1
         dtypes[named.operation] |= {dtype for dtype in named.dtypes if dtype in _ORDER}
     width = max(map(len, counts))
@@ -88,6 +88,6 @@ def list_changes(old: Library, new: Library, changes: Changes) -> str:
             continue
         counts: dict[str, int] = defaultdict(int)
         for name in kernels:
-            counts[names.parse(name).operation] += 1
+            counts[kernel_names.parse(name).operation] += 1
         lines += [f"  {name}: {plural(count, 'kernel')}" for name, count in sorted(counts.items())]
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from opcheck.common.text import plural
-from opcheck.kernels.records import VERDICTS, KernelOutcome, KernelRun, Verdict, extent
+from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, Verdict, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 
 #: The verdicts that depend on choices that Metal leaves open.

@@ -18,8 +18,8 @@ from opcheck.model.options import Option
 from opcheck.worker.platform import ENDED
 
 if TYPE_CHECKING:
+    from opcheck.kernels.kernel_records import KernelRun
     from opcheck.kernels.library import Library
-    from opcheck.kernels.records import KernelRun
 
 #: Up to so many kernels are shown with arguments, and up to so many by name; of more only the operations.
 _IN_FULL, _MOST = 24, 400
@@ -50,10 +50,10 @@ def command() -> None:
 def list_(*, pattern: str, target: _Release) -> int:
     """Write the table."""
     from opcheck.features.kernels import page
-    from opcheck.kernels import catalogue, names
+    from opcheck.kernels import kernel_catalogue, kernel_names
 
     library = _library(target.torch)
-    functions = names.matching(library.functions, pattern)
+    functions = kernel_names.matching(library.functions, pattern)
     if not functions:
         raise UsageError(
             f"no kernel of torch {library.torch} is called that",
@@ -63,7 +63,7 @@ def list_(*, pattern: str, target: _Release) -> int:
     if not pattern or len(functions) > _MOST:
         streams.emit(page.operations(library, functions))
     else:
-        read = catalogue.entries(library, pattern)
+        read = kernel_catalogue.entries(library, pattern)
         streams.emit(page.list_kernels(library, read, in_full=len(read) <= _IN_FULL))
     return 0
 
@@ -85,11 +85,11 @@ def diff(
 ) -> int:
     """Write what differs."""
     from opcheck.features.kernels import page
-    from opcheck.kernels import catalogue
+    from opcheck.kernels import kernel_catalogue
 
     first, second = _library(old), _library(new)
     with progress.shown() as say:
-        differing = catalogue.changes(first, second, pattern, say)
+        differing = kernel_catalogue.changes(first, second, pattern, say)
     streams.emit(page.list_changes(first, second, differing))
     return 0
 
@@ -203,13 +203,13 @@ def _run(
         UsageError: no kernel fits the request.
     """
     from opcheck.common.names import parse_dtype
-    from opcheck.kernels import air, parent
+    from opcheck.kernels import air, kernel_child
 
     air.binding()
     library = _library(torch)
     library.check_compiled()
     with progress.shown() as say:
-        tested = parent.run(
+        tested = kernel_child.run(
             library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen
         )
     if not tested.outcomes and not tested.ended:

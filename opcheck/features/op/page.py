@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.common.text import and_more, plural
-from opcheck.lookup.records import route_words
+from opcheck.lookup.answer_records import route_words
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Table, TextSpan, Words, section
 from opcheck.render.wording import cut, status_of
@@ -13,7 +13,7 @@ from opcheck.render.wording import cut, status_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from opcheck.lookup.records import Answer, Note, OverloadAnswer
+    from opcheck.lookup.answer_records import Answer, Note, OverloadAnswer
     from opcheck.model.records import Evidence
 
 #: The sections that flags add.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from opcheck.model.records import Finding, Problem
-    from opcheck.source.records import ScanReport
+    from opcheck.source.scan_records import ScanReport
 
 #: The columns of CSV.
 COLUMNS = ("rule", "severity", "file", "line", "message", "hint", "text", "fix")

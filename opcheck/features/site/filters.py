@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from opcheck.features.site import addresses
-from opcheck.features.site.records import Listed, Macos, Model, Operator, Outcome
+from opcheck.features.site.page_records import Listed, Macos, Model, Operator, Outcome
 from opcheck.render import wording
 
 _OP = re.compile(r"\b(?:aten|torchvision|torchaudio)::\w+(?:\.\w+)?")

@@ -14,15 +14,23 @@ from opcheck.data import composites, regressions
 from opcheck.data.files import Release
 from opcheck.data.registrations import data_directory
 from opcheck.data.targets import macos_of
-from opcheck.features.site.records import About, Change, Lost, Macos, Operator, Overload, Standing
+from opcheck.features.site.page_records import (
+    About,
+    Change,
+    Lost,
+    Macos,
+    Operator,
+    Overload,
+    Standing,
+)
 from opcheck.lookup.answer import TRACKING, cells
+from opcheck.lookup.answer_records import Cell, State, first_native, since
 from opcheck.lookup.coverage import without_release
-from opcheck.lookup.history import steps
 from opcheck.lookup.matrix import cell_state, short
 from opcheck.lookup.notes import notes
+from opcheck.lookup.operator_history import steps
 from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.query import resolve, usual
-from opcheck.lookup.records import Cell, State, first_native, since
 from opcheck.render.wording import runs
 
 #: Cells by release line, where the release has the overload.

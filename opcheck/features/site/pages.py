@@ -14,10 +14,10 @@ from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import StatementSort
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of
-from opcheck.features.site import folder, records, render
+from opcheck.features.site import folder, page_records, render
 from opcheck.features.site import sweep as sweep_tables
 from opcheck.features.site.operators import operators
-from opcheck.features.site.records import Operator, Release, SitePage
+from opcheck.features.site.page_records import Operator, Release, SitePage
 from opcheck.features.site.releases import releases
 from opcheck.features.site.sweep import Sweep
 from opcheck.judge import remedies
@@ -63,7 +63,7 @@ def pages(
         _releases(lines, system),
         *lines,
         *statements,
-        records.Rules(rules=rules),
+        page_records.Rules(rules=rules),
         *rules,
         *((sweep.listed(models),) if sweep else ()),
         *models,
@@ -79,10 +79,10 @@ def _with_models(operator: Operator, sweep: Sweep) -> Operator:
 
 def _home(
     lookup: OperatorLookup, op_pages: Collection[Operator], lines: tuple[Release, ...], models: int
-) -> records.Home:
+) -> page_records.Home:
     newest = lines[-1]
     states = Counter(operator.state for operator in op_pages if operator.torch == newest.torch)
-    return records.Home(
+    return page_records.Home(
         tool=TOOL,
         op_lists=lookup.lists.digest,
         torch=newest.torch,
@@ -98,12 +98,12 @@ def _home(
     )
 
 
-def _releases(lines: tuple[Release, ...], system: str) -> records.Releases:
+def _releases(lines: tuple[Release, ...], system: str) -> page_records.Releases:
     listed = []
     for line in lines:
         changes = Counter(differ.change for differ in line.differs)
         listed.append(
-            records.ListedRelease(
+            page_records.ListedRelease(
                 torch=line.torch,
                 release=line.release,
                 minimum_macos=line.minimum_macos,
@@ -111,17 +111,17 @@ def _releases(lines: tuple[Release, ...], system: str) -> records.Releases:
                 changes={name: changes[name] for name in CHANGES} if line.before else {},
             )
         )
-    return records.Releases(macos=system, releases=tuple(listed))
+    return page_records.Releases(macos=system, releases=tuple(listed))
 
 
 def _operator_list(
     op_pages: Collection[Operator], newest: Release, system: str
-) -> records.Operators:
-    return records.Operators(
+) -> page_records.Operators:
+    return page_records.Operators(
         torch=newest.torch,
         macos=system,
         operators=tuple(
-            records.Listed(
+            page_records.Listed(
                 name=operator.name,
                 state=operator.state,
                 torch=operator.torch,
@@ -134,11 +134,11 @@ def _operator_list(
     )
 
 
-def _rules() -> Iterator[records.Rule]:
+def _rules() -> Iterator[page_records.Rule]:
     """Yield the page of ``opcheck explain`` for each finding and remedy, in its order."""
     for title, rules_of_verb in groups().items():
         for rule in rules_of_verb:
-            yield records.Rule(
+            yield page_records.Rule(
                 sort="finding",
                 id=rule.id,
                 title=rule.title,
@@ -147,21 +147,21 @@ def _rules() -> Iterator[records.Rule]:
                 page=rule.page,
             )
     for remedy in remedies.REMEDIES:
-        yield records.Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)
+        yield page_records.Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)
 
 
 def _statements(
     sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[Operator]
-) -> records.Statements:
+) -> page_records.Statements:
     """Return the page of all limitations, or of all advisories, the worst effect first."""
     names: dict[str, list[str]] = {}
     for operator in operators:
         for about in (*operator.limitations, *operator.advisories):
             names.setdefault(about.note.id, []).append(operator.name)
-    return records.Statements(
+    return page_records.Statements(
         sort=sort,
         statements=tuple(
-            records.Statement(note=note, operators=tuple(names.get(note.id, ())))
+            page_records.Statement(note=note, operators=tuple(names.get(note.id, ())))
             for note in notes(lists.statements.by_id.values(), sort)
         ),
     )

@@ -12,12 +12,12 @@ from opcheck.data.files import Release as Listed
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of
-from opcheck.features.site.records import Differs, Lost, Release, StatementRef, Variable
+from opcheck.features.site.page_records import Differs, Lost, Release, StatementRef, Variable
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup import diff as differences
+from opcheck.lookup.answer_records import State
 from opcheck.lookup.matrix import cell_state, counts
 from opcheck.lookup.plain_call import OperatorLookup, target
-from opcheck.lookup.records import State
 
 
 def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[Release]:

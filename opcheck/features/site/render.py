@@ -13,23 +13,23 @@ from opcheck.common.names import DTYPE_ALIASES
 from opcheck.common.sanitize import shown
 from opcheck.data import composites
 from opcheck.data.registrations import OpLists, load
-from opcheck.features.site import addresses, records
+from opcheck.features.site import addresses, page_records
 from opcheck.features.site.filters import MEANINGS, filters
-from opcheck.features.site.records import PAGES, SitePage
+from opcheck.features.site.page_records import PAGES, SitePage
 from opcheck.lookup.aliases import aliases
+from opcheck.lookup.answer_words import WORDS
 from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES
-from opcheck.lookup.words import WORDS
 from opcheck.render import html
 from opcheck.render.coverage_plot import plot
 
 #: The menu: the page, its name, and the pages below it.
 _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
-    ("Operators", "operators", (records.Operators, records.Operator)),
-    ("Models", "models", (records.Models, records.Model)),
-    ("Releases", "releases", (records.Releases, records.Release)),
+    ("Operators", "operators", (page_records.Operators, page_records.Operator)),
+    ("Models", "models", (page_records.Models, page_records.Model)),
+    ("Releases", "releases", (page_records.Releases, page_records.Release)),
     ("Advisories", "advisories", ()),
     ("Limits", "limitations", ()),
-    ("Findings", "rules", (records.Rules, records.Rule)),
+    ("Findings", "rules", (page_records.Rules, page_records.Rule)),
 )
 
 
@@ -45,7 +45,7 @@ def files(
     Raises:
         OSError: a template is not in the package.
     """
-    home = next(page for page in pages if isinstance(page, records.Home))
+    home = next(page for page in pages if isinstance(page, page_records.Home))
     templates = html.environment().overlay()
     folder = package("opcheck.render") / "template" / "site"
     files = {
@@ -84,13 +84,13 @@ def schema() -> str:
 
 
 def _html(
-    templates: Environment, page: SitePage, path: str, home: records.Home, own: Collection[str]
+    templates: Environment, page: SitePage, path: str, home: page_records.Home, own: Collection[str]
 ) -> str:
     _, title, description = page.about
     html = templates.get_template(f"site/{type(page).__name__.lower()}.html").render(
         page=page,
         home=home,
-        home_page=isinstance(page, records.Home),
+        home_page=isinstance(page, page_records.Home),
         title=title,
         description=description,
         top=addresses.to_top(path),
@@ -145,7 +145,7 @@ def _other_names(lists: OpLists) -> Mapping[str, Sequence[str]]:
     return names
 
 
-def usual_words(page: records.Operator) -> list[str]:
+def usual_words(page: page_records.Operator) -> list[str]:
     """Return the usual words for an operator on the command line (lookup/words.yaml): ``self attention``."""
     bare = page.name.partition("::")[2]
     names = {page.name, bare, *(name.removeprefix("torch.") for name in page.python)}
@@ -156,16 +156,16 @@ def _entry(
     page: SitePage, others: Mapping[str, Sequence[str]], differing: html.Pool
 ) -> list[object] | None:
     address = f"{page.address}.html"
-    if isinstance(page, records.Operator):
+    if isinstance(page, page_records.Operator):
         names = (*page.python, *usual_words(page), *others.get(page.name, ()))
         newest = page.tables[page.overloads[0].table][-1].dtypes
         place = differing(json.dumps(newest, sort_keys=True))
         return [0, page.name, address, page.state, [*dict.fromkeys(names)], place]
-    if isinstance(page, records.Model):
+    if isinstance(page, page_records.Model):
         headline = next(iter(page.headlines.values()), "could not tell")
         return [1, shown(page.name), address, headline, []]
-    if isinstance(page, records.Release):
+    if isinstance(page, page_records.Release):
         return [2, f"torch {page.torch}", address, f"macOS {page.minimum_macos}+", [page.release]]
-    if isinstance(page, records.Rule):
+    if isinstance(page, page_records.Rule):
         return [4 if page.sort == "remedy" else 3, page.id, address, page.title, []]
     return None

@@ -14,7 +14,7 @@ import msgspec
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.sweep_tables import FORMAT, TABLES
-from opcheck.features.site.records import (
+from opcheck.features.site.page_records import (
     Failure,
     ListedModel,
     Model,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from opcheck.capture.child.recipes.engine import recipes
+from opcheck.capture.child.recipes.recipe_engine import recipes
 from opcheck.capture.child.shared import captures
 from opcheck.capture.parent import capture_many, of_each
 from opcheck.capture.request import CaptureRequest, Shared
@@ -29,7 +29,7 @@ from opcheck.common.text import error_text
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.data.registrations import OpLists
-from opcheck.features.sweep.records import (
+from opcheck.features.sweep.sweep_records import (
     STAGES,
     Config,
     MissingVerdict,

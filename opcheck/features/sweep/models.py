@@ -12,7 +12,7 @@ from opcheck.capture.parent import variables
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError, UsageError
-from opcheck.features.sweep.records import LIBRARIES, Config, Model, library_of
+from opcheck.features.sweep.sweep_records import LIBRARIES, Config, Model, library_of
 from opcheck.worker.worker import Worker, WorkerError
 
 #: What a list of models ends with; another file is a model's own.
@@ -95,7 +95,7 @@ def _parse(content: str, suffix: str) -> list[str | _ModelEntry]:
 def _list_models(patterns: list[str]) -> dict[str, list[Model]]:
     """List the models of each pattern, in a process that imports the libraries."""
     with Worker[list[str], dict[str, list[Model]]](
-        "opcheck.features.sweep.catalogue:answer",
+        "opcheck.features.sweep.model_catalogue:answer",
         dict[str, list[Model]],
         environment={**variables(), "OMP_NUM_THREADS": "1"},
     ) as worker:

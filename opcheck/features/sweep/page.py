@@ -9,8 +9,8 @@ from pathlib import Path
 from opcheck.common.sanitize import finished
 from opcheck.common.text import and_more, plural, shorten
 from opcheck.common.vocabulary import HEADLINES
-from opcheck.features.sweep.folder import SweepDescription, read
-from opcheck.features.sweep.summary import MOST, OWNERS, Brought, Summary
+from opcheck.features.sweep.sweep_folder import SweepDescription, read
+from opcheck.features.sweep.sweep_summary import MOST, OWNERS, Brought, Summary
 from opcheck.render.document import (
     Block,
     Bullets,

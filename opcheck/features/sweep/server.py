@@ -21,7 +21,7 @@ from opcheck.capture.request import MODES, CaptureRequest
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.data.registrations import load
 from opcheck.features.sweep import measure
-from opcheck.features.sweep.records import (
+from opcheck.features.sweep.sweep_records import (
     LIBRARIES,
     Control,
     EndedProcess,

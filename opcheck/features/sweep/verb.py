@@ -36,7 +36,7 @@ from opcheck.model.options import Option
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
-    from opcheck.features.sweep.run import Progress, Tell
+    from opcheck.features.sweep.sweep_run import Progress, Tell
 
 #: Where joblib runs the work.  Its backends that return no generator cannot be here: results are kept as they come, and
 #: ray's (ray 2.60, util/joblib/ray_backend.py) returns a list at the end, and nothing if a worker dies.
@@ -128,11 +128,11 @@ def sweep_models(
         streams.note(f"left out: {text}")
 
     from opcheck.capture.exact import interpreter
-    from opcheck.features.sweep import tables
-    from opcheck.features.sweep.engine import Engine
-    from opcheck.features.sweep.folder import Folder
+    from opcheck.features.sweep import table_rows
     from opcheck.features.sweep.models import models as named
-    from opcheck.features.sweep.run import plan, sweep
+    from opcheck.features.sweep.sweep_engine import Engine
+    from opcheck.features.sweep.sweep_folder import Folder
+    from opcheck.features.sweep.sweep_run import plan, sweep
 
     # A wrong list of models must leave no folder behind.
     chosen = named(models)
@@ -170,7 +170,7 @@ def sweep_models(
             raise
         finally:
             engine.close()
-        counts = tables.write(place.path)
+        counts = table_rows.write(place.path)
     streams.emit(
         for_stderr(
             f"{plural(len(chosen), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(modes)}: "

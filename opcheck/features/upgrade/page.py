@@ -15,7 +15,7 @@ from opcheck.render.wording import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.features.upgrade.advice import Advice, Cell, Removal, Upgrade
+    from opcheck.features.upgrade.upgrade_advice import Advice, Cell, Removal, Upgrade
     from opcheck.judge.target_change import VersionChange
 
 #: The headlines in a word each, as the grid has them.

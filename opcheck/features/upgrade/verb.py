@@ -58,7 +58,7 @@ def command(
     """Write where to go; 3 where the model's run broke off."""
     from opcheck.data import targets
     from opcheck.data.registrations import load
-    from opcheck.features.upgrade import advice, page
+    from opcheck.features.upgrade import page, upgrade_advice
     from opcheck.render import ANSWERS, write
 
     lists = load()
@@ -67,14 +67,16 @@ def command(
         torch=target.torch or _installed_release(lists),
         macos=target.macos or platform.mac_ver()[0],
     ).target(lists)
-    possible, impossible = advice.targets(here, targets.releases(releases, lists), lists)
+    possible, impossible = upgrade_advice.targets(here, targets.releases(releases, lists), lists)
     request = request_of(model, here, capture)
     if not (target.torch and target.macos):
         streams.note(
             f"from torch {here.torch} on macOS {here.macos}; --torch and --macos select others"
         )
     reports = audit_on_targets(possible, request, lists, progress)
-    advised = advice.advise(dict(zip(possible, reports, strict=True)), impossible, here, lists)
+    advised = upgrade_advice.advise(
+        dict(zip(possible, reports, strict=True)), impossible, here, lists
+    )
     on_screen = output.to_stdout and streams.color_wanted(color)
     output.put(write(advised, page.document(advised), output.chosen(ANSWERS), color=on_screen))
     return 0 if advised.complete else COULD_NOT_TELL

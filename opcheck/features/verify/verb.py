@@ -21,7 +21,7 @@ from opcheck.model import saved
 from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report, ReportTarget
 from opcheck.render import ANSWERS, write
-from opcheck.render.verification import document
+from opcheck.render.verification_page import document
 
 _REPORTS = (".json", ".yaml", ".yml")
 

@@ -17,7 +17,7 @@ from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase
 from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
 from opcheck.judge.memory.allocations import Taken, highest, never_written, sweep, taken
-from opcheck.judge.memory.macs import MemoryMoment, fits, watermarks
+from opcheck.judge.memory.mac_fits import MemoryMoment, fits, watermarks
 from opcheck.model.records import (
     GroupLocation,
     Lifetime,

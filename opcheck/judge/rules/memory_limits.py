@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opcheck.common.text import and_more, any_layer, filesize
 from opcheck.common.versions import Span, Target, Version
 from opcheck.judge.memory.allocations import never_written
-from opcheck.judge.memory.macs import deciding, smallest
+from opcheck.judge.memory.mac_fits import deciding, smallest
 from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
 from opcheck.judge.work import is_view, route_of
 from opcheck.model.records import Finding, GroupLocation, MacFit, Memory, OpCall, TensorSpec

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
+from opcheck.source.call_tables import read_table
 from opcheck.source.devices import about_cuda, torch_name, write_mps_or
 from opcheck.source.edits import Applicability, Edit, Fix, insert_before, is_too_long, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, rule
-from opcheck.source.tables import read_table
 from opcheck.source.words import last
 
 _AUTOCAST = {"torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"}

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.data.packages import Package, packages
+from opcheck.source.call_tables import read_table
 from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, rule
-from opcheck.source.tables import read_table
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
 

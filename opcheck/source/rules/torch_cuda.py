@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
+from opcheck.source.call_tables import IDLE, INSTEAD, RAISES, find_error, read_words
 from opcheck.source.devices import called_on_mps, torch_name
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, rule
-from opcheck.source.tables import IDLE, INSTEAD, RAISES, find_error, read_words
 from opcheck.source.words import last
 
 # -- OC205: a function of torch.cuda that raises without CUDA --------------------------------------

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
+from opcheck.source.call_tables import read_table
 from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
 from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, method, rule, torch_alias
-from opcheck.source.tables import read_table
 from opcheck.source.words import is_cuda
 
 # -- OC210: float64 or complex128 of a tensor, or from an array of NumPy ----------------------------

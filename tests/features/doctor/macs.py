@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from opcheck.features.doctor.environment import Environment, Machine, Python, Torch
+from opcheck.features.doctor.machine_environment import Environment, Machine, Python, Torch
 
 GIB = 1 << 30
 

@@ -9,8 +9,8 @@ import pytest
 
 from opcheck.data.registrations import OpLists
 from opcheck.features.doctor.checks import RULES
-from opcheck.features.doctor.environment import Environment, Machine
 from opcheck.features.doctor.examine import examine
+from opcheck.features.doctor.machine_environment import Environment, Machine
 from tests.features.doctor.macs import CLEAN, GIB, mac
 
 HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from opcheck.features.doctor.environment import Environment, dump
+from opcheck.features.doctor.machine_environment import Environment, dump
 from tests.cli.test_command_line import modules_after
 from tests.command_line import CommandLine
 from tests.features.doctor.macs import CLEAN, mac
@@ -74,7 +74,7 @@ def test_no_mac_is_told_plainly_and_its_facts_travel(
     opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.system", lambda: "Linux")
-    monkeypatch.setattr("opcheck.features.doctor.environment._torch", lambda: CLEAN.torch)
+    monkeypatch.setattr("opcheck.features.doctor.machine_environment._torch", lambda: CLEAN.torch)
     facts = opcheck("doctor", "--gather")
     assert (facts.code, json.loads(facts.out)["machine"]["system"]) == (0, "Linux")
     assert opcheck("doctor", "--gather", "-o", "there.json").out == ""
@@ -96,7 +96,7 @@ def test_no_mac_is_told_plainly_and_its_facts_travel(
 def test_bad_input_is_three_lines(
     opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
 ) -> None:
-    monkeypatch.setattr("opcheck.features.doctor.environment._torch", lambda: CLEAN.torch)
+    monkeypatch.setattr("opcheck.features.doctor.machine_environment._torch", lambda: CLEAN.torch)
     result = opcheck("doctor", *arguments)
     assert (result.code, result.out) == (2, "")
     assert said in result.err

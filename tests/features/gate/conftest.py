@@ -11,8 +11,8 @@ import pytest
 from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.versions import Target
+from opcheck.features.gate.gate_records import Failed
 from opcheck.features.gate.jobs import Job, JobResult
-from opcheck.features.gate.records import Failed
 from opcheck.model.records import OpCall, Report, ReportTarget
 from tests.command_line import Result as Printed
 from tests.made import call, make_report

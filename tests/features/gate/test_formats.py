@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from opcheck.features.gate.records import SavedGate
+from opcheck.features.gate.gate_records import SavedGate
 from opcheck.model.saved import json_schema
 from opcheck.render import WITHOUT_PAGE as FORMATS
 from tests.features.gate.conftest import BROKEN, Project

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from opcheck.features.site import folder, render
+from opcheck.features.site.page_records import SitePage
 from opcheck.features.site.pages import pages
-from opcheck.features.site.records import SitePage
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup.plain_call import OperatorLookup
 from tests.features.site.made import ABOUT, lists, tables

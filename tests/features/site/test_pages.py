@@ -12,8 +12,8 @@ import pytest
 from opcheck.data.registrations import OpLists
 from opcheck.features.site import addresses, filters, render
 from opcheck.features.site.operators import operators
+from opcheck.features.site.page_records import Model, Operator, Release, SitePage
 from opcheck.features.site.pages import pages
-from opcheck.features.site.records import Model, Operator, Release, SitePage
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup.plain_call import OperatorLookup
 from tests.features.site import checks, made

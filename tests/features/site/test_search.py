@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.features.site.records import SitePage
+from opcheck.features.site.page_records import SitePage
 from opcheck.features.site.render import search_index, usual_words
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from opcheck.data.registrations import OpLists
+from opcheck.features.site.page_records import Operator
 from opcheck.features.site.pages import build
-from opcheck.features.site.records import Operator
 from tests.browser import AXE, opened, serious
 from tests.features.site import checks
 

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from opcheck.data.sweep_tables import TABLES
-from opcheck.features.sweep.folder import read
+from opcheck.features.sweep.sweep_folder import read
 
 #: A small list: layers of torch, whose import is all that they need.
 LAYERS = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opcheck.common.vocabulary import Mode
-from opcheck.features.sweep.folder import SweepDescription
-from opcheck.features.sweep.records import (
+from opcheck.features.sweep.sweep_folder import SweepDescription
+from opcheck.features.sweep.sweep_records import (
     MissingVerdict,
     Model,
     NotNativeCalls,

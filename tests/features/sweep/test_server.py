@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.features.sweep import server
-from opcheck.features.sweep.records import Control, Model, PlainRun
+from opcheck.features.sweep.sweep_records import Control, Model, PlainRun
 from opcheck.worker import platform
 
 

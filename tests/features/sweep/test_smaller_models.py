@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from opcheck.features.sweep.measure import small
-from opcheck.features.sweep.records import MissingVerdict, Model
-from opcheck.features.sweep.summary import MODELS, OURS, PYTORCH, attribute
+from opcheck.features.sweep.sweep_records import MissingVerdict, Model
+from opcheck.features.sweep.sweep_summary import MODELS, OURS, PYTORCH, attribute
 
 RAISED = MissingVerdict(
     targets=("2.13/15.0",),

@@ -7,7 +7,7 @@ import pytest
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.judge.memory.allocations import taken
 from opcheck.judge.memory.estimate import estimate
-from opcheck.judge.memory.macs import asked, ratio, smallest
+from opcheck.judge.memory.mac_fits import asked, ratio, smallest
 from opcheck.model.records import Lifetime, Memory, Trace
 from tests.judge.memory.live import peaks_as_recorded
 from tests.made import call, make_target, make_trace

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture.child.recipes.engine import CHOSEN, recipes
+from opcheck.capture.child.recipes.recipe_engine import CHOSEN, recipes
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.text import type_and_text
 from opcheck.common.versions import Version

@@ -17,9 +17,9 @@ from torch import nn
 from opcheck.capture.child.build import OnMps, building, fill_meta, take_default_device
 from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
 from opcheck.capture.child.loading import (
-    archive,
     fixed_programs,
     libraries,
+    model_archive,
     pretrained,
     pt2,
     user_code,
@@ -230,7 +230,7 @@ def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool
     try:
         return fixed_programs.as_module(program), fixed_programs.arguments(program), accelerated
     except Exception as error:
-        raise archive.make_damaged_error(spec, type_and_text(error)) from error
+        raise model_archive.make_damaged_error(spec, type_and_text(error)) from error
 
 
 def _packages() -> dict[str, str]:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from opcheck.capture.child.build import SMALL
-from opcheck.capture.child.loading.archive import (
+from opcheck.capture.child.loading.model_archive import (
     ModelArchive,
     make_damaged_error,
     make_refused_error,

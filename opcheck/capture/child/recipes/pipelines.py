@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from opcheck.capture.child.build import values
-from opcheck.capture.child.recipes.engine import RecipeScope, recipe_function
+from opcheck.capture.child.recipes.recipe_engine import RecipeScope, recipe_function
 from opcheck.common.errors import InputError
 
 #: Denoising steps: the second one takes the way of all that follow.

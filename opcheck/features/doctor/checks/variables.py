@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from opcheck.common.versions import Target, Version
 from opcheck.data.environment import Explanation, load_environment, number
 from opcheck.features.doctor.check import Examined, finding, rule
-from opcheck.judge.memory.macs import ratio
+from opcheck.judge.memory.mac_fits import ratio
 from opcheck.model.records import Finding
 
 _HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from opcheck.capture.child.inputs.derive import derive, highest_index, twice
 from opcheck.capture.child.inputs.specs import InputSpec, describe, inputs_for, parse_input
 from opcheck.capture.child.loading.load import Arguments, Loaded, load
-from opcheck.capture.child.recipes.engine import recipes
+from opcheck.capture.child.recipes.recipe_engine import recipes
 from opcheck.common.errors import InputError, UsageError
 from opcheck.common.names import DTYPES
 

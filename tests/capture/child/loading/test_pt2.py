@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import opcheck
-from opcheck.capture.child.loading import archive
+from opcheck.capture.child.loading import model_archive
 from opcheck.capture.child.loading.load import load
 from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError
@@ -587,7 +587,7 @@ DAMAGED: dict[str, Callable[[Path], object]] = {
 def test_damaged_archives_are_refused(
     net: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "_COMPRESSED_LIMIT", 1 << 19)
+    monkeypatch.setattr(model_archive, "_COMPRESSED_LIMIT", 1 << 19)
     DAMAGED[name](net)
     assert _refusal(net).startswith(f"{net} cannot be read: ")
 

@@ -9,8 +9,8 @@ import pytest
 import opcheck
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Target, Version
-from opcheck.features.sweep.folder import ABOUT, SOURCES, Folder, key_of, read
-from opcheck.features.sweep.records import Model
+from opcheck.features.sweep.sweep_folder import ABOUT, SOURCES, Folder, key_of, read
+from opcheck.features.sweep.sweep_records import Model
 from tests.features.sweep.made import about, runs
 
 ROOT = Path(opcheck.__file__).parent

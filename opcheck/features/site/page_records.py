@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from opcheck.common.vocabulary import StatementSort
 from opcheck.features.site import addresses
-from opcheck.lookup.records import Note
+from opcheck.lookup.answer_records import Note
 from opcheck.model.records import Evidence, Record
 
 #: Of every JSON of a site.  Keys are only ever added; else the number goes up.

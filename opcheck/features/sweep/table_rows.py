@@ -14,9 +14,9 @@ from opcheck.common.errors import UsageError
 from opcheck.common.files import replaced
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.sweep_tables import TABLES, Column
-from opcheck.features.sweep.folder import SweepDescription, read
-from opcheck.features.sweep.records import SweepOutcome, SweepResult
-from opcheck.features.sweep.summary import attribute
+from opcheck.features.sweep.sweep_folder import SweepDescription, read
+from opcheck.features.sweep.sweep_records import SweepOutcome, SweepResult
+from opcheck.features.sweep.sweep_summary import attribute
 
 #: rows that are written at once
 _ROWS = 100_000

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.child.recipes import engine
-from opcheck.capture.child.recipes.engine import Recipes, RecipeScope, recipes
+from opcheck.capture.child.recipes import recipe_engine
 from opcheck.capture.child.recipes.pipelines import DiffusersScope
+from opcheck.capture.child.recipes.recipe_engine import Recipes, RecipeScope, recipes
 from opcheck.capture.child.recipes.transformers import TransformersScope
 
 SCOPES = {"transformers": TransformersScope, "diffusers": DiffusersScope}
@@ -44,7 +44,7 @@ def test_every_name_of_an_expression_is_a_recipe_or_a_function(library: str) -> 
         if hasattr(getattr(SCOPES[library], name), "in_recipes")
     }
     for place, code in expressions(library):
-        assert loaded(code) <= names | functions | engine.FUNCTIONS.keys(), place
+        assert loaded(code) <= names | functions | recipe_engine.FUNCTIONS.keys(), place
 
 
 @pytest.mark.parametrize("library", SCOPES)
@@ -82,9 +82,9 @@ settings:
   Model, Kind: {depth: [1]}
 """
     (tmp_path / "small.yaml").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(engine, "__file__", str(tmp_path / "engine.py"))
+    monkeypatch.setattr(recipe_engine, "__file__", str(tmp_path / "engine.py"))
     made = Recipes("small")
-    monkeypatch.setattr(engine, "recipes", lambda _library: made)
+    monkeypatch.setattr(recipe_engine, "recipes", lambda _library: made)
     return made
 
 

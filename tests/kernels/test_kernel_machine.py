@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite")
 from opcheck.common.errors import UsageError
 from opcheck.data.wheels import metallib
 from opcheck.kernels import fibers, intrinsics
-from opcheck.kernels.machine import KernelError, KernelMachine
+from opcheck.kernels.kernel_machine import KernelError, KernelMachine
 from tests.kernels import made
 
 

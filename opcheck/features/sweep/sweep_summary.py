@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.common.yaml_text import load_shipped
-from opcheck.features.sweep.records import MissingVerdict, SweepResult
+from opcheck.features.sweep.sweep_records import MissingVerdict, SweepResult
 
 #: operators that are named for each release
 MOST = 10

@@ -83,7 +83,7 @@ class KernelMachine:
     def _key(self) -> str:
         """Return the dependencies of an object, other than its bitcode."""
         folder = Path(__file__).parent
-        names = ("air.py", "helpers.ll", "intrinsics.py", "lowering.py", "machine.py")
+        names = ("air.py", "helpers.ll", "intrinsics.py", "lowering.py", "kernel_machine.py")
         sources = [documents.read(folder / name) for name in names]
         version = repr((self._llvm.llvm_version_info, self._cpu, self._features, _OF_BFLOAT))
         return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]

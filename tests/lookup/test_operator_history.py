@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opcheck.data.registrations import OpLists
-from opcheck.lookup.history import history
+from opcheck.lookup.operator_history import history
 from tests.made import make_lists
 
 CHANGES = {

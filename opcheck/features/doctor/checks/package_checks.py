@@ -15,8 +15,8 @@ from opcheck.data.extensions import LIBRARIES, paired_line
 from opcheck.data.packages import Package, packages
 from opcheck.features.doctor.check import Examined, finding, rule
 from opcheck.model.records import Finding
-from opcheck.source.requirements import judge
 from opcheck.source.rules.lacking import describe
+from opcheck.source.scan_requirements import judge
 
 
 @rule("OC330", "error", "an installed torch")

@@ -9,7 +9,7 @@ from opcheck.common.versions import MACOS_MAJORS, Span, Target, Version
 from opcheck.data.macs import load_macs
 from opcheck.data.packages import load_wheels
 from opcheck.features.doctor.check import Examined, finding, install, rule
-from opcheck.judge.memory.macs import ratio
+from opcheck.judge.memory.mac_fits import ratio
 from opcheck.model.records import Finding
 
 _GIB = 1 << 30

@@ -9,8 +9,8 @@ from typing import Any
 
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.globs import fits
-from opcheck.features.sweep.records import Model
 from opcheck.features.sweep.server import preload, prepare
+from opcheck.features.sweep.sweep_records import Model
 from opcheck.worker.protocol import Say
 
 #: Words for small models in names of a timm family; the first that a name of the family has decides.

@@ -12,7 +12,7 @@ from opcheck.common import documents
 from opcheck.common.caches import load, store
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import air, names
+from opcheck.kernels import air, kernel_names
 from opcheck.kernels.library import SOURCE, Library
 
 #: Between two words of progress.
@@ -45,8 +45,8 @@ def entries(library: Library, pattern: str = "") -> tuple[CataloguedKernel, ...]
         UsageError: llvmlite is not installed.
     """
     entries = []
-    for name in names.matching(library.functions, pattern):
-        named = names.parse(name)
+    for name in kernel_names.matching(library.functions, pattern):
+        named = kernel_names.parse(name)
         bitcode = library.functions[name].bitcode
         entries.append(
             CataloguedKernel(
@@ -79,8 +79,8 @@ def changes(
     Raises:
         UsageError: llvmlite is not installed.
     """
-    before = set(names.matching(old.functions, pattern))
-    after = set(names.matching(new.functions, pattern))
+    before = set(kernel_names.matching(old.functions, pattern))
+    after = set(kernel_names.matching(new.functions, pattern))
     both = sorted(before & after)
     doubtful = [n for n in both if old.functions[n].digest != new.functions[n].digest]
     digests = [

@@ -14,9 +14,9 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of
 from opcheck.judge.judge import outcome
 from opcheck.lookup.answer import route_steps
+from opcheck.lookup.answer_records import RouteStep, State, route_words
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.query import resolve
-from opcheck.lookup.records import RouteStep, State, route_words
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:

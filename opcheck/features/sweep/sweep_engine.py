@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 from opcheck.common.errors import UsageError
-from opcheck.features.sweep.worker import end_servers, work
+from opcheck.features.sweep.sweep_worker import end_servers, work
 
 #: seconds that a client gets to connect, and that workers get to come up
 _CONNECT, _WORKERS = 10.0, 120

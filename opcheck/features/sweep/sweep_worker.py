@@ -18,7 +18,7 @@ from opcheck.capture.parent import variables
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.tool import VERSION
 from opcheck.common.vocabulary import Mode
-from opcheck.features.sweep.records import (
+from opcheck.features.sweep.sweep_records import (
     LIBRARIES,
     Control,
     EndedProcess,
@@ -32,7 +32,7 @@ from opcheck.features.sweep.records import (
     SweepTask,
     target_name,
 )
-from opcheck.features.sweep.summary import has_verdicts
+from opcheck.features.sweep.sweep_summary import has_verdicts
 from opcheck.worker.platform import CAN_FORK
 from opcheck.worker.process import end_all
 from opcheck.worker.worker import Worker, WorkerError

@@ -7,7 +7,7 @@ import pytest
 
 from opcheck.common.versions import Span, Target, Version
 from opcheck.data.registrations import OpLists
-from opcheck.features.upgrade.advice import Advice, advise, targets
+from opcheck.features.upgrade.upgrade_advice import Advice, advise, targets
 from opcheck.judge.assembly import report
 from opcheck.judge.target_change import VersionChange
 from opcheck.model.records import OpCall, Report

@@ -22,9 +22,9 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
-from opcheck.kernels import families, names
+from opcheck.kernels import families, kernel_names
+from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, KernelSource, Task, Trial
 from opcheck.kernels.library import SECTIONS, Library, read
-from opcheck.kernels.records import KernelOutcome, KernelRun, KernelSource, Task, Trial
 from opcheck.worker.platform import SignalledError, ended_by
 from opcheck.worker.worker import Worker, WorkerError
 
@@ -65,9 +65,9 @@ def run(
         progress: is called with a line now and then.
     """
     started = time.monotonic()
-    chosen = names.matching(library.functions, pattern)
+    chosen = kernel_names.matching(library.functions, pattern)
     if dtype:
-        chosen = [name for name in chosen if dtype in names.parse(name).dtypes]
+        chosen = [name for name in chosen if dtype in kernel_names.parse(name).dtypes]
     tasks = [
         task
         for task in families.tasks(chosen)
@@ -264,7 +264,7 @@ def _not_run(task: Task, name: str, reason: str) -> KernelOutcome:
         kernel=name,
         family=task.family,
         operation=task.operation,
-        dtypes=names.parse(name).dtypes,
+        dtypes=kernel_names.parse(name).dtypes,
         verdict="not run",
         reason=reason,
     )

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
-from opcheck.features.sweep.engine import Engine, LostError
-from opcheck.features.sweep.folder import Folder, read
-from opcheck.features.sweep.records import (
+from opcheck.features.sweep.sweep_engine import Engine, LostError
+from opcheck.features.sweep.sweep_folder import Folder, read
+from opcheck.features.sweep.sweep_records import (
     MissingVerdict,
     Model,
     SweepOutcome,
     SweepResult,
     SweepTask,
 )
-from opcheck.features.sweep.run import sweep
+from opcheck.features.sweep.sweep_run import sweep
 from tests.features.sweep.made import about
 
 MAC = Target(torch=Version(2, 13), macos=Version(15))

@@ -19,7 +19,7 @@ from opcheck.common import tool
 from opcheck.common.files import write_text
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.common.yaml_text import dump
-from opcheck.features.gate.records import Cell, Known
+from opcheck.features.gate.gate_records import Cell, Known
 from opcheck.judge.policy import speaks_of_calls
 from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.records import Finding, Record, Report

@@ -26,7 +26,7 @@ from opcheck.common.tool import VERSION
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.data.sweep_tables import FORMAT, TABLES
-from opcheck.features.sweep.records import Model, SweepResult, target_name
+from opcheck.features.sweep.sweep_records import Model, SweepResult, target_name
 from opcheck.model.records import Record
 from opcheck.worker.platform import lock
 
@@ -44,7 +44,7 @@ SOURCES = (
     "judge",
     "model",
     "features/sweep/measure.py",
-    "features/sweep/records.py",
+    "features/sweep/sweep_records.py",
     "features/sweep/server.py",
     "simulator",
     "tracing",

@@ -15,17 +15,17 @@ from opcheck.common.text import plural
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists
-from opcheck.features.sweep.engine import Engine, LostError
-from opcheck.features.sweep.folder import Folder, SweepDescription, key_of, sources
-from opcheck.features.sweep.records import (
+from opcheck.features.sweep.sweep_engine import Engine, LostError
+from opcheck.features.sweep.sweep_folder import Folder, SweepDescription, key_of, sources
+from opcheck.features.sweep.sweep_records import (
     MissingVerdict,
     Model,
     SweepResult,
     SweepTask,
     target_name,
 )
-from opcheck.features.sweep.summary import has_verdicts
-from opcheck.features.sweep.worker import versions
+from opcheck.features.sweep.sweep_summary import has_verdicts
+from opcheck.features.sweep.sweep_worker import versions
 from opcheck.worker.dependency_tracking import file_digest
 
 #: seconds between tries to reach a scheduler that went away; after the last the sweep stops.
