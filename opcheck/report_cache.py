@@ -37,7 +37,7 @@ from opcheck.worker.dependency_tracking import (
     collect,
     digest,
     file_digest,
-    unchanged,
+    is_unchanged,
 )
 
 #: The version of the format: a change of it makes older entries invalid.
@@ -93,7 +93,7 @@ class Cache:
             return None
         # What the parent sets for the child is part of opcheck's own source, or of the request.
         settings = variables(cpu_fallback=request.cpu_fallback)
-        if entry is None or not unchanged(entry.dependencies, settings):
+        if entry is None or not is_unchanged(entry.dependencies, settings):
             return None
         with contextlib.suppress(OSError):
             os.utime(path, follow_symlinks=False)

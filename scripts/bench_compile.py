@@ -19,7 +19,7 @@ import torch
 from opcheck.features.compile.child.inductor_metal import preload
 from opcheck.features.compile.child.variants import ProgramCall, attempt
 from opcheck.features.compile.compile_records import TriedVariant, Variant
-from opcheck.worker.worker import forked
+from opcheck.worker.worker import run_forked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -56,7 +56,7 @@ def _seconds(name: str, variant: Variant) -> float:
         with torch._inductor.config.patch(force_disable_caches=True):  # noqa: SLF001 - torch has no other switch
             return attempt(ProgramCall(module, (), inputs), variant)
 
-    tried = forked(work, TriedVariant, 600.0)
+    tried = run_forked(work, TriedVariant, 600.0)
     if tried.outcome not in {"works", "one shape only", "fails"} or not tried.seconds:
         print(f"{name}: {variant}: {tried.outcome}: {tried.failure}", file=sys.stderr)
     return tried.seconds

@@ -42,7 +42,7 @@ from opcheck.features.compile.compile_records import (
 from opcheck.features.compile.target_inductor import backend
 from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "op_lists" / "compile_reports.yaml"
@@ -205,7 +205,7 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
             dynamic=variant.dynamic or reported.dynamic,
         )
         try:
-            tried = forked(functools.partial(_attempt, reported, variant), TriedVariant, 120.0)
+            tried = run_forked(functools.partial(_attempt, reported, variant), TriedVariant, 120.0)
         except WorkerError as error:
             failure = CompileFailure(kind="died", message=str(error))
             tried = TriedVariant(variant=variant, outcome="died", failure=failure)

@@ -27,7 +27,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from opcheck.common.files import write_text
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.compile_records import CompileFailure, SideGraph
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 from scripts.opinfo.ci import key
 
 ROOT = Path(__file__).parents[1]
@@ -112,7 +112,7 @@ def _kept(dtype: str) -> dict[str, Row]:
 def _chunk(ops: Sequence[Any], dtype: torch.dtype) -> list[Row]:
     """The operators together; one by one where their process ended."""
     try:
-        return forked(lambda: [_try(op, dtype) for op in ops], list[Row], SECONDS * len(ops))
+        return run_forked(lambda: [_try(op, dtype) for op in ops], list[Row], SECONDS * len(ops))
     except WorkerError as error:
         if len(ops) > 1:
             return [row for op in ops for row in _chunk([op], dtype)]

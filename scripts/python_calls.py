@@ -29,7 +29,7 @@ from opcheck.common.text import one_line
 from opcheck.data import composites, tables
 from opcheck.data.python_names import python_names
 from opcheck.data.registrations import data_directory, load
-from opcheck.worker.worker import forked
+from opcheck.worker.worker import run_forked
 from scripts import by_release
 from scripts.opinfo.record import Watch, mac
 
@@ -226,7 +226,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     calls = {
-        release.line: forked(functools.partial(record, options.name, release.line), Calls, SECONDS)
+        release.line: run_forked(
+            functools.partial(record, options.name, release.line), Calls, SECONDS
+        )
         for release in load().releases
     }
     if options.name != "*":

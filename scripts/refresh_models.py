@@ -39,7 +39,7 @@ from opcheck.features.sweep import server
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Record
 from opcheck.worker.protocol import silent
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "models.jsonl"
@@ -320,7 +320,7 @@ def main() -> int:
                 continue
             try:
                 work = functools.partial(result_of, name, known[name].task, on)
-                result = forked(work, Result, LIMIT, quiet=True)
+                result = run_forked(work, Result, LIMIT, quiet=True)
             except WorkerError as error:
                 result = Result(
                     model=name, task=known[name].task, problems=(f"the process {error}",)

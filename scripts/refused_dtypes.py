@@ -31,7 +31,7 @@ from opcheck.common.files import write_text
 from opcheck.data import composites
 from opcheck.data.refused import REFUSED
 from opcheck.data.registrations import data_directory, load
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 from scripts import schema_bodies
 from scripts.cross_dtypes import expected, kernels
 from scripts.opinfo import ci
@@ -125,7 +125,7 @@ def in_forks(names: Sequence[str], device: str) -> Outcome:
         chunk = waiting.pop()
         try:
             work = functools.partial(outcomes, chunk, device)
-            recorded |= forked(work, Outcome, SECONDS * len(chunk), quiet=True)
+            recorded |= run_forked(work, Outcome, SECONDS * len(chunk), quiet=True)
         except WorkerError as error:
             if len(chunk) == 1:
                 print(f"{chunk[0]}: {error}", file=sys.stderr)

@@ -34,7 +34,7 @@ from opcheck.features.compile.child.cpu_kernels import CpuKernel
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
 from opcheck.features.compile.metal_runner import prepare
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 from scripts.opinfo.ci import key
 
 ROOT = Path(__file__).parents[1]
@@ -118,7 +118,7 @@ def _kept() -> dict[str, Row]:
 def _chunk(ops: Sequence[Any]) -> list[Row]:
     """The operators together; one by one where their process ended."""
     try:
-        return forked(lambda: [_try(op) for op in ops], list[Row], SECONDS * len(ops))
+        return run_forked(lambda: [_try(op) for op in ops], list[Row], SECONDS * len(ops))
     except WorkerError as error:
         if len(ops) > 1:
             return [row for op in ops for row in _chunk([op])]

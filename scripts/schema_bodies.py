@@ -27,7 +27,7 @@ from opcheck.common.versions import Version
 from opcheck.data import composites
 from opcheck.data.registrations import data_directory, load
 from opcheck.simulator.dispatch.tensor import to_mps
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 from scripts import by_release
 from scripts.opinfo.record import KEEP, Watch, mac
 
@@ -295,7 +295,7 @@ def in_forks(names: Sequence[str], line: str) -> Bodies:
         chunk = waiting.pop()
         try:
             # C++ warns of deprecated overloads: nobody reads what the fork prints.
-            recorded |= forked(
+            recorded |= run_forked(
                 functools.partial(_in_fork, chunk, line), Bodies, SECONDS * len(chunk), quiet=True
             )
         except WorkerError as error:

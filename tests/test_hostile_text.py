@@ -557,7 +557,7 @@ def test_a_hostile_file_name_is_text_in_a_scan(
 
 
 def test_what_is_shown_is_unambiguous() -> None:
-    assert sanitize.shown("a\x1b\u202e\U000e0041\n") == "a\\x1b\\u202e\\U000e0041\n"
+    assert sanitize.show_hidden("a\x1b\u202e\U000e0041\n") == "a\\x1b\\u202e\\U000e0041\n"
     assert sanitize.for_stderr("::error::a\na ::b") == "\\x3a:error::a\na ::b"
     assert sanitize.for_stderr("a ##vso[b]") == "a #\\x23vso[b]"
     assert json.loads(
@@ -567,6 +567,8 @@ def test_what_is_shown_is_unambiguous() -> None:
 
 def test_words_of_ours_stay_as_they_are() -> None:
     text = "aten::add.Tensor runs on the CPU: 3 % of 1,024 calls (see OC102); 日本語 é"
-    assert sanitize.shown(text) == sanitize.for_stderr(text) == sanitize.markdown(text) == text
+    assert (
+        sanitize.show_hidden(text) == sanitize.for_stderr(text) == sanitize.markdown(text) == text
+    )
     link = "https://github.com/pytorch/pytorch/issues/141287"
     assert sanitize.markdown(f"see {link}.") == f"see {link}."

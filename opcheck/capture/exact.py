@@ -57,10 +57,12 @@ def interpreter(model: str, target: Target, progress: Callable[[str], None] | No
         )
     if distribution_version("torch").partition("+")[0] == release.torch:
         return sys.executable
-    return environments.interpreter(wanted(model, release, lists, Path.cwd(), progress), progress)
+    return environments.interpreter(
+        describe_environment(model, release, lists, Path.cwd(), progress), progress
+    )
 
 
-def wanted(
+def describe_environment(
     model: str,
     release: Release,
     lists: OpLists,

@@ -329,7 +329,7 @@ def one_of(
 
 
 @contextlib.contextmanager
-def within(place: str) -> Iterator[None]:
+def prefix_errors(place: str) -> Iterator[None]:
     """Prefix the context of an error with the place of the value."""
     try:
         yield

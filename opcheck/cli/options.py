@@ -28,7 +28,7 @@ from opcheck.data import targets
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 from opcheck.features import help_of
-from opcheck.model.options import READER, Action, Declared, Option, declared, options_of
+from opcheck.model.options import READER, Action, Declared, Option, find_option, options_of
 from opcheck.model.records import Record, Report
 from opcheck.render import ANSWERS, FORMATS, format_of, render, write
 from opcheck.render.document import Document
@@ -299,7 +299,7 @@ def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
     flags: list[Flag] = []
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
-        own = declared(name, parameter.annotation, _default(parameter))
+        own = find_option(name, parameter.annotation, _default(parameter))
         if own is not None:
             flags.append(Flag(own))
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -357,7 +357,7 @@ COLOR = Option(
 CAPTURE = Take(lambda source: getattr(source.option, "scope", "") != "audit", {})
 
 
-def counted(level: str) -> tuple[str, ...]:
+def list_failing(level: str) -> tuple[str, ...]:
     """Return the severities that ``--fail-on`` counts at this level."""
     return () if level == "never" else SEVERITIES[: SEVERITIES.index(level) + 1]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from opcheck.common import documents
 from opcheck.common.errors import UsageError
-from opcheck.common.files import replaced
+from opcheck.common.files import open_replacement
 
 #: The lengths of the key and of a seal.
 _BYTES = 32
@@ -111,7 +111,7 @@ def store(path: Path, body: bytes) -> None:
     """
     make(path.parent)
     if not path.parent.is_symlink():
-        with replaced(path) as file:
+        with open_replacement(path) as file:
             file.write(seal(path, body) + body)
 
 
@@ -129,7 +129,7 @@ def _key(folder: Path) -> bytes:
         make(folder)
         if is_private(folder):
             if not os.path.lexists(path):
-                with replaced(path, mode=0o600) as file:
+                with open_replacement(path, mode=0o600) as file:
                     file.write(secrets.token_bytes(_BYTES))
             key = documents.read(path, _BYTES, follow=False)
             if len(key) == _BYTES:

@@ -67,7 +67,7 @@ def write_text(path: Path, text: str) -> None:
             # Renaming over /dev/null would leave a file there.
             _write_to_device(path, content)
             return
-        with replaced(path) as file:
+        with open_replacement(path) as file:
             file.write(content)
     except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
         raise UsageError(
@@ -102,7 +102,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         # A rename needs no right to write to the old file; its owner has protected it.
         if status is not None and not (status.st_mode & 0o222 and os.access(path, os.W_OK)):
             raise PermissionError(errno.EACCES, "it is read-only")
-        with replaced(path, status) as file:
+        with open_replacement(path, status) as file:
             file.write(after)
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -124,7 +124,7 @@ def _require_unchanged(path: Path, before: bytes, after: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replaced(
+def open_replacement(
     path: Path, status: os.stat_result | None = None, *, mode: int = 0o666
 ) -> Iterator[BinaryIO]:
     """Open a new file that replaces the path at the end of the block.

@@ -18,11 +18,11 @@ _NUMBERS = itertools.count()
 
 def fits(name: str, glob: str) -> bool:
     """Return whether a pattern with ``*``, ``?`` and ``[...]`` matches a whole name, as ``fnmatch.fnmatchcase``."""
-    return _compiled(glob).match(name) is not None
+    return _compile_glob(glob).match(name) is not None
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(glob: str) -> re.Pattern[str]:
+def _compile_glob(glob: str) -> re.Pattern[str]:
     return re.compile(f"{_expression([*_tokens(glob)], '.')}\\Z", re.DOTALL)
 
 

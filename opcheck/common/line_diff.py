@@ -72,7 +72,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
         pairs: list[tuple[int, int]] = []
         parts = [_Part(0, len(self._before), 0, len(self._after))]
         while parts:
-            part, equal = self._trimmed(parts.pop())
+            part, equal = self._trim(parts.pop())
             pairs += equal
             anchors = self._anchors(part)
             if not anchors:
@@ -87,7 +87,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
             )
         return [*_blocks(sorted(pairs)), difflib.Match(len(self._before), len(self._after), 0)]
 
-    def _trimmed(self, part: _Part) -> tuple[_Part, list[tuple[int, int]]]:
+    def _trim(self, part: _Part) -> tuple[_Part, list[tuple[int, int]]]:
         """Return a part without the equal lines at both ends, and these."""
         start, stop, start_after, stop_after = part
         pairs = []

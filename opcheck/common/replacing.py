@@ -9,7 +9,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def replaced(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+def replace_attributes(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
     """Set each attribute, given as its owner, its name and its new value; restore them all at the end.
 
     Raises:

@@ -46,7 +46,7 @@ _OURS = re.compile(
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def shown(text: str) -> str:
+def show_hidden(text: str) -> str:
     r"""Replace each hidden character by its number, ``\x1b``; lines stay lines."""
     if text.isascii() and text.isprintable():
         return text
@@ -87,23 +87,23 @@ def toml_text(text: str) -> str:
 
 
 def flat(text: str) -> str:
-    """Apply ``shown`` and join the text to one line; runs of spaces stay."""
-    return _BREAKS.sub(" ", shown(text)).replace("\t", " ")
+    """Apply ``show_hidden`` and join the text to one line; runs of spaces stay."""
+    return _BREAKS.sub(" ", show_hidden(text)).replace("\t", " ")
 
 
 def one_line(text: str) -> str:
-    """Apply ``shown`` and join the text to one line; each run of white space becomes one space."""
-    return " ".join(shown(text).split())
+    """Apply ``show_hidden`` and join the text to one line; each run of white space becomes one space."""
+    return " ".join(show_hidden(text).split())
 
 
 def for_log(text: str) -> str:
     r"""Disarm the commands of CI services in finished text: ``\x3a:error``."""
-    return _COMMAND.sub(lambda match: _disarmed(match, "\\x3a", "\\x23"), text)
+    return _COMMAND.sub(lambda match: _disarm(match, "\\x3a", "\\x23"), text)
 
 
 def for_stderr(text: str) -> str:
     """Sanitize lines for people: no character is hidden and nothing is a command."""
-    return for_log(shown(text.replace("\t", "    ")))
+    return for_log(show_hidden(text.replace("\t", "    ")))
 
 
 def for_json(text: str) -> str:
@@ -111,17 +111,17 @@ def for_json(text: str) -> str:
     # JSON escapes by itself what ASCII hides, but for one character.
     plain = text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(_utf16, text)
     # White space begins its lines, so that only the inside of a text can be a command.
-    return _COMMAND.sub(lambda match: _disarmed(match, "\\u003a", "\\u0023"), plain)
+    return _COMMAND.sub(lambda match: _disarm(match, "\\u003a", "\\u0023"), plain)
 
 
 def for_html(text: str) -> str:
     """Escape text for HTML so that no character is hidden and nothing is a command."""
     return _COMMAND.sub(
-        lambda match: _disarmed(match, "&#58;", "&#35;"), shown(text.replace("\t", "    "))
+        lambda match: _disarm(match, "&#58;", "&#35;"), show_hidden(text.replace("\t", "    "))
     )
 
 
-def finished(text: str, format_name: str) -> str:
+def finish_document(text: str, format_name: str) -> str:
     """Finish a document whose texts were sanitized one by one: no line of the whole is a command.
 
     A text is also UTF-8: the name of a file that is not has halves of characters in it, which nothing can write.
@@ -186,7 +186,7 @@ _FINISH: dict[str, Callable[[str], str]] = {
 }
 
 
-def _disarmed(match: re.Match[str], colon: str, number: str) -> str:
+def _disarm(match: re.Match[str], colon: str, number: str) -> str:
     return f"#{number}" if match["hash"] else f"{match['space']}{colon}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from opcheck.common import documents
-from opcheck.common.sanitize import for_log, is_risky, shown
+from opcheck.common.sanitize import for_log, is_risky, show_hidden
 
 try:
     from yaml import CSafeDumper as _Dumper
@@ -51,4 +51,4 @@ def dump(content: Any) -> str:
     text: str = yaml.dump(
         content, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=_ENDLESS
     )
-    return for_log(shown(text))
+    return for_log(show_hidden(text))

@@ -80,7 +80,7 @@ _NUMBER: Mapping[str, Callable[[complex], Any]] = {
 }
 
 
-def _bounded(values: Any) -> list[Any]:
+def _list_bounded(values: Any) -> list[Any]:
     """Return the elements of an iterable; more than _LIMIT elements leave the condition undecided."""
     taken = list(islice(_iterable(values), _LIMIT + 1))
     if len(taken) > _LIMIT:
@@ -109,31 +109,31 @@ def _number(value: Any) -> Any:
 
 
 def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    def chosen(*values: Any) -> Any:
-        return choose(_bounded(values[0]) if len(values) == 1 else list(values))
+    def choose_extreme(*values: Any) -> Any:
+        return choose(_list_bounded(values[0]) if len(values) == 1 else list(values))
 
-    return chosen
+    return choose_extreme
 
 
 def _product(values: Any) -> Any:
     product = 1
-    for value in _bounded(values):
+    for value in _list_bounded(values):
         product = _number(product * _number(value))
     return product
 
 
 #: The functions that a condition may call; ``prod`` is math.prod.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "any": lambda values: any(_bounded(values)),
-    "all": lambda values: all(_bounded(values)),
+    "any": lambda values: any(_list_bounded(values)),
+    "all": lambda values: all(_list_bounded(values)),
     "len": lambda values: len(_iterable(values)),
     "max": _extreme(max),
     "min": _extreme(min),
-    "sum": lambda values: sum(map(_number, _bounded(values))),
+    "sum": lambda values: sum(map(_number, _list_bounded(values))),
     "abs": lambda value: abs(_number(value)),
     "prod": _product,
     "range": _range,
-    "zip": lambda *values: [tuple(row) for row in zip(*map(_bounded, values), strict=False)],
+    "zip": lambda *values: [tuple(row) for row in zip(*map(_list_bounded, values), strict=False)],
 }
 
 
@@ -355,7 +355,7 @@ def _comprehension(node: ast.GeneratorExp | ast.ListComp, values: Mapping[str, A
     for part in node.generators:
         inner: list[Mapping[str, Any]] = []
         for scope in scopes:
-            for item in _bounded(_evaluate(part.iter, scope)):
+            for item in _list_bounded(_evaluate(part.iter, scope)):
                 made = {**scope, **_bind(part.target, item)}
                 if all(_evaluate(test, made) for test in part.ifs):
                     inner.append(made)
@@ -370,7 +370,7 @@ def _bind(target: ast.expr, item: Any) -> dict[str, Any]:
         return {target.id: item}
     assert isinstance(target, ast.Tuple)
     names = [name.id for name in target.elts if isinstance(name, ast.Name)]
-    return dict(zip(names, _bounded(item), strict=True))
+    return dict(zip(names, _list_bounded(item), strict=True))
 
 
 def _arithmetic(node: ast.BinOp, values: Mapping[str, Any]) -> Any:

@@ -69,7 +69,7 @@ def lint(directory: Path | None = None) -> int:
         problems += _names(entry, arguments)
         # A statement's span or condition may differ from its own evidence.
         differing = disagreements(entry.statement, lists.versions, arguments)
-        problems += [_at(entry, key, message) for key, message in differing]
+        problems += [_problem_at(entry, key, message) for key, message in differing]
     excusable = [*_kernels(written, lists), *_pairs(written)]
     problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
@@ -83,7 +83,7 @@ def lint(directory: Path | None = None) -> int:
     return len(written)
 
 
-def _at(entry: Written, key: str, message: str) -> FileProblem:
+def _problem_at(entry: Written, key: str, message: str) -> FileProblem:
     place = entry.place
     path = f"{place.path}.{key}" if key else place.path
     return FileProblem(place.file, place.line, path, f"{entry.statement.id}: {message}")
@@ -96,11 +96,11 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[FileProblem]:
     for end in ("since", "until"):
         torch, macos = getattr(statement.torch, end), getattr(statement.macos, end)
         if torch is not None and torch not in lines:
-            yield _at(entry, f"torch.{end}", f"releases.yaml has no release {torch}")
+            yield _problem_at(entry, f"torch.{end}", f"releases.yaml has no release {torch}")
         if macos is not None and macos.major not in (*MACOS_MAJORS, *MACOS_NEWER):
-            yield _at(entry, f"macos.{end}", f"there is no macOS {macos}")
+            yield _problem_at(entry, f"macos.{end}", f"there is no macOS {macos}")
     if not any(line in statement.torch for line in lines):
-        yield _at(entry, "torch", "no release of releases.yaml lies in the span")
+        yield _problem_at(entry, "torch", "no release of releases.yaml lies in the span")
     named = [("fixed", statement.fixed)]
     for index, evidence in enumerate(statement.evidence):
         named += [
@@ -109,7 +109,7 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[FileProblem]:
         named += [(f"evidence.{index}.reported", text) for text in evidence.reported]
     for key, text in named:
         if text and _line(text) not in lines:
-            yield _at(entry, key, f"releases.yaml has no release {text}")
+            yield _problem_at(entry, key, f"releases.yaml has no release {text}")
 
 
 def _line(text: str) -> Version | None:
@@ -131,9 +131,9 @@ def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[FileP
         lacking = (op for op, known in arguments.items() if name not in known)
         without = [op for op in lacking if _names_operator(statement.ops, op)]
         if EVERY_OPERATOR in statement.ops:
-            yield _at(entry, key, f"operators have no argument {name} in common")
+            yield _problem_at(entry, key, f"operators have no argument {name} in common")
         elif without:
-            yield _at(entry, key, f"{', '.join(sorted(without))} has no argument {name}")
+            yield _problem_at(entry, key, f"{', '.join(sorted(without))} has no argument {name}")
 
 
 def _names_operator(ops: tuple[str, ...], op: str) -> bool:
@@ -160,7 +160,9 @@ def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
             ]
             if without:
                 message = f"{op} has no kernel in torch {', '.join(without)}"
-                yield Excusable("no_kernel", (statement.id,), op, _at(entry, "ops", message))
+                yield Excusable(
+                    "no_kernel", (statement.id,), op, _problem_at(entry, "ops", message)
+                )
 
 
 _KERNELS = {"error_stub", "missing_stub"}
@@ -219,7 +221,10 @@ def _pair_problems(check: str, first: Written, second: Written) -> Iterator[Excu
     for op in shared:
         message = f"{verb} {statement.id} ({place}) on {op}, torch {_common(statement.torch, counterpart.torch)}"
         yield Excusable(
-            check, tuple(sorted((statement.id, counterpart.id))), op, _at(second, "", message)
+            check,
+            tuple(sorted((statement.id, counterpart.id))),
+            op,
+            _problem_at(second, "", message),
         )
 
 

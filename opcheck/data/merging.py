@@ -72,7 +72,7 @@ def review(proposal: Path, directory: Path) -> Merge:
     name = f"{key}/{FILE}"
     old = directory / name
     before = documents.read_text(old) if old.exists() else ""
-    after = _joined(before, documents.read_text(proposal), key)
+    after = _join_entries(before, documents.read_text(proposal), key)
     added = tuple(str(entry.get("id")) for entry in value[key] if isinstance(entry, dict))
     index = _lint(directory, name, after)
     diff = difflib.unified_diff(
@@ -92,7 +92,7 @@ def apply(merge: Merge, directory: Path) -> None:
     forget()
 
 
-def _joined(before: str, proposal: str, key: str) -> str:
+def _join_entries(before: str, proposal: str, key: str) -> str:
     """Append the proposed entries, with their comments, to the existing text."""
     lines = proposal.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:")) + 1

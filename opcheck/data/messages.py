@@ -94,7 +94,7 @@ FIELD = re.compile(r"\{(\w+|\.\.\.)\}")
 OF_CALLS = frozenset({"op", "operation", "dtype", "rank", "count", "numel"})
 
 
-def filled(text: str, call: OpCall | None = None, dtypes: Collection[str] = ()) -> str:
+def fill_text(text: str, call: OpCall | None = None, dtypes: Collection[str] = ()) -> str:
     """Return a statement's text as a Mac prints it; ``...`` replaces what is not known.
 
     Args:

@@ -38,7 +38,7 @@ class Regression(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     what: str
 
 
-def listed(directory: Path) -> tuple[Regression, ...]:
+def list_regressions(directory: Path) -> tuple[Regression, ...]:
     """Return the entries of the list, in the order of the file.
 
     Raises:
@@ -49,7 +49,7 @@ def listed(directory: Path) -> tuple[Regression, ...]:
     return tuple(entry for _, entry in entries)
 
 
-def lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
+def find_lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
     """Yield (operator, release line, value before, value from then on) wherever an operator got worse.
 
     Only operators that ran without the variable can lose something.
@@ -67,7 +67,7 @@ def lint_regressions(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
     """Yield the regressions that the list lacks, and the listed regressions that do not exist."""
     entries, document = read_entries(directory / FILE, "regressions", Regression)
     yield from document.problems
-    real = set(lost(lists))
+    real = set(find_lost(lists))
     listed = set()
     for index, entry in entries:
         key = (entry.op, entry.torch, entry.before, entry.after)

@@ -169,7 +169,7 @@ def _version(line: str) -> Version:
     return Version.parse(line)
 
 
-def about(statement: Statement) -> StatementFacts:
+def describe_statement(statement: Statement) -> StatementFacts:
     """Return the report's record of a statement that applies to one of its calls."""
     return StatementFacts(
         sort=statement.sort,

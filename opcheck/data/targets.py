@@ -239,7 +239,7 @@ def pairs(
     if not targets:
         raise UnknownTargetError(
             f"none of these targets can be: {left_out[0]}",
-            context=f"torch {_shown(torch)} with macOS {_shown(macos)}",
+            context=f"torch {_quote_texts(torch)} with macOS {_quote_texts(macos)}",
             hint="widen one of the ranges",
         )
     return Pairs(tuple(targets), tuple(left_out))
@@ -252,7 +252,7 @@ def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
         OpcheckError: as ``pairs`` raises it.
     """
     lines = lists.versions
-    return _meant(texts, "torch", lines, lambda text: parse_torch(text, lines))
+    return _select_versions(texts, "torch", lines, lambda text: parse_torch(text, lines))
 
 
 def systems(texts: Texts) -> tuple[Version, ...]:
@@ -263,21 +263,23 @@ def systems(texts: Texts) -> tuple[Version, ...]:
     """
     known = tuple(Version(major) for major in MACOS_MAJORS)
     # The release does not matter yet: version 0 starts on every macOS.
-    return _meant(texts, "macOS", known, lambda text: parse_macos(text, Version(0), Version(0)))
+    return _select_versions(
+        texts, "macOS", known, lambda text: parse_macos(text, Version(0), Version(0))
+    )
 
 
-def _meant(
+def _select_versions(
     texts: Texts, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
 ) -> tuple[Version, ...]:
     versions: set[Version] = set()
     for text in (texts,) if isinstance(texts, str) else texts:
-        versions |= _named(text, what, known, single)
+        versions |= _find_named(text, what, known, single)
     if not versions:
         raise UsageError(f"no {what} version is named", context=f"{what} {texts!r}", hint=_FORMS)
     return tuple(sorted(versions))
 
 
-def _named(
+def _find_named(
     text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
 ) -> set[Version]:
     """Return the versions that a text names; an error quotes the text."""
@@ -308,10 +310,10 @@ def _versions(
                 hint=f'write "last 1" to "last {len(known)}"',
             )
         return set(known[-count:])
-    return {single(text)} if text[:1].isdigit() else _between(text, what, known)
+    return {single(text)} if text[:1].isdigit() else _find_between(text, what, known)
 
 
-def _between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
+def _find_between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
     """Return the known versions that meet all conditions, without regard to third numbers: 2.9.1 counts as 2.9."""
     conditions = [_CONDITION.fullmatch(part.strip()) for part in text.split(",")]
     if not all(conditions):
@@ -332,5 +334,5 @@ def _between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
     return versions
 
 
-def _shown(texts: Texts) -> str:
+def _quote_texts(texts: Texts) -> str:
     return texts if isinstance(texts, str) else " or ".join(texts)

@@ -67,7 +67,7 @@ class Reason(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     texts: tuple[str | PrintedText, ...]
 
 
-def spanned(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
+def list_spanned(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
     """Return the release lines in the spans."""
     lines: list[str] = []
     for since, until in spans:
@@ -127,7 +127,7 @@ def open_lines(place: Place, quoting: Sequence[Statement], extracted: Extracted)
 
     A release whose registered kernels do not lead to the function is not among them, where those of another do.
     """
-    lines = spanned(place[3], extracted.releases)
+    lines = list_spanned(place[3], extracted.releases)
     users = expand(extracted.operators.get(place[1] or "", ()), extracted.releases)
     if not users or SHARED in users.values():
         return [] if quoting else lines

@@ -58,7 +58,7 @@ def assert_runs_on_mps(
     """
     __tracebackhide__ = True
     from opcheck.common.errors import UsageError
-    from opcheck.judge.policy import FAIL_ON, PASSED, Policy, judged
+    from opcheck.judge.policy import FAIL_ON, PASSED, Policy, judge_report
 
     if fail_on not in FAIL_ON:
         raise UsageError(
@@ -67,7 +67,7 @@ def assert_runs_on_mps(
             hint=f"one of {', '.join(FAIL_ON)}",
         )
     report = opcheck.audit(model, inputs, **options)
-    judgement = judged(report, Policy(fail_on=fail_on, newest_known=True))
+    judgement = judge_report(report, Policy(fail_on=fail_on, newest_known=True))
     if judgement.code != PASSED:
         raise AssertionError(_message(report, judgement.reasons))
     return report

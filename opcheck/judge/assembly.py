@@ -25,7 +25,7 @@ from opcheck.common.vocabulary import (
 )
 from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
-from opcheck.data.statement_model import Statement, about
+from opcheck.data.statement_model import Statement, describe_statement
 from opcheck.judge import dtype_flow
 from opcheck.judge.callgraph import example_of, graph_calls
 from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
@@ -196,7 +196,7 @@ def assemble(audited: Audited) -> Report:
             for problem in trace.problems
         ),
         statements={
-            name: about(lists.statements.by_id[name])
+            name: describe_statement(lists.statements.by_id[name])
             for name in sorted(named & lists.statements.by_id.keys())
         },
         wrong=tuple(_wrong(groups, lists.statements.by_id)),

@@ -105,7 +105,7 @@ def origins(
     walk = _Walk({birth.tensor: birth for birth in trace.births}, statements)
     for index, (call, verdict) in enumerate(zip(trace.calls, verdicts, strict=True)):
         walk.step(index, call, verdict)
-    return tuple(map(_finished, walk.paths.values()))
+    return tuple(map(_finish, walk.paths.values()))
 
 
 class _Walk:
@@ -251,7 +251,7 @@ def _born_in(call: OpCall, output: TensorSpec, trait: Trait) -> Birth:
     )
 
 
-def _finished(path: _Path) -> Origin:
+def _finish(path: _Path) -> Origin:
     failing = path.failing or path.perhaps
     first = min(failing, default=None)
     birth = path.birth

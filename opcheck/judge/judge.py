@@ -86,7 +86,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     """
     case = _JudgedCall(call, target, lists)
     if call.refusal is not None:
-        return _refused(case, *call.refusal)
+        return _judge_refused(case, *call.refusal)
     # A tensor that cannot be made stops every call, whatever is registered.
     everywhere = case.matches.on_every_operator()
     if everywhere.stops:
@@ -291,7 +291,7 @@ def _summary(case: _JudgedCall, limitation: str) -> str:
     return f"{reason}({limitation})"
 
 
-def _refused(case: _JudgedCall, limitation: str, text: str) -> Verdict:
+def _judge_refused(case: _JudgedCall, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
         because=REFUSALS.get(limitation) or _summary(case, limitation),
@@ -472,7 +472,7 @@ def _list(ops: Iterable[str]) -> str:
     return ", ".join(sorted(ops))
 
 
-def _distributed(case: _JudgedCall) -> Verdict:
+def _judge_distributed(case: _JudgedCall) -> Verdict:
     """Return the verdict of a collective, which has kernels for the CPU and CUDA alone."""
     evidence = (case.registered(case.call.op, "absent"),)
     if case.target.cpu_fallback and case.target.torch not in _REFUSES_DISTRIBUTED:
@@ -494,7 +494,7 @@ def _distributed(case: _JudgedCall) -> Verdict:
 def _unknown(case: _JudgedCall) -> Verdict:
     namespace = case.call.op.partition("::")[0]
     if namespace == "c10d" and case.target.torch in _DISPATCHES_DISTRIBUTED:
-        return _distributed(case)
+        return _judge_distributed(case)
     if namespace in _WITHOUT_MPS and next(iter(case.call.registrations), "") == "CPU":
         return Verdict(
             status="fallback",

@@ -8,7 +8,7 @@ import msgspec
 
 from opcheck.common.vocabulary import Effect, FallbackKind, Status
 from opcheck.data.matching import Matches
-from opcheck.data.messages import filled
+from opcheck.data.messages import fill_text
 from opcheck.data.statement_model import Statement
 from opcheck.model.records import Evidence, OpCall, Verdict
 
@@ -27,7 +27,7 @@ def apply(verdict: Verdict, matches: Matches, call: OpCall, where: str, worse: W
         return verdict
     certain = matches.certain
     texts = (
-        filled(statement.error.text, call, statement.dtypes)
+        fill_text(statement.error.text, call, statement.dtypes)
         for statement in certain
         if statement.error and not statement.decides
     )
@@ -48,7 +48,7 @@ def apply(verdict: Verdict, matches: Matches, call: OpCall, where: str, worse: W
         kind=kind,
         because=f"{decisive.summary.rstrip('.')} ({where})",
         confidence=confidence(decisive),
-        prints=filled(decisive.error.text, call, decisive.dtypes) if decisive.error else "",
+        prints=fill_text(decisive.error.text, call, decisive.dtypes) if decisive.error else "",
     )
 
 

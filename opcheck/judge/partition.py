@@ -61,7 +61,7 @@ def dataflow(calls: Sequence[OpCall], sides: Sequence[str]) -> nx.DiGraph[int]:
             sources = {made.get(spec.tensor), wrote.get(spec.storage)} - {None, node}
             graph.add_edges_from((source, node) for source in sources if source is not None)
         read = {spec.storage for spec in call.inputs}
-        for spec in _written(call):
+        for spec in _list_written(call):
             wrote[spec.storage] = node
         for spec in call.outputs:
             made[spec.tensor] = node
@@ -70,7 +70,7 @@ def dataflow(calls: Sequence[OpCall], sides: Sequence[str]) -> nx.DiGraph[int]:
     return graph
 
 
-def _written(call: OpCall) -> list[TensorSpec]:
+def _list_written(call: OpCall) -> list[TensorSpec]:
     """Return the inputs that the call writes: the marked inputs or, if none is marked, those that it returns."""
     marked = [spec for spec in call.inputs if spec.written]
     if marked:
@@ -113,7 +113,7 @@ def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
     argument that was written, then every other result.
     """
     arguments = [spec for spec in call.inputs if spec.device == "mps"]
-    written = [spec for spec in _written(call) if spec.device == "mps"]
+    written = [spec for spec in _list_written(call) if spec.device == "mps"]
     known = {spec.tensor for spec in written}
     results = [spec for spec in call.outputs if spec.device == "mps" and spec.tensor not in known]
     return arguments, written + results

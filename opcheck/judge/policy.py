@@ -123,10 +123,12 @@ class _JudgedLine(NamedTuple):
 def exit_code(report: Report, *, fail_on: str, strict: bool) -> int:
     """Return the exit code of an observation or of an emulated run: without limits, baseline or expectation."""
     # What a Mac did is no prediction: the lists need not cover that Mac.
-    return judged(report, Policy(fail_on=fail_on, strict=strict, newest_known=not strict)).code
+    return judge_report(
+        report, Policy(fail_on=fail_on, strict=strict, newest_known=not strict)
+    ).code
 
 
-def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judgement:
+def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) -> Judgement:
     """Judge the report by the policy; a run that was not captured completely never passes.
 
     Args:

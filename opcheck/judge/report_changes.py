@@ -140,8 +140,8 @@ def compare(before: Side, after: Side) -> Comparison:
     fixed = tuple(entry for name, entry in was.items() if name not in now)
     return Comparison(
         tool=TOOL,
-        before=_about(before),
-        after=_about(after),
+        before=_describe_side(before),
+        after=_describe_side(after),
         warnings=tuple(_warnings(before, after)),
         counts={
             "new": len(new),
@@ -186,7 +186,7 @@ def _changes(earlier: Entry, later: Entry) -> Iterator[str]:
         yield f"message: {later.message}"
 
 
-def _about(side: Side) -> dict[str, object]:
+def _describe_side(side: Side) -> dict[str, object]:
     keys = ("name", "model", "target", "headline", "totals", "complete")
     return {key: msgspec.to_builtins(getattr(side, key)) for key in keys}
 

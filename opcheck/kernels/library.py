@@ -11,9 +11,9 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.caches import make, require_private
 from opcheck.common.errors import OpListError
-from opcheck.common.files import replaced
+from opcheck.common.files import open_replacement
 from opcheck.data.wheels import archive, metal_source, metallib
-from opcheck.data.wheels.damage import opened
+from opcheck.data.wheels.damage import open_archive
 
 #: The variant for every supported macOS; in 2.6 to 2.8 the variant for macOS 14 and newer, which
 #: alone has the bfloat16 kernels (aten/src/ATen/mps/MPSDevice.mm, 2.8.0).
@@ -63,7 +63,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
         if path.is_file():
             return _library(release, name, documents.read(path))
     wheel = archive.obtain(release, cache)
-    with opened(wheel, _HINT) as members:
+    with open_archive(wheel, _HINT) as members:
         dylib = members.read(archive.LIBRARY)
     sections = metallib.sections(dylib)
     match = _NAME.match(wheel.name)
@@ -80,7 +80,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
         )
     with (
         contextlib.suppress(OSError),
-        replaced(make(kept) / f"{chosen}-{release}.metallib") as file,
+        open_replacement(make(kept) / f"{chosen}-{release}.metallib") as file,
     ):
         file.write(sections[chosen])
     return _library(release, chosen, sections[chosen])

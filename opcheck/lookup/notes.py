@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from opcheck.common.vocabulary import Effect, Frequency, StatementSort
-from opcheck.data.messages import filled
+from opcheck.data.messages import fill_text
 from opcheck.lookup.answer_records import Note
 from opcheck.model.records import Evidence, TensorSpec
 
@@ -173,7 +173,7 @@ def _note(statement: Statement, decides: bool, holds: bool) -> Note:  # noqa: FB
         dtypes_of=statement.dtypes_of,
         condition=statement.condition,
         when=statement.when,
-        prints=filled(statement.error.text) if statement.error else "",
+        prints=fill_text(statement.error.text) if statement.error else "",
         way_out=statement.way_out,
         case=case_of(statement),
         frequency=_frequency(statement),

@@ -54,7 +54,7 @@ class OperatorFacts:
     def __init__(self, lists: OpLists) -> None:
         self.lists = lists
         self.statements = lists.statements
-        self._computed = _computed()
+        self._computed = _has_composites()
         self._classes: dict[tuple[tuple[str, ...], Target], dict[str, str]] = {}
 
     def composite(self, op: str, line: str) -> bool:
@@ -94,7 +94,7 @@ class OperatorFacts:
     @cached_method
     def deciding(self, op: str, line: str) -> tuple[str, ...]:
         """Return the overload and all overloads on which its verdict can rest."""
-        return self._followed(op, line, lambda calls: calls.both)
+        return self._follow(op, line, lambda calls: calls.both)
 
     def usual_statements(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload and on those that a plain call of it reaches."""
@@ -124,9 +124,9 @@ class OperatorFacts:
             # Python code passes no argument of its caller to the copies that it makes.
             return tuple(name for name in calls.always if name not in COPIES)
 
-        return self._followed(op, line, usual)
+        return self._follow(op, line, usual)
 
-    def _followed(
+    def _follow(
         self, op: str, line: str, calls_of: Callable[[Calls], tuple[str, ...]]
     ) -> tuple[str, ...]:
         """Return the overload, and in turn those that it refers to or that ``calls_of`` selects."""
@@ -248,9 +248,9 @@ def api_overloads(name: str) -> tuple[str, ...]:
     Raises:
         OpListError: the table of what composites call is damaged.
     """
-    return composites.api_names(name) if _computed() else ()
+    return composites.api_names(name) if _has_composites() else ()
 
 
-def _computed() -> bool:
+def _has_composites() -> bool:
     """Return whether the table of what composites call exists; without it nothing is known of them."""
     return (data_directory() / composites.SAMPLED.name).is_file()

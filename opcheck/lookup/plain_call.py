@@ -107,7 +107,7 @@ class OperatorLookup:
             OpListError: the lists have no such torch release, or are damaged.
         """
         if is_removed(op, str(target.torch)):
-            return _removed(op)
+            return _judge_removed(op)
         torch = refused_by(op, dtype)
         if torch and self.operators.resolution(op, str(target.torch)).value is not None:
             return refused_everywhere(op, dtype, torch)
@@ -362,7 +362,7 @@ def is_removed(op: str, line: str) -> bool:
     return removed is not None and Version.parse(line) >= Version.parse(removed[0])
 
 
-def _removed(op: str) -> Verdict:
+def _judge_removed(op: str) -> Verdict:
     """Return the verdict on an operator that a release has removed."""
     since, instead = REMOVED[op.partition(".")[0]]
     word = op.partition("::")[2].partition(".")[0]

@@ -209,14 +209,14 @@ def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
         UsageError: the operator has no such overload, or aten has no such operator.
     """
     if _NAMESPACED.fullmatch(name):
-        return _namespaced(name, bases)
+        return _find_namespaced(name, bases)
     if not _PYTHON.fullmatch(name):
         return None
     if name.startswith("aten."):
-        return _namespaced(_from_fx(name), bases)
+        return _find_namespaced(_from_fx(name), bases)
     if f"aten::{name}" in bases.get(f"aten::{name.partition('.')[0]}", ()):
         # add.out, max.dim: an overload without its namespace.
-        return _namespaced(f"aten::{name}", bases)
+        return _find_namespaced(f"aten::{name}", bases)
     for recorded in _recorded_names(name, bases):
         if recorded in composites.python_callers():
             return Query(asked=name, kind="python", main=recorded, overloads=(recorded,))
@@ -232,7 +232,7 @@ def _recorded_names(name: str, bases: Mapping[str, tuple[str, ...]]) -> Iterator
         yield from (f"nn.functional.{name}", f"Tensor.{name}")
 
 
-def _namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
+def _find_namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     base, _, overload = asked.partition(".")
     if not base.startswith("aten::"):
         return Query(asked=asked, kind="extension", main=asked, overloads=(asked,))
@@ -380,7 +380,7 @@ def _refuse_other_things(asked: str, name: str) -> None:
 
 def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
     """Return the error for a name that nothing has, with the names most like it."""
-    near = _near(name, lists)
+    near = _find_similar(name, lists)
     return UsageError(
         f"no release in the lists has an operator {asked!r}",
         context=f"opcheck op {asked}",
@@ -390,7 +390,7 @@ def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
     )
 
 
-def _near(name: str, lists: OpLists) -> list[str]:
+def _find_similar(name: str, lists: OpLists) -> list[str]:
     """Return the names most like the text."""
     word = key(name.rpartition("::")[2].rpartition(".")[2] or name)
     spellings = {

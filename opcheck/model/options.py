@@ -141,7 +141,7 @@ def check_inside(value: Any, root: Path) -> None:
             inside(root, path)
 
 
-def declared(name: str, annotation: Any, default: Any) -> Declared | None:
+def find_option(name: str, annotation: Any, default: Any) -> Declared | None:
     """Return the option of an annotation; None: it has none."""
     for option in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
         if isinstance(option, Option):
@@ -155,7 +155,7 @@ def declared(name: str, annotation: Any, default: Any) -> Declared | None:
 def options_of(record: type[msgspec.Struct]) -> tuple[Declared, ...]:
     """Return the options that a record declares, in the order of its fields."""
     fields = msgspec.structs.fields(record)
-    options = (declared(field.name, field.type, _default(field)) for field in fields)
+    options = (find_option(field.name, field.type, _default(field)) for field in fields)
     return tuple(option for option in options if option is not None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from opcheck.common.sanitize import finished, for_json
+from opcheck.common.sanitize import finish_document, for_json
 from opcheck.features import pages
 from opcheck.render.document import Document
 from opcheck.render.markdown import as_markdown
@@ -47,7 +47,7 @@ def render(record: msgspec.Struct, format_name: str) -> str:
         content = source.content(record) if format_name in {"json", "yaml"} else None
         short = {"shown": ()} if format_name == "text" and "SECTIONS" in vars(source) else {}
         return write(content, source.document(record, **short), format_name)
-    return finished(_findings(source, record, format_name), format_name)
+    return finish_document(_findings(source, record, format_name), format_name)
 
 
 def write(record: object, document: Document, format_name: str, **shown: Any) -> str:
@@ -60,9 +60,9 @@ def write(record: object, document: Document, format_name: str, **shown: Any) ->
         shown: How text is shown; see ``as_text``.
     """
     if format_name == "text":
-        return finished(as_text(document, **shown), format_name)
+        return finish_document(as_text(document, **shown), format_name)
     if format_name == "markdown":
-        return finished(as_markdown(document), format_name)
+        return finish_document(as_markdown(document), format_name)
     content = msgspec.to_builtins(record)
     if format_name == "json":
         return for_json(json.dumps(content, indent=2, ensure_ascii=False)) + "\n"

@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from opcheck.common.catalogue import CatalogueRule, by_id
-from opcheck.common.sanitize import cell, flat, one_line, shown
+from opcheck.common.sanitize import cell, flat, one_line, show_hidden
 from opcheck.common.tool import HOMEPAGE
 from opcheck.model.records import CallGroup, Finding, GroupLocation
 from opcheck.render import summary
@@ -237,7 +237,7 @@ def _sarif_result(
         "ruleIndex": rule_index,
         "level": finding.severity,
         # "[text](address)" in a message is a link (3.11.6).
-        "message": {"text": shown("\n".join(filter(None, parts))).replace("](", "] (")},
+        "message": {"text": show_hidden("\n".join(filter(None, parts))).replace("](", "] (")},
         **({"locations": [location]} if location else {}),
         "partialFingerprints": {
             "primaryLocationLineHash": occurrence.fingerprint,

@@ -98,13 +98,13 @@ def with_script(name: str, data: Any, **context: object) -> str:
             ),
             style=Markup((folder / f"{name}.css").read_text(encoding="utf-8")),  # noqa: S704  (ours)
             script=Markup(script),  # noqa: S704  (ours)
-            data=embedded(data),
+            data=embed_json(data),
             **context,
         )
     )
 
 
-def embedded(content: Any) -> Markup:
+def embed_json(content: Any) -> Markup:
     """Write JSON that cannot end its script element."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Markup(for_json(text.replace("<", "\\u003c")))  # noqa: S704  (it holds no <)

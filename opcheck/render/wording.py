@@ -95,10 +95,10 @@ def by_state(dtypes: Mapping[str, State]) -> str:
     if first and {*others} == {first}:
         words = {"integers" if n == _INTEGERS[0] else n: word for n, word in words.items()}
         words = {name: word for name, word in words.items() if name not in _INTEGERS}
-    return grouped(words)
+    return group_words(words)
 
 
-def grouped(words: Mapping[str, str]) -> str:
+def group_words(words: Mapping[str, str]) -> str:
     """Name what has the same words together: ``refused: float64, bool; CPU always: int8``."""
     groups: dict[str, list[str]] = {}
     for name, text in words.items():
@@ -106,7 +106,7 @@ def grouped(words: Mapping[str, str]) -> str:
     return "; ".join(f"{text}: {', '.join(names)}" for text, names in groups.items())
 
 
-def since(line: str) -> str:
+def write_since(line: str) -> str:
     """Return a release line; ``≤2.13`` in words."""
     if not line.startswith("≤"):
         return line
@@ -177,7 +177,7 @@ def note(entry: Note) -> str:
     return f"{text} {entry.way_out}".strip() + links
 
 
-def listed(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:
+def list_findings(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:
     """Write a line for each finding: its first places, and its help unless the finding is gone."""
 
     def finding(entry: Entry) -> tuple[str, str, str, str, str]:

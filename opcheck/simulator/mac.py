@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.autocast import autocast_of
@@ -133,5 +133,7 @@ def followed_threads(modes: Modes) -> Iterator[None]:
 
         return submit_to(pool, run_simulated, *args, **kwargs)
 
-    with replaced([(threading.Thread, "start", start), (ThreadPoolExecutor, "submit", submit)]):
+    with replace_attributes(
+        [(threading.Thread, "start", start), (ThreadPoolExecutor, "submit", submit)]
+    ):
         yield

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.simulator.errors import OutsideError
 from opcheck.tracing.torch_private import backend, dispatch
 
@@ -54,7 +54,9 @@ def out_of_reach() -> Iterator[None]:
 @contextlib.contextmanager
 def cover_device_functions() -> Iterator[None]:
     """Let ``torch._C``'s functions of the device raise OutsideError, whatever torch is built for."""
-    with replaced([(*door, unreachable(door.name)) for door in backend.device_functions()]):
+    with replace_attributes(
+        [(*door, unreachable(door.name)) for door in backend.device_functions()]
+    ):
         yield
 
 
@@ -65,7 +67,7 @@ def hide_device() -> Iterator[None]:
         yield
         return
     answers = [(*place, answer) for place, answer in backend.without_device() if place.exists()]
-    with out_of_reach(), replaced(answers):
+    with out_of_reach(), replace_attributes(answers):
         yield
 
 

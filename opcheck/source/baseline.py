@@ -57,7 +57,7 @@ def read(path: Path) -> frozenset[str]:
     return frozenset(finding.fingerprint for finding in baseline.findings)
 
 
-def without(report: ScanReport, known: frozenset[str]) -> ScanReport:
+def remove_known(report: ScanReport, known: frozenset[str]) -> ScanReport:
     """Keep only the findings of a report that a baseline does not know."""
     new = tuple(finding for finding in report.findings if finding.fingerprints[0] not in known)
     known_count = len(report.findings) - len(new)

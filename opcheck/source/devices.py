@@ -31,10 +31,10 @@ class Device(NamedTuple):
     is_object: bool
 
 
-def written(node: ast.AST | None, scanned: Scanned) -> Device | None:
+def read_device(node: ast.AST | None, scanned: Scanned) -> Device | None:
     """Return the device in ``"cuda:0"`` or ``torch.device("cpu")``; None for other expressions."""
     if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device":
-        inner = written(node.args[0], scanned) if len(node.args) >= 1 else None
+        inner = read_device(node.args[0], scanned) if len(node.args) >= 1 else None
         return inner and (None if node.keywords else inner._replace(is_object=True))
     if isinstance(node, ast.Constant):
         is_device = is_cuda(node.value) or node.value in {"cpu", "cpu:0"}
@@ -57,14 +57,14 @@ def find_offer(node: ast.AST | None, scanned: Scanned) -> Device | None:
             for part in walk(node.generators[0].iter)
         )
         return Device("cuda:?", is_object=True) if is_each else None
-    return written(node, scanned)
+    return read_device(node, scanned)
 
 
-def chosen(
+def read_choice(
     first: ast.AST | None, second: ast.AST | None, scanned: Scanned
 ) -> tuple[Device, Device] | None:
     """Return both devices if the first or the second is CUDA and the other is the CPU."""
-    one, other = written(first, scanned), written(second, scanned)
+    one, other = read_device(first, scanned), read_device(second, scanned)
     if one is None or other is None or is_cuda(one.text) == is_cuda(other.text):
         return None
     return one, other
@@ -158,7 +158,7 @@ def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> 
         if isinstance(value, ast.IfExp):
             first, asked = value.body, scanned.text(value.test)
             is_same = asked == scanned.text(test) if test else asks_cuda(value.test, scanned)
-        device = written(first, scanned)
+        device = read_device(first, scanned)
         if is_same and device is not None and device.text == "cuda":
             return name
     return ""
@@ -192,7 +192,7 @@ def device_name(node: ast.AST, scanned: Scanned) -> str:
             getattr(binding.node, "end_lineno", line) < line or isinstance(binding.node, ast.arg)
             for binding in bindings
         )
-        texts = [written(binding.value, scanned) for binding in bindings]
+        texts = [read_device(binding.value, scanned) for binding in bindings]
         if is_above and not any(text is not None and not is_cuda(text.text) for text in texts):
             return name
     return ""

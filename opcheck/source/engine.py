@@ -430,11 +430,11 @@ class Reader:
 
         def place(line: int, function: str = "") -> GroupLocation:
             name, number = places[line - 1] if places else (shown, line)
-            location = SourceLocation(file=name, line=number, function=function, text=quoted(line))
+            location = SourceLocation(file=name, line=number, function=function, text=quote(line))
             return GroupLocation.at(location, module="", count=1)
 
         @functools.cache
-        def quoted(line: int) -> str:
+        def quote(line: int) -> str:
             # Cached, since a line of a million characters may have 100,000 findings.
             return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
 
@@ -466,7 +466,7 @@ class Reader:
             )
             pairs.append((line, finding))
             if hit.fix is not None:
-                proposal = Proposal(file, rule.id, hit.fix, content, places, quoted(line))
+                proposal = Proposal(file, rule.id, hit.fix, content, places, quote(line))
                 self.found.proposals.append(proposal)
         for number, comment in enumerate(comments):
             for about in self._check_comment(comment, silencers.unused(number)):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.vocabulary import Phase
 from opcheck.tracing.torch_private.autograd import running_node
 
@@ -90,7 +90,7 @@ class ModuleStack:
             finally:
                 stack.pop()
 
-        with replaced([(torch.nn.Module, "__call__", call)]):
+        with replace_attributes([(torch.nn.Module, "__call__", call)]):
             yield
 
 

@@ -32,7 +32,7 @@ import msgspec
 
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.worker import dependency_tracking, installed, platform
-from opcheck.worker.protocol import Answered, Message, Order, Stage, WorkFailure, failure_of, sealed
+from opcheck.worker.protocol import Answered, Message, Order, Stage, WorkFailure, failure_of, seal
 
 
 def main(arguments: list[str]) -> None:
@@ -116,7 +116,7 @@ def _resolve(name: str) -> Any:
 def _send(answers: BinaryIO, message: Message, order: Order) -> None:
     # User code may have closed the pipe, or the parent has ended this process's work.
     with contextlib.suppress(OSError):
-        answers.write(sealed(message, order.secret))
+        answers.write(seal(message, order.secret))
         answers.flush()
 
 

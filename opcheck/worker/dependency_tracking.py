@@ -1,7 +1,7 @@
 """Tracks the files, folders and variables that a child process reads and its result depends on.
 
 The child records them (``note_down``), its parent collects them (``collect``), and a later run
-checks that they are unchanged (``unchanged``).  An audit hook sees every file that Python opens, in the
+checks that they are unchanged (``is_unchanged``).  An audit hook sees every file that Python opens, in the
 child and in forks of it; ``os.environ`` and the one native reader that models are loaded by
 (safetensors) are watched as well.  The child appends line by line to a file, so that what it read
 is known even if it is killed.  Two things cannot be observed: what another process or a network
@@ -139,7 +139,7 @@ _NOW: dict[str, Callable[[str], str | None]] = {
 }
 
 
-def unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
+def is_unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
     """Return whether all dependencies are unchanged; variables in ``given`` are set for each child."""
     try:
         return all(
@@ -245,9 +245,9 @@ class _Writer:
             if not _asks_about_the_machine():
                 self.write("unknowable", _UNOBSERVABLE[event])
         elif event == "open":
-            self._opened(*arguments)
+            self._note_opened(*arguments)
         elif event in _FOLDERS:
-            self._listed(arguments[0])
+            self._note_listed(arguments[0])
         elif event == "ctypes.dlopen":
             if arguments[0] and os.sep in os.fspath(arguments[0]):
                 self.file(arguments[0])
@@ -258,7 +258,7 @@ class _Writer:
             if path:  # a module of native code
                 self.file(path)
 
-    def _opened(self, path: Any, _mode: object, flags: int) -> None:
+    def _note_opened(self, path: Any, _mode: object, flags: int) -> None:
         if isinstance(path, int) or path is None:
             return
         if flags & _WRITES:
@@ -286,7 +286,7 @@ class _Writer:
             return
         self.write("file", whole, result.st_mtime_ns, result.st_size)
 
-    def _listed(self, path: Any) -> None:
+    def _note_listed(self, path: Any) -> None:
         if isinstance(path, int):
             self.write("unknowable", "it lists a folder by its descriptor")
             return
@@ -305,14 +305,14 @@ class _Writer:
         kind: Any = type(os.environ)
         get = kind.__getitem__
 
-        def noted(environ: Any, name: Any) -> Any:
+        def note_variable(environ: Any, name: Any) -> Any:
             # The mark is another in each run; a program that copies all variables reads it, too.
             if isinstance(name, str) and name != MARK and not _looks_through_all():
                 value = before.get(name)
                 self.write("environment", name, None if value is None else digest(value))
             return get(environ, name)
 
-        kind.__getitem__ = noted
+        kind.__getitem__ = note_variable
 
     def watch_safetensors(self) -> None:
         """Record the files that safetensors opens by native code."""

@@ -546,7 +546,7 @@ def _limit_reserved(limit: int) -> None:
         return
     import resource
 
-    reserved = _reserved()
+    reserved = _measure_reserved()
     if reserved is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         with contextlib.suppress(ValueError, OSError):
@@ -562,7 +562,7 @@ class _MemoryWatch:
 
     def limit_to(self, limit: int) -> None:
         """Allow ``limit`` bytes beyond what the process uses now."""
-        self._most = _used() + limit
+        self._most = _measure_used() + limit
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
@@ -570,11 +570,11 @@ class _MemoryWatch:
     def _run(self) -> None:
         while True:
             time.sleep(_MEMORY_LOOK)
-            if _used() <= self._most:
+            if _measure_used() <= self._most:
                 continue
             _raise_in_main_thread(MemoryError)
             time.sleep(_FREEING)
-            if _used() > self._most:
+            if _measure_used() > self._most:
                 with contextlib.suppress(OSError):
                     os.write(2, f"more than {self._most >> 20} MiB of memory\n".encode())
                 os._exit(OVER_MEMORY)
@@ -583,7 +583,7 @@ class _MemoryWatch:
 _memory_watch = _MemoryWatch()
 
 
-def _used() -> int:
+def _measure_used() -> int:
     """Return the bytes of memory that this process uses."""
     import psutil
 
@@ -608,7 +608,7 @@ def out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _reserved() -> int | None:
+def _measure_reserved() -> int | None:
     """Return the bytes of data that this process has reserved; None where the system does not say."""
     if sys.platform == "win32":
         return None

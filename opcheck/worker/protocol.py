@@ -86,12 +86,12 @@ def new_secret() -> str:
     return secrets.token_hex(16)
 
 
-def sealed(message: Any, secret: str) -> bytes:
+def seal(message: Any, secret: str) -> bytes:
     """Return the line of a message."""
     return secret.encode() + msgspec.json.encode(message) + b"\n"
 
 
-def unsealed(line: bytes, secret: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+def unseal(line: bytes, secret: str, decoder: msgspec.json.Decoder[Any]) -> Any:
     """Return the message of a line without its end.
 
     Raises:
@@ -99,20 +99,20 @@ def unsealed(line: bytes, secret: str, decoder: msgspec.json.Decoder[Any]) -> An
     """
     content = line.removeprefix(secret.encode())
     if len(content) == len(line):
-        raise GarbledError(_quoted(line))
-    return decoded(content, decoder)
+        raise GarbledError(_quote(line))
+    return decode(content, decoder)
 
 
-def decoded(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
+def decode(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
     """Return the value of the JSON; a GarbledError is raised where it is of another type."""
     try:
         return decoder.decode(content)
     except (ValueError, RecursionError) as error:  # those of msgspec and of Unicode are ValueErrors
-        message = f"{_quoted(content)} ({error})"
+        message = f"{_quote(content)} ({error})"
         raise GarbledError(message) from error
 
 
-def _quoted(content: bytes | msgspec.Raw) -> str:
+def _quote(content: bytes | msgspec.Raw) -> str:
     return repr(bytes(content)[:80].decode(errors="replace"))
 
 

@@ -1,4 +1,4 @@
-"""Runs work in another process: ``Worker`` starts one and sends it requests, ``forked`` copies this one.
+"""Runs work in another process: ``Worker`` starts one and sends it requests, ``run_forked`` copies this one.
 
 Whatever the process does, the caller gets the typed answer, the exception of opcheck's that the
 process wrote down, or a ``WorkerError``; in time, in little memory, and with nothing of the process
@@ -44,11 +44,11 @@ from opcheck.worker.protocol import (
     Notes,
     Order,
     WorkFailure,
-    decoded,
+    decode,
     error_of,
     new_secret,
-    sealed,
-    unsealed,
+    seal,
+    unseal,
 )
 
 if TYPE_CHECKING:
@@ -191,9 +191,9 @@ class Worker(Generic[Request, Answer]):
         threading.Thread(target=_write, args=arguments, daemon=True).start()
         try:
             while (line := lines.next(deadline)) is not None:
-                message = unsealed(line, order.secret, _MESSAGES)
+                message = unseal(line, order.secret, _MESSAGES)
                 if isinstance(message, Answered):
-                    answer: Answer = decoded(message.content, msgspec.json.Decoder(self._answer))
+                    answer: Answer = decode(message.content, msgspec.json.Decoder(self._answer))
                     return answer
                 if isinstance(message, WorkFailure):
                     raise error_of(message)
@@ -297,7 +297,7 @@ def run_program(
     return code
 
 
-def forked(
+def run_forked(
     work: Callable[[], Answer],
     answer: Any,
     seconds: float,
@@ -331,7 +331,7 @@ def forked(
             if printed is not None:
                 os.dup2(printed.fileno(), 1)
                 os.dup2(printed.fileno(), 2)
-            line = sealed(work(), secret)
+            line = seal(work(), secret)
             if os.getpid() == process:  # and not a fork of it that user code let run on
                 with os.fdopen(writing, "wb") as pipe:
                     pipe.write(line)
@@ -357,7 +357,7 @@ def _answer_of(
     try:
         line = LineReader(reading, lambda: fork.alive).next(time.monotonic() + seconds)
         if line is not None:
-            return unsealed(line, secret, msgspec.json.Decoder(answer))
+            return unseal(line, secret, msgspec.json.Decoder(answer))
     except LateError:
         kind, text = "late", f"was not done after {seconds:g} s"
     except GarbledError as error:

@@ -26,7 +26,7 @@ from opcheck.data.triage import (
     HalfOpen,
     Place,
     fragments,
-    spanned,
+    list_spanned,
 )
 from scripts.wheels.checks import Text
 
@@ -57,12 +57,12 @@ def present(extracted: Extracted, line: str) -> tuple[str, ...]:
     return tuple(
         text
         for text, places in extracted.texts.items()
-        if any(line in spanned(place[3], extracted.releases) for place in places)
+        if any(line in list_spanned(place[3], extracted.releases) for place in places)
     )
 
 
 def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...]:
-    """Return the spans of a set of release lines: the inverse of ``spanned``."""
+    """Return the spans of a set of release lines: the inverse of ``list_spanned``."""
     there = set(lines)
     spans: list[HalfOpen] = []
     since: str | None = None
@@ -92,7 +92,7 @@ def with_release(
     """
     releases = tuple(by_version({*old.releases, line}))
     known = {
-        (text, place[1]): (place[0], place[2], {*spanned(place[3], old.releases)} - {line})
+        (text, place[1]): (place[0], place[2], {*list_spanned(place[3], old.releases)} - {line})
         for text, rows in old.texts.items()
         for place in rows
     }

@@ -15,7 +15,7 @@ from opcheck.data.registrations import OpLists
 
 
 def test_a_library_is_of_the_time_of_the_torch(lists: OpLists, tmp_path: Path) -> None:
-    wanted = exact.wanted("timm:resnet18", lists.release("2.9"), lists, tmp_path)
+    wanted = exact.describe_environment("timm:resnet18", lists.release("2.9"), lists, tmp_path)
     assert (wanted.torch, wanted.before) == ("2.9.1", "2025-12-11")
     assert "timm" in wanted.libraries
     assert "torchvision==0.24.1" in wanted.libraries
@@ -23,14 +23,16 @@ def test_a_library_is_of_the_time_of_the_torch(lists: OpLists, tmp_path: Path) -
 
 def test_a_pin_of_the_project_wins(lists: OpLists, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("transformers==4.50.0  # ours\n-r other.txt\n")
-    wanted = exact.wanted("transformers:BertModel", lists.release("2.9"), lists, tmp_path)
+    wanted = exact.describe_environment(
+        "transformers:BertModel", lists.release("2.9"), lists, tmp_path
+    )
     assert wanted.libraries == ("transformers==4.50.0",)
 
 
 def test_a_file_needs_what_it_and_its_neighbours_import(lists: OpLists, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("import json\nimport torch\nimport blocks\n")
     (tmp_path / "blocks.py").write_text("import model\nfrom networkx import Graph\n")
-    wanted = exact.wanted("model.py:Net", lists.release("2.9"), lists, tmp_path)
+    wanted = exact.describe_environment("model.py:Net", lists.release("2.9"), lists, tmp_path)
     assert wanted.libraries == ("networkx",)
 
 
@@ -45,7 +47,7 @@ def test_files_that_import_the_next_two_are_each_read_once(lists: OpLists, tmp_p
         (tmp_path / f"m{number}.py").write_text(text)
     (tmp_path / "m40.py").write_text("")
     (tmp_path / "m41.py").write_text("")
-    wanted = exact.wanted("m0.py:Net", lists.release("2.9"), lists, tmp_path)
+    wanted = exact.describe_environment("m0.py:Net", lists.release("2.9"), lists, tmp_path)
     assert wanted.libraries == ("networkx",)
 
 
@@ -70,7 +72,9 @@ def test_what_is_no_requirement_pins_nothing(
 ) -> None:
     (tmp_path / name).write_text(text)
     said: list[str] = []
-    wanted = exact.wanted("timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append)
+    wanted = exact.describe_environment(
+        "timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append
+    )
     assert "timm" in wanted.libraries
     assert bool(said) == bool(left_out)
     assert left_out in "".join(said)
@@ -86,6 +90,8 @@ def test_a_pipe_or_a_device_is_left_out_of_the_pins(
     for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
         make(tmp_path / name)
         said: list[str] = []
-        exact.wanted("timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append)
+        exact.describe_environment(
+            "timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append
+        )
         assert said == [f"left out {name}: not a regular file"]
         (tmp_path / name).unlink()

@@ -9,7 +9,7 @@ import pytest
 
 import opcheck as package
 from opcheck.common.errors import UnknownTargetError
-from opcheck.judge.policy import Policy, judged
+from opcheck.judge.policy import Policy, judge_report
 from tests.command_line import CommandLine
 from tests.made import call, make_report
 
@@ -53,9 +53,13 @@ def test_a_failure_on_the_nearest_target_is_none_on_this_one() -> None:
     report = make_report(call("aten::stub"))
     target = msgspec.structs.replace(report.target, beyond="macOS 27 is newer than the op lists")
     newer = msgspec.structs.replace(report, target=target)
-    told = judged(newer, Policy())
+    told = judge_report(newer, Policy())
     assert (told.code, told.reasons[0]) == (3, target.beyond)
-    assert judged(newer, Policy(newest_known=True)).code == judged(report, Policy()).code == 1
+    assert (
+        judge_report(newer, Policy(newest_known=True)).code
+        == judge_report(report, Policy()).code
+        == 1
+    )
 
 
 def test_python_raises_unless_the_newest_known_may_answer() -> None:

@@ -9,7 +9,7 @@ import yaml
 from opcheck.common.errors import OpListError
 from opcheck.data.lint import lint
 from opcheck.data.registrations import data_directory, load
-from opcheck.data.regressions import lost
+from opcheck.data.regressions import find_lost
 from opcheck.data.statement_files import read_statements
 from opcheck.data.statement_model import Argument
 from opcheck.data.statements import INDEX, INDEX_SCHEMA, Index, dump_index, fingerprint
@@ -203,7 +203,7 @@ def test_the_memory_of_macs_is_read_too(made: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_known_to_be_lost() -> None:
-    losses = set(lost(load()))
+    losses = set(find_lost(load()))
     assert ("aten::_fft_c2c", "2.0", "cpu_fallback", "cpu_only") in losses
     assert ("aten::cholesky", "2.14", "kernel", "absent") in losses
     assert not [loss for loss in losses if loss[0] == "aten::mm"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.common.versions import Target, Version
-from opcheck.data.messages import FIELD, OF_CALLS, filled
+from opcheck.data.messages import FIELD, OF_CALLS, fill_text
 from opcheck.data.registrations import load
 from opcheck.data.statement_model import Statement
 from opcheck.judge.judge import judge
@@ -55,7 +55,7 @@ def test_no_field_of_a_statement_stays_unfilled(statement: Statement) -> None:
     fields = set(FIELD.findall(statement.error.text))
     assert fields <= OF_CALLS | OF_KERNELS
     call = call_of(statement.ops[0], next(iter(statement.dtypes), "float32"))
-    printed = filled(statement.error.text, call, statement.dtypes)
+    printed = fill_text(statement.error.text, call, statement.dtypes)
     assert FIELD.search(printed) is None
     assert ("..." in printed) >= bool(fields - OF_CALLS)
 
@@ -71,6 +71,6 @@ def test_a_verdict_prints_the_name_of_the_operation() -> None:
 
 
 def test_a_text_without_a_call_shows_that_a_value_is_missing() -> None:
-    assert filled("unique is not supported for {dtype}") == "unique is not supported for ..."
-    assert filled("got {...}", call_of("aten::cat", "int8")) == "got ..."
-    assert filled("{dtype}", call_of("aten::cat", "int8"), ("int8",)) == "Char"
+    assert fill_text("unique is not supported for {dtype}") == "unique is not supported for ..."
+    assert fill_text("got {...}", call_of("aten::cat", "int8")) == "got ..."
+    assert fill_text("{dtype}", call_of("aten::cat", "int8"), ("int8",)) == "Char"

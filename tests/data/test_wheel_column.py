@@ -14,7 +14,7 @@ from opcheck.common.errors import OpListError
 from opcheck.data.files import Counts, Release, read_releases
 from opcheck.data.registrations import FILES, load
 from opcheck.data.wheels import column
-from opcheck.data.wheels.builder import merged
+from opcheck.data.wheels.builder import merge_release
 from opcheck.data.wheels.dispatcher import Registration
 from opcheck.data.wheels.release import ReleaseFacts
 from opcheck.data.wheels.schemas import Schema
@@ -146,7 +146,7 @@ def facts(torch: str, values: dict[str, str]) -> ReleaseFacts:
 
 
 def write(made: ReleaseFacts, directory: Path) -> None:
-    for file, text in merged(made, directory).items():
+    for file, text in merge_release(made, directory).items():
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         (directory / file).write_text(text)
 
@@ -177,4 +177,4 @@ def test_histories_without_their_releases_are_refused(tmp_path: Path) -> None:
     write(facts("2.9.1", {"aten::a": "kernel"}), tmp_path)
     (tmp_path / "releases.yaml").unlink()
     with pytest.raises(OpListError, match="without their releases"):
-        merged(facts("2.10.0", {}), tmp_path)
+        merge_release(facts("2.10.0", {}), tmp_path)

@@ -16,7 +16,7 @@ from opcheck.data.extensions import FILE, read_extensions, registrations_file
 from opcheck.data.registrations import data_directory
 from opcheck.data.wheels.archive import default_cache
 from opcheck.data.wheels.extension import build_extension, is_extension, read_extension
-from opcheck.data.wheels.extension_library import Registered, registered, values
+from opcheck.data.wheels.extension_library import Registered, find_registered, values
 from opcheck.data.wheels.image import Image, Section
 
 # A made library: code at 0, stubs at 0x800, strings at 0x1000.
@@ -94,7 +94,7 @@ def test_calls_through_stubs() -> None:
             LIBRARY: [(DECLARE_WITH_KERNEL, 0, LOOP)],
         }
     )
-    assert registered(image) == (
+    assert find_registered(image) == (
         Registered("made", "", "loop"),
         Registered("made", "", "nms"),
         Registered("made", "CPU", "nms"),
@@ -102,7 +102,7 @@ def test_calls_through_stubs() -> None:
         Registered("made", "CompositeImplicitAutograd", "loop"),
         Registered("made", "MPS", "nms"),
     )
-    assert values("made", registered(image)) == {
+    assert values("made", find_registered(image)) == {
         "made::loop": "composite_implicit",
         "made::nms": "kernel",
         "made::roi.out": "cpu_only",
@@ -122,12 +122,12 @@ def test_the_stable_abi() -> None:
             ]
         }
     )
-    assert values("made", registered(image)) == {
+    assert values("made", find_registered(image)) == {
         "made::fell": "no_dense_kernel",
         "made::nms": "kernel",
         "made::roi.out": "cpu_only",
     }
-    assert values("other", registered(image)) == {}
+    assert values("other", find_registered(image)) == {}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_the_reader_does_not_know_stops_it(
     name: str, calls: list[tuple[int, int, int]], message: str
 ) -> None:
     with pytest.raises(OpListError, match=message):
-        registered(made({name: calls}))
+        find_registered(made({name: calls}))
 
 
 @pytest.mark.parametrize(

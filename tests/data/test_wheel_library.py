@@ -11,7 +11,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("lief")
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.declarations import declared
+from opcheck.data.wheels.declarations import find_declared
 from opcheck.data.wheels.dispatcher import registrations
 from opcheck.data.wheels.image import Image, Section
 from opcheck.data.wheels.stubs import stub_table
@@ -112,7 +112,7 @@ def test_a_library_without_the_registering_functions_stops_the_build() -> None:
 def test_declarations_are_read_from_the_code() -> None:
     name = "__ZN2atL23TORCH_LIBRARY_init_atenERN5torch7LibraryE"
     image = made_library({name: (0x200, [adr(0, 0x1020, 0x200), adr(1, 0x1000, 0x204)])})
-    assert declared(image) == {"aten::new"}
+    assert find_declared(image) == {"aten::new"}
 
 
 DEFAULT = "__ZN2at6native12DispatchStubIPFvvENS0_{}_DECLARE_DISPATCH_typeEE7DEFAULTE"

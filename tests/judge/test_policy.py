@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from opcheck.common.errors import UsageError
-from opcheck.judge.policy import FAIL_ON, Judgement, Policy, exit_code, judged, limit
+from opcheck.judge.policy import FAIL_ON, Judgement, Policy, exit_code, judge_report, limit
 from opcheck.model.fingerprint import fingerprints
 from opcheck.model.records import Lifetime, OpCall, Problem, Report
 from tests.made import call, make_report, make_statement, spec
@@ -102,31 +102,31 @@ def test_limits_allow_and_forbid(limits: dict[str, int], reasons: tuple[str, ...
         TWO.partition, transfers_to_cpu=2, transfers_to_mps=1, bytes_to_cpu=48, bytes_to_mps=24
     )
     report = msgspec.structs.replace(TWO, partition=moved)
-    result = judged(report, Policy(fail_on="fallback", limits=limits))
+    result = judge_report(report, Policy(fail_on="fallback", limits=limits))
     assert (result.code, result.reasons) == (1 if reasons else 0, reasons)
 
 
 def test_a_limit_holds_without_a_level() -> None:
-    assert judged(TWO, Policy(fail_on="never", limits={"fallback": 1})).code == 1
-    assert judged(TWO, Policy(fail_on="never", limits={"fallback": 2})).code == 0
+    assert judge_report(TWO, Policy(fail_on="never", limits={"fallback": 1})).code == 1
+    assert judge_report(TWO, Policy(fail_on="never", limits={"fallback": 2})).code == 0
 
 
 def test_what_is_ignored_or_known_does_not_count() -> None:
     (finding,) = (item for item in TWO.findings if item.rule == "OC103")
     policy = Policy(fail_on="fallback")
     first, second = names(TWO, "OC103")
-    assert judged(TWO, policy).against == (first, second)
-    assert judged(TWO, policy, known=[first]) == Judgement(
+    assert judge_report(TWO, policy).against == (first, second)
+    assert judge_report(TWO, policy, known=[first]) == Judgement(
         code=1, reasons=("fallback: 1 call",), against=(second,)
     )
-    assert judged(TWO, policy, known=[first, second]).code == 0
+    assert judge_report(TWO, policy, known=[first, second]).code == 0
     ignored = [msgspec.structs.replace(finding, ignored="why")]
-    assert judged(msgspec.structs.replace(TWO, findings=tuple(ignored)), policy).code == 0
+    assert judge_report(msgspec.structs.replace(TWO, findings=tuple(ignored)), policy).code == 0
 
 
 def test_a_call_that_no_finding_speaks_of_cannot_be_excused() -> None:
     silent = msgspec.structs.replace(TWO, findings=())
-    assert judged(silent, Policy(fail_on="fallback")).code == 1
+    assert judge_report(silent, Policy(fail_on="fallback")).code == 1
 
 
 def test_calls_that_a_dtypes_origin_speaks_of_go_with_it() -> None:
@@ -135,17 +135,19 @@ def test_calls_that_a_dtypes_origin_speaks_of_go_with_it() -> None:
     moved = msgspec.structs.replace(finding, rule="OC140", locations=(), ignored="why")
     for ignored, code in (("", 1), ("why", 0)):
         findings = (msgspec.structs.replace(moved, ignored=ignored),)
-        assert judged(msgspec.structs.replace(report, findings=findings), Policy()).code == code
+        assert (
+            judge_report(msgspec.structs.replace(report, findings=findings), Policy()).code == code
+        )
 
 
 def test_an_advisory_counts_where_it_is_met_for_certain() -> None:
     statement = make_statement("wrong", sort="advisory", effect="wrong_result", error=None)
     report = make_report(call("aten::mm", 3), call("aten::mm", 9), statements=(statement,))
-    assert judged(report, Policy(fail_on="fallback")).code == 0
-    result = judged(report, Policy(fail_on="advisory"))
+    assert judge_report(report, Policy(fail_on="fallback")).code == 0
+    result = judge_report(report, Policy(fail_on="advisory"))
     assert (result.code, result.reasons) == (1, ("advisory: 2 calls",))
     assert list(result.against) == names(report, "OC112")
-    assert judged(report, Policy(fail_on="advisory", limits={"advisory": 2})).code == 0
+    assert judge_report(report, Policy(fail_on="advisory", limits={"advisory": 2})).code == 0
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_an_advisory_counts_where_it_is_met_for_certain() -> None:
 )
 def test_an_expected_headline_is_what_passes(expect: str, made: OpCall, code: int) -> None:
     report = make_report(NATIVE, made)
-    assert judged(report, Policy(fail_on="advisory", expect=expect)).code == code
+    assert judge_report(report, Policy(fail_on="advisory", expect=expect)).code == code
 
 
 @pytest.mark.parametrize(
@@ -205,9 +207,9 @@ def test_a_program_that_asks_for_cuda_is_a_finding_although_it_made_no_call(
     assert report.headline == "fails"
     assert exit_code(report, fail_on=level, strict=False) == code
     (name,) = (n for f, own in zip(report.findings, fingerprints(report.findings), strict=True) for n in own if f.rule == "OC124")  # fmt: skip
-    assert judged(report, Policy(fail_on=level)).against == ((name,) if code == 1 else ())
+    assert judge_report(report, Policy(fail_on=level)).against == ((name,) if code == 1 else ())
     # What is known is no finding, and the rest of the program is not known all the same.
-    assert judged(report, Policy(fail_on=level), known=[name]).code == 3
+    assert judge_report(report, Policy(fail_on=level), known=[name]).code == 3
 
 
 def test_opchecks_own_limit_is_no_finding() -> None:

@@ -12,7 +12,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.judge.policy import Policy, judged
+from opcheck.judge.policy import Policy, judge_report
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import SourceLocation, Trace
 from tests.judge.audit_targets import models
@@ -72,4 +72,4 @@ def test_what_a_library_may_not_call_on_the_target_is_unknown(lists: OpLists) ->
         assert made.headline == headline
         errors = [finding for finding in made.findings if finding.severity == "error"]
         assert bool(errors) is (headline == "fails")
-        assert judged(made, Policy()).code == (1 if headline == "fails" else 3)
+        assert judge_report(made, Policy()).code == (1 if headline == "fails" else 3)

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from opcheck.common.sanitize import shown
+from opcheck.common.sanitize import show_hidden
 from opcheck.model.saved import as_content
 from opcheck.render import FORMATS, render
 from tests.made import hostile_report
@@ -151,5 +151,5 @@ def test_gitlab_gets_paths_and_one_line_a_finding(text: str) -> None:
 
 
 def test_what_is_shown_of_a_hidden_character_is_its_number() -> None:
-    assert shown("a\x1b[31m\u202e\ud800\tb\n") == "a\\x1b[31m\\u202e\\ud800\tb\n"
-    assert shown("日本語 é") == "日本語 é"
+    assert show_hidden("a\x1b[31m\u202e\ud800\tb\n") == "a\\x1b[31m\\u202e\\ud800\tb\n"
+    assert show_hidden("日本語 é") == "日本語 é"

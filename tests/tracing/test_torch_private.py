@@ -390,7 +390,7 @@ def test_the_shaders_of_all_kernels_are_compiled_at_once_since_2_13() -> None:
 
 
 def test_a_missing_name_is_an_error_of_three_lines() -> None:
-    with pytest.raises(UnsupportedTorchError) as caught, torch_private.required("doing it"):
+    with pytest.raises(UnsupportedTorchError) as caught, torch_private.require_names("doing it"):
         torch._C._no_such_name  # type: ignore[attr-defined]  # noqa: B018
     what, where, then = str(caught.value).splitlines()
     assert torch.__version__ in what

@@ -13,7 +13,7 @@ import pytest
 
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.worker import platform, worker
-from opcheck.worker.worker import Worker, WorkerError, forked
+from opcheck.worker.worker import Worker, WorkerError, run_forked
 from tests.worker.functions import Question, Reply
 from tests.worker.test_process import PATIENCE
 
@@ -113,7 +113,7 @@ def test_a_function_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
 def test_a_fork_gives_back_what_it_made() -> None:
-    assert forked(lambda: "x" * 200_000, str, 10.0) == "x" * 200_000
+    assert run_forked(lambda: "x" * 200_000, str, 10.0) == "x" * 200_000
 
 
 def _sleep() -> None:
@@ -142,4 +142,4 @@ def _leave() -> None:
 def test_a_fork_that_ends_is_told_of(work: object, seconds: float, said: str) -> None:
     assert callable(work)
     with pytest.raises(WorkerError, match=said):
-        forked(work, type(None), seconds)
+        run_forked(work, type(None), seconds)

@@ -18,7 +18,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from opcheck.common.errors import InputError
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.tracing.torch_private.backend import (
     clear_default_device,
     constructors,
@@ -159,7 +159,7 @@ class OnMps(TorchFunctionMode):
             return result
 
         self._undo = contextlib.ExitStack()
-        self._undo.enter_context(replaced([(nn.Parameter, "__new__", parameter)]))
+        self._undo.enter_context(replace_attributes([(nn.Parameter, "__new__", parameter)]))
         super().__enter__()
         return self
 

@@ -30,7 +30,7 @@ from opcheck.tracing.torch_private.modules import strip_compiled
 from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker import installed, platform
 from opcheck.worker.protocol import failure_of, silent
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 
 #: seconds that the fork gets in addition to the time limit of the run, to make a trace of it
 _AFTER = 150.0
@@ -63,7 +63,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     try:
         if platform.can_fork():
             work = functools.partial(_capture, request, model, arguments, forked=True)
-            answer = forked(work, Shared, request.time_limit + _AFTER)
+            answer = run_forked(work, Shared, request.time_limit + _AFTER)
         else:
             with _keep_random_states():
                 answer = _capture(request, *_copy(request, model, arguments), forked=False)

@@ -50,7 +50,7 @@ from opcheck.capture.repository import (
 )
 from opcheck.capture.request import DEFAULT_TRACER, CaptureRequest
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_text, one_line
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Phase
@@ -341,7 +341,9 @@ def leave_uncompiled(problems: list[Problem]) -> Iterator[None]:
         problems: gets one entry where the program uses it.
     """
     compile_nothing = eager_compile(lambda name: add_left_out(problems, name))
-    with replaced([(torch, "compile", compile_nothing), (torch.jit, "load", _refuse_script)]):
+    with replace_attributes(
+        [(torch, "compile", compile_nothing), (torch.jit, "load", _refuse_script)]
+    ):
         yield
 
 

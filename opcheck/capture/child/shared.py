@@ -25,7 +25,7 @@ from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.mps_registrations import same_dispatch
 from opcheck.worker import platform
 from opcheck.worker.protocol import Say, WorkFailure, error_of, failure_of, silent
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 
 #: seconds that a fork gets in addition to the time limit of the run, to make a trace of it
 _AFTER = 150.0
@@ -121,7 +121,7 @@ def _in_a_fork(
             return failure_of(error, request.model)
 
     try:
-        result = forked(work, Captures | WorkFailure, _limit(request, len(order)), group=False)
+        result = run_forked(work, Captures | WorkFailure, _limit(request, len(order)), group=False)
     except WorkerError as error:
         raise CaptureError(
             f"the process that loaded the model {error}",
@@ -209,7 +209,7 @@ def _capture_first(
         return _run(request, prepared, targets, waiting, say)
     work = functools.partial(_run, request, prepared, targets, waiting, silent)
     try:
-        return forked(work, Shared, request.time_limit + _AFTER, group=False)
+        return run_forked(work, Shared, request.time_limit + _AFTER, group=False)
     except WorkerError as error:
         ended = CaptureError(
             f"the process that ran the model {error}",

@@ -17,7 +17,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
-from opcheck.data.wheels.damage import opened
+from opcheck.data.wheels.damage import open_archive
 from opcheck.worker import process
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Wheel(msgspec.Struct, frozen=True, kw_only=True):
 
     def python_sources(self) -> dict[str, str]:
         """Return the text of every Python file of the ``torch`` package, by its path in the wheel."""
-        with opened(self.path, _HINT) as wheel:
+        with open_archive(self.path, _HINT) as wheel:
             return {
                 name: wheel.read(name).decode("utf-8", "replace")
                 for name in wheel.namelist()
@@ -58,7 +58,7 @@ class Wheel(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OpListError: the archive lacks them or is damaged.
         """
-        with opened(self.path, _HINT) as wheel:
+        with open_archive(self.path, _HINT) as wheel:
             names = [n for n in wheel.namelist() if n.startswith(_TORCHGEN) or n == LIBRARY]
             wheel.extractall(to, names)
         for needed in (LIBRARY, _TORCHGEN):
@@ -89,13 +89,13 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
         )
     # Kernels and Inductor's Python are run out of it.
     require_private(cache, "give a wheel's path, or name another folder in OPCHECK_CACHE")
-    wheel = _cached(source, cache, package)
+    wheel = _find_cached(source, cache, package)
     if wheel:
         return wheel
     problem = ""
     for python in _PYTHONS:
         problem = _download(source, cache, python, package)
-        wheel = _cached(source, cache, package)
+        wheel = _find_cached(source, cache, package)
         if wheel:
             return wheel
     raise OpListError(
@@ -105,7 +105,7 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
     )
 
 
-def _cached(release: str, cache: Path, package: str) -> Path | None:
+def _find_cached(release: str, cache: Path, package: str) -> Path | None:
     # Sorted: the choice among several builds of a release must not depend on the folder's order.
     return max(sorted(cache.glob(f"{package}-{release}-*_arm64.whl")), default=None)
 
@@ -169,7 +169,7 @@ def read_metadata(path: Path, packages: Collection[str], what: str, hint: str) -
             context=f"{path.name} is for {', '.join(platforms)}",
             hint=hint,
         )
-    with opened(path, hint) as wheel:
+    with open_archive(path, hint) as wheel:
         return WheelMetadata(
             package=name,
             version=str(version),

@@ -44,7 +44,7 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
             op lists are already damaged.
     """
     facts = read_release(obtain(source, cache))
-    changed = write_changed(merged(facts, op_lists_dir), op_lists_dir)
+    changed = write_changed(merge_release(facts, op_lists_dir), op_lists_dir)
     return BuildSummary(release=facts.release, changed=changed)
 
 
@@ -61,13 +61,13 @@ def write_changed(texts: Mapping[str, str], op_lists_dir: Path) -> tuple[str, ..
     return tuple(changed)
 
 
-def merged(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
+def merge_release(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
     """Return the text of each data file with the release added.
 
     Raises:
         OpListError: the op lists there are damaged.
     """
-    known = _known(op_lists_dir)
+    known = _read_releases(op_lists_dir)
     lines = by_version(release.line for release in known)
     release = facts.release
     rest = [listed for listed in known if listed.line != release.line]
@@ -84,7 +84,7 @@ def merged(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
     return texts
 
 
-def _known(op_lists_dir: Path) -> Sequence[Release]:
+def _read_releases(op_lists_dir: Path) -> Sequence[Release]:
     path = op_lists_dir / "releases.yaml"
     if path.is_file():
         return read_releases(path)[0]

@@ -37,7 +37,7 @@ _ERRORS = (
 
 
 @contextlib.contextmanager
-def undamaged(path: Path, hint: str) -> Iterator[None]:
+def report_damage(path: Path, hint: str) -> Iterator[None]:
     """Report an error that the block raises over the bytes of a wheel as damage of the wheel.
 
     Raises:
@@ -53,14 +53,14 @@ def undamaged(path: Path, hint: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(path: Path, hint: str) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path, hint: str) -> Iterator[zipfile.ZipFile]:
     """Open the archive of a wheel, so that the block can read its members.
 
     Raises:
         OpListError: the wheel is damaged, or is far larger unpacked than any real wheel.
     """
     with (
-        undamaged(path, hint),
+        report_damage(path, hint),
         documents.open_file(path) as file,
         documents.open_zip(file) as wheel,
     ):

@@ -16,7 +16,7 @@ _BLOCKS = ("TORCH_LIBRARY_init_aten", "TORCH_LIBRARY_FRAGMENT_init_aten_")
 _SCHEMA = re.compile(r"(?:aten::)?(\w+(?:\.\w+)?)\(.*->")
 
 
-def declared(image: Image) -> frozenset[str]:
+def find_declared(image: Image) -> frozenset[str]:
     """Return every ``aten`` overload whose schema string a declaring block refers to."""
     texts = (
         image.string(event.value)

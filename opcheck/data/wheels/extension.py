@@ -28,8 +28,8 @@ from opcheck.data.files import read_history
 from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
 from opcheck.data.wheels.archive import obtain, read_metadata
 from opcheck.data.wheels.builder import write_changed
-from opcheck.data.wheels.damage import opened
-from opcheck.data.wheels.extension_library import Registered, registered, values
+from opcheck.data.wheels.damage import open_archive
+from opcheck.data.wheels.extension_library import Registered, find_registered, values
 from opcheck.data.wheels.image import Image
 
 _HINT = "give a macOS arm64 wheel of torchvision or torchaudio, or torchvision==0.28.0"
@@ -77,7 +77,7 @@ def build_extension(source: str, op_lists_dir: Path, cache: Path) -> ExtensionSu
         raise UsageError(f"not an extension library: {library}", hint=f"known are {known}")
     wheel = obtain(release, cache, library) if release else obtain(source, cache, "torchvision")
     facts = read_extension(wheel)
-    changed = write_changed(_merged(facts, op_lists_dir), op_lists_dir)
+    changed = write_changed(_merge_release(facts, op_lists_dir), op_lists_dir)
     return ExtensionSummary(library=facts.library, release=facts.release, changed=changed)
 
 
@@ -90,7 +90,7 @@ def read_extension(path: Path) -> ExtensionFacts:
     about = read_metadata(path, LIBRARIES, "an extension library", _HINT)
     name, version = about.package, about.version
     line = str(Version.parse(version))
-    with opened(path, _HINT) as wheel:
+    with open_archive(path, _HINT) as wheel:
         requires = _requires(wheel, f"{name}-{version}.dist-info/METADATA")
         column, libraries = _operators(wheel, name)
     torch_line = torch_line_of(name, line)
@@ -139,14 +139,14 @@ def _operators(wheel: ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ..
     with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
         for file in sorted(wheel.namelist()):
             if file.startswith(f"{name}/") and file.endswith(".so"):
-                entries = registered(Image.parse(Path(wheel.extract(file, folder))))
+                entries = find_registered(Image.parse(Path(wheel.extract(file, folder))))
                 if any(entry.namespace == name for entry in entries):
                     libraries.append(file)
                     registrations += entries
     return values(name, registrations), tuple(libraries)
 
 
-def _merged(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:
+def _merge_release(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:
     """Return the text of each data file with the release added."""
     path = op_lists_dir / FILE
     releases = dict(read_extensions(path)) if path.is_file() else {}

@@ -47,7 +47,7 @@ class Registered(NamedTuple):
     name: str
 
 
-def registered(image: Image) -> tuple[Registered, ...]:
+def find_registered(image: Image) -> tuple[Registered, ...]:
     """Return every declaration and kernel of an extension's library.
 
     Raises:
@@ -70,7 +70,7 @@ def _read_function(image: Image, address: int, names: tuple[str, ...]) -> Iterat
     )
     for event in run(image.code(address), address):
         if isinstance(event, Address) and function.declares:
-            yield from _declared(function.declares, image.string(event.value))
+            yield from _find_declared(function.declares, image.string(event.value))
         elif isinstance(event, LinkedCall):
             target = _target(image, event.target)
             if target:
@@ -100,7 +100,7 @@ class _RegisteringFunction:
                 _fail("a namespace or a dispatch key that is not a constant", self.symbol)
             self.stable = (first, key)
         elif target == _STABLE_DEF:
-            yield from _declared(self.stable[0], second) or _fail(
+            yield from _find_declared(self.stable[0], second) or _fail(
                 "a declaration whose schema is not a constant", self.symbol
             )
         elif target in _STABLE_IMPL:
@@ -128,7 +128,7 @@ def _target(image: Image, address: int) -> str:
     return next(known, "")
 
 
-def _declared(namespace: str, text: str | None) -> list[Registered]:
+def _find_declared(namespace: str, text: str | None) -> list[Registered]:
     match = _SCHEMA.match(text) if text else None
     return [Registered(namespace, "", match["name"])] if match else []
 

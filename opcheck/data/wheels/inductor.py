@@ -13,7 +13,7 @@ from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import archive
-from opcheck.data.wheels.damage import opened
+from opcheck.data.wheels.damage import open_archive
 
 if TYPE_CHECKING:
     import zipfile
@@ -40,7 +40,7 @@ _CONTENT = "3"
 _HINT = "Inductor writes Metal in torch 2.7 and newer"
 
 
-def unpacked(release: Release, cache: Path | None = None) -> Path:
+def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
     """Return the folder with ``BACKEND``, ``WRAPPER`` and ``HEADERS`` of a release; its wheel is downloaded once.
 
     The files are code that a child process runs, so the listed wheel must have the digest of the op lists.
@@ -69,7 +69,7 @@ def unpacked(release: Release, cache: Path | None = None) -> Path:
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as scratch:
-        with opened(wheel, _HINT) as members:
+        with open_archive(wheel, _HINT) as members:
             _extract(members, Path(scratch))
         if not (Path(scratch) / BACKEND).is_file():
             raise OpListError(

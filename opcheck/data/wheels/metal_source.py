@@ -47,7 +47,7 @@ def _names(code: str) -> set[str]:
     code = _DEFINE.sub("", code)
     written = 0
 
-    def expanded(use: re.Match[str]) -> str:
+    def expand(use: re.Match[str]) -> str:
         nonlocal written
         if use[1] not in macros:
             return use[0]
@@ -66,6 +66,6 @@ def _names(code: str) -> set[str]:
         return str(body)
 
     for _ in range(_DEPTH):
-        code = _USE.sub(expanded, code)
+        code = _USE.sub(expand, code)
     hosts = {"".join(re.findall(r'"([^"]*)"', match)) for match in _HOST_NAME.findall(code)}
     return hosts | set(_PLAIN.findall(code))

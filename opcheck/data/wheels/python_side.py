@@ -58,7 +58,7 @@ def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
         tree = ast.parse(text, filename=path)
         if not any(isinstance(n, ast.Constant) and n.value in _MPS_KEYS for n in ast.walk(tree)):
             continue
-        here = set(_registered(tree))
+        here = set(_find_registered(tree))
         if not here or not here <= _KNOWN:
             raise OpListError(
                 "a Python registration for MPS that opcheck does not know",
@@ -69,7 +69,7 @@ def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name in texts if name.startswith("aten::"))
 
 
-def _registered(tree: ast.AST) -> Iterator[str]:
+def _find_registered(tree: ast.AST) -> Iterator[str]:
     libraries = dict(_libraries(tree))
     loops = dict(_literal_loops(tree))
     for node in ast.walk(tree):

@@ -13,8 +13,8 @@ from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
 from opcheck.data.files import Counts, Release
 from opcheck.data.wheels import archive, column, stubs
-from opcheck.data.wheels.damage import undamaged
-from opcheck.data.wheels.declarations import declared
+from opcheck.data.wheels.damage import report_damage
+from opcheck.data.wheels.declarations import find_declared
 from opcheck.data.wheels.dispatcher import registrations
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.python_side import python_kernels
@@ -43,7 +43,7 @@ def read_release(path: Path) -> ReleaseFacts:
         OpListError: the file is no such wheel or is damaged, or its sources contradict each other
             in a way that no earlier release did.
     """
-    with undamaged(path, "download it again, or name another release"):
+    with report_damage(path, "download it again, or name another release"):
         return _read(path)
 
 
@@ -56,7 +56,7 @@ def _read(path: Path) -> ReleaseFacts:
         written = read_schemas(tree)
         image = Image.parse(tree / archive.LIBRARY)
     dispatch = column.dispatch(registrations(image))
-    schemas = _with_declared(written, declared(image))
+    schemas = _with_declared(written, find_declared(image))
     column.check(dispatch, schemas)
     stubs.check_unconditional(image)
     table = stubs.stub_table(image)

@@ -86,12 +86,12 @@ def check_unconditional(image: Image) -> None:
     """
     for overload, stub in UNCONDITIONAL.items():
         name = overload.removeprefix("aten::").partition(".")[0]
-        places = {at for at, symbols in image.symbols.items() if _mangled(stub) in symbols}
+        places = {at for at, symbols in image.symbols.items() if _mangle(stub) in symbols}
         # ``mode.values`` is implemented by at::native::mode_out (native_functions.yaml).
         functions = (
             at
             for suffix in ("", "_out")
-            for at, _ in image.matching(_mangled(name + suffix).removesuffix("E") + "E")
+            for at, _ in image.matching(_mangle(name + suffix).removesuffix("E") + "E")
         )
         if not any(_refers(image, at, places) for at in functions):
             raise OpListError(
@@ -108,5 +108,5 @@ def _refers(image: Image, address: int, places: set[int]) -> bool:
     )
 
 
-def _mangled(name: str) -> str:
+def _mangle(name: str) -> str:
     return f"__ZN2at6native{len(name)}{name}E"

@@ -36,12 +36,12 @@ def main(tree: Path) -> None:
         }
     for group in gen.get_grouped_native_functions(parsed.native_functions):
         if isinstance(group, model.NativeFunctionsGroup):
-            _structured(group, indices, facts)
-            _generated(group, facts)
+            _add_structured(group, indices, facts)
+            _add_generated(group, facts)
     json.dump(facts, sys.stdout)
 
 
-def _structured(group: Any, indices: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
+def _add_structured(group: Any, indices: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
     for function in group.functions():
         if function.structured_delegate is None:
             continue
@@ -55,7 +55,7 @@ def _structured(group: Any, indices: dict[str, Any], facts: dict[str, dict[str, 
                 fact["keys"].append(key)
 
 
-def _generated(group: Any, facts: dict[str, dict[str, Any]]) -> None:
+def _add_generated(group: Any, facts: dict[str, dict[str, Any]]) -> None:
     """Return the form that a generated wrapper calls.
 
     torchgen/native_function_generation.py: gen_composite_functional_kernel, gen_composite_out_kernel.

@@ -16,7 +16,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.device.emulator.emulation_request import PROCESSES, RunOutcome, RunRequest
 from opcheck.worker.platform import INTERRUPTED, SignalledError, how_it_ended
 from opcheck.worker.process import GarbledError
-from opcheck.worker.protocol import WorkFailure, error_of, new_secret, unsealed
+from opcheck.worker.protocol import WorkFailure, error_of, new_secret, unseal
 from opcheck.worker.worker import run_program
 
 _ANSWER: msgspec.json.Decoder[RunOutcome | WorkFailure] = msgspec.json.Decoder(
@@ -61,7 +61,7 @@ def run(request: RunRequest) -> RunOutcome:
             # The program may have put a pipe or another thing in its place.
             content = read(answer).strip() if os.path.lexists(answer) else b""
             outcome: RunOutcome | WorkFailure | None = (
-                unsealed(content, request.secret, _ANSWER) if content else None
+                unseal(content, request.secret, _ANSWER) if content else None
             )
         except (DocumentError, GarbledError) as error:
             raise CaptureError(

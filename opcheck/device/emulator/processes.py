@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from opcheck.common.documents import DocumentError, from_json, read
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.device.emulator.emulation_request import PROCESSES, ProcessReport
 from opcheck.simulator.visible import start_methods
 from opcheck.worker import platform, process
@@ -75,7 +75,7 @@ class Processes:
         self._watching = True
         sys.addaudithook(self._see)  # Python cannot remove an audit hook
         try:
-            with replaced(changes):
+            with replace_attributes(changes):
                 yield
         finally:
             self._watching = False

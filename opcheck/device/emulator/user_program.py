@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.common import documents, notebooks
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.worker import platform
 
 #: torch's own files whose frames are between the program and the emulation.
@@ -148,7 +148,7 @@ def warnings_at_their_lines() -> Iterator[None]:
             _move(message)
         original(message)
 
-    with replaced([(warnings, "_showwarnmsg", show)]):
+    with replace_attributes([(warnings, "_showwarnmsg", show)]):
         yield
 
 

@@ -23,7 +23,7 @@ from opcheck.device.observe.recording import End, ObserveRequest, RecordedRow, S
 from opcheck.device.observe.run_report import Recording, report_of_run
 from opcheck.model.records import Report
 from opcheck.worker.process import GarbledError
-from opcheck.worker.protocol import WorkFailure, error_of, new_secret, unsealed
+from opcheck.worker.protocol import WorkFailure, error_of, new_secret, unseal
 from opcheck.worker.worker import run_program
 
 #: bytes of a recording
@@ -97,7 +97,7 @@ def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> 
     for text_line in written.splitlines():
         # An abort may leave half a line, and the program may write there.
         with contextlib.suppress(GarbledError):
-            lines.append(unsealed(text_line, request.secret, decoder))
+            lines.append(unseal(text_line, request.secret, decoder))
     failure = next((line for line in lines if isinstance(line, WorkFailure)), None)
     if failure is not None:
         raise error_of(failure)

@@ -19,7 +19,7 @@ from opcheck.common.text import plural
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 from opcheck.judge.memory.mac_fits import MEMORY
-from opcheck.judge.policy import FINDINGS, PASSED, Policy, judged
+from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report
@@ -72,7 +72,7 @@ def command(
         nonlocal read
         lists = load()
 
-        def failed(seen: Dependencies) -> None:
+        def describe_failure(seen: Dependencies) -> None:
             nonlocal read
             read = seen
 
@@ -85,7 +85,7 @@ def command(
                 mac=memory or 0,
                 progress=say,
                 show_output=progress.verbose,
-                failed=failed,
+                failed=describe_failure,
             )
         read = audit.read
         if audit.kept and not progress.quiet:
@@ -132,7 +132,7 @@ def _deliver(
         streams.note(_broke_off(report))
     for expired in ignores.expired():
         streams.note(expired)
-    judgement = judged(report, policy)
+    judgement = judge_report(report, policy)
     if policy.limits and judgement.code == FINDINGS:
         streams.note(f"fails: {'; '.join(judgement.reasons)}")
     unknown = report.totals["unknown"]

@@ -46,7 +46,7 @@ def backend(release: Release, progress: Callable[[str], None] | None = None) -> 
     if progress:
         progress(f"reading the Inductor of torch {release.torch}")
     try:
-        return Backend(str(inductor.unpacked(release)), release.torch)
+        return Backend(str(inductor.unpack_inductor(release)), release.torch)
     except OpcheckError as error:
         return Backend(problem=": ".join(filter(None, (error.message, error.context))))
 

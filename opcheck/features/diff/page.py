@@ -13,7 +13,7 @@ from opcheck.lookup.matrix import cell_state
 from opcheck.lookup.query import usual
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
-from opcheck.render.wording import listed, place_of
+from opcheck.render.wording import list_findings, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -139,8 +139,8 @@ def comparison_document(
             f"{counts} (each finding at each of its lines)",
         )
     )
-    yield from section("New", Bullets(tuple(listed(comparison.new)), most))
-    yield from section("Fixed", Bullets(tuple(listed(comparison.fixed, hints=False)), most))
+    yield from section("New", Bullets(tuple(list_findings(comparison.new)), most))
+    yield from section("Fixed", Bullets(tuple(list_findings(comparison.fixed, hints=False)), most))
     yield from section("Changed", Bullets(tuple(map(_change_line, comparison.changed)), most))
     rules = sorted({entry.rule for entry in comparison.new})
     yield from section("Next", Lines(tuple(f"opcheck explain {rule}" for rule in rules[:1])))

@@ -9,8 +9,8 @@ from opcheck.cli.options import (
     COULD_NOT_TELL,
     SEVERITIES,
     OutputOptions,
-    counted,
     flag,
+    list_failing,
     verb,
 )
 from opcheck.common.errors import UsageError
@@ -62,6 +62,6 @@ def command(
         requirements=tuple(map(Path, requirements)),
     )
     output.deliver(diagnosis, page.document)
-    if any(diagnosis.totals[severity] for severity in counted(fail_on)):
+    if any(diagnosis.totals[severity] for severity in list_failing(fail_on)):
         return 1
     return COULD_NOT_TELL if strict and diagnosis.unknown else 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from opcheck.common.text import and_more
 from opcheck.common.versions import Span
-from opcheck.data.messages import filled
+from opcheck.data.messages import fill_text
 from opcheck.data.statement_model import Statement, program_text
 
 #: Operators that a page names; the rest is counted.
@@ -60,7 +60,7 @@ def _lines(statement: Statement) -> Iterator[str]:
             "Depends on",
             f"{statement.when}; a run on shapes cannot determine it" if statement.when else "",
         ),
-        ("Prints", filled(statement.error.text) if statement.error else ""),
+        ("Prints", fill_text(statement.error.text) if statement.error else ""),
         ("Way out", statement.way_out),
     )
     yield from (f"**{name}.** {text}\n" for name, text in rows if text)

@@ -12,7 +12,7 @@ from opcheck.features.gate.gate_baseline import Baseline
 from opcheck.features.gate.gate_records import Cell, GateReport
 from opcheck.features.gate.jobs import JobResult
 from opcheck.features.gate.settings import GateModel, GateSettings, Planned, targets_of
-from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judged
+from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judge_report
 from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report
 
@@ -108,7 +108,7 @@ def _cell(
         model=name,
         target=str(target),
         report=marked,
-        judgement=judged(marked, policy, names),
+        judgement=judge_report(marked, policy, names),
         known=tuple(own for own in names if own in here),
         # A finding that an incomplete run did not reach is not fixed.
         fixed=tuple(entry for entry in known if entry.fingerprint not in here)

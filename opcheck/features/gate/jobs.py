@@ -47,7 +47,7 @@ class JobResult(Record, frozen=True, kw_only=True):
     not_kept: str = ""
 
 
-def kept(job: Job) -> JobResult | None:
+def read_cached(job: Job) -> JobResult | None:
     """Return the result if all reports of the job are cached."""
     if not job.cache:
         return None
@@ -68,13 +68,13 @@ def work(job: Job, say: Callable[[str], None]) -> JobResult:
         try:
             audited, not_kept = _audit(job, missing, cache, say)
         except OpcheckError as error:
-            return JobResult(failed=failed(error))
+            return JobResult(failed=describe_failure(error))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
     complete = tuple(report for target in job.targets if (report := reports[target]) is not None)
     return JobResult(reports=complete, kept=len(job.targets) - len(missing), not_kept=not_kept)
 
 
-def failed(error: OpcheckError) -> Failed:
+def describe_failure(error: OpcheckError) -> Failed:
     """Return the three lines of an error without this machine's folder, so that reports are equal on all machines."""
     here = str(Path.cwd())
     what, where, hint = (
@@ -128,7 +128,7 @@ def run(
         say: called with the number of a job and what it does.
 
     Raises:
-        KeyboardInterrupt: the user interrupted; the results so far were passed to ``done``, and no process is left.
+        KeyboardInterrupt: the user interrupted; ``done`` has the results so far, and no process is left.
     """
     # A killed process leaves its notes here, and the folder is removed.
     with tempfile.TemporaryDirectory(prefix="opcheck-") as scratch:
@@ -209,7 +209,7 @@ def _result(worker: Worker[Job, JobResult], job: Job, progress: Callable[[str], 
         # Its captures have limits of their own.
         return worker.ask(job, math.inf, progress=progress)
     except OpcheckError as error:
-        return JobResult(failed=failed(error))
+        return JobResult(failed=describe_failure(error))
     except WorkerError as error:
         return JobResult(
             failed=Failed(

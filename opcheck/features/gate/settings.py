@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opcheck.capture.request import CaptureOptions
-from opcheck.cli.config import entries, of_kind, one_of, read_ignores, within
+from opcheck.cli.config import entries, of_kind, one_of, prefix_errors, read_ignores
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
@@ -162,7 +162,7 @@ def policy(model: GateModel, planned: Planned, base: Policy, over: Policy | None
     )
 
 
-def chosen(
+def select_settings(
     plan: GateSettings, names: Sequence[str], where: str, *, on_every_target: bool = False
 ) -> GateSettings:
     """Select the part of the settings that a run needs.
@@ -228,7 +228,7 @@ def _models(content: object, where: str) -> tuple[GateModel, ...]:
                 hint='give each a name of its own: name = "..."',
             )
         own = f"{place}, {model.name}"
-        with within(f"{own}: model"):
+        with prefix_errors(f"{own}: model"):
             check_inside(model.model, Path.cwd())
         _check(model, own, CaptureOptions, Policy)
         if model.expect:
@@ -250,7 +250,7 @@ def _check(entry: _OptionTable, place: str, *records: type[msgspec.Struct]) -> N
             if source.option.choices:
                 what = "level" if source.name == "fail-on" else source.name
                 one_of([value], source.option.choices, f"{place}: {source.name}", what)
-            with within(f"{place}: {source.name}"):
+            with prefix_errors(f"{place}: {source.name}"):
                 source.checked(value, "")
                 if source.option.action in PATHS:
                     check_inside(value, Path.cwd())
@@ -263,7 +263,7 @@ def _plan_targets(
     plans: dict[Target, Planned] = {}
     left_out: dict[str, None] = {}
     for table in tables:
-        with within(f"{where} targets {table.name}".strip()):
+        with prefix_errors(f"{where} targets {table.name}".strip()):
             possible = pairs(table.torch, table.macos, lists=lists, cpu_fallback=table.fallback)
         left_out.update(dict.fromkeys(possible.left_out))
         for target in possible.targets:

@@ -30,14 +30,14 @@ from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
 from opcheck.features.gate import gate_baseline as baseline_file
 from opcheck.features.gate.gate_baseline import Baseline
 from opcheck.features.gate.gate_records import GateReport
-from opcheck.features.gate.jobs import Job, JobResult, kept
+from opcheck.features.gate.jobs import Job, JobResult, read_cached
 from opcheck.features.gate.settings import (
     GateModel,
     GateSettings,
     Planned,
     Targets,
-    chosen,
     policy,
+    select_settings,
     settings,
     targets_of,
 )
@@ -133,7 +133,7 @@ def command(
     results, interrupted = _results(every, options.jobs, progress)
     policies = _policies(msgspec.structs.replace(base, newest_known=options.newest_known))
 
-    def assembled(baseline: Baseline | None) -> GateReport:
+    def assemble_report(baseline: Baseline | None) -> GateReport:
         # The unused entries are determined for each report.
         of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
         ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
@@ -147,13 +147,13 @@ def command(
             baseline=baseline,
         )
 
-    report = assembled(known)
+    report = assemble_report(known)
     if options.update_baseline and not interrupted:
         known = baseline_file.updated(known, report.cells, lists.digest, whole=whole)
         baseline_file.write(Path(options.baseline), known)
         count = sum(map(len, known.models.values()))
         streams.note(f"{plural(count, 'finding')} known now, in {options.baseline}")
-        report = assembled(known)
+        report = assemble_report(known)
     name = output.chosen(WITHOUT_PAGE)
     if output.to_stdout:
         streams.emit(render(report, name))
@@ -182,7 +182,7 @@ def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSett
         environment=options.environment,
         targets=own if forced or not tables.get("targets") else None,
     )
-    return chosen(plan, names, f"opcheck gate; {where}", on_every_target=forced)
+    return select_settings(plan, names, f"opcheck gate; {where}", on_every_target=forced)
 
 
 def _own_targets() -> bool:
@@ -210,7 +210,7 @@ def _results(
     """Audit the models; return their results by name, and whether the user interrupted the run."""
     from opcheck.features.gate.jobs import run
 
-    results = {job.name: result for job in every if (result := kept(job)) is not None}
+    results = {job.name: result for job in every if (result := read_cached(job)) is not None}
     jobs = [job for job in every if job.name not in results]
     interrupted = False
     with progress.shown() as show:
@@ -219,12 +219,12 @@ def _results(
             if show is not None:
                 show(f"{len(results)} of {len(every)} models; {jobs[number].name}: {text}")
 
-        def done(number: int, result: JobResult) -> None:
+        def store_result(number: int, result: JobResult) -> None:
             results[jobs[number].name] = result
             say(number, result.failed.message if result.failed else "done")
 
         try:
-            run(jobs, at_once, done, say)
+            run(jobs, at_once, store_result, say)
         except KeyboardInterrupt:
             interrupted = True
     if not progress.quiet:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opcheck.common.sanitize import finished
+from opcheck.common.sanitize import finish_document
 from opcheck.common.tool import VERSION
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
@@ -78,9 +78,9 @@ def render(
 def write(record: Matrix, format_name: str) -> str:
     """Write one release in a format other than the page."""
     if format_name == "summary":
-        return finished(as_text(_summary(record)), "text")
+        return finish_document(as_text(_summary(record)), "text")
     if format_name == "markdown":
-        return finished(as_markdown(_blocks(record)), format_name)
+        return finish_document(as_markdown(_blocks(record)), format_name)
     if format_name == "csv":
         return findings.table(_COLUMNS, map(tuple, map(_cells, record.rows)))
     return _json(record)

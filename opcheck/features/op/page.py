@@ -191,7 +191,7 @@ def _calls(
         counted = plural(len(others), "other overload" if is_operator else "operator")
         rest = len(others) - len(states)
         same = f"{rest or ''} {wording.label(*status_of(main))}".strip() if rest else ""
-        text = "; ".join(filter(None, (wording.grouped(states), same)))
+        text = "; ".join(filter(None, (wording.group_words(states), same)))
         yield "others" if is_operator else "calls", f"{counted}; {text}"
 
 

@@ -13,9 +13,9 @@ from opcheck.cli.options import (
     SEVERITIES,
     OutputOptions,
     but,
-    counted,
     flag,
     formats,
+    list_failing,
     only,
     verb,
 )
@@ -88,13 +88,13 @@ def command(
         write_text(Path(baseline), known.text(report))
         streams.note(f"{plural(len(report.findings), 'finding')} in {baseline}")
     if baseline:
-        report = known.without(report, known.read(Path(baseline)))
+        report = known.remove_known(report, known.read(Path(baseline)))
     output.put(render(report, output.chosen(WITHOUT_PAGE)))
     for note in report.notes:
         streams.note(note)
     if fail_on == "never":
         return 0
-    if any(report.totals[level] for level in counted(fail_on)):
+    if any(report.totals[level] for level in list_failing(fail_on)):
         return 1
     return COULD_NOT_TELL if report.problems or not is_whole else 0
 

@@ -37,7 +37,7 @@ def filters(path: str, pages: Collection[str]) -> dict[str, Callable[..., Any]]:
     def op(name: str) -> Markup:
         return link(addresses.operator(name), name)
 
-    def linked(text: str) -> Markup:
+    def link_operators(text: str) -> Markup:
         """Turn the names of operators in a text into links."""
         parts, end = [], 0
         for match in _OP.finditer(text):
@@ -55,7 +55,7 @@ def filters(path: str, pages: Collection[str]) -> dict[str, Callable[..., Any]]:
         **_OF_ANY_PAGE,
         "op": op,
         "model": lambda name: link(addresses.model(name), name),
-        "linked": linked,
+        "linked": link_operators,
         "release": release,
         "statement": statement,
     }
@@ -124,13 +124,13 @@ def macos(span: Macos) -> str:
 
 def dtypes(states: Mapping[str, str]) -> str:
     """Return ``refused: float64; CPU always: bool``."""
-    return wording.grouped({name: wording.SHORT[state] for name, state in states.items()})
+    return wording.group_words({name: wording.SHORT[state] for name, state in states.items()})
 
 
 def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
     """Return ``refused, now native: bfloat16``."""
     words = wording.SHORT
-    return wording.grouped(
+    return wording.group_words(
         {n: f"{words[was]}, now {words[now]}" for n, (was, now) in changes.items()}
     )
 
@@ -194,6 +194,6 @@ _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "label": wording.LABELS.__getitem__,
     "markdown": lambda text: Markup(_markdown().render(text)),  # noqa: S704  (it escapes)
     "prefixed": lambda names, prefix: [f"{prefix}{name}" for name in names],
-    "since": wording.since,
+    "since": wording.write_since,
     **{word.__name__: word for word in _WORDS},
 }

@@ -49,7 +49,7 @@ def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Op
     """
     python = _python(lookup)
     lost: dict[str, list[Lost]] = {}
-    for entry in regressions.listed(data_directory()):
+    for entry in regressions.list_regressions(data_directory()):
         base = entry.op.partition(".")[0]
         lost.setdefault(base, []).append(msgspec.convert(entry, Lost, from_attributes=True))
     for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):

@@ -16,7 +16,7 @@ VERSION = 1
 class SitePage(Record, frozen=True, kw_only=True):
     """A page of the site; ``PAGES`` lists the kinds."""
 
-    #: of a sort with a single page: what ``about`` returns
+    #: of a sort with a single page: what ``describe_statement`` returns
     single: ClassVar[tuple[str, str, str]] = ("", "", "")
 
     @property

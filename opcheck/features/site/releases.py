@@ -28,7 +28,7 @@ def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[Rel
     """
     before: Listed | None = None
     every = lookup.lists.releases
-    lost = regressions.listed(data_directory())
+    lost = regressions.list_regressions(data_directory())
     for number, release in enumerate(every):
         after = every[number + 1].line if number + 1 < len(every) else None
         yield _release(release, before, after, lookup, lost, sweep)

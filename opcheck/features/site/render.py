@@ -10,7 +10,7 @@ import msgspec
 from jinja2 import Environment
 
 from opcheck.common.names import DTYPE_ALIASES
-from opcheck.common.sanitize import shown
+from opcheck.common.sanitize import show_hidden
 from opcheck.data import composites
 from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import addresses, page_records
@@ -100,7 +100,7 @@ def _html(
         meanings=MEANINGS,
     )
     # A model's name and its messages are other people's text.
-    return shown(html)
+    return show_hidden(html)
 
 
 def _navigation(page: SitePage, path: str, own: Collection[str]) -> Iterable[tuple[str, str, str]]:
@@ -163,7 +163,7 @@ def _entry(
         return [0, page.name, address, page.state, [*dict.fromkeys(names)], place]
     if isinstance(page, page_records.Model):
         headline = next(iter(page.headlines.values()), "could not tell")
-        return [1, shown(page.name), address, headline, []]
+        return [1, show_hidden(page.name), address, headline, []]
     if isinstance(page, page_records.Release):
         return [2, f"torch {page.torch}", address, f"macOS {page.minimum_macos}+", [page.release]]
     if isinstance(page, page_records.Rule):

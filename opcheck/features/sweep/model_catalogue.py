@@ -134,7 +134,7 @@ def answer(patterns: list[str], _say: Say) -> dict[str, list[Model]]:
 
     Raises:
         CaptureError: torch is not installed, or too old.
-        ModelLoadError: as ``listed``.
+        ModelLoadError: as ``list_models``.
     """
     prepare()
     return {pattern: listed(pattern) for pattern in patterns}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from opcheck.common.sanitize import finished
+from opcheck.common.sanitize import finish_document
 from opcheck.common.text import and_more, plural, shorten
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.features.sweep.sweep_folder import SweepDescription, read
@@ -43,7 +43,7 @@ def render(folder: Path, format_name: str) -> str:
     about, results = read(folder)
     document = _document(about, Summary(results, about.targets, about.modes))
     text = as_markdown(document) if format_name == "markdown" else as_html(document)
-    return finished(text, format_name)
+    return finish_document(text, format_name)
 
 
 def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:

@@ -36,7 +36,7 @@ from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.surface import mps_backend
 from opcheck.worker import installed, platform
 from opcheck.worker.protocol import Say, silent
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 
 #: Seconds that a fork gets beyond the limit that it keeps itself.
 _GRACE = 15.0
@@ -64,7 +64,7 @@ def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
         return _reply(request)
     others = {*platform.children_of_this_process()}
     try:
-        return forked(lambda: _reply(request), Reply, seconds + _GRACE, quiet=True)
+        return run_forked(lambda: _reply(request), Reply, seconds + _GRACE, quiet=True)
     except WorkerError as error:
         if error.kind == "late":
             return EndedProcess(problem="hung", how=f"was ended after {seconds:g} s without a sign")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from opcheck.common.errors import UsageError
-from opcheck.common.files import replaced
+from opcheck.common.files import open_replacement
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.sweep_tables import TABLES, Column
 from opcheck.features.sweep.sweep_folder import SweepDescription, read
@@ -65,7 +65,10 @@ def _write(
     )
     count = 0
     try:
-        with replaced(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        with (
+            open_replacement(path) as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
             while part := [*islice(rows, _ROWS)]:
                 values = dict(zip(schema.names, zip(*part, strict=True), strict=True))
                 writer.write_table(pa.table(values, schema=schema))

@@ -10,7 +10,7 @@ from opcheck.common.text import plural, shorten
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS
 from opcheck.render.document import Block, Bullets, Heading, Lines, Style, Table, TextSpan, section
-from opcheck.render.wording import listed
+from opcheck.render.wording import list_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def document(advice: Advice) -> Iterator[Block]:
     yield from section("The smallest change without each finding", smallest)
     for upgrade in dict.fromkeys(filter(None, (advice.upgrade, advice.newest))):
         yield from section(
-            f"What {_words(upgrade.change)} brings", Bullets(tuple(listed(upgrade.new)))
+            f"What {_words(upgrade.change)} brings", Bullets(tuple(list_findings(upgrade.new)))
         )
     yield Heading(_GRID)
     yield _grid(advice.grid)

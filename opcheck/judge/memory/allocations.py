@@ -33,7 +33,7 @@ class Taken(NamedTuple):
         return self.life.first <= call and (self.life.freed is None or self.life.freed > call)
 
 
-def taken(trace: Trace) -> tuple[Taken, ...]:
+def list_taken(trace: Trace) -> tuple[Taken, ...]:
     """Return the lifetimes of a trace with their columns."""
     return tuple(
         Taken(life, kind) for life, kind in zip(trace.lifetimes, _kinds(trace), strict=True)

@@ -16,7 +16,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase
 from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
-from opcheck.judge.memory.allocations import Taken, highest, never_written, sweep, taken
+from opcheck.judge.memory.allocations import Taken, highest, list_taken, never_written, sweep
 from opcheck.judge.memory.mac_fits import MemoryMoment, fits, watermarks
 from opcheck.model.records import (
     GroupLocation,
@@ -66,7 +66,9 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
     if not trace.lifetimes or not trace.calls:
         return None
     unwritten = never_written(trace, target)
-    pieces = [allocation for allocation in taken(trace) if allocation.life.storage not in unwritten]
+    pieces = [
+        allocation for allocation in list_taken(trace) if allocation.life.storage not in unwritten
+    ]
     kept = (piece.life for piece in pieces if piece.kind == "optimizer")
     state = sum(life.nbytes for life in kept if life.freed is None)
     sums = [
@@ -75,7 +77,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
     totals = [sum(at.values()) for at in sums]
     peak = highest(totals)
     return Memory(
-        peaks=(_moved(pieces), *_peaks(trace, sums, totals)),
+        peaks=(_measure_moved(pieces), *_peaks(trace, sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
         macs=tuple(_macs(trace, target, pieces, totals)),
         largest=max(piece.life.nbytes for piece in pieces),
@@ -97,7 +99,7 @@ def may_run_out(trace: Trace) -> bool:
     return sum(life.nbytes for life in trace.lifetimes) >= least
 
 
-def _moved(pieces: Sequence[Taken]) -> MemoryPeak:
+def _measure_moved(pieces: Sequence[Taken]) -> MemoryPeak:
     held = dict.fromkeys(MEMORY_USES, 0)
     for piece in pieces:
         held[piece.kind] += piece.life.nbytes if piece.moved else 0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from opcheck.common.python_source import parse
 from opcheck.common.versions import Target
 from opcheck.judge.remedies import REMEDIES, for_kind
-from opcheck.judge.remedies.remedy import Remedy, filled
+from opcheck.judge.remedies.remedy import Remedy, fill_pattern
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _MARK = "OPCHECK_"
@@ -63,7 +63,7 @@ def rewritten(remedy: Remedy, line: str) -> str:
     """
     before, after = _assignment(remedy.before), _assignment(remedy.after)
     text = textwrap.dedent(line).strip()
-    tree = _parsed(text)
+    tree = _parse(text)
     if before is None or after is None or tree is None:
         return ""
     for node in ast.walk(tree):
@@ -71,11 +71,13 @@ def rewritten(remedy: Remedy, line: str) -> str:
         if not isinstance(node, ast.expr) or not _same(before.value, node, names, text):
             continue
         if ast.dump(before.targets[0]) == ast.dump(after.targets[0]):
-            value = ast.get_source_segment(_marked(remedy.after), after.value) or ""
+            value = ast.get_source_segment(_mark_names(remedy.after), after.value) or ""
             source = ast.get_source_segment(text, node) or ""
             remark = "  #" + remedy.after.partition("  #")[2] if "  #" in remedy.after else ""
             return (
-                text.replace(source, filled(re.sub(rf"{_MARK}(\w+)", r"{\1}", value), names), 1)
+                text.replace(
+                    source, fill_pattern(re.sub(rf"{_MARK}(\w+)", r"{\1}", value), names), 1
+                )
                 + remark
             )
         statement = tree.body[0]
@@ -89,17 +91,17 @@ def rewritten(remedy: Remedy, line: str) -> str:
 def _assignment(pattern: str) -> ast.Assign | None:
     """Parse a pattern such as ``{out} = {a} * {b}`` into a statement whose places are marked names."""
     try:
-        body = ast.parse(_marked(pattern)).body
+        body = ast.parse(_mark_names(pattern)).body
     except SyntaxError:
         return None
     return body[0] if len(body) == 1 and isinstance(body[0], ast.Assign) else None
 
 
-def _marked(pattern: str) -> str:
+def _mark_names(pattern: str) -> str:
     return _PLACE.sub(lambda match: _MARK + match[1], pattern)
 
 
-def _parsed(text: str) -> ast.Module | None:
+def _parse(text: str) -> ast.Module | None:
     for candidate in (text, f"{text} pass"):
         try:
             tree = parse(candidate)

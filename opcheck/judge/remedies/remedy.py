@@ -49,7 +49,7 @@ class Remedy(Record, frozen=True, kw_only=True):
 
     def use(self, names: Mapping[str, str] | None = None) -> str:
         """Return the replacement line, with the user's own names."""
-        return filled(self.after, names or {})
+        return fill_pattern(self.after, names or {})
 
     def code(self, names: Mapping[str, str] | None = None) -> str:
         """Return the whole replacement: the source of the functions, and the line that calls them."""
@@ -72,7 +72,7 @@ class Remedy(Record, frozen=True, kw_only=True):
         )
         remark = f"\n\n{self.remark}" if self.remark else ""
         return (
-            f"**For.** {', '.join(self.kinds)}\n\n**Before.**\n\n```python\n{filled(self.before, {})}\n```"
+            f"**For.** {', '.join(self.kinds)}\n\n**Before.**\n\n```python\n{fill_pattern(self.before, {})}\n```"
             f"\n\n**After.**\n\n```python\n{self.code()}\n```\n\n**Evidence.** {proof}{remark}\n"
         )
 
@@ -87,7 +87,7 @@ _IMPORTS = (
 )
 
 
-def filled(pattern: str, names: Mapping[str, str]) -> str:
+def fill_pattern(pattern: str, names: Mapping[str, str]) -> str:
     """Return the pattern with names in its places; a place that is not given keeps its own name."""
     return _PLACE.sub(lambda match: names.get(match[1], match[1]), pattern)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 
 from opcheck.common.python_source import parse
 from opcheck.common.text import plural
-from opcheck.data.messages import filled
+from opcheck.data.messages import fill_text
 from opcheck.judge import dtype_flow, target_change
 from opcheck.judge.judge import judge
 from opcheck.judge.remedies.match import WayOut, way_out
@@ -84,7 +84,7 @@ def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) 
     """Return the error text of a statement that may apply."""
     statements = audited.lists.statements.by_id
     possible = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
-    return next((filled(statement.error.text) for statement in possible if statement.error), "")
+    return next((fill_text(statement.error.text) for statement in possible if statement.error), "")
 
 
 def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
@@ -206,13 +206,13 @@ def _call_in(text: str, names: Collection[str]) -> tuple[str, ast.Call] | None:
         calls = [
             node
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and _called(node.func) in names
+            if isinstance(node, ast.Call) and _name_called(node.func) in names
         ]
         return (candidate.removesuffix(" pass"), calls[0]) if len(calls) == 1 else None
     return None
 
 
-def _called(func: ast.expr) -> str:
+def _name_called(func: ast.expr) -> str:
     if isinstance(func, ast.Attribute):
         return func.attr
     return func.id if isinstance(func, ast.Name) else ""
@@ -220,7 +220,7 @@ def _called(func: ast.expr) -> str:
 
 def _with_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
     """Return the line with its dtype replaced; ``.double()`` becomes ``.float()``."""
-    if _called(call.func) == "double" and not call.args and not call.keywords:
+    if _name_called(call.func) == "double" and not call.args and not call.keywords:
         return line.replace(".double()", ".float()", 1)
     names = {dtype, "double" if dtype == "float64" else dtype}
     for node in ast.walk(call):

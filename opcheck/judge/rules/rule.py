@@ -12,7 +12,7 @@ from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.text import plural
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity, StatementSort
-from opcheck.data.messages import filled, is_form_of
+from opcheck.data.messages import fill_text, is_form_of
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
@@ -119,7 +119,7 @@ def audit_rule(code: str, severity: Severity) -> Callable[[AuditCheck], AuditRul
 finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
 
 
-def about(
+def make_finding(
     group: CallGroup, severity: Severity | None = None, *, hint: str, remedy: str = ""
 ) -> Finding:
     """Return the finding that reports the verdict of one group of calls."""
@@ -141,7 +141,7 @@ def about_all(groups: Sequence[CallGroup], *, hint: str, remedy: str = "") -> Fi
 
     What fails as the model is moved to mps is one place: whatever else has the cause comes later.
     """
-    first = about(groups[0], hint=hint, remedy=remedy)
+    first = make_finding(groups[0], hint=hint, remedy=remedy)
     places = [place for group in groups for place in group.locations]
     moved = [place for place in places if place.phase == "move"]
     if moved:
@@ -164,7 +164,7 @@ def statement_finding(
 ) -> Finding:
     """Return the finding that reports a statement for all groups that match it."""
     ops = sorted({group.op for group in groups})
-    text = filled(statement.error.text) if statement.error else ""
+    text = fill_text(statement.error.text) if statement.error else ""
     printed = {group.verdict.prints for group in groups}
     if statement.error and len(printed) == 1 and is_form_of(statement.error.text, *printed):
         (text,) = printed  # the calls have filled it

@@ -10,12 +10,12 @@ from opcheck.judge.remedies import for_kind
 from opcheck.judge.remedies.match import operator_way_out
 from opcheck.judge.rules.rule import (
     Audited,
-    about,
     about_all,
     audit_rule,
     finding,
     first_text,
     group_by_cause,
+    make_finding,
     sentences,
     statement_finding,
     upgrade,
@@ -45,7 +45,7 @@ def find_variable_fallbacks(audited: Audited) -> Iterator[Finding]:
     is_set = audited.target.cpu_fallback
     for group in _fallbacks(audited, "env"):
         way = operator_way_out(group.op, audited.target, first_text(group))
-        yield about(
+        yield make_finding(
             group,
             "warning" if is_set else "error",
             hint=sentences("" if is_set else _SET_IT, upgrade(audited, group), way.hint)
@@ -58,7 +58,7 @@ def find_variable_fallbacks(audited: Audited) -> Iterator[Finding]:
 def find_constant_fallbacks(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each group whose registration always sends it to the CPU."""
     for group in _fallbacks(audited, "always"):
-        yield about(group, hint=sentences(upgrade(audited, group), _SLOWER))
+        yield make_finding(group, hint=sentences(upgrade(audited, group), _SLOWER))
 
 
 @audit_rule("OC107", "warning")

@@ -9,11 +9,11 @@ from opcheck.judge.judge import NOT_FOLLOWED
 from opcheck.judge.remedies.match import operator_way_out
 from opcheck.judge.rules.rule import (
     Audited,
-    about,
     about_all,
     audit_rule,
     first_text,
     group_by_cause,
+    make_finding,
     sentences,
     upgrade,
 )
@@ -79,7 +79,7 @@ def find_unknown_operators(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each unknown group, except composites that were not followed."""
     for group in audited.groups:
         if group.verdict.status == "unknown" and not _is_not_followed(group.verdict):
-            yield about(group, hint=_hint_unknown(audited, group))
+            yield make_finding(group, hint=_hint_unknown(audited, group))
 
 
 def _hint_unknown(audited: Audited, group: CallGroup) -> str:
@@ -184,7 +184,9 @@ def find_opaque_composites(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each such group."""
     for group in audited.groups:
         if _is_not_followed(group.verdict):
-            yield about(group, hint="capture with --tracer dispatch, which follows composites")
+            yield make_finding(
+                group, hint="capture with --tracer dispatch, which follows composites"
+            )
 
 
 def _is_not_followed(verdict: Verdict) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import torch
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Span, Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import load
@@ -225,7 +225,7 @@ def autocast_of(
                     library.impl(name, _kernel(name, policies[name], casts))
                 elif dispatch.has_kernel(name, "AutocastMPS"):
                     library.impl(name, torch.library.fallthrough_kernel)
-        with replaced(changes):
+        with replace_attributes(changes):
             yield
     finally:
         dispatch.unregister(library)

@@ -28,7 +28,7 @@ from opcheck.simulator.dispatch.gradient_devices import Nodes
 from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, legacy_body
 from opcheck.simulator.dispatch.operators.device_texts import mismatch, row_of
 from opcheck.simulator.dispatch.operators.operator import Role, overload_named
-from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, kept
+from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, keep_generators
 from opcheck.simulator.dispatch.routes import (
     Route,
     RouteKind,
@@ -214,7 +214,7 @@ class Simulator(dispatch.DispatchMode):
             return outputs
         flat = flat_tensors(outputs)
         if route.operator.passes and body.names is not None:
-            body = self._passed(route, body.names, args, kwargs, flat)
+            body = self._pass_arguments(route, body.names, args, kwargs, flat)
         because, self.not_computed = self.not_computed, ""
         self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal, because, again))
         self._last_is_check = route.operator.is_check
@@ -324,7 +324,7 @@ class Simulator(dispatch.DispatchMode):
             self._bodies[case] = self._follow_body(route, args, kwargs)
         return self._bodies[case]
 
-    def _passed(
+    def _pass_arguments(
         self,
         route: Route,
         names: tuple[str, ...],
@@ -371,7 +371,7 @@ class Simulator(dispatch.DispatchMode):
         try:
             with (
                 torch.no_grad(),
-                kept(),
+                keep_generators(),
                 dispatch.below_autograd(),
                 self,
                 self.context.set(on_mps=True),

@@ -15,7 +15,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.device_texts import type_name
 from opcheck.tracing.torch_private.autograd import (
@@ -211,5 +211,5 @@ def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterato
         with context.engine(), contextlib.nullcontext() if on else mode:
             return run(tensors, gradients, *args, **kwargs)
 
-    with replaced([(*RUN_BACKWARD, running)]), custom_functions_checked():
+    with replace_attributes([(*RUN_BACKWARD, running)]), custom_functions_checked():
         yield

@@ -125,7 +125,7 @@ DEFAULT = Generator("mps")
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
+def keep_generators() -> Iterator[None]:
     """Leave the default generators of the CPU and of ``mps`` as they are."""
     before = DEFAULT.begun_at, DEFAULT.calls
     try:

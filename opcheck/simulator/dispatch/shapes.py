@@ -44,7 +44,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Shape
             name_arguments(route, args, kwargs), lambda tensor: tensor._mps.spec, spec_of
         )
         specs = rule(arguments, ask)
-        return ShapedResult(specs, _unchanged(route, args, kwargs), _largest(specs))
+        return ShapedResult(specs, _list_unchanged(route, args, kwargs), _largest(specs))
     if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
         # torch has meta kernels for hardly any operator on sparse tensors.
         return _run_without_meta(route, args, kwargs)
@@ -80,7 +80,7 @@ def _run(route: Route, args: Any, kwargs: Any) -> ShapedResult:
     elif len(route.returns) == 1:
         outputs = (outputs,)
     specs = tuple(_spec(output) for output in outputs)
-    written: tuple[tuple[TensorMeta | None, ...], ...] = _unchanged(route, args, kwargs)
+    written: tuple[tuple[TensorMeta | None, ...], ...] = _list_unchanged(route, args, kwargs)
     if route.reshapes:
         written = tuple(
             tuple(
@@ -96,7 +96,7 @@ def _run_without_meta(route: Route, args: Any, kwargs: Any) -> ShapedResult:
         # In place, without a reshape: the results are the arguments.
         results = (argument_at(route, each.argument, args, kwargs) for each in route.returns)
         specs = tuple(each._mps.spec if is_on_mps(each) else each for each in results)
-        return ShapedResult(specs, _unchanged(route, args, kwargs), 0)
+        return ShapedResult(specs, _list_unchanged(route, args, kwargs), 0)
     sizes = sum(t.numel() for t in flat_tensors((args, list(kwargs.values()))))
     if sizes <= _ZEROS_ELEMENTS:
         try:
@@ -119,7 +119,7 @@ def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> ShapedResult:
     outputs = route.func(*wrap_numbers(route, _convert(args, zeros)), **real_kwargs)
     outputs = outputs if len(route.returns) > 1 else (outputs,)
     specs = tuple(_spec(output) for output in outputs) if route.returns else ()
-    return ShapedResult(specs, _unchanged(route, args, kwargs), _largest(specs))
+    return ShapedResult(specs, _list_unchanged(route, args, kwargs), _largest(specs))
 
 
 # -- conversion ---------------------------------------------------------------------------------------------
@@ -167,7 +167,9 @@ def argument_at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
     return args[index] if index < len(args) else kwargs.get(route.arguments[index])
 
 
-def _unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[TensorMeta | None, ...], ...]:
+def _list_unchanged(
+    route: Route, args: Any, kwargs: Any
+) -> tuple[tuple[TensorMeta | None, ...], ...]:
     return tuple(
         (None,) * len(flat_tensors(argument_at(route, index, args, kwargs)))
         for index in route.writes

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target
 from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator import target_reads
@@ -179,5 +179,5 @@ def mac_machine() -> Iterator[None]:
     changes.append((subprocess.Popen, "__init__", start_instead))
     if _HOST_OS_UNAME is not None:
         changes.append((os, "uname", _os_uname_by_caller))
-    with replaced(changes):
+    with replace_attributes(changes):
         yield

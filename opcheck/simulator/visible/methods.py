@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import current
 from opcheck.simulator.dispatch.tensor import (
@@ -550,7 +550,7 @@ def methods_of_mac() -> Iterator[None]:
     try:
         for name, value in _INSTALLED.items():
             setattr(kind, name, value)
-        with replaced(changes):
+        with replace_attributes(changes):
             yield
     finally:
         for name, value in before.items():

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.data.python_names import python_names
 from opcheck.data.registrations import load
@@ -297,7 +297,7 @@ def names_of_the_target() -> Iterator[None]:
     names.take()
     with version_of_the_target() as distributions:
         try:
-            with replaced(changes):
+            with replace_attributes(changes):
                 yield
         finally:
             names.restore()

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from multiprocessing import context, process, reduction
 from typing import Any
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.worker import platform
 
 #: The attribute of an error that the start of a process raises on a Mac.
 _MARK = "_opcheck_not_spawned"
 
-#: What ``replaced`` takes: an object, the name of its attribute, and the new value.
+#: What ``replace_attributes`` takes: an object, the name of its attribute, and the new value.
 Change = tuple[Any, str, Any]
 
 
@@ -52,14 +52,14 @@ def noted_launches() -> list[Change]:
     launch = vars(popen)["_launch"]
 
     def launch_on_a_mac(started: Any, process_object: Any) -> None:
-        with _marked():
+        with _mark_not_spawned():
             launch(started, process_object)
 
     return [(popen, "_launch", launch_on_a_mac)]
 
 
 @contextlib.contextmanager
-def _marked() -> Iterator[None]:
+def _mark_not_spawned() -> Iterator[None]:
     try:
         yield
     except OSError:  # of this machine
@@ -98,7 +98,7 @@ if sys.platform != "win32":
             nowhere: Any = _Nowhere()
             context.set_spawning_popen(own)
             try:
-                with _marked():
+                with _mark_not_spawned():
                     reduction.dump(process_obj, nowhere)
             finally:
                 context.set_spawning_popen(None)
@@ -130,5 +130,5 @@ def spawned_processes() -> Iterator[None]:
     changes = noted_launches()
     if sys.platform != "win32" and platform.CAN_FORK:
         changes += default_method(_SpawnContext())
-    with replaced(changes):
+    with replace_attributes(changes):
         yield

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import torch
 from torch.multiprocessing.reductions import reduce_storage
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import current
 from opcheck.simulator.dispatch.tensor import Storage, is_on_mps, wrap
@@ -198,5 +198,5 @@ def dlpack_of_mac() -> Iterator[None]:
     ]
     if _TO_VERSIONED is not None:
         changes.append((*tensors.TO_DLPACK_VERSIONED, _exporter(_TO_VERSIONED, exported)))
-    with replaced(changes):
+    with replace_attributes(changes):
         yield

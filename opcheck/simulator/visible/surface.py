@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator import target_reads
@@ -234,7 +234,10 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
     # Programs do not use a name that this torch lacks.
     present = [change for change in changes if change[1] in vars(change[0])]
     is_silent = target.torch < _V2_7
-    with replaced(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
+    with (
+        replace_attributes(present),
+        warnings.catch_warnings() if is_silent else contextlib.nullcontext(),
+    ):
         if is_silent:
             warnings.filterwarnings("ignore", message=_PIN_WARNING)
         yield
@@ -316,7 +319,7 @@ def mps_backend(target: Target) -> Iterator[None]:
     # Programs do not use a name that this torch lacks.
     present = [each for each in replacements if hasattr(each[0], each[1])]
     with (
-        replaced(present),
+        replace_attributes(present),
         target_reads.READS.show_target(target),
         mac_machine(),
     ):

@@ -23,7 +23,7 @@ from typing import Any
 from packaging.version import Version as PackagingVersion
 from torch.torch_version import TorchVersion
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target
 from opcheck.simulator.target_reads import READS
 from opcheck.simulator.visible.requirements import (
@@ -388,7 +388,7 @@ def version_of_the_target() -> Iterator[Distributions]:
     distributions = Distributions()
     distributions.take()
     try:
-        with replaced([(PackagingVersion, "__init__", parse_seen)]):
+        with replace_attributes([(PackagingVersion, "__init__", parse_seen)]):
             yield distributions
     finally:
         distributions.restore()

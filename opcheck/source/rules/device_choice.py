@@ -13,13 +13,13 @@ from opcheck.source.devices import (
     Device,
     asks_cuda,
     asks_mps,
-    chosen,
     cuda_name,
     device_name,
     find_offer,
     holds_on_cuda,
+    read_choice,
+    read_device,
     torch_name,
-    written,
 )
 from opcheck.source.edits import (
     Applicability,
@@ -87,12 +87,12 @@ def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
     on_cuda = holds_on_cuda(node.test, scanned)
     if on_cuda is None:
         # An entry of a dict may become a device; in an argument OC202 names the text itself.
-        devices = chosen(node.body, node.orelse, scanned)
+        devices = read_choice(node.body, node.orelse, scanned)
         if devices is not None and isinstance(scanned.program.parent(node), ast.Dict):
             yield _hit(node)
         return
     first, second = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
-    devices = chosen(first, second, scanned)
+    devices = read_choice(first, second, scanned)
     if devices is not None and is_cuda(devices[0].text):
         yield _hit(node, _ternary_fix(node, first, second, devices, scanned))
     elif _moves(first, scanned) and not isinstance(second, ast.IfExp):
@@ -366,7 +366,7 @@ def _bound_device(block: list[ast.stmt], scanned: Scanned) -> tuple[str, Device]
     if len(statements) != 1:
         return None
     name, value = _split_binding(statements[0])
-    device = written(value, scanned)
+    device = read_device(value, scanned)
     return (name, device) if device is not None else None
 
 
@@ -485,7 +485,7 @@ def _moves(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether a call is ``x.cuda(...)`` or ``x.to("cuda")``."""
     if not isinstance(node, ast.Call) or method(node) != "to":
         return method(node) == "cuda"
-    device = written(node.args[0], scanned) if node.args else None
+    device = read_device(node.args[0], scanned) if node.args else None
     return device is not None and is_cuda(device.text)
 
 
@@ -493,7 +493,7 @@ def _index(call: ast.Call, scanned: Scanned) -> bool:
     """Return whether a move names a certain GPU, or gives more than the device."""
     if method(call) == "cuda":
         return bool(call.args)
-    device = written(call.args[0], scanned)
+    device = read_device(call.args[0], scanned)
     return len(call.args) > 1 or device is None or device.text != "cuda"
 
 

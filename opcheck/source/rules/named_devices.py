@@ -12,10 +12,10 @@ from opcheck.source.devices import (
     choose_device,
     cuda_name,
     device_name,
+    read_device,
     torch_name,
     write_choice,
     write_mps_or,
-    written,
 )
 from opcheck.source.edits import Edit, Fix, insert_line, replace, replace_method
 from opcheck.source.handled import handles_mps
@@ -285,7 +285,9 @@ def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
 
 
 def _holds_cpu(listed: ast.List | ast.Tuple | ast.Set, scanned: Scanned) -> bool:
-    devices = (written(scanned.program.only_value(part) or part, scanned) for part in listed.elts)
+    devices = (
+        read_device(scanned.program.only_value(part) or part, scanned) for part in listed.elts
+    )
     return any(device is not None and not is_cuda(device.text) for device in devices)
 
 

@@ -45,7 +45,7 @@ from opcheck.common.errors import UnsupportedTorchError
 
 
 @contextlib.contextmanager
-def required(feature: str) -> Iterator[None]:
+def require_names(feature: str) -> Iterator[None]:
     """Report a name that the block does not find: opcheck does not support this torch release.
 
     Args:
@@ -65,7 +65,7 @@ def required(feature: str) -> Iterator[None]:
 
 
 class AttributePlace(NamedTuple):
-    """An attribute that is replaced for a while: ``replaced([(*place, value)])``."""
+    """An attribute that is replaced for a while: ``replace_attributes([(*place, value)])``."""
 
     owner: Any
     name: str
@@ -95,5 +95,5 @@ def lazily(path: str, feature: str) -> Any:
     Raises:
         UnsupportedTorchError: there is no such module or attribute.
     """
-    with required(feature):
+    with require_names(feature):
         return pkgutil.resolve_name(path)

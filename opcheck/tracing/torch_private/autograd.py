@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private import place, required
+from opcheck.tracing.torch_private import place, require_names
 
-with required("telling which forward call a call of backward belongs to"):
+with require_names("telling which forward call a call of backward belongs to"):
     next_sequence_number = torch._C._autograd._get_sequence_nr
     """The number that the next node of this thread takes (torch/csrc/autograd/function.h,
     ``Node``). Required.

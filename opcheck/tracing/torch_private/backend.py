@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer
 
-from opcheck.tracing.torch_private import AttributePlace, place, required
+from opcheck.tracing.torch_private import AttributePlace, place, require_names
 
 MPS_IS_AVAILABLE = AttributePlace(torch._C, "_mps_is_available")
 """Whether there is a GPU of Apple's. Optional: a release that lacks it does not ask it. Replaced.
@@ -94,7 +94,7 @@ ask it. Replaced.
 CUDA_INIT = AttributePlace(torch.cuda, "_lazy_init")
 """Looks for CUDA's driver. Optional: a release that lacks it does not ask it. Replaced."""
 
-with required("moving tensors to a device that the machine does not have"):
+with require_names("moving tensors to a device that the machine does not have"):
     from torch.utils import _device
 
     constructors: Callable[[], Collection[Any]] = _device._device_constructors

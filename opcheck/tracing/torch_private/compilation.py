@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from opcheck.common.replacing import replaced
-from opcheck.tracing.torch_private import AttributePlace, lazily, place, required
+from opcheck.common.replacing import replace_attributes
+from opcheck.tracing.torch_private import AttributePlace, lazily, place, require_names
 
 _COUNTING = "counting what Dynamo compiled"
 _GENERATING = "compiling graphs for Metal"
@@ -136,7 +136,7 @@ def use_metal_backend(file: Path) -> None:
     Raises:
         UnsupportedTorchError: the file cannot be used with the installed Inductor.
     """
-    with required(_GENERATING), warnings.catch_warnings():
+    with require_names(_GENERATING), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = _replace_module(_METAL["scheduling"].partition(":")[0], file)
         _adapt(module.MetalOverrides, module.MetalKernel)
@@ -251,8 +251,8 @@ def compile_ahead(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> s
     ]
     context = lazily(_AHEAD["context"], _GENERATING)
     with (
-        required(_GENERATING),
-        replaced(changes),
+        require_names(_GENERATING),
+        replace_attributes(changes),
         context(ahead_of_time),
         inductor_config({"cpp_wrapper": True}),
     ):
@@ -260,7 +260,7 @@ def compile_ahead(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> s
     return written[0]
 
 
-def boxed(function: Callable[..., Any]) -> Any:
+def box_arguments(function: Callable[..., Any]) -> Any:
     """Return the function with its arguments as a list. Required."""
     return lazily(_METAL["boxed"], _GENERATING)(function)
 
@@ -292,20 +292,20 @@ def _backend_step(owner: str, name: str) -> AttributePlace:
 
 def loop_ranges(kernel: Any) -> dict[Any, Any]:
     """Return the length of each loop of a kernel, by its symbol. Required."""
-    with required(_GENERATING):
+    with require_names(_GENERATING):
         return {symbol: entry.length for symbol, entry in kernel.range_tree_nodes.items()}
 
 
 def current_kernel() -> Any:
     """Return the kernel that is being written. Required."""
     # V.kernel represents it, and is one object.
-    with required(_GENERATING):
+    with require_names(_GENERATING):
         return lazily("torch._inductor.virtualized:V", _GENERATING).kernel
 
 
 def kernel_names() -> Any:
     """Return what names the values of the kernel that is being written; it has a ``name_prefix``. Required."""
-    with required(_GENERATING):
+    with require_names(_GENERATING):
         return current_kernel().cse
 
 
@@ -342,7 +342,7 @@ def compile_shaders() -> AttributePlace | None:
 def load_wrapper() -> AttributePlace:
     """Return the step that loads the Python code around the kernels, to replace it. Required."""
     lowering = lazily("torch._inductor.graph:GraphLowering", _RUNNING)
-    with required(_RUNNING):
+    with require_names(_RUNNING):
         return place(lowering, "_compile_to_module_lines")
 
 
@@ -363,6 +363,6 @@ def result_strides() -> list[Any] | None:
 
     Optional: outside of AOTAutograd there are none.
     """
-    with required(_GENERATING):
+    with require_names(_GENERATING):
         context = torch._guards.TracingContext.try_get()
     return context.output_strides if context else None

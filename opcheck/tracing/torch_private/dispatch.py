@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private import required
+from opcheck.tracing.torch_private import require_names
 
-with required("dispatching operators as a Mac does"):
+with require_names("dispatching operators as a Mac does"):
     from torch._C import DispatchKey, DispatchKeySet, FunctionSchema
     from torch._compile import _disable_dynamo
     from torch._ops import HigherOrderOperator, OpOverload

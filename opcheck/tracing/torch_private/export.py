@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private import lazily, required
+from opcheck.tracing.torch_private import lazily, require_names
 
 _READING = "reading a file of torch.export"
 _SERIALIZER = "torch._export.serde.serialize"
@@ -28,7 +28,7 @@ INPUT_CHECK = "_check_input_constraints_pre_hook"
 Optional: without it, inputs that the program does not take are found when it runs.
 """
 
-with required("exporting a program"):
+with require_names("exporting a program"):
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     # Tensors without values, and the mode that makes them. Required.
 
@@ -46,7 +46,7 @@ def functions_of_sizes() -> Collection[Any]:
     return functions
 
 
-def deserialized(
+def deserialize(
     document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], inputs: Any
 ) -> torch.export.ExportedProgram:
     """Return the program of a JSON document. Required to read a ``.pt2`` file.
@@ -88,7 +88,7 @@ def with_tensors(
     graph: torch.fx.GraphModule,
 ) -> None:
     """Give a copied program other tensors and another graph. Required to emulate an export."""
-    with required("exporting on an emulated Mac"):
+    with require_names("exporting on an emulated Mac"):
         for name in ("_state_dict", "_constants", "_example_inputs", "_graph_module"):
             getattr(program, name)
         program._state_dict = state

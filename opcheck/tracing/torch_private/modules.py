@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private import required
+from opcheck.tracing.torch_private import require_names
 
-with required("following modules"):
+with require_names("following modules"):
     parameters_of: Callable[[torch.nn.Module], dict[str, Any]] = operator.attrgetter("_parameters")
     """The table of a module's own parameters, to exchange them in place. Required."""
 
@@ -78,11 +78,11 @@ def strip_compiled(model: Any) -> Any:
 
 def method_names(script: torch.jit.ScriptModule) -> list[str]:
     """Return the methods that a TorchScript module has. Required."""
-    with required("reading TorchScript"):
+    with require_names("reading TorchScript"):
         return [*script._c._method_names()]
 
 
 def is_scripting() -> bool:
     """Return whether TorchScript is on, as it is without ``PYTORCH_JIT=0``. Required."""
-    with required("reading TorchScript"):
+    with require_names("reading TorchScript"):
         return bool(torch.jit._state._enabled)

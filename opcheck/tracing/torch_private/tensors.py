@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private import AttributePlace, place, required
+from opcheck.tracing.torch_private import AttributePlace, place, require_names
 
-with required("making a plain CPU tensor that dispatches as MPS"):
+with require_names("making a plain CPU tensor that dispatches as MPS"):
     tensor_base: Any = torch._C.TensorBase
     """The class in C++ that ``torch.Tensor`` derives from: the methods that a subclass did not
     replace. Required.

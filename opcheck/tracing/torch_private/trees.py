@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private import required
+from opcheck.tracing.torch_private import require_names
 
-with required("moving nested arguments"):
+with require_names("moving nested arguments"):
     from torch.utils._pytree import (
         keystr,
         tree_flatten_with_path,

@@ -18,7 +18,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import emulated_run
 from opcheck.device.emulator.emulation_request import RunOutcome, RunRequest
 from opcheck.model.records import Report
-from opcheck.worker.protocol import WorkFailure, sealed
+from opcheck.worker.protocol import WorkFailure, seal
 from tests.made import call, make_report
 
 if sys.platform == "win32":
@@ -42,7 +42,7 @@ def link_folder(path: Path) -> None:
 #: What a program does to the file of its outcome, and what comes of it.
 _ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "an outcome": (lambda p: p.write_bytes(msgspec.json.encode(_FORGED)), "wrote over"),
-    "an outcome with a guess": (lambda p: p.write_bytes(sealed(_FORGED, "0" * 32)), "wrote over"),
+    "an outcome with a guess": (lambda p: p.write_bytes(seal(_FORGED, "0" * 32)), "wrote over"),
     "a failure": (
         lambda p: p.write_bytes(msgspec.json.encode(WorkFailure(error="UsageError", message="x"))),
         "wrote over",
@@ -90,7 +90,7 @@ def test_ctrl_c_before_the_program_begins_is_no_error(monkeypatch: pytest.Monkey
 def test_an_outcome_with_the_secret_is_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_program(_function: str, asked: Path, *_others: Any, **_named: Any) -> int:
         request = msgspec.json.decode(asked.read_bytes(), type=RunRequest)
-        Path(request.answer).write_bytes(sealed(_FORGED, request.secret))
+        Path(request.answer).write_bytes(seal(_FORGED, request.secret))
         return 0
 
     monkeypatch.setattr(emulated_run, "run_program", run_program)

@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck.device.observe.recording import End, Line, ObserveRequest, RecordedRow, Start
 from opcheck.model.records import SourceLocation
-from opcheck.worker.protocol import sealed
+from opcheck.worker.protocol import seal
 
 START = Start(torch="2.13.0", macos="15.3.2", machine="Apple M2", build="24D81")
 
@@ -44,7 +44,7 @@ class Process:
     ) -> int:
         self.environment = dict(environment)
         request = msgspec.json.decode(file.read_bytes(), type=ObserveRequest)
-        encoded = [sealed(line, request.secret) for line in self._lines]
+        encoded = [seal(line, request.secret) for line in self._lines]
         Path(request.answer).write_bytes(b"".join(encoded))
         keep(self._log.encode())
         return self._code

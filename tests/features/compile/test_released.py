@@ -31,7 +31,7 @@ def test_a_wheel_that_cannot_be_had_is_a_reason(
     def no_network(*_: Any) -> Path:
         raise OpListError("no wheel", context="offline")
 
-    monkeypatch.setattr(inductor, "unpacked", no_network)
+    monkeypatch.setattr(inductor, "unpack_inductor", no_network)
     assert target_inductor.backend(lists.release("2.8")).problem == "no wheel: offline"
 
 
@@ -43,7 +43,7 @@ def test_a_wheel_with_another_digest_is_refused(
     wheel.write_bytes(b"another")
     monkeypatch.setattr(archive, "obtain", lambda *_: wheel)
     with pytest.raises(OpListError, match="not the released one"):
-        inductor.unpacked(release, tmp_path / "wheels")
+        inductor.unpack_inductor(release, tmp_path / "wheels")
 
 
 def test_moved_interfaces_are_filled_in() -> None:

@@ -10,7 +10,7 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.versions import Target
-from opcheck.features.gate.jobs import Job, kept, work
+from opcheck.features.gate.jobs import Job, read_cached, work
 from opcheck.model.records import Report
 from tests.features.gate.conftest import made
 from tests.made import call, make_target
@@ -44,7 +44,7 @@ def test_without_a_cache_all_is_audited(audits: list[tuple[Target, ...]]) -> Non
     for _ in range(2):
         assert len(work(JOB, print).reports) == 2
     assert audits == [JOB.targets] * 2
-    assert kept(JOB) is None
+    assert read_cached(JOB) is None
 
 
 def test_only_what_is_missing_is_audited_and_comes_in_the_order_of_the_targets(
@@ -57,7 +57,7 @@ def test_only_what_is_missing_is_audited_and_comes_in_the_order_of_the_targets(
     assert audits == [job.targets[1:], job.targets[:1]]
     assert [report.target.torch for report in whole.reports] == ["2.12", "2.14"]
     assert whole.kept == 1
-    assert kept(job) == msgspec.structs.replace(whole, kept=2)
+    assert read_cached(job) == msgspec.structs.replace(whole, kept=2)
 
 
 def test_an_error_names_no_folder_of_this_machine(

@@ -17,7 +17,7 @@ from opcheck.lookup.coverage import Coverage, coverage
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render.coverage_plot import plot
-from opcheck.render.html import embedded
+from opcheck.render.html import embed_json
 from tests.browser import dom
 from tests.made import make_lists
 
@@ -37,7 +37,7 @@ def test_nothing_is_loaded_from_elsewhere(some: Coverage) -> None:
 
 
 def test_the_data_cannot_leave_its_element() -> None:
-    text = embedded({"a": "</script><script>alert(1)</script><!--"})
+    text = embed_json({"a": "</script><script>alert(1)</script><!--"})
     assert "<" not in text
     assert json.loads(text)["a"].startswith("</script>")
 

@@ -20,7 +20,7 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.judge.assembly import report
-from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Policy, judged
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Policy, judge_report
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace
 
@@ -229,5 +229,5 @@ def test_a_refused_call_of_a_library_that_saw_another_release_is_no_failure(
         assert made.totals == summary.totals
         has_error = "error" in {finding.severity for finding in made.findings}
         assert has_error is (expected == "fails")
-        code = judged(made, Policy()).code
+        code = judge_report(made, Policy()).code
         assert code == (FINDINGS if expected == "fails" else COULD_NOT_TELL)

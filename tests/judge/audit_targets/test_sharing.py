@@ -20,7 +20,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
-from opcheck.worker.worker import forked
+from opcheck.worker.worker import run_forked
 from tests.judge.audit_targets import models, release_branches
 from tests.judge.audit_targets.test_release_branches import TINY
 
@@ -120,7 +120,7 @@ def _forked(make: Callable[[], Any], kind: Any) -> Any:
         made = make()
         return made.trace if isinstance(made, run.Captured) else made
 
-    return forked(work, kind, 3600.0)
+    return run_forked(work, kind, 3600.0)
 
 
 def _shared(request: CaptureRequest, targets: Sequence[Target]) -> Captures:

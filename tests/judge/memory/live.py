@@ -19,7 +19,7 @@ from opcheck.capture.child.recording.graph import op_calls, to_graph
 from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.capture.child.recording.tensor_log import Numbers, lifetimes
 from opcheck.data.registrations import load
-from opcheck.judge.memory.allocations import sweep, taken
+from opcheck.judge.memory.allocations import list_taken, sweep
 from opcheck.model.records import Trace
 from opcheck.simulator.mac import simulated_mac
 from tests.simulator.mac import target
@@ -74,7 +74,7 @@ def estimated(program: Program, module: nn.Module, *inputs: torch.Tensor) -> int
 def peaks_as_recorded(trace: Trace) -> dict[str, int]:
     """The most bytes at once in each phase of the recorded run, with nothing added for later steps."""
     peaks: dict[str, int] = {}
-    for call, at in zip(trace.calls, sweep(taken(trace), len(trace.calls)), strict=True):
+    for call, at in zip(trace.calls, sweep(list_taken(trace), len(trace.calls)), strict=True):
         peaks[call.phase] = max(sum(at.values()), peaks.get(call.phase, 0))
     return peaks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opcheck.judge.memory.advice import advice
-from opcheck.judge.memory.allocations import highest, sweep, taken
+from opcheck.judge.memory.allocations import highest, list_taken, sweep
 from opcheck.model.records import Lifetime, OpCall, Trace
 from tests.judge.memory.test_estimate import life, step
 from tests.made import call, make_trace, spec
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 def advice_lines(trace: Trace) -> list[str]:
-    pieces = taken(trace)
+    pieces = list_taken(trace)
     totals = [sum(at.values()) for at in sweep(pieces, len(trace.calls))]
     peak = highest(totals)
     return list(advice(trace, pieces, peak, totals[peak]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.common.vocabulary import MemoryOrigin
-from opcheck.judge.memory.allocations import taken
+from opcheck.judge.memory.allocations import list_taken
 from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.memory.mac_fits import asked, ratio, smallest
 from opcheck.model.records import Lifetime, Memory, Trace
@@ -51,14 +51,14 @@ def made(trace: Trace, macos: str = "15.0", torch: str = "2.13", mac: int = 0) -
     ],
 )
 def test_what_a_piece_is_follows_from_its_life(one: Lifetime, kind: str) -> None:
-    assert [piece.kind for piece in taken(step(one))] == [kind]
+    assert [piece.kind for piece in list_taken(step(one))] == [kind]
 
 
 def test_a_second_backward_has_gradients_of_its_own() -> None:
     calls = [call("aten::mm", phase=phase) for phase in (*PHASES, *PHASES)]
     lives = (life(2, 8), life(8, 12))
     trace = make_trace(*calls, lifetimes=lives)
-    assert [piece.kind for piece in taken(trace)] == ["gradients", "gradients"]
+    assert [piece.kind for piece in list_taken(trace)] == ["gradients", "gradients"]
 
 
 def test_peaks_are_of_what_lives_at_once() -> None:

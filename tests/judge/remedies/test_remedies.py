@@ -16,7 +16,7 @@ from opcheck.capture.child.recording.tensor_log import Numbers
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge_all
 from opcheck.judge.remedies import BY_ID, REMEDIES, Remedy, for_kind
-from opcheck.judge.remedies.remedy import TESTED, filled
+from opcheck.judge.remedies.remedy import TESTED, fill_pattern
 from tests.judge.remedies.examples import EXAMPLES, PATTERNS
 from tests.simulator.mac import recorded, target
 
@@ -111,7 +111,7 @@ def run_line(code: str, names: dict[str, Any]) -> dict[str, Any]:
     before = torch.get_default_dtype()
     scope = {**names, "torch": torch}
     try:
-        exec(filled(code, {}), scope)  # noqa: S102  (it is what is tested)
+        exec(fill_pattern(code, {}), scope)  # noqa: S102  (it is what is tested)
     finally:
         torch.set_default_dtype(before)
     return scope

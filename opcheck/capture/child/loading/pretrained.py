@@ -21,7 +21,7 @@ from opcheck.capture.repository import DamagedError, Repository
 from opcheck.common import documents, sanitize
 from opcheck.common.errors import ModelLoadError, UsageError
 from opcheck.common.files import inside
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_text, one_line
 
 Config = dict[str, Any]
@@ -111,7 +111,7 @@ def _without_files_of_others(*, trusted: bool) -> Iterator[None]:
         module = sys.modules.get(name)
         if module is not None:
             refused.append((module, "get_class_in_module", refuse))
-    with replaced(refused):
+    with replace_attributes(refused):
         yield
 
 

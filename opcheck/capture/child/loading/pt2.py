@@ -206,7 +206,7 @@ def _deserialize(
 ) -> torch.export.ExportedProgram:
     # Tuples and dicts are taken as they are; bytes would be unpickled.
     arguments = tuple(inputs) if inputs is not None else None
-    return export.deserialized(document, state, constants, arguments)
+    return export.deserialize(document, state, constants, arguments)
 
 
 def _safe(document: Any) -> bool:

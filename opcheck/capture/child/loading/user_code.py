@@ -23,7 +23,7 @@ from opcheck.common import documents, notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
 from opcheck.common.python_source import parse
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_text
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -156,7 +156,7 @@ def _run_to_first_call(file: Path) -> tuple[_Called | None, dict[str, Any]]:
     before, arguments = sys.modules.get("__main__"), sys.argv
     sys.modules["__main__"], sys.argv = main, [str(file)]
     try:
-        with replaced([(nn.Module, "__call__", call)]):
+        with replace_attributes([(nn.Module, "__call__", call)]):
             if file.suffix == notebooks.SUFFIX:
                 notebooks.run(file, vars(main))
             else:

@@ -20,7 +20,7 @@ from opcheck.capture.repository import safetensors_header
 from opcheck.common import documents
 from opcheck.common.errors import InputError
 from opcheck.common.files import is_file
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.model.records import WATCHED, Birth, SourceLocation
 from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private.tensors import storage_address
@@ -68,7 +68,7 @@ class Births:
         """Take the result of one API call, where it is a CPU tensor of a watched dtype."""
         for tensor in _on_cpu(result):
             if tensor.dtype in _WATCHED:
-                self._by_storage[_storage(tensor)] = self._made(func, args, kwargs, tensor)
+                self._by_storage[_storage(tensor)] = self._describe_made(func, args, kwargs, tensor)
 
     def origin(self, tensor: torch.Tensor) -> Made | None:
         """Return how a tensor was made, if it was seen."""
@@ -101,10 +101,12 @@ class Births:
         changes: list[tuple[Any, str, Any]] = [
             (torch, name, watch(getattr(torch, name))) for name in _UNSEEN
         ]
-        with replaced([*changes, (torch, "set_default_dtype", set_default_dtype)]):
+        with replace_attributes([*changes, (torch, "set_default_dtype", set_default_dtype)]):
             yield
 
-    def _made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
+    def _describe_made(
+        self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor
+    ) -> Made:
         arguments = _on_cpu((args, kwargs))
         watched = [tensor for tensor in arguments if _same_trait(tensor.dtype, result.dtype)]
         cached = next(

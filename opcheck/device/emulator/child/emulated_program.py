@@ -19,14 +19,14 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import CaptureError
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.device.emulator import user_program
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
 from opcheck.device.emulator.processes import Processes, write
 from opcheck.simulator.visible.start_methods import mark_not_spawned
 from opcheck.worker import installed, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
-from opcheck.worker.protocol import failure_of, sealed
+from opcheck.worker.protocol import failure_of, seal
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -50,7 +50,7 @@ def main(file: Path) -> int:
         installed.require()
     except CaptureError as error:
         failure = failure_of(error, request.program)
-        Path(request.answer).write_bytes(sealed(failure, request.secret))
+        Path(request.answer).write_bytes(seal(failure, request.secret))
         return CaptureError.exit_code
 
     from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
@@ -101,7 +101,7 @@ def main(file: Path) -> int:
 
 
 def _leave(request: RunRequest, run: Emulation, code: int) -> None:
-    content = sealed(RunOutcome(report=run.report, exit_code=code), request.secret)
+    content = seal(RunOutcome(report=run.report, exit_code=code), request.secret)
     # In place: the disk may be full, and this file has its space; the program may have removed it.
     with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, _IN_PLACE), "wb") as file:
         file.write(content)
@@ -157,7 +157,7 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
     with (
         run.running(),
         processes.started_as_on_a_mac(),
-        replaced([(process.BaseProcess, "_bootstrap", follow_start)]),
+        replace_attributes([(process.BaseProcess, "_bootstrap", follow_start)]),
         platform.before_ending(leave),
     ):
         try:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps, placement
 from opcheck.simulator.errors import NotSimulatedError
@@ -78,7 +78,7 @@ def processes_of_mac(target: Target) -> Iterator[None]:
             (*VERIFY_PARAMS, verify),
             (dist.Backend, "default_device_backend_map", backends),
         ]
-    with replaced(changes):
+    with replace_attributes(changes):
         yield
 
 
@@ -97,7 +97,7 @@ def run_uncompiled(tell: Tell) -> Iterator[None]:
             for name in ("freeze", "optimize_for_inference")
         ]
         changes += [(torch.jit, "save", _unwritten)]
-    with replaced(changes):
+    with replace_attributes(changes):
         yield
 
 
@@ -143,7 +143,7 @@ def export_below() -> Iterator[None]:
         (torch.export, "load", _loading(torch.export.load)),
         (program, "run_decompositions", _decomposing(program.run_decompositions)),
     ]
-    with replaced(changes):
+    with replace_attributes(changes):
         yield
 
 
@@ -152,7 +152,7 @@ def _without_modes() -> Iterator[None]:
     """Without our modes: torch itself handles tensors of the CPU and fake ones."""
     lifted = backend.only_cpu_lifted()
     with contextlib.ExitStack() as left:
-        left.enter_context(replaced([(torch.nn.Module, "__call__", call_module)]))
+        left.enter_context(replace_attributes([(torch.nn.Module, "__call__", call_module)]))
         for _ in range(dispatch.function_mode_depth()):
             left.enter_context(dispatch.pop_function_mode())
         left.enter_context(dispatch.disable_modes())

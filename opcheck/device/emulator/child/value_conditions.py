@@ -69,7 +69,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _widened(value: torch.Tensor) -> torch.Tensor:
+def _widen(value: torch.Tensor) -> torch.Tensor:
     return value.to(torch.complex128) if value.is_complex() else value
 
 
@@ -79,7 +79,7 @@ class _ConditionNames(dict[str, Any]):
     def __init__(self, given: Given) -> None:
         super().__init__(_FUNCTIONS)
         # In complex128: complex32 has few operators on the CPU, and abs() of small numbers underflows in complex64.
-        self.update(tree_map_only(torch.Tensor, _widened, dict(given)))
+        self.update(tree_map_only(torch.Tensor, _widen, dict(given)))
         self._tensors = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor)]
         self.update(
             inf=math.inf,
@@ -93,10 +93,10 @@ class _ConditionNames(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if name == "first":
-            return _widened(self._tensors[0])
+            return _widen(self._tensors[0])
         if name == "tensors":
             # In float64: abs() of the lowest integer is negative.
-            wide = [_widened(t) if t.is_complex() else t.double() for t in self._tensors]
+            wide = [_widen(t) if t.is_complex() else t.double() for t in self._tensors]
             return torch.cat([tensor.flatten() for tensor in wide])
         if name == "dim":  # the overload reduces all dimensions
             return None

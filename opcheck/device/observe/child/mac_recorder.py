@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.vocabulary import Phase
 from opcheck.device.observe.recording import RecordedRow, Warned
 from opcheck.model.records import SourceLocation
@@ -23,7 +23,7 @@ from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchMode
 from opcheck.tracing.torch_private.trees import tensors
-from opcheck.worker.protocol import sealed
+from opcheck.worker.protocol import seal
 
 #: The warnings to record each time: those of MPSFallback.mm and of kernels that leave for the CPU.
 WANTED = (
@@ -163,7 +163,7 @@ class MacRecorder(DispatchMode):
             if not wanted or self.warn(message, (filename, lineno)):
                 before(message, category, filename, lineno, *rest)
 
-        with replaced([(warnings, "showwarning", show)]), self._modules.followed(), self:
+        with replace_attributes([(warnings, "showwarning", show)]), self._modules.followed(), self:
             yield
 
 
@@ -176,6 +176,6 @@ def lines_to(path: str, secret: str) -> Callable[[Any], None]:
     file = open(path, "ab", buffering=0)  # noqa: SIM115, PTH123 - as long as the process lives
 
     def write(line: Any) -> None:
-        file.write(sealed(line, secret))
+        file.write(seal(line, secret))
 
     return write

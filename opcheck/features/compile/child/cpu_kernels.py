@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.features.compile.check.metal_check import join_kernels
 from opcheck.features.compile.child.graph_records import GENERATED, HEADER
 from opcheck.features.compile.compile_records import MetalKernel
@@ -173,7 +173,7 @@ def on_cpu() -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [(*step, load_rewritten)]
     if shaders := compilation.compile_shaders():
         changes.append((*shaders, compile_kernels))
-    with replaced(changes):
+    with replace_attributes(changes):
         yield
 
 

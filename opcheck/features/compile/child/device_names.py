@@ -9,7 +9,7 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.tracing.source_locations import is_own_code
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def mps_read_as(device: str) -> Iterator[None]:
         (SourceFileLoader, "get_code", reading(SourceFileLoader.get_code)),
         (builtins, "compile", reading(builtins.compile)),
     ]
-    with replaced(changes):
+    with replace_attributes(changes):
         yield
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from opcheck.common.replacing import replaced
+from opcheck.common.replacing import replace_attributes
 from opcheck.features.compile.child.cpu_kernels import callable_on_cpu, on_cpu
 from opcheck.features.compile.child.graph_records import (
     attention_of,
@@ -99,7 +99,7 @@ class SideCompiler:
         if not self._run_metal:
             _keep_fitting_strides(gm)
         call = callable_on_cpu(made[0], gm) if self._run_metal and made else gm.forward
-        return compilation.boxed(call)
+        return compilation.box_arguments(call)
 
 
 _OTHER_CASTS = "autocast casts for the CPU's list of operators here, for another one on mps"
@@ -241,7 +241,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         changes.append((*flex_step, _flex_codegen(seen, flex_step.value())))
     with (
         out_of_reach(),
-        replaced(changes),
+        replace_attributes(changes),
         compilation.inductor_config({"force_disable_caches": True, "compile_threads": 1}),
         _device_guard(),
         _quiet("torch._inductor", "torch._subclasses"),

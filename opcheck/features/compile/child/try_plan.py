@@ -33,7 +33,7 @@ from opcheck.features.compile.target_inductor import includes
 from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker import platform
-from opcheck.worker.worker import WorkerError, forked
+from opcheck.worker.worker import WorkerError, run_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,7 +174,7 @@ def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> 
     if not platform.CAN_FORK:  # each variant has a process of its own then
         return variants.attempt(program, variant, plan.device)
     try:
-        return forked(
+        return run_forked(
             lambda: variants.attempt(program, variant, plan.device), TriedVariant, plan.seconds
         )
     except WorkerError as error:
