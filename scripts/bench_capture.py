@@ -182,7 +182,7 @@ def _opcheck(
 
         def run() -> None:
             recorder.calls.clear()
-            with recorder.sites.followed(model), without_compiler():
+            with recorder.sites.follow_modules(model), without_compiler():
                 program(model, args, kwargs, recorder.sites)
             judge_all(
                 op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists

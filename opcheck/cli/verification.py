@@ -18,7 +18,7 @@ from opcheck.judge.policy import FINDINGS, PASSED
 from opcheck.model.options import Option
 from opcheck.model.records import Report
 from opcheck.render import render, write
-from opcheck.render.verification_page import document, shared
+from opcheck.render.verification_page import document, write_shared
 
 KEPT = "opcheck-verify"
 FOLDER = Option(
@@ -80,7 +80,7 @@ def keep(verified: this.Verified, folder: Path, lists: OpLists) -> None:
     verification = verified.verification
     write_text(folder / "predicted.json", render(verified.prediction, "json"))
     write_text(folder / "observed.json", render(verified.observation, "json"))
-    text = write(verification, shared(verification), "markdown")
+    text = write(verification, write_shared(verification), "markdown")
     write_text(folder / "share.md", text)
     streams.note(f"{folder}: predicted.json, observed.json, and share.md to share")
     if verification.contradictions:

@@ -22,8 +22,8 @@ from opcheck.lookup.answer_records import (
     OverloadAnswer,
     RouteStep,
     State,
+    find_since,
     first_native,
-    since,
 )
 from opcheck.lookup.notes import can_hold, limit_of, notes
 from opcheck.lookup.operator_facts import COPIES, is_python
@@ -199,7 +199,7 @@ def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
         confidence=verdict.confidence,
         dtype=dtype,
         dtypes=lookup.states(op, aim, scope.dtypes),
-        since=since(past, tuple(past)) if past else scope.line,
+        since=find_since(past, tuple(past)) if past else scope.line,
         prints=verdict.prints,
         limitations=notes(about, "limitation", verdict, aim, scope.dtype, every_macos=every),
         advisories=notes(about, "advisory", verdict, aim, scope.dtype, every_macos=every),
@@ -253,7 +253,7 @@ def _wrong(main: OverloadAnswer) -> tuple[Note, ...]:
 
 def _possible(op: str, dtype: str, scope: _QuestionScope) -> list[Statement]:
     """Return the statements that can hold for a call of the operator."""
-    about = scope.lookup.operators.about(op, scope.line)
+    about = scope.lookup.operators.statements_on(op, scope.line)
     return [
         statement
         for statement in about

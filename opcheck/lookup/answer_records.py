@@ -137,7 +137,7 @@ class Answer(Record, frozen=True, kw_only=True):
     op_lists: dict[str, str]
 
 
-def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
+def find_since(states: Mapping[str, State], lines: Sequence[str]) -> str:
     """Return the first release line whose state lasts up to the last line.
 
     ``≤2.13`` where nothing is known of the release before: it may have been so for longer.

@@ -118,7 +118,7 @@ def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> Stat
     aim = target(line, system)
     dtype = lookup.default_dtype(op, aim)
     states = lookup.states(op, aim, COMMON_DTYPES)
-    about = lookup.operators.about(op, line)
+    about = lookup.operators.statements_on(op, line)
     because = lookup.verdict(op, aim, dtype).because
     return StateRun(
         torch=line,

@@ -11,7 +11,7 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.answer import route_steps
-from opcheck.lookup.answer_records import State, first_native, since
+from opcheck.lookup.answer_records import State, find_since, first_native
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.model.records import Record
 
@@ -204,13 +204,15 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
     verdict = lookup.verdict(op, aim, dtype)
     states = past.states(op)
     route = route_steps(op, states, lookup)[-1]
-    about = [s for s in lookup.operators.about(op, line) if Version.parse(system) in s.macos]
+    about = [
+        s for s in lookup.operators.statements_on(op, line) if Version.parse(system) in s.macos
+    ]
     return Row(
         name=op,
         status=verdict.status,
         kind=verdict.kind,
         because=verdict.because,
-        since=since(states, past.lines),
+        since=find_since(states, past.lines),
         first_native=first_native(states, past.lines),
         route=route.route,
         route_since=route.torch,

@@ -101,7 +101,7 @@ class OperatorFacts:
         reached = set(self._usual(op, line))
         return tuple(
             statement
-            for statement in self.about(op, line)
+            for statement in self.statements_on(op, line)
             if any(statement in self.statements.for_op(name, line) for name in reached)
         )
 
@@ -143,7 +143,7 @@ class OperatorFacts:
         return tuple(seen)
 
     @cached_method
-    def about(self, op: str, line: str) -> tuple[Statement, ...]:
+    def statements_on(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload or on one that decides for it, without those on every operator."""
         statements = {
             statement.id: statement
@@ -175,12 +175,12 @@ class OperatorFacts:
             (name, self.resolution(name, line).value) for name in self.deciding(op, line)
         )
         general = (*self.everywhere(line), *self.on_kernels(op, line))
-        return deciding, _ids(self.about(op, line)), _ids(general)
+        return deciding, _ids(self.statements_on(op, line)), _ids(general)
 
     def alike(self, op: str, target: Target, dtype: str) -> str:
         """Return the first dtype that no statement distinguishes from this dtype, on this target."""
         line = str(target.torch)
-        about = (*self.about(op, line), *self.on_kernels(op, line))
+        about = (*self.statements_on(op, line), *self.on_kernels(op, line))
         key = (_ids(about), target)
         if key not in self._classes:
             everywhere = self.everywhere(line)
@@ -203,7 +203,7 @@ class OperatorFacts:
     def systems(self, op: str, line: str) -> frozenset[Version]:
         """Return the macOS versions where a statement on the overload, or on all, begins or ends."""
         statements = [
-            *self.about(op, line),
+            *self.statements_on(op, line),
             *self.everywhere(line),
             *self.on_kernels(op, line),
         ]

@@ -122,7 +122,7 @@ def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tu
         line = release.line
         if lookup.operators.resolution(op, line).value is None:
             if before is not None:
-                changes.append(_removed(op, line, release.torch))
+                changes.append(_make_removal(op, line, release.torch))
             before = None
             continue
         now = _moment(op, line, system, dtype, lookup)
@@ -151,7 +151,7 @@ def _moment(
         },
         statements=frozenset(
             statement.id
-            for statement in lookup.operators.about(op, line)
+            for statement in lookup.operators.statements_on(op, line)
             if aim.macos in statement.macos
             and (not dtype or not statement.dtypes or dtype in statement.dtypes)
         ),
@@ -229,7 +229,7 @@ def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> list[str]:
     return texts
 
 
-def _removed(op: str, line: str, torch: str) -> Step:
+def _make_removal(op: str, line: str, torch: str) -> Step:
     return Step(
         torch=line,
         status="unknown",

@@ -146,7 +146,7 @@ class OperatorLookup:
     @cached_method
     def _facts(self, op: str, line: str) -> tuple[int, frozenset[str], tuple[Statement, ...]]:
         """Return a number for the registrations, the dtypes of the call's arguments, and the statements."""
-        about = self.operators.about(op, line)
+        about = self.operators.statements_on(op, line)
         general = (*self.operators.everywhere(line), *self.operators.on_kernels(op, line))
         resolution, facts = self.operators.resolution(op, line), self._overload(op, line)
         followed = resolution.status == "composite" and self.operators.calls(op, line)
@@ -320,7 +320,7 @@ class OperatorLookup:
     @cached_method
     def _arguments(self, op: str, line: str) -> tuple[tuple[str, ...], bool]:
         """Return the tensor arguments of a plain call, and whether a statement on it has a condition."""
-        statements = self.operators.about(op, line)
+        statements = self.operators.statements_on(op, line)
         arguments = self.lists.statements.arguments.get(op, {})
         # A plain call omits the arguments that have defaults.
         names = tuple(

@@ -145,7 +145,7 @@ class Silencers:
         found = [*numbers, *(self._first[each, code] for each in around)]
         return self.comments[min(found)] if found else None
 
-    def unused(self, number: int) -> Iterator[str]:
+    def list_unused(self, number: int) -> Iterator[str]:
         """Return the codes of the comment with that number that have silenced nothing."""
         comment = self.comments[number]
         statement = (comment.first, comment.last)
@@ -196,7 +196,7 @@ class Ignores:
                 return entry.reason
         return None
 
-    def marked(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
+    def mark_ignored(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
         """Return the findings with ignored ones marked by reason: a copy for each reason, the unmarked rest first."""
         return tuple(
             add_fingerprints(part for finding in findings for part in self._split(finding, model))
@@ -207,13 +207,13 @@ class Ignores:
         for file in files:
             self._comments_of(file)
 
-    def unused(self, prefix: str = "OC1") -> tuple[str, ...]:
+    def list_unused(self, prefix: str = "OC1") -> tuple[str, ...]:
         """Return the comments' codes with that prefix, and the entries, that have silenced nothing."""
         unused = sorted(
             (comment.file, comment.line, code)
             for silencers in filter(None, self._files.values())
             for number, comment in enumerate(silencers.comments)
-            for code in silencers.unused(number)
+            for code in silencers.list_unused(number)
             if code.startswith(prefix)
         )
         return (
@@ -228,7 +228,7 @@ class Ignores:
             ),
         )
 
-    def expired(self) -> tuple[str, ...]:
+    def list_expired(self) -> tuple[str, ...]:
         """Return the entries that have expired."""
         return tuple(
             f"the configuration ignored {entry} until {entry.expires}: it no longer does"

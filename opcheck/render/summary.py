@@ -11,7 +11,7 @@ from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
-from opcheck.judge.memory.mac_fits import asked, deciding, runs_out, smallest
+from opcheck.judge.memory.mac_fits import deciding, find_asked_mac, runs_out, smallest
 from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
 from opcheck.render.document import Facts, TextSpan, Words
 
@@ -150,7 +150,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("memory", fits(memory) if memory else ""),
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
-        ("wrong", _unproved(report) if short else ""),
+        ("wrong", _name_unproved(report) if short else ""),
         ("next", TextSpan(next_command(report))),
     )
     return Facts(tuple((name, words) for name, words in rows if words), short)
@@ -210,7 +210,7 @@ def fits(memory: Memory) -> str:
     """Say what the run takes at most, and which Mac has that."""
     peak = memory.peak
     need = f"an estimated {filesize(peak.total)} at most, in {peak.phase}"
-    mac = asked(memory)
+    mac = find_asked_mac(memory)
     if mac is not None:
         what = {
             "fits": "fits",
@@ -349,7 +349,7 @@ def evidence(report: Report) -> str:
     )
 
 
-def _unproved(report: Report) -> str:
+def _name_unproved(report: Report) -> str:
     """Name the wrong results that a run on shapes cannot confirm, and when they happen."""
     cases = [
         f"{', '.join(each.ids)} ({'rarely: ' * (each.frequency == 'rarely')}{each.condition})"

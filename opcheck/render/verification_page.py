@@ -52,7 +52,7 @@ def document(verification: Verification) -> Iterator[Block]:
         yield from section(title, Bullets(tuple(items), _SHOWN))
 
 
-def shared(verification: Verification) -> Iterator[Block]:
+def write_shared(verification: Verification) -> Iterator[Block]:
     """Make the text to share: the machine and its versions, then the page."""
     yield Heading(f"opcheck verify {verification.prediction} --here", 1)
     rows = (

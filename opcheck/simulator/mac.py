@@ -101,19 +101,19 @@ def followed_threads(modes: Modes) -> Iterator[None]:
     """
     original, submit_to = threading.Thread.start, ThreadPoolExecutor.submit
     here = threading.local()
-    here.followed = True
+    here.follow_modules = True
 
     @contextlib.contextmanager
     def follow_modes() -> Iterator[None]:
         if getattr(here, "followed", False):
             yield
             return
-        here.followed = True
+        here.follow_modules = True
         try:
             with modes():
                 yield
         finally:
-            here.followed = False
+            here.follow_modules = False
 
     def start(thread: threading.Thread) -> None:
         # Not Thread.run: subclasses override it.

@@ -33,7 +33,7 @@ class Device(NamedTuple):
 
 def read_device(node: ast.AST | None, scanned: Scanned) -> Device | None:
     """Return the device in ``"cuda:0"`` or ``torch.device("cpu")``; None for other expressions."""
-    if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device":
+    if isinstance(node, ast.Call) and scanned.dotted_name(node.func) == "torch.device":
         inner = read_device(node.args[0], scanned) if len(node.args) >= 1 else None
         return inner and (None if node.keywords else inner._replace(is_object=True))
     if isinstance(node, ast.Constant):
@@ -53,7 +53,7 @@ def find_offer(node: ast.AST | None, scanned: Scanned) -> Device | None:
         node, ast.ListComp
     ):  # [torch.device(i) for i in range(torch.cuda.device_count())]
         is_each = any(
-            scanned.dotted(part) == "torch.cuda.device_count"
+            scanned.dotted_name(part) == "torch.cuda.device_count"
             for part in walk(node.generators[0].iter)
         )
         return Device("cuda:?", is_object=True) if is_each else None
@@ -86,7 +86,7 @@ def _find_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
             return True
         if not isinstance(part, (ast.Name, ast.Attribute)):
             continue
-        if "cuda" in last(part).lower() or "cuda" in scanned.dotted(part):
+        if "cuda" in last(part).lower() or "cuda" in scanned.dotted_name(part):
             return True
         bindings = scanned.program.bindings(part) if depth else []
         value = scanned.program.only_value(part) if depth else None
@@ -138,7 +138,9 @@ def choose_device(cuda: str, scanned: Scanned, write: Callable[[str], Edit]) -> 
 
 def asks_cuda(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether an expression is a call of ``torch.cuda.is_available``."""
-    return isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.cuda.is_available"
+    return (
+        isinstance(node, ast.Call) and scanned.dotted_name(node.func) == "torch.cuda.is_available"
+    )
 
 
 def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> str:

@@ -138,7 +138,7 @@ def scan(
         **count_findings(findings),
         findings=findings,
         ignored=found.ignored,
-        notes=(*reader.ignores.expired(), *reader.ignores.unused("OC2")),
+        notes=(*reader.ignores.list_expired(), *reader.ignores.list_unused("OC2")),
         problems=tuple(found.problems),
         skipped=dict(sorted(reader.skipped.items())),
         fixable=dict(Counter(proposal.fix.applicability for proposal in found.proposals)),
@@ -469,7 +469,7 @@ class Reader:
                 proposal = Proposal(file, rule.id, hit.fix, content, places, quote(line))
                 self.found.proposals.append(proposal)
         for number, comment in enumerate(comments):
-            for about in self._check_comment(comment, silencers.unused(number)):
+            for about in self._check_comment(comment, silencers.list_unused(number)):
                 located = msgspec.structs.replace(about, locations=(place(comment.line),))
                 pairs.append((comment.line, located))
         pairs.sort(key=lambda pair: pair[0])
@@ -537,7 +537,7 @@ class _RuleTable(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ..
         if isinstance(node, ast.Attribute):
             return self[ast.Attribute, node.attr]
         if isinstance(node, ast.Call):
-            full_name = scanned.dotted(node.func).rpartition(".")[2]
+            full_name = scanned.dotted_name(node.func).rpartition(".")[2]
             keywords = [keyword.arg for keyword in node.keywords]
             return self[(ast.Call, last(node.func), full_name, *keywords)]
         if isinstance(node, ast.Name) and not scanned.program.may_be_imported(node.id):

@@ -172,13 +172,13 @@ class FileQuestions:
     def _name_call(self, node: ast.expr) -> str:
         """The dotted name, followed by ``()`` in a call."""
         if isinstance(node, ast.Call):
-            return f"{self.program.dotted(node.func)}()"
-        return self.program.dotted(node)
+            return f"{self.program.dotted_name(node.func)}()"
+        return self.program.dotted_name(node)
 
     def _find_bound(self, node: ast.expr) -> tuple[Value, ...]:
         bindings = self.program.bindings(node)
         if not bindings:
-            name = self.program.dotted(node)
+            name = self.program.dotted_name(node)
             constants = self._once(("imported", name), self._imported, name) if name else ()
             values = tuple(Value(constant, node) for constant in constants)
             return values or (Value(UNKNOWN, node),)
@@ -283,7 +283,7 @@ class FileQuestions:
         """The argument of ``torch.device(text)`` and ``str(device)``."""
         match node:
             case ast.Call(func=func, args=[text, *_]):
-                return text if self.program.dotted(func) in {"torch.device", "str"} else None
+                return text if self.program.dotted_name(func) in {"torch.device", "str"} else None
         return None
 
     def _startswith(self, node: ast.expr) -> bool | None:

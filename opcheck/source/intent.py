@@ -101,7 +101,7 @@ def _exchanges(function: ast.AST, program: Program) -> bool:
     return any(
         isinstance(part, ast.Call)
         and last(part.func) in _COLLECTIVES
-        and program.dotted(part.func).startswith("torch.distributed.")
+        and program.dotted_name(part.func).startswith("torch.distributed.")
         and not any(
             isinstance(place.parent, ast.If) and _has_flag(place.parent.test)
             for _, place in program.ancestors(part)

@@ -216,7 +216,7 @@ class Dtypes:
         return kind if is_wide and kind and not kind.is_scalar else None
 
     def _attribute(self, node: ast.Attribute) -> ArrayKind | None:
-        if full := self._scanned.dotted(node):
+        if full := self._scanned.dotted_name(node):
             return ArrayKind("python", FLOAT64, is_scalar=True) if full in _CONSTANTS else None
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             bindings = self._program.bindings(node)[: _MOST + 1]
@@ -224,7 +224,7 @@ class Dtypes:
         return self._array(node.value) if node.attr in {"T", "mT", "data"} else None
 
     def _call(self, node: ast.Call) -> ArrayKind | None:
-        name = self._scanned.dotted(node.func)
+        name = self._scanned.dotted_name(node.func)
         if name in _GENERATORS:
             return ArrayKind("generator")
         if name.startswith("numpy."):
@@ -327,7 +327,7 @@ class Dtypes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             name = node.value.lstrip("<=|")
             return _DTYPES.get(name) or _BUILTINS.get(name)
-        module, _, name = self._scanned.dotted(node).partition(".")
+        module, _, name = self._scanned.dotted_name(node).partition(".")
         if module in {"numpy", "torch"}:
             return (_OF_TORCH.get(name) if module == "torch" else None) or _DTYPES.get(name)
         if isinstance(node, ast.Name):

@@ -105,7 +105,7 @@ def _float64_devices(scanned: Scanned) -> dict[int, int]:
         if not isinstance(node, ast.Call):
             continue
         device = argument(node, None, "device")
-        if device is None and method(node) == "to" and not scanned.dotted(node.func):
+        if device is None and method(node) == "to" and not scanned.dotted_name(node.func):
             device = argument(node, 0)
         is_cuda = method(node) == "cuda"
         if (device is None and not is_cuda) or not _is_float64(node, scanned):

@@ -197,7 +197,7 @@ class Program:
 
     # -- names -----------------------------------------------------------------------------------
 
-    def dotted(self, node: ast.AST | None) -> str:
+    def dotted_name(self, node: ast.AST | None) -> str:
         """The full name, ``torch.cuda.amp.autocast``, of an imported object; else empty."""
         if node is not self._named[0]:
             self._named = (node, self._find_dotted(node))

@@ -68,12 +68,12 @@ class Scanned:
 
     def unwrap_device(self, node: ast.expr) -> ast.expr:
         """Return the text in ``torch.device(text)``, and any other expression as it is."""
-        is_device = isinstance(node, ast.Call) and self.dotted(node.func) == "torch.device"
+        is_device = isinstance(node, ast.Call) and self.dotted_name(node.func) == "torch.device"
         return node.args[0] if is_device and node.args else node  # type: ignore[attr-defined]  # a Call
 
-    def dotted(self, node: ast.AST | None) -> str:
+    def dotted_name(self, node: ast.AST | None) -> str:
         """Return the dotted name of an imported object, or empty."""
-        return self.program.dotted(node)
+        return self.program.dotted_name(node)
 
 
 @dataclass(frozen=True, kw_only=True)

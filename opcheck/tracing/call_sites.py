@@ -64,7 +64,7 @@ class CallSites:
         self.phase = before
 
     @contextlib.contextmanager
-    def followed(self, root: torch.nn.Module) -> Iterator[None]:
+    def follow_modules(self, root: torch.nn.Module) -> Iterator[None]:
         """Record which module of ``root`` is running inside the block."""
         self._graphs = {
             type(module).forward.__code__: module
@@ -72,7 +72,7 @@ class CallSites:
             if isinstance(module, torch.fx.GraphModule) and lines_of(module) is not None
         }
         self._frames.add(self._graphs)
-        with self.modules.followed(root):
+        with self.modules.follow_modules(root):
             yield
 
     def locate(self, site: Site, module: str) -> tuple[SourceLocation | None, str]:

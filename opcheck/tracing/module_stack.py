@@ -68,7 +68,7 @@ class ModuleStack:
             stack.pop()
 
     @contextlib.contextmanager
-    def followed(self, root: torch.nn.Module | None = None) -> Iterator[None]:
+    def follow_modules(self, root: torch.nn.Module | None = None) -> Iterator[None]:
         """Record which module is being called inside the block.
 
         Args:
@@ -108,7 +108,7 @@ class ProgramStack(ModuleStack):
         return name, "forward"
 
     @contextlib.contextmanager
-    def followed(self, root: torch.nn.Module | None = None) -> Iterator[None]:
+    def follow_modules(self, root: torch.nn.Module | None = None) -> Iterator[None]:
         """Record which module is being called inside the block, and whether an optimizer steps."""
 
         def begin(*_: Any) -> None:
@@ -122,7 +122,7 @@ class ProgramStack(ModuleStack):
             optimizer.register_optimizer_step_post_hook(end),
         )
         try:
-            with super().followed(root):
+            with super().follow_modules(root):
                 yield
         finally:
             for hook in hooks:

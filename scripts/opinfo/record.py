@@ -90,7 +90,7 @@ class Watch:
         if key not in self.calls:
             self.calls[key] = TraceEntry(self._tensors.keep(call), None, "", self.phase)
 
-    def asked(self, _operator: str) -> int:
+    def count_requests(self, _operator: str) -> int:
         """Each question is the first."""
         return 0
 

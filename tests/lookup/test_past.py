@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.lookup.answer_records import State, first_native, since
+from opcheck.lookup.answer_records import State, find_since, first_native
 
 LINES = ("2.11", "2.12", "2.13", "2.14")
 STATES = {
@@ -29,5 +29,5 @@ def test_since_when(past: str, when: str, first: str | None) -> None:
     states = {
         line: STATES[letter] for line, letter in zip(LINES, past, strict=True) if letter != " "
     }
-    assert since(states, LINES) == when
+    assert find_since(states, LINES) == when
     assert first_native(states, LINES) == first

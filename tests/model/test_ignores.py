@@ -83,12 +83,12 @@ def test_a_finding_on_such_a_line_is_ignored(
 def test_where_the_file_cannot_be_read_the_line_itself_is() -> None:
     text = "y = torch.svd(x)  # opcheck: ignore[OC103] known"
     for ignores in (Ignores(today=TODAY), Ignores(today=TODAY, root=Path("/nowhere"))):
-        (marked,) = ignores.marked([finding(place(7, text=text))])
+        (marked,) = ignores.mark_ignored([finding(place(7, text=text))])
         assert marked.ignored == "known"
 
 
 def test_a_finding_ignored_at_some_of_its_places_becomes_two(ignores: Ignores) -> None:
-    left, ignored = ignores.marked([finding(place(9), place(4))])
+    left, ignored = ignores.mark_ignored([finding(place(9), place(4))])
     assert (left.ignored, left.locations, left.count, left.remedy) == ("", (place(9),), 2, "r")
     assert ignored.ignored == "once, before training"
     assert (ignored.locations, ignored.count, ignored.remedy) == ((place(4),), 2, "")
@@ -96,7 +96,7 @@ def test_a_finding_ignored_at_some_of_its_places_becomes_two(ignores: Ignores) -
 
 def test_what_is_not_ignored_stays_the_same_object(ignores: Ignores) -> None:
     (whole,) = add_fingerprints([finding(place(9), place(10))])
-    assert ignores.marked([whole, whole])[0] is whole
+    assert ignores.mark_ignored([whole, whole])[0] is whole
 
 
 @pytest.mark.parametrize(
@@ -114,27 +114,27 @@ def test_what_is_not_ignored_stays_the_same_object(ignores: Ignores) -> None:
 )
 def test_an_entry_ignores_what_all_of_it_fits(entry: IgnoreEntry, *, fits: bool) -> None:
     ignores = Ignores([entry], today=TODAY)
-    (marked,) = ignores.marked([finding(place(1, "src/a.py"))], model="net")
+    (marked,) = ignores.mark_ignored([finding(place(1, "src/a.py"))], model="net")
     assert marked.ignored == ("r" if fits else "")
     over = entry.expires == TODAY
-    assert bool(ignores.unused()) == (not fits and not over)
-    assert bool(ignores.expired()) == over
+    assert bool(ignores.list_unused()) == (not fits and not over)
+    assert bool(ignores.list_expired()) == over
 
 
 def test_what_silences_nothing_is_said(ignores: Ignores) -> None:
     ignores.reason("OC103", file="model.py", line=4)
     ignores.read(["model.py", "gone.py"])
-    assert ignores.unused() == (
+    assert ignores.list_unused() == (
         "model.py:4 ignores OC102, which is not found there",
         "model.py:8 ignores OC104, which is not found there",
         "model.py:11 ignores OC112, which is not found there",
     )
-    assert ignores.unused("OC2") == ()
+    assert ignores.list_unused("OC2") == ()
 
 
 def test_an_entry_that_is_over_says_since_when() -> None:
     entry = IgnoreEntry(rule="OC103", op="aten::svd", reason="r", expires=date(2026, 1, 31))
     ignores = Ignores([entry], today=TODAY)
-    assert ignores.expired() == (
+    assert ignores.list_expired() == (
         "the configuration ignored OC103 op=aten::svd until 2026-01-31: it no longer does",
     )

@@ -65,7 +65,10 @@ def _step(model: nn.Module, release: str, autocast: str) -> Recorder:
     x = mover.value(INPUT, "x")
     registrations = dict(load().operators(release))
     plain = torch._C._dispatch_dump_table("aten::linear")
-    with simulated_mac(target(release), registrations, recorder), recorder.sites.followed(model):
+    with (
+        simulated_mac(target(release), registrations, recorder),
+        recorder.sites.follow_modules(model),
+    ):
         assert torch._C._dispatch_dump_table("aten::linear") != plain
         TrainStep(parse_optimizer("adamw"), autocast)(model, (x,), {}, recorder.sites)
     return recorder

@@ -197,7 +197,7 @@ class OnMps(TorchFunctionMode):
                 self._mark(tensor)
         return result
 
-    def marked(self) -> tuple[torch.Tensor, ...]:
+    def list_marked(self) -> tuple[torch.Tensor, ...]:
         """Return the tensors on ``mps`` that the program still has."""
         living = (reference() for reference in self._marked.values())
         return tuple(tensor for tensor in living if tensor is not None)

@@ -324,7 +324,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         target_macos=str(target.macos),
         **differences(target),
         problems=problems,
-        uncalled=() if broken else recorder.uncalled(model),
+        uncalled=() if broken else recorder.list_uncalled(model),
         complete=not broken,
         packages=packages,
     )
@@ -565,7 +565,7 @@ def _call(
     seed()
     recorder.sites.modules.raised_in = ""
     try:
-        with recorder.sites.followed(model), without_compiler():
+        with recorder.sites.follow_modules(model), without_compiler():
             program(model, args, kwargs, recorder.sites)
     except KeyboardInterrupt:
         raise

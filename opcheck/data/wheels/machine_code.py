@@ -123,7 +123,7 @@ def run(code: bytes, start: int) -> Iterator[Event]:
         pc = start + 4 * index
         if form in {"bl", "blr"}:
             if form == "bl":
-                yield LinkedCall(pc + _signed(word & 0x3FFFFFF, 26) * 4, dict(known))
+                yield LinkedCall(pc + _extend_sign(word & 0x3FFFFFF, 26) * 4, dict(known))
             for register in _OVERWRITTEN_BY_CALL:
                 known.pop(register, None)
             continue
@@ -145,7 +145,7 @@ def run(code: bytes, start: int) -> Iterator[Event]:
 def _value(word: int, form: str, pc: int, known: dict[int, int]) -> int | None:
     rn = word >> _RN & 31
     if form in {"adrp", "adr"}:
-        offset = _signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
+        offset = _extend_sign((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
         return (pc & ~0xFFF) + (offset << 12) if form == "adrp" else pc + offset
     if form == "add":
         shift = 12 if word >> 22 & 1 else 0
@@ -157,16 +157,16 @@ def _stores(word: int, form: str, known: dict[int, int]) -> Iterator[Store]:
     base = known.get(word >> _RN & 31)
     stored: tuple[tuple[int, int], ...]
     if form.startswith("stp"):
-        first = 0 if form == "stp_post" else _signed(word >> 15 & 0x7F, 7) * 8
+        first = 0 if form == "stp_post" else _extend_sign(word >> 15 & 0x7F, 7) * 8
         stored = ((word & 31, first), (word >> _RT2 & 31, first + 8))
     elif form == "str":
         stored = ((word & 31, (word >> 10 & 0xFFF) * 8),)
     else:
-        stored = ((word & 31, 0 if form == "str_post" else _signed(word >> 12 & 0x1FF, 9)),)
+        stored = ((word & 31, 0 if form == "str_post" else _extend_sign(word >> 12 & 0x1FF, 9)),)
     for register, offset in stored:
         if register in known:
             yield Store(known[register], None if base is None else base + offset)
 
 
-def _signed(value: int, bits: int) -> int:
+def _extend_sign(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> bits - 1 else value

@@ -90,7 +90,7 @@ def command(
         read = audit.read
         if audit.kept and not progress.quiet:
             streams.note("nothing has changed since this was audited (--no-cache audits it again)")
-        findings = ignores.marked(audit.report.findings, model=model)
+        findings = ignores.mark_ignored(audit.report.findings, model=model)
         newest = not target.torch
         report = msgspec.structs.replace(audit.report, findings=findings, newest=newest)
         allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
@@ -130,7 +130,7 @@ def _deliver(
     output.deliver_report(report, full=progress.verbose)
     if not report.capture.complete and not output.is_text_on_stdout:
         streams.note(_broke_off(report))
-    for expired in ignores.expired():
+    for expired in ignores.list_expired():
         streams.note(expired)
     judgement = judge_report(report, policy)
     if policy.limits and judgement.code == FINDINGS:

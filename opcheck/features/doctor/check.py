@@ -47,7 +47,7 @@ class Examined:
         return installed.line if installed else self.lines[-1]
 
     @property
-    def listed(self) -> bool:
+    def is_listed(self) -> bool:
         """Return whether the lists cover the installed torch."""
         return self.environment.torch is not None and self.torch in self.lines
 
@@ -81,7 +81,7 @@ FACTS: dict[str, Callable[[Examined], bool]] = {
     "the memory": lambda examined: examined.environment.machine.memory is not None,
     "the version of Python": lambda examined: bool(examined.environment.python.version),
     "an installed torch": lambda examined: examined.environment.torch is not None,
-    "an installed torch that the lists cover": lambda examined: examined.listed,
+    "an installed torch that the lists cover": lambda examined: examined.is_listed,
     "an import of torch": lambda examined: (
         examined.environment.torch is not None and examined.environment.torch.built is not None
     ),

@@ -47,10 +47,10 @@ def report(
         for cell in _model_cells(model, plan, results[model.name], policy_of, ignores, baseline)
     ]
     left = tuple(model.name for model in plan.models if model.name not in results)
-    notes = [*plan.left_out, *ignores.expired()]
+    notes = [*plan.left_out, *ignores.list_expired()]
     # A partial run cannot know which entries are unused.
     if whole and not left and all(cell.report is not None for cell in cells):
-        notes += ignores.unused()
+        notes += ignores.list_unused()
     if baseline and baseline.op_lists != op_lists:
         notes.append(
             f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})"
@@ -99,7 +99,7 @@ def _cell(
     ignores.read(
         place.location.file for group in made.groups for place in group.locations if place.location
     )
-    marked = msgspec.structs.replace(made, findings=ignores.marked(made.findings, model=name))
+    marked = msgspec.structs.replace(made, findings=ignores.mark_ignored(made.findings, model=name))
     known = baseline.known_on(name, str(target)) if baseline else ()
     here = {name for finding in marked.findings for name in finding.fingerprints}
     carried = baseline.carried_to(name, str(target), marked.findings) if baseline else ()

@@ -82,7 +82,7 @@ def write(path: Path, baseline: Baseline) -> None:
     write_text(path, text)
 
 
-def updated(
+def update_baseline(
     before: Baseline | None, cells: Collection[Cell], op_lists: str, *, whole: bool
 ) -> Baseline:
     """Return the baseline with every counted, not ignored finding of these cells.

@@ -27,7 +27,7 @@ _Kind = TypeVar("_Kind", bound=Record)
 class _OptionTable(Record, frozen=True, kw_only=True):
     """A table with options among its keys; options that it does not set are UNSET."""
 
-    def given(self, record: type[msgspec.Struct]) -> dict[str, Any]:
+    def pick_options(self, record: type[msgspec.Struct]) -> dict[str, Any]:
         """Return the options of a record that the table sets, as they are used, by field."""
         return {
             source.field: source.checked(value, source.name)
@@ -151,7 +151,7 @@ def policy(model: GateModel, planned: Planned, base: Policy, over: Policy | None
     """Return the policy for a model on a target: the base, then the target's table, then the model's; ``over`` wins."""
     combined = base
     for entry in (planned.table, model):
-        given = entry.given(Policy)
+        given = entry.pick_options(Policy)
         limits = {**combined.limits, **given.pop("limits", {})}
         combined = msgspec.structs.replace(combined, limits=limits, **given)
     return msgspec.structs.replace(

@@ -149,7 +149,7 @@ def command(
 
     report = assemble_report(known)
     if options.update_baseline and not interrupted:
-        known = baseline_file.updated(known, report.cells, lists.digest, whole=whole)
+        known = baseline_file.update_baseline(known, report.cells, lists.digest, whole=whole)
         baseline_file.write(Path(options.baseline), known)
         count = sum(map(len, known.models.values()))
         streams.note(f"{plural(count, 'finding')} known now, in {options.baseline}")
@@ -255,7 +255,7 @@ def _job(
     progress: ProgressOptions,
 ) -> Job:
     targets = tuple(planned.target for planned in targets_of(model, plan.targets))
-    own = msgspec.structs.replace(capture, **model.given(CaptureOptions))
+    own = msgspec.structs.replace(capture, **model.pick_options(CaptureOptions))
     return Job(
         name=model.name,
         request=request_of(model.model, targets[0], own),

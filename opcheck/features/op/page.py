@@ -123,7 +123,7 @@ def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
     differing = wording.differing(main.status, main.kind, main.dtypes)
     if len(main.dtypes) > 1 and differing:
         yield "dtypes", f"{differing}; the others: {wording.label(*status_of(main))}"
-    if before := _before(answer, main):
+    if before := _write_before(answer, main):
         yield "before", before
     if main.routes and main.route != "unknown":
         yield "computed", f"{_routes(main)}{main.choice and f'; {main.choice}'}"
@@ -165,7 +165,7 @@ def _exception(entry: Note, main: OverloadAnswer) -> TextSpan:
     return cut(text, tail=f" ({entry.id})")
 
 
-def _before(answer: Answer, main: OverloadAnswer) -> str:
+def _write_before(answer: Answer, main: OverloadAnswer) -> str:
     """Return in which releases the status was another one."""
     cells = [cell for cell in main.releases if cell.torch != answer.target["torch"]]
     spans: dict[str, list[str]] = {}

@@ -24,7 +24,7 @@ from opcheck.features.site.page_records import (
     Standing,
 )
 from opcheck.lookup.answer import TRACKING, cells
-from opcheck.lookup.answer_records import Cell, State, first_native, since
+from opcheck.lookup.answer_records import Cell, State, find_since, first_native
 from opcheck.lookup.coverage import without_release
 from opcheck.lookup.matrix import cell_state, short
 from opcheck.lookup.notes import notes
@@ -207,7 +207,7 @@ def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int
         torch=line,
         state=short(states[line]),
         because=without_release(verdict.because, release.torch),
-        since=since(states, tuple(states)),
+        since=find_since(states, tuple(states)),
         first_native=first_native(states, tuple(states)),
         registration=lookup.lists.operators(line).get(op)
         or lookup.operators.resolution(op, line).value
@@ -226,7 +226,9 @@ def _statements_on(
     """Return the statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     for op in ordered:
-        ids = {statement.id for line in by_op[op] for statement in lookup.operators.about(op, line)}
+        ids = {
+            statement.id for line in by_op[op] for statement in lookup.operators.statements_on(op, line)
+        }
         for name in ids:
             speaking.setdefault(name, []).append(op)
     statements = [lookup.lists.statements.by_id[name] for name in speaking]

@@ -20,14 +20,14 @@ class SitePage(Record, frozen=True, kw_only=True):
     single: ClassVar[tuple[str, str, str]] = ("", "", "")
 
     @property
-    def about(self) -> tuple[str, str, str]:
+    def page_head(self) -> tuple[str, str, str]:
         """Return the address without a suffix (``op/aten/nonzero``), the title and the description."""
         return self.single
 
     @property
     def address(self) -> str:
         """Return the address without a suffix."""
-        return self.about[0]
+        return self.page_head[0]
 
 
 class Macos(Record, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class Operator(SitePage, frozen=True, kw_only=True):
     used_by: dict[str, tuple[str, ...]] = {}
 
     @property
-    def about(self) -> tuple[str, str, str]:
+    def page_head(self) -> tuple[str, str, str]:
         """Return its address, title and description."""
         text = f"What PyTorch's releases do with {self.name} on Apple's GPU"
         return addresses.operator(self.name), f"{self.name} on MPS", text
@@ -234,7 +234,7 @@ class Release(SitePage, frozen=True, kw_only=True):
     stops: tuple[tuple[str, int], ...] = ()
 
     @property
-    def about(self) -> tuple[str, str, str]:
+    def page_head(self) -> tuple[str, str, str]:
         """Return its address, title and description."""
         text = f"What torch {self.torch} brought and broke on MPS"
         return addresses.release(self.torch), f"torch {self.torch} on MPS", text
@@ -279,7 +279,7 @@ class Statements(SitePage, frozen=True, kw_only=True):
     statements: tuple[Statement, ...]
 
     @property
-    def about(self) -> tuple[str, str, str]:
+    def page_head(self) -> tuple[str, str, str]:
         """Return its address, title and description."""
         title = {"limitation": "Limits of MPS kernels", "advisory": "Advisories"}[self.sort]
         text = f"All entries of the op lists: {title.lower()}"
@@ -300,7 +300,7 @@ class Rule(SitePage, frozen=True, kw_only=True):
     page: str
 
     @property
-    def about(self) -> tuple[str, str, str]:
+    def page_head(self) -> tuple[str, str, str]:
         """Return its address, title and description."""
         return addresses.rule(self.id), f"{self.id}: {self.title}", self.title
 
@@ -374,7 +374,7 @@ class Model(SitePage, frozen=True, kw_only=True):
     uses: dict[str, dict[str, int]]
 
     @property
-    def about(self) -> tuple[str, str, str]:
+    def page_head(self) -> tuple[str, str, str]:
         """Return its address, title and description."""
         text = f"What PyTorch's releases do with {self.name} on Apple's GPU"
         return addresses.model(self.name), f"{self.name} on MPS", text

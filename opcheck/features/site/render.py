@@ -86,7 +86,7 @@ def schema() -> str:
 def _html(
     templates: Environment, page: SitePage, path: str, home: page_records.Home, own: Collection[str]
 ) -> str:
-    _, title, description = page.about
+    _, title, description = page.page_head
     html = templates.get_template(f"site/{type(page).__name__.lower()}.html").render(
         page=page,
         home=home,

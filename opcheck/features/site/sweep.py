@@ -50,7 +50,7 @@ class Sweep:
         self, tables: Mapping[str, list[dict[str, Any]]], about: Mapping[str, Any]
     ) -> None:
         """Keep the rows of each table, and what the files say of themselves."""
-        self.about = about
+        self.page_head = about
         self._rows = tables
         self.targets = sorted({_target_of(row) for row in tables["outcomes"]})
         #: whether it was also run with the fallback variable alone.
@@ -76,8 +76,8 @@ class Sweep:
             torch=lines,
             macos=systems,
             modes=tuple(sorted({row["mode"] for row in self._rows["outcomes"]})),
-            packages=dict(sorted(self.about.get("packages", {}).items())),
-            digest=str(self.about.get("op_lists", "")),
+            packages=dict(sorted(self.page_head.get("packages", {}).items())),
+            digest=str(self.page_head.get("op_lists", "")),
             models=tuple(
                 msgspec.convert(model, ListedModel, from_attributes=True) for model in models
             ),

@@ -111,7 +111,7 @@ CATALOGUES: dict[str, Callable[[ModuleType, str], Iterator[Model]]] = {
 }
 
 
-def listed(pattern: str) -> list[Model]:
+def list_models(pattern: str) -> list[Model]:
     """List the models of a pattern such as ``transformers:Bert*``, in a prepared process.
 
     Raises:
@@ -137,4 +137,4 @@ def answer(patterns: list[str], _say: Say) -> dict[str, list[Model]]:
         ModelLoadError: as ``list_models``.
     """
     prepare()
-    return {pattern: listed(pattern) for pattern in patterns}
+    return {pattern: list_models(pattern) for pattern in patterns}

@@ -91,7 +91,7 @@ class Folder:
             if self._fresh:
                 _marker(self.path)  # it raises unless --fresh may delete the folder
             else:
-                about(self.path)
+                read_description(self.path)
         except UsageError:
             self._lock.give()
             raise
@@ -130,7 +130,7 @@ class Folder:
         return _place(self.path, key).is_file()
 
 
-def about(path: Path) -> SweepDescription | None:
+def read_description(path: Path) -> SweepDescription | None:
     """Read the description of a folder; None: it is new.
 
     Raises:
@@ -191,7 +191,7 @@ def read(path: Path) -> tuple[SweepDescription, Iterator[SweepResult]]:
     Raises:
         UsageError: there is no sweep in it, or another version wrote it.
     """
-    description = about(path) if path.is_dir() else None
+    description = read_description(path) if path.is_dir() else None
     if description is None:
         raise UsageError(
             "there is no sweep in this folder",

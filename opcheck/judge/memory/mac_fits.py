@@ -85,7 +85,7 @@ def deciding(memory: Memory) -> MacFit | None:
 
     None: no Mac was named, and some Mac is enough.
     """
-    mac = asked(memory)
+    mac = find_asked_mac(memory)
     if mac is None and smallest(memory, "fits", "pressure") is None:
         return memory.macs[-1]
     return mac
@@ -97,7 +97,7 @@ def runs_out(memory: Memory | None) -> bool:
     return mac is not None and mac.state == "raises"
 
 
-def asked(memory: Memory) -> MacFit | None:
+def find_asked_mac(memory: Memory) -> MacFit | None:
     """Return the Mac that the user named: the largest known Mac with no more memory than that."""
     if not memory.asked:
         return None

@@ -38,5 +38,5 @@ def for_kind(kind: str, target: Target) -> Remedy | None:
         target: the Mac.
     """
     return next(
-        (remedy for remedy in REMEDIES if kind in remedy.kinds and remedy.offered(target)), None
+        (remedy for remedy in REMEDIES if kind in remedy.kinds and remedy.is_offered(target)), None
     )

@@ -40,7 +40,7 @@ class Remedy(Record, frozen=True, kw_only=True):
     #: the tested targets where each of its calls is native.
     targets: tuple[tuple[str, str], ...] = TESTED
 
-    def offered(self, target: Target) -> bool:
+    def is_offered(self, target: Target) -> bool:
         """Return whether the remedy was found native on a target that is no newer than this one."""
         return any(
             Version.parse(torch) <= target.torch and Version.parse(macos) <= target.macos

@@ -263,14 +263,14 @@ _METHODS: dict[str, tuple[Severity, str]] = {
 }
 
 
-def _unlisted(what: str, instead: str) -> StorageMethod:
+def _make_unlisted(what: str, instead: str) -> StorageMethod:
     because = f"opcheck has no entry for this {what}"
     return StorageMethod(outcome="unknown", because=because, instead=instead, evidence="", date="")
 
 
 _UNLISTED = {
-    "hub_kernel": _unlisted("kernel", "attn_implementation=sdpa"),
-    "quantized": _unlisted("method", "weights that are not quantized"),
+    "hub_kernel": _make_unlisted("kernel", "attn_implementation=sdpa"),
+    "quantized": _make_unlisted("method", "weights that are not quantized"),
 }
 #: Kind of the problem -> what the finding begins with; before it the texts of single names.
 _BEGINS = {

@@ -75,7 +75,12 @@ class ModelRun:
         Raises:
             BaseException: whatever the user's code raises.
         """
-        with self.sites.followed(model), without_compiler(), torch.set_grad_enabled(grad), mode:
+        with (
+            self.sites.follow_modules(model),
+            without_compiler(),
+            torch.set_grad_enabled(grad),
+            mode,
+        ):
             self.output = model(*args, **kwargs)
             if train:
                 self._backward()

@@ -70,7 +70,7 @@ class Sink(Protocol):
     def record(self, call: Call) -> None:
         """Record one leaf call."""
 
-    def asked(self, operator: str) -> int:
+    def count_requests(self, operator: str) -> int:
         """Return how often ``operator`` has requested unknown values at this place."""
 
     def guess(self, operator: str, answer: Any) -> None:
@@ -112,7 +112,7 @@ class BodySink:
         calls = tuple(call for call in self.calls.values() if call.route.name != composite)
         return Body(tuple(self.names), calls)
 
-    def asked(self, _operator: str) -> int:
+    def count_requests(self, _operator: str) -> int:
         """Return how often values were requested, at any place."""
         return self._asked
 

@@ -417,7 +417,7 @@ class Simulator(dispatch.DispatchMode):
     ) -> Any:
         if route.reads_data:
             dtype = torch.bool if route.operator.answers_bool else args[0].dtype
-            times = self.sink.asked(route.name)
+            times = self.sink.count_requests(route.name)
             answer = unbacked_values.scalar(dtype, times, checks=self._last_is_check)
             self._report_guess(route.name, answer)
             return answer
@@ -584,7 +584,7 @@ class Simulator(dispatch.DispatchMode):
 
     def _copied_to_host(self, spec: TensorMeta) -> torch.Tensor:
         """Substitute values for unknown ones, and record the assumption."""
-        values, answer = unbacked_values.make_copy(spec, self.sink.asked("Tensor.cpu"))
+        values, answer = unbacked_values.make_copy(spec, self.sink.count_requests("Tensor.cpu"))
         self._report_guess("Tensor.cpu", answer)
         return values
 

@@ -49,12 +49,12 @@ def find_cuda_autocast(
 
 
 def _find_queries(node: ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[Hit]:
-    instead = _OF_CUDA.get(scanned.dotted(node))
+    instead = _OF_CUDA.get(scanned.dotted_name(node))
     if instead:
         yield Hit(
             node=node,
             severity="note",
-            message=f"{scanned.dotted(node)} is about CUDA's autocast alone",
+            message=f"{scanned.dotted_name(node)} is about CUDA's autocast alone",
             hint=f"on MPS: {instead}",
         )
 
@@ -145,7 +145,7 @@ def _on_for_cuda(node: ast.Call, enabled: ast.expr, ending: str, scanned: Scanne
 
 def _name(node: ast.Call, scanned: Scanned) -> str:
     """The dotted name of the called object, also through ``autocast = torch.cuda.amp.autocast``."""
-    if name := scanned.dotted(node.func):
+    if name := scanned.dotted_name(node.func):
         return name
     aliases = scanned.once(("aliases of autocast",), _aliases, scanned)
     if last(node.func) == "partial" or last(node.func) not in aliases:
@@ -155,7 +155,7 @@ def _name(node: ast.Call, scanned: Scanned) -> str:
         name
         for binding in bindings
         for value in _sides(binding.value)
-        if (name := scanned.dotted(value)).rpartition(".")[2] in _NAMES
+        if (name := scanned.dotted_name(value)).rpartition(".")[2] in _NAMES
     }
     return names.pop() if len(names) == 1 and len(bindings) == 1 else ""
 
@@ -172,7 +172,7 @@ def _aliases(scanned: Scanned) -> frozenset[str]:
         for name, bound in scanned.program.bound_values()
         for value in _sides(bound)
         if isinstance(value, (ast.Name, ast.Attribute))
-        and scanned.dotted(value).rpartition(".")[2] in _NAMES
+        and scanned.dotted_name(value).rpartition(".")[2] in _NAMES
     )
 
 
@@ -189,7 +189,7 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
     changes with it.
     """
     torch = torch_name(scanned)
-    if not torch or not scanned.dotted(node.func):
+    if not torch or not scanned.dotted_name(node.func):
         return None
     device = write_mps_or('"cuda"', scanned)
     in_with = isinstance(scanned.program.parent(node), ast.withitem)
@@ -200,7 +200,7 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
     scalers: tuple[Edit, ...] = ()
     # In bfloat16 no gradient is lost without a scaler.
     dtype = argument(node, None, "dtype")
-    is_half = dtype is None or not scanned.dotted(dtype).endswith("bfloat16")
+    is_half = dtype is None or not scanned.dotted_name(dtype).endswith("bfloat16")
     if scales and is_half and not alone:
         since, needs = _SCALES_SINCE, "GradScaler on MPS"
         scalers = scanned.once(("edits of scalers",), _scaler_edits, scanned)
@@ -249,7 +249,7 @@ def _wrap_arguments(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
 def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
     """A scaler of MPS where there is MPS; its kernels came with 2.8 (op_lists/registrations)."""
     torch = torch_name(scanned)
-    if not torch or not scanned.dotted(node.func):
+    if not torch or not scanned.dotted_name(node.func):
         return None
     device = write_mps_or('"cuda"', scanned)
     device_type = argument(node, 0, "device") if name in _SCALER else None

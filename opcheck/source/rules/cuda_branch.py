@@ -104,7 +104,7 @@ def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
         raised = find_raised(statement)
         return raised is None or "skip" not in ast.unparse(raised).lower()
     called = find_called(statement)
-    name = scanned.dotted(called) or (called.id if isinstance(called, ast.Name) else "")
+    name = scanned.dotted_name(called) or (called.id if isinstance(called, ast.Name) else "")
     return name in _EXITS
 
 
@@ -152,7 +152,7 @@ def _is_of_cuda(node: ast.AST, scanned: Scanned) -> bool:
     if isinstance(node, ast.Call):
         begins = method(node) == "startswith" and len(node.args) == 1
         text = node.args[0].value if begins and isinstance(node.args[0], ast.Constant) else None
-        return is_cuda(text) or scanned.dotted(node.func) == "torch.cuda.is_bf16_supported"
+        return is_cuda(text) or scanned.dotted_name(node.func) == "torch.cuda.is_bf16_supported"
     return isinstance(node, ast.Attribute) and node.attr == "is_cuda"
 
 
@@ -198,7 +198,7 @@ def _is_check(statement: ast.stmt) -> bool:
 
 def _is_needed(node: ast.If, scanned: Scanned) -> bool:
     called = map(find_called, node.body)
-    return not all(each and scanned.dotted(each).startswith(_NOT_NEEDED) for each in called)
+    return not all(each and scanned.dotted_name(each).startswith(_NOT_NEEDED) for each in called)
 
 
 def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
@@ -233,8 +233,8 @@ def _is_half(node: ast.AST, scanned: Scanned) -> bool:
         return node.value in _HALF_TEXTS
     if isinstance(node, ast.Call) and method(node) == "to":
         parts = (*node.args, *(word.value for word in node.keywords))
-        return any(scanned.dotted(part) in _HALF for part in parts)
-    return scanned.dotted(node) in _HALF
+        return any(scanned.dotted_name(part) in _HALF for part in parts)
+    return scanned.dotted_name(node) in _HALF
 
 
 # -- OC224: a list of allowed devices that lacks mps -----------------------------------------------
@@ -382,7 +382,7 @@ def _to_torch(use: ast.AST, scanned: Scanned) -> bool:
         return parent.arg == "device"
     if not isinstance(parent, ast.Call) or use not in parent.args:
         return False
-    return scanned.dotted(parent.func) == "torch.device" or last(parent.func) == "to"
+    return scanned.dotted_name(parent.func) == "torch.device" or last(parent.func) == "to"
 
 
 _Listing = ast.Subscript | ast.Call | ast.Dict | ast.Compare | ast.List | ast.If

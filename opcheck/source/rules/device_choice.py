@@ -277,7 +277,9 @@ def _memory_read(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
         for part in walk(statement)
         if isinstance(part, ast.Call)
     )
-    name = next((name for part in calls if _MEMORY.match(name := scanned.dotted(part.func))), "")
+    name = next(
+        (name for part in calls if _MEMORY.match(name := scanned.dotted_name(part.func))), ""
+    )
     if not name:
         return None
     short = name.removeprefix("torch.cuda.")
@@ -557,7 +559,7 @@ def _moved_by_branch(
 
 
 def _memory_call(statement: ast.stmt, scanned: Scanned) -> str:
-    name = scanned.dotted(find_called(statement))
+    name = scanned.dotted_name(find_called(statement))
     return name.removeprefix("torch.cuda.") if name.startswith("torch.cuda.") else ""
 
 

@@ -81,10 +81,13 @@ def _set(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[tuple[ast.ex
     """The names and values that a statement or a call puts into the environment."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            if isinstance(target, ast.Subscript) and scanned.dotted(target.value) == "os.environ":
+            if (
+                isinstance(target, ast.Subscript)
+                and scanned.dotted_name(target.value) == "os.environ"
+            ):
                 yield target.slice, node.value
     else:
-        name = scanned.dotted(node.func)
+        name = scanned.dotted_name(node.func)
         if name in _SETTERS and len(node.args) == 2:
             yield node.args[0], node.args[1]
         elif name == "os.environ.update":

@@ -25,7 +25,7 @@ _MODULE = "torch.utils.cpp_extension."
 )
 def find_cuda_extensions(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """CUDAExtension, and load() with sources that end in .cu."""
-    name = scanned.dotted(node.func)
+    name = scanned.dotted_name(node.func)
     if not name.startswith(_MODULE):
         return
     is_load = name.removeprefix(_MODULE) in {"load", "load_inline"}
@@ -154,7 +154,7 @@ def _is_asked_before(node: ast.AST, scanned: Scanned, *, fails: bool) -> bool:
 def _asks_for_gpu(module: str, scanned: Scanned) -> bool:
     """Return whether the file checks that a package can work here: ``numba.cuda.is_available()``."""
     uses = scanned.program.uses.get("is_available", ())
-    return any(scanned.dotted(use) == f"{module}.is_available" for use in uses)
+    return any(scanned.dotted_name(use) == f"{module}.is_available" for use in uses)
 
 
 def _goes_on(node: ast.Try) -> bool:
@@ -220,7 +220,7 @@ _LACKING = read_table("compile_backends")
 )
 def find_compile_backends(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.compile(backend=...)`` with a name of the table."""
-    if scanned.dotted(node.func) != "torch.compile":
+    if scanned.dotted_name(node.func) != "torch.compile":
         return
     backend = argument(node, None, "backend")
     name = scanned.mac.constant(backend) if backend is not None else None

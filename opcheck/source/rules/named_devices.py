@@ -39,7 +39,7 @@ def find_cuda_methods(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of a method ``cuda`` of anything that is not a module of another library."""
     if method(node) != "cuda":
         return
-    owner = scanned.dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+    owner = scanned.dotted_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
     if owner and not (scanned.project is not None and scanned.project.holds(owner)):
         return
     yield Hit(
@@ -148,7 +148,7 @@ def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[H
     if isinstance(node, ast.Dict):
         yield from _entries(node, scanned)
         return
-    name = scanned.dotted(node.func)
+    name = scanned.dotted_name(node.func)
     called = name.rpartition(".")[2] or method(node)
     device = _device(node, name)
     value = scanned.mac.cuda(device) if device is not None else None
@@ -232,7 +232,7 @@ def _device_in_scope(origin: ast.expr, scanned: Scanned) -> str:
     call = scanned.program.parent(parent) if isinstance(parent, ast.keyword) else parent
     takes = isinstance(call, ast.Call) and (
         (isinstance(parent, ast.keyword) and parent.arg in {"device", "map_location"})
-        or (method(call) == "to" and not scanned.dotted(call.func))
+        or (method(call) == "to" and not scanned.dotted_name(call.func))
     )
     return device_name(origin, scanned) if takes else ""
 
@@ -272,7 +272,7 @@ def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
     """
     device: ast.AST = origin
     parent = scanned.program.parent(origin)
-    if isinstance(parent, ast.Call) and scanned.dotted(parent.func) == "torch.device":
+    if isinstance(parent, ast.Call) and scanned.dotted_name(parent.func) == "torch.device":
         device, parent = parent, scanned.program.parent(parent)
     if isinstance(parent, _LISTS):
         return _holds_cpu(parent, scanned)
@@ -314,7 +314,7 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
         return ""
     argument_given = argument(node, 0, "dtype", "t")
     text = argument_given and (
-        scanned.dotted(argument_given) or scanned.mac.constant(argument_given)
+        scanned.dotted_name(argument_given) or scanned.mac.constant(argument_given)
     )
     is_type = isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
     return str(text) if is_type else ""
@@ -323,7 +323,7 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
 def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
     """Return whether it is only compared, itself or by its name, or is a default, which OC203 names."""
     parent = scanned.program.parent(node)
-    if isinstance(parent, ast.Assign) and scanned.dotted(node.func) == "torch.device":
+    if isinstance(parent, ast.Assign) and scanned.dotted_name(node.func) == "torch.device":
         return all(
             isinstance(target, ast.Name)
             and scanned.once(("compared", target.id), _is_compared, target.id, scanned.program)
@@ -406,7 +406,7 @@ def find_cuda_defaults(
 ) -> Iterator[Hit]:
     """Defaults of command lines, parameters and fields that are ``cuda``."""
     if isinstance(node, ast.Call):
-        name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
+        name = scanned.dotted_name(node.func).rpartition(".")[2] or method(node)
         if name in _OPTIONS:
             default = argument(node, None, "default")
             yield from _default_hits(default, "option", scanned, _write_default(default, scanned))
@@ -433,7 +433,7 @@ def _looked_up(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """A call that leaves a parameter of another file's function at its default, which is CUDA."""
-    name = scanned.dotted(node.func)
+    name = scanned.dotted_name(node.func)
     if not name or scanned.project is None or scanned.path is None:
         return
     found = scanned.project.defaults(name, scanned.path)
@@ -521,7 +521,7 @@ def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         if not values or not all(value is not None and _is_type(value) for value in values):
             return
         origin = values[0] or node
-    if scanned.dotted(node.func) or not torch_alias(scanned):
+    if scanned.dotted_name(node.func) or not torch_alias(scanned):
         return
     yield Hit(
         node=origin,

@@ -33,7 +33,7 @@ def find_nccl(node: ast.Call | ast.arguments, scanned: Scanned) -> Iterator[Hit]
         for default in (*node.defaults, *node.kw_defaults):
             yield from _nccl_hits(default, scanned)
         return
-    name = scanned.dotted(node.func).rpartition(".")[2] or last(node.func)
+    name = scanned.dotted_name(node.func).rpartition(".")[2] or last(node.func)
     if name in _TRAINERS:
         yield from _find_parallel(node, scanned)
     elif name in _MAKES_GROUPS:
@@ -53,7 +53,7 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """
     arguments = {key: argument(node, None, key) for key in ("accelerator", "strategy", "devices")}
     values = {key: value and scanned.mac.constant(value) for key, value in arguments.items()}
-    if "lightning" not in scanned.dotted(node.func) or values["accelerator"] in _NOT_GPU:
+    if "lightning" not in scanned.dotted_name(node.func) or values["accelerator"] in _NOT_GPU:
         return
     strategy, devices, listed = values["strategy"], values["devices"], arguments["devices"]
     is_count = isinstance(devices, int) and devices > 1
@@ -110,7 +110,7 @@ _MOVES = {"cuda", "to"}
 )
 def find_data_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Modules that are wrapped; a warning where the file moves nothing but the module itself."""
-    if scanned.dotted(node.func) not in _NAMES:
+    if scanned.dotted_name(node.func) not in _NAMES:
         return
     yield Hit(
         node=node,
@@ -190,7 +190,7 @@ def find_spawned_processes(node: _Iterating, scanned: Scanned) -> Iterator[Hit]:
     if not torch_alias(scanned) or scanned.once(("forks",), _forks, scanned):
         return
     if isinstance(node, ast.Call):
-        name = scanned.dotted(node.func)
+        name = scanned.dotted_name(node.func)
         if _has_workers(node, scanned):
             yield from _not_sent(node, scanned, "collate_fn", "worker_init_fn")
             yield from _dataset_not_sent(node, scanned)
@@ -305,7 +305,7 @@ def _is_loader(node: ast.expr, scanned: Scanned, depth: int) -> bool:
 
 def _has_workers(call: ast.Call, scanned: Scanned) -> bool:
     """Return whether a call makes a DataLoader with workers that start as the system starts processes."""
-    if not (scanned.dotted(call.func).endswith("DataLoader")):
+    if not (scanned.dotted_name(call.func).endswith("DataLoader")):
         return False
     if argument(call, None, "multiprocessing_context") is not None:
         return False

@@ -18,7 +18,7 @@ from opcheck.source.words import last
 
 def torch_cuda(node: ast.AST, scanned: Scanned) -> str:
     """What comes after ``torch.cuda.`` in a call; empty: another call."""
-    name = scanned.dotted(node.func) if isinstance(node, ast.Call) else ""
+    name = scanned.dotted_name(node.func) if isinstance(node, ast.Call) else ""
     rest = name.removeprefix("torch.cuda.") if name.startswith("torch.cuda.") else ""
     # The same functions, by the modules that they are written in.
     return re.sub(r"^(memory|random|streams|graphs)\.", "", rest)
@@ -120,7 +120,7 @@ _PREFIXES = ("torch.backends.cudnn.", "torch.backends.cuda.")
 )
 def find_cudnn_settings(node: ast.Assign, scanned: Scanned) -> Iterator[Hit]:
     """Assignments to attributes of these modules."""
-    names = [scanned.dotted(target) for target in node.targets]
+    names = [scanned.dotted_name(target) for target in node.targets]
     setting = next((name for name in names if name.startswith(_PREFIXES)), "")
     if setting:
         yield Hit(
@@ -144,12 +144,12 @@ def find_cudnn_settings(node: ast.Assign, scanned: Scanned) -> Iterator[Hit]:
 )
 def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.has_mps`` and ``getattr(torch, "has_mps", False)``."""
-    asked = isinstance(node, ast.Attribute) and scanned.dotted(node) == "torch.has_mps"
+    asked = isinstance(node, ast.Attribute) and scanned.dotted_name(node) == "torch.has_mps"
     match node:
         case ast.Call(
             func=ast.Name("getattr" | "hasattr"), args=[owner, ast.Constant("has_mps"), *_]
         ):
-            asked = scanned.dotted(owner) == "torch"
+            asked = scanned.dotted_name(owner) == "torch"
     if asked:
         torch = torch_name(scanned)
         yield Hit(
@@ -175,7 +175,7 @@ _MESSAGES = read_words("messages") | {"max", "bool", "str", "format"}
 )
 def find_device_counts(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.cuda.device_count()`` where it is not compared, printed or a condition."""
-    if scanned.dotted(node.func) != "torch.cuda.device_count":
+    if scanned.dotted_name(node.func) != "torch.cuda.device_count":
         return
     by_zero = False
     match scanned.program.parent(node):

@@ -24,7 +24,7 @@ def find_pinned_memory(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``pin_memory=True`` in a call, and ``.pin_memory()``."""
     asked = argument(node, None, "pin_memory")
     if asked is not None and scanned.mac.constant(asked) is True:
-        called = scanned.dotted(node.func).rpartition(".")[2] or method(node)
+        called = scanned.dotted_name(node.func).rpartition(".")[2] or method(node)
         called = called or getattr(node.func, "id", "")
         loader = "; a DataLoader leaves it out on a Mac, and warns" * called.endswith("DataLoader")
         yield Hit(
@@ -33,7 +33,7 @@ def find_pinned_memory(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
             message=f"pinned memory is for CUDA, and gains nothing on a Mac{loader}",
             hint="pin_memory=torch.cuda.is_available()",
         )
-    elif method(node) == "pin_memory" and not node.args and not scanned.dotted(node.func):
+    elif method(node) == "pin_memory" and not node.args and not scanned.dotted_name(node.func):
         yield Hit(
             node=node,
             severity="warning",
@@ -63,7 +63,7 @@ _LEAVES = {"cpu", "numpy", "tolist", "item"}
 )
 def find_numpy_of_mps(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.numpy()`` where the same expression put the tensor on MPS."""
-    if method(node) != "numpy" or scanned.dotted(node.func):
+    if method(node) != "numpy" or scanned.dotted_name(node.func):
         return
     for call in chain(node.func):
         if method(call) in _LEAVES:
@@ -96,7 +96,7 @@ def find_numpy_of_mps(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 )
 def find_unmapped_loads(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of ``torch.load`` that do not say where the tensors go."""
-    if scanned.dotted(node.func) != "torch.load":
+    if scanned.dotted_name(node.func) != "torch.load":
         return
     unpacks = any(word.arg is None for word in node.keywords)
     if argument(node, 1, "map_location") is not None or unpacks:

@@ -51,7 +51,7 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         return
     if _on_cpu(node, scanned):
         return
-    name = scanned.dotted(node.func)
+    name = scanned.dotted_name(node.func)
     is_creation = name.startswith("torch.") and name.rpartition(".")[2] in _MAKES
     if is_creation and argument(node, None, "device") is None:
         yield Hit(
@@ -71,7 +71,7 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.from_numpy(np.random.rand(3)).to("mps")``: the tensor keeps the dtype of the array."""
-    name, called = scanned.dotted(node.func), method(node)
+    name, called = scanned.dotted_name(node.func), method(node)
     if not scanned.once(("imports numpy",), _imports_numpy, scanned):
         return
     moved: ast.expr = node
@@ -112,7 +112,7 @@ def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
 
 def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
     """The wide dtype that a call names; empty for another dtype."""
-    name, last = scanned.dotted(node.func), method(node)
+    name, last = scanned.dotted_name(node.func), method(node)
     if name == "torch.DoubleTensor":
         return "float64"
     if last in _METHODS and not name and not node.args and torch_alias(scanned):
@@ -123,7 +123,9 @@ def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
         candidates += node.args
     for candidate in candidates:
         # Also through one assignment: ``dtype = torch.float64``.
-        named = scanned.dotted(candidate) or scanned.dotted(scanned.program.only_value(candidate))
+        named = scanned.dotted_name(candidate) or scanned.dotted_name(
+            scanned.program.only_value(candidate)
+        )
         if (dtype := _DTYPES.get(named)) is not None:
             return dtype
         text = scanned.mac.constant(candidate) if last == "type" else None
@@ -159,10 +161,10 @@ _DOUBLE = {"torch.float64", "torch.double", "torch.DoubleTensor"}
 )
 def find_wide_defaults(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls that make float64 the default."""
-    if scanned.dotted(node.func) not in _SETS:
+    if scanned.dotted_name(node.func) not in _SETS:
         return
     dtype = argument(node, 0, "d", "t")
-    if dtype and (scanned.dotted(dtype) or scanned.mac.constant(dtype)) in _DOUBLE:
+    if dtype and (scanned.dotted_name(dtype) or scanned.mac.constant(dtype)) in _DOUBLE:
         yield Hit(
             node=node,
             message="every tensor is float64 from here on, which MPS has not",
@@ -188,7 +190,7 @@ def _with_torch(node: ast.AST, scanned: Scanned) -> bool:
 
 def _calls_torch(node: ast.AST, scanned: Scanned) -> bool:
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return any(scanned.dotted(call.func).startswith("torch.") for call in calls)
+    return any(scanned.dotted_name(call.func).startswith("torch.") for call in calls)
 
 
 @rule(
@@ -202,7 +204,7 @@ def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Ite
     """Imaginary literals in calls of torch, and dtype=torch.complex64."""
     if isinstance(node, ast.Call):
         dtype = argument(node, None, "dtype")
-        is_complex = scanned.dotted(dtype) in _COMPLEX
+        is_complex = scanned.dotted_name(dtype) in _COMPLEX
     else:
         is_complex = isinstance(node.value, complex) and _with_torch(node, scanned)
     if is_complex:

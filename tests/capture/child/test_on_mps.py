@@ -132,7 +132,7 @@ def test_a_large_tensor_stays_the_object_that_autograd_and_others_know() -> None
         large = torch.ones(300, 300, device="mps", requires_grad=True)
         doubled = large * 2
     watching = weakref.ref(large)
-    Mover(100).others(on_mps.marked())
+    Mover(100).others(on_mps.list_marked())
     assert is_on_mps(large)
     assert large.requires_grad
     assert is_on_mps(doubled)

@@ -44,7 +44,7 @@ def _calls(tracer: str, model: nn.Module) -> list[tuple[str, str, str]]:
     x = mover.value(torch.ones(2, 4), "x")
     with (
         simulated_mac(target(), dict(load().operators("2.13")), recorder),
-        recorder.sites.followed(traced),
+        recorder.sites.follow_modules(traced),
         torch.no_grad(),
     ):
         traced(x)

@@ -7,7 +7,7 @@ import pytest
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.judge.memory.allocations import list_taken
 from opcheck.judge.memory.estimate import estimate
-from opcheck.judge.memory.mac_fits import asked, ratio, smallest
+from opcheck.judge.memory.mac_fits import find_asked_mac, ratio, smallest
 from opcheck.model.records import Lifetime, Memory, Trace
 from tests.judge.memory.live import peaks_as_recorded
 from tests.made import call, make_target, make_trace
@@ -138,9 +138,9 @@ def test_the_macos_decides_the_working_set() -> None:
 
 def test_the_mac_that_is_asked_about() -> None:
     trace = step(life(0, None))
-    assert asked(made(trace)) is None
+    assert find_asked_mac(made(trace)) is None
     for size, known in ((4, 8), (8, 8), (36, 32), (48, 32), (192, 128)):
-        mac = asked(made(trace, mac=size))
+        mac = find_asked_mac(made(trace, mac=size))
         assert mac is not None
         assert mac.memory == known
 

@@ -185,7 +185,7 @@ def test_a_line_in_many_modules_is_not_a_loop() -> None:
     gates = torch.nn.ModuleList([Gate() for _ in range(SAME_ANSWERS + 2)])
 
     def run(x: torch.Tensor, recorder: Any) -> None:
-        with recorder.sites.followed(gates):
+        with recorder.sites.follow_modules(gates):
             answers.extend(gate(x) for gate in gates)
 
     recorder = recorded(run, BIG, pass_recorder=True)

@@ -149,7 +149,7 @@ def load(
     return as_loaded(
         model,
         inputs,
-        on_mps=on_mps.marked(),
+        on_mps=on_mps.list_marked(),
         default_device=take_default_device(),
         **facts,
     )

@@ -205,7 +205,7 @@ class Recorder:
             raise TooManyCallsError(message)
         self.calls.append(TraceEntry(self.tensors.keep(call), *self.sites.here()))
 
-    def asked(self, operator: str) -> int:
+    def count_requests(self, operator: str) -> int:
         """Return how often this line, in this module, has needed unknown values by ``operator``."""
         guess = self.guesses.get((operator, *self.sites.here()[:2]))
         return guess.count if guess else 0
@@ -250,7 +250,7 @@ class Recorder:
             guessed.answers.update(guess.answers)
         return tuple(guessed.problem() for guessed in by_line.values())
 
-    def uncalled(self, root: torch.nn.Module) -> tuple[str, ...]:
+    def list_uncalled(self, root: torch.nn.Module) -> tuple[str, ...]:
         """Return the modules that neither ran nor had a tensor of theirs used by another's code.
 
         Modules that do nothing outside of training (dropout, identity) are not worth a word.

@@ -79,9 +79,9 @@ class CallCounts:
         """Judge the calls from here on for this target."""
         self._verdicts.retarget(target)
 
-    def followed(self) -> AbstractContextManager[None]:
+    def follow_modules(self) -> AbstractContextManager[None]:
         """For the length of the block, follow the modules of the program."""
-        return self._modules.followed()
+        return self._modules.follow_modules()
 
     # -- what the simulator calls ------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class CallCounts:
         if judged.warning:
             self._warn(judged.warning, site)
 
-    def asked(self, operator: str) -> int:
+    def count_requests(self, operator: str) -> int:
         """Return 0: every tensor has its values, so that nothing is guessed."""
         del operator
         return 0

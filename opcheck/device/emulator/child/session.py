@@ -182,7 +182,7 @@ class Emulation:
                 ) as mac,
                 run_uncompiled(functools.partial(add_left_out, self._problems)),
                 processes_of_mac(self.target),
-                tally.followed(),
+                tally.follow_modules(),
                 names_of_the_target(),
                 warnings_at_their_lines(),
                 export_below(),

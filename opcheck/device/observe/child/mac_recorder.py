@@ -163,7 +163,11 @@ class MacRecorder(DispatchMode):
             if not wanted or self.warn(message, (filename, lineno)):
                 before(message, category, filename, lineno, *rest)
 
-        with replace_attributes([(warnings, "showwarning", show)]), self._modules.followed(), self:
+        with (
+            replace_attributes([(warnings, "showwarning", show)]),
+            self._modules.follow_modules(),
+            self,
+        ):
             yield
 
 

@@ -91,7 +91,7 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     torch, macos, machine = environment.torch, environment.macos, environment.machine
     if torch is None or not torch.built or torch.available is not False:
         return
-    too_old = macos is not None and examined.listed and macos < examined.minimum(examined.torch)
+    too_old = macos is not None and examined.is_listed and macos < examined.minimum(examined.torch)
     if too_old or machine.virtual or machine.hosted or not machine.apple_silicon:
         return
     yield finding(
@@ -129,7 +129,7 @@ def _nightly(examined: Examined) -> Iterator[Finding]:
 @rule("OC316", "warning", "an installed torch")
 def _not_listed(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
-    if torch is None or examined.listed:
+    if torch is None or examined.is_listed:
         return
     newer = torch.line > examined.lines[-1]
     yield finding(

@@ -34,7 +34,7 @@ def _calls(model: nn.Module, x: torch.Tensor) -> tuple[OpCall, ...]:
     mover.module(model)
     moved = mover.value(x, "x")
     registrations = dict(load().operators("2.13"))
-    with simulated_mac(target(), registrations, recorder), recorder.sites.followed(model):
+    with simulated_mac(target(), registrations, recorder), recorder.sites.follow_modules(model):
         result = model(moved)
         if any(parameter.requires_grad for parameter in model.parameters()):
             result.sum().backward()

@@ -38,7 +38,7 @@ def _run(model: nn.Module) -> Recorder:
     mover.module(model)
     x = mover.value(torch.ones(2, 4), "x")
     registrations = dict(load().operators("2.13"))
-    with simulated_mac(target(), registrations, recorder), recorder.sites.followed(model):
+    with simulated_mac(target(), registrations, recorder), recorder.sites.follow_modules(model):
         model(x)
     return recorder
 
