@@ -24,7 +24,7 @@ from opcheck.cli import streams
 from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
 from opcheck.device.verify import Pair, ReportedCalls, Verification
-from opcheck.features.gate.gate_records import Cell, Failed, GateReport, Known
+from opcheck.features.gate.gate_records import Failed, GateCell, GateReport, Known
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.model.fingerprint import add_fingerprints, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
@@ -242,14 +242,14 @@ def gate_of(text: str) -> GateReport:
     known = Known(fingerprint="a", rule="OC101", op=text, where=text, line=text)
     failed = Failed(message=text, context=text, hint=text)
     cells = (
-        Cell(
+        GateCell(
             model=text,
             target="torch 2.13, macOS 26",
             judgement=Judgement(code=FINDINGS, reasons=(text,), against=against),
             report=report,
             fixed=(known,),
         ),
-        Cell(
+        GateCell(
             model=f"{text} ",
             target="torch 2.13, macOS 26",
             judgement=Judgement(code=COULD_NOT_TELL, reasons=(text,), against=()),

@@ -84,7 +84,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     Raises:
         OpListError: the lists have no such torch release, or are damaged.
     """
-    case = _JudgedCall(call, target, lists)
+    case = _CallOnTarget(call, target, lists)
     if call.refusal is not None:
         return _judge_refused(case, *call.refusal)
     # A tensor that cannot be made stops every call, whatever is registered.
@@ -195,7 +195,7 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
     )
 
 
-class _JudgedCall:
+class _CallOnTarget:
     """A call with the data of the lists about its overload."""
 
     def __init__(self, call: OpCall, target: Target, lists: OpLists) -> None:
@@ -285,13 +285,13 @@ def _details(call: OpCall) -> Hashable:
     return len(call.inputs), call.recomputed, specs, arguments
 
 
-def _summary(case: _JudgedCall, limitation: str) -> str:
+def _summary(case: _CallOnTarget, limitation: str) -> str:
     statement = case.lists.statements.by_id.get(limitation)
     reason = f"{statement.summary.rstrip('.')} " if statement else "the Mac refuses this call "
     return f"{reason}({limitation})"
 
 
-def _judge_refused(case: _JudgedCall, limitation: str, text: str) -> Verdict:
+def _judge_refused(case: _CallOnTarget, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
         because=REFUSALS.get(limitation) or _summary(case, limitation),
@@ -308,7 +308,7 @@ def sparse_key(call: OpCall) -> str | None:
     return (keys.pop() if len(keys) == 1 else "") if keys else None
 
 
-def _sparse(case: _JudgedCall, layouts: frozenset[str]) -> Verdict:
+def _sparse(case: _CallOnTarget, layouts: frozenset[str]) -> Verdict:
     key = sparse_key(case.call)
     op = _SPARSE_BODIES.get((case.call.op, key or ""), case.call.op)
     value = case.lists.registration(op, case.line, key) if key else None
@@ -337,7 +337,7 @@ def _sparse(case: _JudgedCall, layouts: frozenset[str]) -> Verdict:
     )
 
 
-def _by_registration(case: _JudgedCall) -> Verdict:
+def _by_registration(case: _CallOnTarget) -> Verdict:
     """Return the verdict of a registration that decides by itself."""
     status, kind = case.resolution.status, case.resolution.kind
     assert status != "composite"  # what it calls decides
@@ -359,7 +359,7 @@ def _by_registration(case: _JudgedCall) -> Verdict:
     )
 
 
-def _not_implemented(case: _JudgedCall) -> str:
+def _not_implemented(case: _CallOnTarget) -> str:
     return messages.not_implemented(case.last, case.target.torch, case.release.commit)
 
 
@@ -378,7 +378,7 @@ def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
 _DOUBLES = frozenset({"float64", "complex128"})
 
 
-def _judge_inner(op: str, case: _JudgedCall) -> Verdict:
+def _judge_inner(op: str, case: _CallOnTarget) -> Verdict:
     """Return the worst verdict of a body's calls of one operator, with the statements of all of them."""
     calls = [call for call in case.call.inside if call.op == op]
     doubles = (_DOUBLES & _dtypes(call) for call in calls)
@@ -405,7 +405,7 @@ def _statement_evidence(verdicts: Iterable[Verdict]) -> tuple[Evidence, ...]:
     return tuple(dict.fromkeys(each for each in entries if each.kind in {"limitation", "advisory"}))
 
 
-def _composite(case: _JudgedCall) -> Verdict:
+def _composite(case: _CallOnTarget) -> Verdict:
     inner = case.call.inner
     if inner is None:
         return Verdict(
@@ -443,7 +443,7 @@ def _composite(case: _JudgedCall) -> Verdict:
     )
 
 
-def _together(case: _JudgedCall, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def _together(case: _CallOnTarget, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the statements that calls in a body may match, unless the composite itself rules them out.
 
     Of some calls in a body only the operator is known, so their statements say "perhaps".  One on a
@@ -472,7 +472,7 @@ def _list(ops: Iterable[str]) -> str:
     return ", ".join(sorted(ops))
 
 
-def _judge_distributed(case: _JudgedCall) -> Verdict:
+def _judge_distributed(case: _CallOnTarget) -> Verdict:
     """Return the verdict of a collective, which has kernels for the CPU and CUDA alone."""
     evidence = (case.registered(case.call.op, "absent"),)
     if case.target.cpu_fallback and case.target.torch not in _REFUSES_DISTRIBUTED:
@@ -491,7 +491,7 @@ def _judge_distributed(case: _JudgedCall) -> Verdict:
     )
 
 
-def _unknown(case: _JudgedCall) -> Verdict:
+def _unknown(case: _CallOnTarget) -> Verdict:
     namespace = case.call.op.partition("::")[0]
     if namespace == "c10d" and case.target.torch in _DISPATCHES_DISTRIBUTED:
         return _judge_distributed(case)
@@ -520,7 +520,7 @@ def _unknown(case: _JudgedCall) -> Verdict:
     )
 
 
-def _not_described(case: _JudgedCall, namespace: str) -> str:
+def _not_described(case: _CallOnTarget, namespace: str) -> str:
     if case.resolution.extension:
         return f"{case.resolution.extension} registers no operator {case.call.op}"
     if namespace in LIBRARIES:
@@ -528,7 +528,7 @@ def _not_described(case: _JudgedCall, namespace: str) -> str:
     return f"the op lists do not describe the namespace {namespace}"
 
 
-_BY_STATUS: dict[str, Callable[[_JudgedCall], Verdict]] = {
+_BY_STATUS: dict[str, Callable[[_CallOnTarget], Verdict]] = {
     "native": _by_registration,
     "fallback": _by_registration,
     "unsupported": _by_registration,

@@ -30,7 +30,7 @@ REGRESSIONS = CHANGES[:3]
 IMPROVEMENTS = CHANGES[3:]
 
 
-class Change(Record, frozen=True, kw_only=True):
+class OverloadChange(Record, frozen=True, kw_only=True):
     """One overload that differs between the releases."""
 
     name: str
@@ -62,7 +62,7 @@ class DiffAnswer(Record, frozen=True, kw_only=True):
     macos: str
     dtype: str | None
     counts: dict[str, int]
-    changes: tuple[Change, ...]
+    changes: tuple[OverloadChange, ...]
     #: overloads with a kernel in both releases that is another sort of kernel now.
     routes: tuple[RouteChange, ...] = ()
     notes: tuple[str, ...]
@@ -117,7 +117,7 @@ def diff(
 
 def _change(
     op: str, pair: tuple[Release, Release], system: str, dtype: str | None, lookup: OperatorLookup
-) -> Change | None:
+) -> OverloadChange | None:
     exists = [op in lookup.lists.operators(release.line) for release in pair]
     if all(exists) and lookup.operators.facts(op, pair[0].line) == lookup.operators.facts(
         op, pair[1].line
@@ -136,7 +136,7 @@ def _change(
     aim = target(newest.line, system)
     verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
     removed = f"torch {pair[1].torch} has no operator {op}"
-    return Change(
+    return OverloadChange(
         name=op,
         change=_kind(exists, states, dtypes),
         before=states[0] if exists[0] else None,

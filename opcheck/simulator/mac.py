@@ -101,19 +101,19 @@ def followed_threads(modes: Modes) -> Iterator[None]:
     """
     original, submit_to = threading.Thread.start, ThreadPoolExecutor.submit
     here = threading.local()
-    here.follow_modules = True
+    here.followed = True
 
     @contextlib.contextmanager
     def follow_modes() -> Iterator[None]:
         if getattr(here, "followed", False):
             yield
             return
-        here.follow_modules = True
+        here.followed = True
         try:
             with modes():
                 yield
         finally:
-            here.follow_modules = False
+            here.followed = False
 
     def start(thread: threading.Thread) -> None:
         # Not Thread.run: subclasses override it.

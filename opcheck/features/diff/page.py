@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from opcheck.judge.report_changes import Comparison, Difference
     from opcheck.lookup.answer_records import State
-    from opcheck.lookup.diff import Change, DiffAnswer, RouteChange
+    from opcheck.lookup.diff import DiffAnswer, OverloadChange, RouteChange
 
 _TITLES = {
     "regressed": "Worse",
@@ -95,9 +95,9 @@ def _change(row: Sequence[str]) -> str:
     return why if before == after else f"{before} -> {after}"
 
 
-def _rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
+def _rows(changes: Sequence[OverloadChange]) -> Iterator[tuple[str, ...]]:
     """Make one row for the overloads of an operator that change alike."""
-    groups: dict[object, list[Change]] = {}
+    groups: dict[object, list[OverloadChange]] = {}
     for change in changes:
         base = change.name.partition(".")[0]
         states = str((change.before, change.after, change.dtypes))

@@ -29,7 +29,7 @@ from opcheck.worker.process import python, run
 SCHEMA = "opcheck-environment/1"
 
 
-class Machine(Record, frozen=True, kw_only=True):
+class Computer(Record, frozen=True, kw_only=True):
     """The computer and its system."""
 
     #: as platform.system() returns it: Darwin, Linux, Windows
@@ -97,7 +97,7 @@ class Environment(Record, frozen=True, kw_only=True):
     schema: str = SCHEMA
     #: what gathered it
     tool: str = ""
-    machine: Machine = Machine()
+    machine: Computer = Computer()
     python: Python = Python()
     #: None: not installed
     torch: Torch | None = None
@@ -201,13 +201,13 @@ def gather(variables: Mapping[str, str] | None = None) -> Environment:
     )
 
 
-def _machine(variables: Mapping[str, str]) -> Machine:
+def _machine(variables: Mapping[str, str]) -> Computer:
     system = platform.system()
     hosted = "GitHub-hosted" if variables.get("RUNNER_ENVIRONMENT") == "github-hosted" else ""
     if system != "Darwin":
-        return Machine(system=system, hosted=hosted)
+        return Computer(system=system, hosted=hosted)
     memory = _sysctl("hw.memsize")
-    return Machine(
+    return Computer(
         system=system,
         # Not platform.mac_ver(): it returns 10.16 or 16.0 to a Python that was built for an old SDK.
         macos=_sysctl("kern.osproductversion") or platform.mac_ver()[0],

@@ -9,7 +9,7 @@ import msgspec
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.features.gate.gate_baseline import Baseline
-from opcheck.features.gate.gate_records import Cell, GateReport
+from opcheck.features.gate.gate_records import GateCell, GateReport
 from opcheck.features.gate.jobs import JobResult
 from opcheck.features.gate.settings import GateModel, GateSettings, Planned, targets_of
 from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judge_report
@@ -74,12 +74,12 @@ def _model_cells(
     policy_of: PolicyOf,
     ignores: Ignores,
     baseline: Baseline | None,
-) -> Sequence[Cell]:
+) -> Sequence[GateCell]:
     planned = targets_of(model, plan.targets)
     if (failed := result.failed) is not None:
         judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
         return [
-            Cell(model=model.name, target=str(each.target), judgement=judgement, failed=failed)
+            GateCell(model=model.name, target=str(each.target), judgement=judgement, failed=failed)
             for each in planned
         ]
     return [
@@ -95,7 +95,7 @@ def _cell(
     policy: Policy,
     ignores: Ignores,
     baseline: Baseline | None,
-) -> Cell:
+) -> GateCell:
     ignores.read(
         place.location.file for group in made.groups for place in group.locations if place.location
     )
@@ -104,7 +104,7 @@ def _cell(
     here = {name for finding in marked.findings for name in finding.fingerprints}
     carried = baseline.carried_to(name, str(target), marked.findings) if baseline else ()
     names = (*(entry.fingerprint for entry in known), *carried)
-    return Cell(
+    return GateCell(
         model=name,
         target=str(target),
         report=marked,

@@ -19,7 +19,7 @@ from opcheck.common import tool
 from opcheck.common.files import write_text
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.common.yaml_text import dump
-from opcheck.features.gate.gate_records import Cell, Known
+from opcheck.features.gate.gate_records import GateCell, Known
 from opcheck.judge.policy import speaks_of_calls
 from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.records import Finding, Record, Report
@@ -83,7 +83,7 @@ def write(path: Path, baseline: Baseline) -> None:
 
 
 def update_baseline(
-    before: Baseline | None, cells: Collection[Cell], op_lists: str, *, whole: bool
+    before: Baseline | None, cells: Collection[GateCell], op_lists: str, *, whole: bool
 ) -> Baseline:
     """Return the baseline with every counted, not ignored finding of these cells.
 
@@ -135,7 +135,7 @@ def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[K
                 )
 
 
-def _is_whole(cell: Cell) -> bool:
+def _is_whole(cell: GateCell) -> bool:
     return cell.report is not None and cell.report.capture.complete
 
 

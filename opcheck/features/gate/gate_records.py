@@ -32,7 +32,7 @@ class Known(Record, frozen=True, kw_only=True):
     targets: tuple[str, ...] = ()
 
 
-class Cell(Record, frozen=True, kw_only=True):
+class GateCell(Record, frozen=True, kw_only=True):
     """One model on one target."""
 
     #: as the configuration calls it
@@ -61,7 +61,7 @@ class GateReport(Record, frozen=True, kw_only=True):
     op_lists: str
     models: tuple[str, ...]
     targets: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[GateCell, ...]
     #: whether there is a baseline: then only what is new speaks against a model.
     baseline: bool = False
     #: about the configuration: ignores that silence nothing or are over, targets that cannot be

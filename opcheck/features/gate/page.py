@@ -10,7 +10,7 @@ import msgspec
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
-from opcheck.features.gate.gate_records import Cell, GateReport, SavedCell, SavedGate
+from opcheck.features.gate.gate_records import GateCell, GateReport, SavedCell, SavedGate
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model.saved import as_content
 from opcheck.render import findings, summary
@@ -105,11 +105,11 @@ def _table(gate: GateReport) -> Table:
     return Table(_HEADERS, tuple(shown))
 
 
-def _answer(cell: Cell) -> str:
+def _answer(cell: GateCell) -> str:
     return summary.answer(cell.report) if cell.report else cell.headline
 
 
-def _verdict(cell: Cell, noun: str) -> str:
+def _verdict(cell: GateCell, noun: str) -> str:
     against = len(cell.judgement.against)
     if cell.judgement.code == FINDINGS:
         return f"FAILED, {plural(against, noun)}" if against else "FAILED"
@@ -126,7 +126,7 @@ def _reasons(gate: GateReport) -> Iterator[str]:
         yield f"{model}: {reason} ({and_more(targets, 1)})"
 
 
-def _three_lines(cell: Cell) -> Iterator[str]:
+def _three_lines(cell: GateCell) -> Iterator[str]:
     if cell.failed is not None:
         yield cell.failed.message
         for name, text in (("in", cell.failed.context), ("help", cell.failed.hint)):
@@ -171,7 +171,7 @@ def content(gate: GateReport) -> dict[str, object]:
     return _values(SavedGate, gate, exit_code=gate.code, cells=cells)
 
 
-def _cell(cell: Cell) -> dict[str, object]:
+def _cell(cell: GateCell) -> dict[str, object]:
     judged = cell.judgement
     report = as_content(cell.report) if cell.report else None
     decided = {"code": judged.code, "reasons": judged.reasons, "against": judged.against}
@@ -217,7 +217,7 @@ def finding_log(gate: GateReport) -> FindingLog:
 
 def occurrences(gate: GateReport) -> tuple[Occurrence, ...]:
     """Merge the findings of all cells by their fingerprints: first what fails, then by the cells."""
-    by_fingerprint: dict[str, list[tuple[Occurrence, Cell]]] = {}
+    by_fingerprint: dict[str, list[tuple[Occurrence, GateCell]]] = {}
     for cell in gate.cells:
         for occurrence in _of_cell(cell):
             by_fingerprint.setdefault(occurrence.fingerprint, []).append((occurrence, cell))
@@ -225,14 +225,14 @@ def occurrences(gate: GateReport) -> tuple[Occurrence, ...]:
     return tuple(sorted(merged, key=lambda entry: STATES.index(entry.state)))
 
 
-def _of_cell(cell: Cell) -> Iterator[Occurrence]:
+def _of_cell(cell: GateCell) -> Iterator[Occurrence]:
     if cell.report is not None:
         report = cell.report
         for entry in findings.occurrences(report.findings, report.model, report.groups):
             yield entry._replace(state=_state(entry, cell))
 
 
-def _state(occurrence: Occurrence, cell: Cell) -> str:
+def _state(occurrence: Occurrence, cell: GateCell) -> str:
     """Return the state of a finding on one target, from STATES."""
     if occurrence.fingerprint in cell.judgement.against:
         return "new"
@@ -241,7 +241,7 @@ def _state(occurrence: Occurrence, cell: Cell) -> str:
     return "known" if occurrence.fingerprint in cell.known else "allowed"
 
 
-def _merge(entries: Sequence[tuple[Occurrence, Cell]], targets_in_all: int) -> Occurrence:
+def _merge(entries: Sequence[tuple[Occurrence, GateCell]], targets_in_all: int) -> Occurrence:
     state = min((entry.state for entry, _ in entries), key=STATES.index)
     # Where it fails is where to look; the other cells do not matter then.
     cells = [cell for entry, cell in entries if entry.state == state]
@@ -258,7 +258,7 @@ def _merge(entries: Sequence[tuple[Occurrence, Cell]], targets_in_all: int) -> O
     return first._replace(models=models, targets=targets, scope=scope)
 
 
-def _failed_cells(gate: GateReport) -> Iterator[tuple[Cell, int]]:
+def _failed_cells(gate: GateReport) -> Iterator[tuple[GateCell, int]]:
     """Yield the first cell of each model without a report, and how many it has."""
     failed = [cell for cell in gate.cells if cell.failed is not None]
     for model, count in Counter(cell.model for cell in failed).items():
@@ -280,7 +280,7 @@ def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:
     ]
 
 
-def _case(cell: Cell) -> JunitCase:
+def _case(cell: GateCell) -> JunitCase:
     against, others = [_answer(cell)], [_answer(cell)]
     if cell.failed:
         against += filter(None, (cell.failed.context, cell.failed.hint))

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from opcheck.features.site import addresses
-from opcheck.features.site.page_records import Listed, Macos, Model, Operator, Outcome
+from opcheck.features.site.page_records import Listed, Macos, ModelPage, OperatorPage, Outcome
 from opcheck.render import wording
 
 _OP = re.compile(r"\b(?:aten|torchvision|torchaudio)::\w+(?:\.\w+)?")
@@ -144,7 +144,7 @@ def targets(systems_of: Mapping[str, Sequence[str]], every: Sequence[str]) -> st
     return "; ".join(parts)
 
 
-def strip(page: Operator, every: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+def strip(page: OperatorPage, every: Sequence[str]) -> Iterator[tuple[str, str, int]]:
     """Yield the main overload on the newest macOS: release lines, state, and how many releases that is."""
     states = dict.fromkeys(every, "absent")
     for row in page.tables[page.overloads[0].table]:
@@ -162,7 +162,7 @@ def kinds(outcomes: Iterable[Outcome]) -> list[tuple[str, bool]]:
 
 
 def grid(
-    page: Model,
+    page: ModelPage,
     mode: str,
     fallback: bool,  # noqa: FBT001  (of the table's row)
 ) -> Iterator[tuple[str, list[Outcome | None]]]:

@@ -15,12 +15,12 @@ from opcheck.data.files import Release
 from opcheck.data.registrations import data_directory
 from opcheck.data.targets import macos_of
 from opcheck.features.site.page_records import (
-    About,
-    Change,
+    AffectingStatement,
     Lost,
     Macos,
-    Operator,
+    OperatorPage,
     Overload,
+    ReleaseChange,
     Standing,
 )
 from opcheck.lookup.answer import TRACKING, cells
@@ -37,7 +37,7 @@ from opcheck.render.wording import runs
 _CellsByLine = dict[str, tuple[Cell, ...]]
 
 
-def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Operator]:
+def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[OperatorPage]:
     """Yield a page for every operator of torch and of the extension libraries, in the order of their names.
 
     Args:
@@ -85,7 +85,7 @@ def _operator(
     lookup: OperatorLookup,
     python: tuple[str, ...],
     lost: Iterable[Lost],
-) -> Operator:
+) -> OperatorPage:
     by_op = {op: _cells(op, lookup) for op in members}
     newest = lookup.lists.releases[-1].line
     first = usual([op for op in members if newest in by_op[op]] or members)
@@ -107,7 +107,7 @@ def _operator(
     )
     if base.startswith("aten::") and any(overload.state != "native" for overload in overloads):
         links |= dict.fromkeys(TRACKING)
-    return Operator(
+    return OperatorPage(
         name=base,
         python=python,
         main=first,
@@ -125,7 +125,7 @@ def _operator(
         everywhere=tuple(statement.id for statement in lookup.operators.everywhere(line)),
         lost=tuple(lost),
         history=tuple(
-            Change(
+            ReleaseChange(
                 torch=step.torch,
                 state=short(State(status=step.status, kind=step.kind)),
                 change=step.change,
@@ -222,16 +222,19 @@ def _statements_on(
     ordered: Iterable[str],
     by_op: Mapping[str, _CellsByLine],
     lookup: OperatorLookup,
-) -> tuple[About, ...]:
+) -> tuple[AffectingStatement, ...]:
     """Return the statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     for op in ordered:
         ids = {
-            statement.id for line in by_op[op] for statement in lookup.operators.statements_on(op, line)
+            statement.id
+            for line in by_op[op]
+            for statement in lookup.operators.statements_on(op, line)
         }
         for name in ids:
             speaking.setdefault(name, []).append(op)
     statements = [lookup.lists.statements.by_id[name] for name in speaking]
     return tuple(
-        About(note=note, overloads=tuple(speaking[note.id])) for note in notes(statements, sort)
+        AffectingStatement(note=note, overloads=tuple(speaking[note.id]))
+        for note in notes(statements, sort)
     )

@@ -71,14 +71,14 @@ class Overload(Record, frozen=True, kw_only=True):
     table: int
 
 
-class About(Record, frozen=True, kw_only=True):
+class AffectingStatement(Record, frozen=True, kw_only=True):
     """A limitation or an advisory, and the affected overloads of the page."""
 
     note: Note
     overloads: tuple[str, ...]
 
 
-class Change(Record, frozen=True, kw_only=True):
+class ReleaseChange(Record, frozen=True, kw_only=True):
     """A release that changed the main overload on the newest macOS, and the cause."""
 
     torch: str
@@ -109,7 +109,7 @@ class ModelOf(Record, frozen=True, kw_only=True):
     targets: dict[str, tuple[str, ...]]
 
 
-class Operator(SitePage, frozen=True, kw_only=True):
+class OperatorPage(SitePage, frozen=True, kw_only=True):
     """The page of an operator, with all of its overloads."""
 
     schema: str = f"opcheck-site-operator/{VERSION}"
@@ -128,12 +128,12 @@ class Operator(SitePage, frozen=True, kw_only=True):
     overloads: tuple[Overload, ...]
     #: what the releases do: overloads with one ``table`` share it.
     tables: tuple[tuple[Standing, ...], ...]
-    limitations: tuple[About, ...]
-    advisories: tuple[About, ...]
+    limitations: tuple[AffectingStatement, ...]
+    advisories: tuple[AffectingStatement, ...]
     #: statements on every operator, by id.
     everywhere: tuple[str, ...]
     lost: tuple[Lost, ...]
-    history: tuple[Change, ...]
+    history: tuple[ReleaseChange, ...]
     links: tuple[str, ...]
     #: models of the sweep where it is not native on some target; by mode, all that call it.
     not_native: tuple[ModelOf, ...] = ()
@@ -203,7 +203,7 @@ class StatementRef(Record, frozen=True, kw_only=True):
     summary: str
 
 
-class Release(SitePage, frozen=True, kw_only=True):
+class ReleasePage(SitePage, frozen=True, kw_only=True):
     """The page of a release."""
 
     schema: str = f"opcheck-site-release/{VERSION}"
@@ -264,7 +264,7 @@ class Releases(SitePage, frozen=True, kw_only=True):
     releases: tuple[ListedRelease, ...]
 
 
-class Statement(Record, frozen=True, kw_only=True):
+class StatementPage(Record, frozen=True, kw_only=True):
     """A limitation or advisory, and the operators with this statement on their pages."""
 
     note: Note
@@ -276,7 +276,7 @@ class Statements(SitePage, frozen=True, kw_only=True):
 
     schema: str = f"opcheck-site-statements/{VERSION}"
     sort: Literal["limitation", "advisory"]
-    statements: tuple[Statement, ...]
+    statements: tuple[StatementPage, ...]
 
     @property
     def page_head(self) -> tuple[str, str, str]:
@@ -354,7 +354,7 @@ class Failure(Record, frozen=True, kw_only=True):
     why: str
 
 
-class Model(SitePage, frozen=True, kw_only=True):
+class ModelPage(SitePage, frozen=True, kw_only=True):
     """The page of a model."""
 
     schema: str = f"opcheck-site-model/{VERSION}"
@@ -431,6 +431,6 @@ class Home(SitePage, frozen=True, kw_only=True):
 
 #: The sorts of pages, in the order of the schema.
 PAGES = (
-    *(Home, Operator, Operators, Release, Releases),
-    *(Statements, Rule, Rules, Model, Models),
+    *(Home, OperatorPage, Operators, ReleasePage, Releases),
+    *(Statements, Rule, Rules, ModelPage, Models),
 )

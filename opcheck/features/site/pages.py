@@ -17,7 +17,7 @@ from opcheck.data.targets import macos_of
 from opcheck.features.site import folder, page_records, render
 from opcheck.features.site import sweep as sweep_tables
 from opcheck.features.site.operators import operators
-from opcheck.features.site.page_records import Operator, Release, SitePage
+from opcheck.features.site.page_records import OperatorPage, ReleasePage, SitePage
 from opcheck.features.site.releases import releases
 from opcheck.features.site.sweep import Sweep
 from opcheck.judge import remedies
@@ -70,7 +70,7 @@ def pages(
     )
 
 
-def _with_models(operator: Operator, sweep: Sweep) -> Operator:
+def _with_models(operator: OperatorPage, sweep: Sweep) -> OperatorPage:
     names = [overload.name for overload in operator.overloads]
     return msgspec.structs.replace(
         operator, not_native=sweep.not_native(names), used_by=sweep.users(names)
@@ -78,7 +78,10 @@ def _with_models(operator: Operator, sweep: Sweep) -> Operator:
 
 
 def _home(
-    lookup: OperatorLookup, op_pages: Collection[Operator], lines: tuple[Release, ...], models: int
+    lookup: OperatorLookup,
+    op_pages: Collection[OperatorPage],
+    lines: tuple[ReleasePage, ...],
+    models: int,
 ) -> page_records.Home:
     newest = lines[-1]
     states = Counter(operator.state for operator in op_pages if operator.torch == newest.torch)
@@ -98,7 +101,7 @@ def _home(
     )
 
 
-def _releases(lines: tuple[Release, ...], system: str) -> page_records.Releases:
+def _releases(lines: tuple[ReleasePage, ...], system: str) -> page_records.Releases:
     listed = []
     for line in lines:
         changes = Counter(differ.change for differ in line.differs)
@@ -115,7 +118,7 @@ def _releases(lines: tuple[Release, ...], system: str) -> page_records.Releases:
 
 
 def _operator_list(
-    op_pages: Collection[Operator], newest: Release, system: str
+    op_pages: Collection[OperatorPage], newest: ReleasePage, system: str
 ) -> page_records.Operators:
     return page_records.Operators(
         torch=newest.torch,
@@ -151,7 +154,7 @@ def _rules() -> Iterator[page_records.Rule]:
 
 
 def _statements(
-    sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[Operator]
+    sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[OperatorPage]
 ) -> page_records.Statements:
     """Return the page of all limitations, or of all advisories, the worst effect first."""
     names: dict[str, list[str]] = {}
@@ -161,7 +164,7 @@ def _statements(
     return page_records.Statements(
         sort=sort,
         statements=tuple(
-            page_records.Statement(note=note, operators=tuple(names.get(note.id, ())))
+            page_records.StatementPage(note=note, operators=tuple(names.get(note.id, ())))
             for note in notes(lists.statements.by_id.values(), sort)
         ),
     )

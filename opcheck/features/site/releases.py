@@ -12,7 +12,7 @@ from opcheck.data.files import Release as Listed
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of
-from opcheck.features.site.page_records import Differs, Lost, Release, StatementRef, Variable
+from opcheck.features.site.page_records import Differs, Lost, ReleasePage, StatementRef, Variable
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup import diff as differences
 from opcheck.lookup.answer_records import State
@@ -20,7 +20,7 @@ from opcheck.lookup.matrix import cell_state, counts
 from opcheck.lookup.plain_call import OperatorLookup, target
 
 
-def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[Release]:
+def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[ReleasePage]:
     """Yield a page for every release of the lists, the oldest first; compared on the newest macOS.
 
     Raises:
@@ -42,10 +42,10 @@ def _release(
     lookup: OperatorLookup,
     lost: Iterable[regressions.Regression],
     sweep: Sweep | None,
-) -> Release:
+) -> ReleasePage:
     line, system = release.line, str(macos_of(None, release))
     statements = lookup.lists.statements.by_id.values()
-    return Release(
+    return ReleasePage(
         torch=line,
         release=release.torch,
         wheel=release.wheel,

@@ -24,9 +24,9 @@ from opcheck.render.coverage_plot import plot
 
 #: The menu: the page, its name, and the pages below it.
 _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
-    ("Operators", "operators", (page_records.Operators, page_records.Operator)),
-    ("Models", "models", (page_records.Models, page_records.Model)),
-    ("Releases", "releases", (page_records.Releases, page_records.Release)),
+    ("Operators", "operators", (page_records.Operators, page_records.OperatorPage)),
+    ("Models", "models", (page_records.Models, page_records.ModelPage)),
+    ("Releases", "releases", (page_records.Releases, page_records.ReleasePage)),
     ("Advisories", "advisories", ()),
     ("Limits", "limitations", ()),
     ("Findings", "rules", (page_records.Rules, page_records.Rule)),
@@ -145,7 +145,7 @@ def _other_names(lists: OpLists) -> Mapping[str, Sequence[str]]:
     return names
 
 
-def usual_words(page: page_records.Operator) -> list[str]:
+def usual_words(page: page_records.OperatorPage) -> list[str]:
     """Return the usual words for an operator on the command line (lookup/words.yaml): ``self attention``."""
     bare = page.name.partition("::")[2]
     names = {page.name, bare, *(name.removeprefix("torch.") for name in page.python)}
@@ -156,15 +156,15 @@ def _entry(
     page: SitePage, others: Mapping[str, Sequence[str]], differing: html.Pool
 ) -> list[object] | None:
     address = f"{page.address}.html"
-    if isinstance(page, page_records.Operator):
+    if isinstance(page, page_records.OperatorPage):
         names = (*page.python, *usual_words(page), *others.get(page.name, ()))
         newest = page.tables[page.overloads[0].table][-1].dtypes
         place = differing(json.dumps(newest, sort_keys=True))
         return [0, page.name, address, page.state, [*dict.fromkeys(names)], place]
-    if isinstance(page, page_records.Model):
+    if isinstance(page, page_records.ModelPage):
         headline = next(iter(page.headlines.values()), "could not tell")
         return [1, show_hidden(page.name), address, headline, []]
-    if isinstance(page, page_records.Release):
+    if isinstance(page, page_records.ReleasePage):
         return [2, f"torch {page.torch}", address, f"macOS {page.minimum_macos}+", [page.release]]
     if isinstance(page, page_records.Rule):
         return [4 if page.sort == "remedy" else 3, page.id, address, page.title, []]

@@ -17,8 +17,8 @@ from opcheck.data.sweep_tables import FORMAT, TABLES
 from opcheck.features.site.page_records import (
     Failure,
     ListedModel,
-    Model,
     ModelOf,
+    ModelPage,
     Models,
     NotNative,
     Outcome,
@@ -61,7 +61,7 @@ class Sweep:
         self._by_op = _group_by(self._usual_rows("operators"), itemgetter("op"))
         self._uses = _group_by(tables["uses"], itemgetter("op"))
 
-    def models(self) -> Iterator[Model]:
+    def models(self) -> Iterator[ModelPage]:
         """Yield a page for every model, by library and name."""
         first = {row["model"]: row for row in self._rows["outcomes"]}
         for name in sorted(
@@ -69,7 +69,7 @@ class Sweep:
         ):
             yield self._model(name, first[name])
 
-    def listed(self, models: Iterable[Model]) -> Models:
+    def listed(self, models: Iterable[ModelPage]) -> Models:
         """Return the page of all models."""
         lines, systems = self._axes()
         return Models(
@@ -129,14 +129,14 @@ class Sweep:
                 models.setdefault(row["mode"], set()).add(row["model"])
         return {mode: tuple(sorted(models[mode])) for mode in sorted(models)}
 
-    def _model(self, name: str, about: Row) -> Model:
+    def _model(self, name: str, about: Row) -> ModelPage:
         outcomes = self._by_model["outcomes"][name]
         newest = max(_target_of(row) for row in outcomes)
         uses: dict[str, dict[str, int]] = {}
         for row in self._by_model["uses"].get(name, ()):
             uses.setdefault(row["op"], {})[row["mode"]] = row["calls"]
         lines, systems = self._axes()
-        return Model(
+        return ModelPage(
             name=name,
             library=about["library"],
             family=about["family"],

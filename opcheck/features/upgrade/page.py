@@ -15,7 +15,7 @@ from opcheck.render.wording import list_findings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.features.upgrade.upgrade_advice import Advice, Cell, Removal, Upgrade
+    from opcheck.features.upgrade.upgrade_advice import Advice, Removal, Upgrade, UpgradeCell
     from opcheck.judge.target_change import VersionChange
 
 #: The headlines in a word each, as the grid has them.
@@ -111,9 +111,9 @@ def _row(removal: Removal) -> tuple[str, ...]:
     )
 
 
-def _grid(cells: tuple[Cell, ...]) -> Table:
+def _grid(cells: tuple[UpgradeCell, ...]) -> Table:
     systems = list(dict.fromkeys(sorted((cell.macos for cell in cells), key=Version.parse)))
-    rows: dict[str, dict[str, Cell]] = {}
+    rows: dict[str, dict[str, UpgradeCell]] = {}
     for cell in cells:
         rows.setdefault(cell.torch, {})[cell.macos] = cell
     return Table(
@@ -124,14 +124,14 @@ def _grid(cells: tuple[Cell, ...]) -> Table:
     )
 
 
-def _word(cell: Cell | None) -> str | TextSpan:
+def _word(cell: UpgradeCell | None) -> str | TextSpan:
     if cell is None or not cell.headline:
         return "-"
     word = WORDS[cell.headline]
     return TextSpan(f"[{word}]" if cell.current else word, _STYLES[word])
 
 
-def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:
+def _legend(cells: tuple[UpgradeCell, ...]) -> Iterator[str]:
     texts = {WORDS[cell.headline] for cell in cells if cell.headline}
     yield "; ".join(f"{word}: {text}" for word, text in _MEANINGS.items() if word in texts)
     yield "[...]: where you are"

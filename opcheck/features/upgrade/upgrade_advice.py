@@ -30,7 +30,7 @@ _APPLE = ("graph", "mps")
 _COUNTED = ("error", "warning")
 
 
-class Cell(Record, frozen=True, kw_only=True):
+class UpgradeCell(Record, frozen=True, kw_only=True):
     """A torch release on a macOS version, with the counts of its report."""
 
     torch: str
@@ -95,14 +95,14 @@ class Advice(Record, frozen=True, kw_only=True):
     #: the calls of the current target that Apple's libraries compute: what an upgrade of macOS alone can change
     apple: tuple[RouteWork, ...] = ()
     #: by release, then by macOS version
-    grid: tuple[Cell, ...]
+    grid: tuple[UpgradeCell, ...]
     op_lists: dict[str, str]
     not_checked: tuple[str, ...]
 
 
 def targets(
     current: Target, releases: Iterable[Version], lists: OpLists
-) -> tuple[tuple[Target, ...], tuple[Cell, ...]]:
+) -> tuple[tuple[Target, ...], tuple[UpgradeCell, ...]]:
     """Return the targets to audit, the current one first, and the pairs of releases and macOS that cannot exist."""
     possible = [current]
     impossible = []
@@ -114,12 +114,15 @@ def targets(
                 possible += [pair] if pair != current else []
             else:
                 why = f"needs macOS {minimum}"
-                impossible.append(Cell(torch=str(line), macos=str(system), impossible=why))
+                impossible.append(UpgradeCell(torch=str(line), macos=str(system), impossible=why))
     return tuple(possible), tuple(impossible)
 
 
 def advise(
-    reports: Mapping[Target, Report], impossible: Sequence[Cell], current: Target, lists: OpLists
+    reports: Mapping[Target, Report],
+    impossible: Sequence[UpgradeCell],
+    current: Target,
+    lists: OpLists,
 ) -> Advice:
     """Return the advice for ``current``, which is one of the reports' targets."""
     seen = {target: _IndexedReport(report) for target, report in reports.items()}
@@ -186,9 +189,11 @@ def _lines(finding: Finding) -> set[tuple[str, str, str]]:
     }
 
 
-def _cell(target: Target, seen: _IndexedReport, here: _IndexedReport, current: Target) -> Cell:
+def _cell(
+    target: Target, seen: _IndexedReport, here: _IndexedReport, current: Target
+) -> UpgradeCell:
     errors, warnings = seen.errors_and_warnings()
-    return Cell(
+    return UpgradeCell(
         torch=str(target.torch),
         macos=str(target.macos),
         current=target == current,
@@ -283,7 +288,7 @@ def _change(target: Target | None, current: Target) -> VersionChange | None:
     return change_between(current, target) if target else None
 
 
-def _by_versions(cell: Cell) -> tuple[Version, Version]:
+def _by_versions(cell: UpgradeCell) -> tuple[Version, Version]:
     return Version.parse(cell.torch), Version.parse(cell.macos)
 
 

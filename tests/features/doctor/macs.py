@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from opcheck.features.doctor.machine_environment import Environment, Machine, Python, Torch
+from opcheck.features.doctor.machine_environment import Computer, Environment, Python, Torch
 
 GIB = 1 << 30
 
 CLEAN = Environment(
     tool="opcheck 0.1.0",
-    machine=Machine(
+    machine=Computer(
         system="Darwin",
         macos="15.5",
         build="24F74",

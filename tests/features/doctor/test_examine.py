@@ -10,7 +10,7 @@ import pytest
 from opcheck.data.registrations import OpLists
 from opcheck.features.doctor.checks import RULES
 from opcheck.features.doctor.examine import examine
-from opcheck.features.doctor.machine_environment import Environment, Machine
+from opcheck.features.doctor.machine_environment import Computer, Environment
 from tests.features.doctor.macs import CLEAN, GIB, mac
 
 HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
@@ -18,7 +18,7 @@ LOW = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
 FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
 
-LINUX = msgspec.structs.replace(CLEAN, machine=Machine(system="Linux"))
+LINUX = msgspec.structs.replace(CLEAN, machine=Computer(system="Linux"))
 
 
 def examined(environment: Environment, lists: OpLists, **others: Path) -> dict[str, str]:

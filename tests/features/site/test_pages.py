@@ -12,7 +12,7 @@ import pytest
 from opcheck.data.registrations import OpLists
 from opcheck.features.site import addresses, filters, render
 from opcheck.features.site.operators import operators
-from opcheck.features.site.page_records import Model, Operator, Release, SitePage
+from opcheck.features.site.page_records import ModelPage, OperatorPage, ReleasePage, SitePage
 from opcheck.features.site.pages import pages
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup.plain_call import OperatorLookup
@@ -29,8 +29,8 @@ def text(page: Element) -> str:
     return " ".join("".join(page.itertext()).split())
 
 
-def operator(result: tuple[SitePage, ...], name: str) -> Operator:
-    return next(page for page in result if isinstance(page, Operator) and page.name == name)
+def operator(result: tuple[SitePage, ...], name: str) -> OperatorPage:
+    return next(page for page in result if isinstance(page, OperatorPage) and page.name == name)
 
 
 def test_every_link_leads_somewhere(small: Path, parsed: dict[str, Element]) -> None:
@@ -119,7 +119,7 @@ def test_limits_advisories_and_models_stand_on_the_operators_page(
 
 
 def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[SitePage, ...]) -> None:
-    newest = next(p for p in small_pages if isinstance(p, Release) and p.torch == "2.14")
+    newest = next(p for p in small_pages if isinstance(p, ReleasePage) and p.torch == "2.14")
     changes = {
         differ.name: (differ.change, differ.before, differ.after) for differ in newest.differs
     }
@@ -137,7 +137,7 @@ def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[SitePage, .
 def test_a_model_has_its_grid(
     parsed: dict[str, Element], small_pages: tuple[SitePage, ...]
 ) -> None:
-    first = next(p for p in small_pages if isinstance(p, Model) and p.name == "timm:one")
+    first = next(p for p in small_pages if isinstance(p, ModelPage) and p.name == "timm:one")
     assert [(o.headline, dict(o.targets)) for o in first.outcomes] == [
         ("runs only with PYTORCH_ENABLE_MPS_FALLBACK=1", {"2.13": ("15.0",)}),
         ("runs natively", {"2.14": ("15.0",)}),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from opcheck.data.registrations import OpLists
-from opcheck.features.site.page_records import Operator
+from opcheck.features.site.page_records import OperatorPage
 from opcheck.features.site.pages import build
 from tests.browser import AXE, opened, serious
 from tests.features.site import checks
@@ -32,7 +32,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The site, and its operators."""
     output = tmp_path_factory.mktemp("whole") / "site"
     pages = build(output)
-    return output, [p.name for p in pages if isinstance(p, Operator)]
+    return output, [p.name for p in pages if isinstance(p, OperatorPage)]
 
 
 def test_every_operator_of_the_lists_has_its_page(
