@@ -48,7 +48,7 @@ LOOKUP_IMPORTS = {
     "data": "composites conditions extensions files history kernel_routes matching messages programs python_calls refused "
     "registrations statement_files statement_model statements strict_yaml tables targets",
     "judge": "judge matching_statements texts",
-    "lookup": "answer matrix notes operator_facts past plain_call query records words",
+    "lookup": "answer matrix notes operator_facts past plain_call query answer_records answer_words",
     "model": "options records",
     "features": "op op.page op.verb",
     "render": "wording document markdown text",

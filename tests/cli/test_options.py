@@ -87,8 +87,8 @@ def test_it_is_a_key_of_the_gates_tables() -> None:
     (given, silent) = of_kind(
         kind, [{"model": "a", "view-depth": 4}, {"model": "b"}], "models", "opcheck.toml"
     )
-    assert given.given(Wider) == {"view_depth": 2}
-    assert silent.given(Wider) == {}
+    assert given.pick_options(Wider) == {"view_depth": 2}
+    assert silent.pick_options(Wider) == {}
     with pytest.raises(UsageError, match="unknown key: 'view_depth'"):
         of_kind(kind, [{"model": "a", "view_depth": 4}], "models", "opcheck.toml")
 

@@ -132,7 +132,7 @@ class TransformersScope(RecipeScope):
         return ids
 
     @recipe_function
-    def make_question(self, separator: int) -> torch.Tensor:
+    def separated(self, separator: int) -> torch.Tensor:
         """Make a question, two separators, a text and its end."""
         ids: torch.Tensor = self["_tokens"]
         ids[ids == separator] = 10

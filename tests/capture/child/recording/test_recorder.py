@@ -64,7 +64,7 @@ def test_lines_are_the_users() -> None:
 
 def test_a_module_whose_weight_is_used_elsewhere_was_reached() -> None:
     model = Nested()
-    assert _run(model).uncalled(model) == ("unused",)
+    assert _run(model).list_uncalled(model) == ("unused",)
 
 
 def test_module_calls_are_as_before_afterwards() -> None:
