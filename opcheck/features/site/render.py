@@ -87,7 +87,9 @@ def _html(
     templates: Environment, page: SitePage, path: str, home: page_records.Home, own: Collection[str]
 ) -> str:
     _, title, description = page.page_head
-    html = templates.get_template(f"site/{type(page).__name__.lower()}.html").render(
+    html = templates.get_template(
+        f"site/{type(page).__name__.removesuffix('Page').lower()}.html"
+    ).render(
         page=page,
         home=home,
         home_page=isinstance(page, page_records.Home),
