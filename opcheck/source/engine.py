@@ -53,7 +53,7 @@ _MOST_USES = 10
 #: Their errors are warnings where the code is for CUDA by intent.
 _ABOUT_CUDA = {"OC201", "OC202", "OC204", "OC205", "OC208", "OC226"}
 #: So many parsed files are kept for those that import from them.
-_KEPT = 64
+_KEPT = 128
 _EXCLUDED = "files that --exclude names"
 
 

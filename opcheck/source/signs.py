@@ -31,32 +31,48 @@ _HIDDEN = re.compile(
         )
     )
 )
-
-
-_TRIPLE = r"""(?:"{3}(?:[^"\\]|\\.|"(?!""))*"{3}|'{3}(?:[^'\\]|\\.|'(?!''))*'{3})"""
-#: Comments, texts that have lines of their own, other texts, and brackets.
+#: Comments and texts.  Each begins with a sign of its own, so that ``re`` looks for these alone.
 _LEXEMES = re.compile(
-    rf"(?P<comment>\#[^\r\n]*)|(?P<alone>(?<![^\n])[ \t]*[rR]?{_TRIPLE}(?=[ \t]*\r?\n))"
-    rf"""|[a-zA-Z]*(?:{_TRIPLE}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?P<open>[(\[{{])|[)\]}}]""",
-    re.DOTALL,
+    r"""
+        \#[^\r\n]*
+        | "{3} [^"\\]* (?: (?:\\. | "(?!"")) [^"\\]*)* "{3}
+        | '{3} [^'\\]* (?: (?:\\. | '(?!'')) [^'\\]*)* '{3}
+        | " [^"\\\n]* (?:\\. [^"\\\n]*)* "
+        | ' [^'\\\n]* (?:\\. [^'\\\n]*)* '
+    """,
+    re.DOTALL | re.VERBOSE,
 )
+_LINE_ENDS = re.compile(r"[ \t]*\r?\n")
 
 
 def without_prose(text: str) -> str:
     """Return a program without its comments and docstrings, which give no findings."""
     kept: list[str] = []
+    code: list[str] = []
     end = depth = 0
     for lexeme in _LEXEMES.finditer(text):
-        start, found = lexeme.start(), lexeme[0]
-        is_docstring = lexeme["alone"] and not depth and text[start - 2] != "\\"
-        if lexeme["comment"] or is_docstring:
-            kept.append(text[end:start])
-            end = lexeme.end()
-        elif lexeme["open"] or found in ")]}":
-            depth += 1 if lexeme["open"] else -1
-        elif "{" in found and found.count("{") != found.count("}"):
+        start, lexed = lexeme.start(), lexeme[0]
+        kept.append(text[end:start])
+        code.append(kept[-1])
+        end = lexeme.end()
+        if lexed[0] == "#":
+            continue
+        line = text.rfind("\n", 0, start) + 1
+        is_alone = lexed[:3] in {'"""', "'''"} and text[line:start].strip(" \t") in {"", "r", "R"}
+        if is_alone and _LINE_ENDS.match(text, end):
+            since = "".join(code)
+            code.clear()
+            depth += sum(map(since.count, "([{")) - sum(map(since.count, ")]}"))
+            if not depth and not text.endswith(("\\\n", "\\\r\n"), 0, line):
+                continue
+        if "{" in lexed and lexed.count("{") != lexed.count("}"):
             return text  # since Python 3.12 an expression in an f-string may have the quotes of the f-string
+        kept.append(lexed)
     return "".join((*kept, text[end:]))
+
+
+#: A whole word, and the same expression with the letters first, because ``re`` finds these faster.
+_WHOLE_WORD, _AFTER_IT = re.compile(r"^\\b(\w+)\\b$"), r"\1(?<!\\w\1)(?!\\w)"
 
 
 @functools.cache
@@ -66,7 +82,8 @@ def _searches(code: str) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
     for word in rule.words() if callable(rule.words) else rule.words:
         parts = word.split(" ")
         plain = next((part for part in parts if part.isidentifier()), "")
-        searches.append((plain, tuple(re.compile(part) for part in parts if part != plain)))
+        expressions = (_WHOLE_WORD.sub(_AFTER_IT, part) for part in parts if part != plain)
+        searches.append((plain, tuple(map(re.compile, expressions))))
     return searches
 
 
