@@ -12,9 +12,9 @@ import msgspec
 from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, request_of
 from opcheck.common.documents import brief
 from opcheck.common.errors import UnknownTargetError, UsageError, named_by_keyword
+from opcheck.data.macs import MAC, MEMORY, MacOptions
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
-from opcheck.judge.memory.mac_fits import MEMORY
 from opcheck.model.options import options_of
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit as audit_request
@@ -30,7 +30,8 @@ class AuditOptions(CaptureOptions, frozen=True, kw_only=True):
     macos: Annotated[str | None, MACOS] = None
     fallback: Annotated[bool, FALLBACK] = False
     newest_known: Annotated[bool, NEWEST_KNOWN] = False
-    memory: Annotated[int, MEMORY] = 0
+    memory: Annotated[int | None, MEMORY] = None
+    mac: Annotated[str, MAC] = ""
 
 
 class _AuditFunction(Protocol[_Options]):
@@ -129,17 +130,18 @@ def _audit(model: str | Callable[..., Any], inputs: Any, options: dict[str, Any]
             context="opcheck.audit",
             hint="newest_known=True accepts that answer; its report notes it in target.beyond",
         )
+    memory = MacOptions(memory=chosen.memory, mac=chosen.mac).decisive_memory()
     if isinstance(model, str):
         request = request_of(model, mac, chosen)
     else:
         request = request_of(_name(model), mac, chosen, is_object=True)
     if isinstance(model, str):
-        return audit_request(_with_texts(request, inputs), lists, mac=chosen.memory)
+        return audit_request(_with_texts(request, inputs), lists, mac=memory)
     _check(request, model)
     from opcheck.capture.child.live import capture_live
 
     trace = capture_live(request, model, inputs)
-    return report_of_request(request, trace, mac, lists, mac=chosen.memory)
+    return report_of_request(request, trace, mac, lists, mac=memory)
 
 
 def _check_options(options: dict[str, Any]) -> AuditOptions:

@@ -1,17 +1,22 @@
-"""The memory that the GPU of a Mac may use, by the Mac's memory and its macOS version."""
+"""The Macs that Apple sells, by chip and memory, and the memory that their GPU may use by macOS version."""
 
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from msgspec.structs import replace
 
+from opcheck.common.documents import brief
+from opcheck.common.errors import UsageError
 from opcheck.common.versions import MACOS_MAJORS, Span, Version
 from opcheck.common.vocabulary import Basis
 from opcheck.data.statement_model import EvidenceEntries
 from opcheck.data.strict_yaml import Document
 from opcheck.data.tables import ListFile
+from opcheck.model.options import Option
 from opcheck.model.records import Record
 
 
@@ -51,11 +56,19 @@ class BufferShare(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
     evidence: EvidenceEntries
 
 
+class Chips(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The sizes of memory in GB that each chip is sold with, the smallest first."""
+
+    evidence: EvidenceEntries
+    memory: dict[str, tuple[int, ...]]
+
+
 class MacList(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The content of the file."""
 
     schema: int
     buffer: BufferShare
+    chips: Chips
     macs: tuple[Mac, ...]
 
     @functools.cached_property
@@ -80,6 +93,9 @@ def _check(document: Document, content: MacList) -> None:
     sizes = [mac.memory for mac in content.macs]
     if not sizes or sizes != sorted(set(sizes)):
         document.report(("macs",), "one entry for each size, the smallest first")
+    for chip, sold in content.chips.memory.items():
+        if not sold or list(sold) != sorted(set(sold)) or not set(sold) <= set(sizes):
+            document.report(("chips", "memory", chip), "sizes of macs, the smallest first")
     for index, mac in enumerate(content.macs):
         for place, figures in enumerate(mac.working_sets):
             if not 0 < figures.mib < mac.memory * 1024:
@@ -97,3 +113,131 @@ MACS = ListFile("macs.yaml", MacList, check=_check)
 def load_macs(directory: Path | None = None) -> tuple[Mac, ...]:
     """Return the sizes of Macs, the smallest first."""
     return MACS.load(directory).sized
+
+
+# -- Macs by name ----------------------------------------------------------------------------------
+
+#: The name that means every Mac.
+ALL_MACS = "all"
+_CHIP = re.compile(r"\bM(\d+) ?(Pro|Max|Ultra)?\b", re.IGNORECASE)
+_SIZE = re.compile(r"\b(\d{1,4}) ?(?:GB|GiB|G)?\b", re.IGNORECASE)
+_PRODUCT = re.compile(
+    r"\b(?:Apple|MacBook(?: Pro| Air)?|Mac(?: mini| Studio| Pro)?|iMac)\b|[,/()-]", re.IGNORECASE
+)
+
+
+class NamedMac(NamedTuple):
+    """A Mac by its chip and its memory in GB; an empty chip means any chip with that memory."""
+
+    chip: str
+    memory: int
+
+    def __str__(self) -> str:
+        """Return ``M4 Pro 24 GB``."""
+        return f"{self.chip} {self.memory} GB".strip()
+
+
+def chips_by_memory(directory: Path | None = None) -> dict[int, list[str]]:
+    """Return the chips that are sold with each size of memory in GB."""
+    sold = MACS.load(directory).chips.memory
+    return {
+        mac.memory: [chip for chip, sizes in sold.items() if mac.memory in sizes]
+        for mac in load_macs(directory)
+    }
+
+
+def find_macs(text: str) -> tuple[NamedMac, ...]:
+    """Return the Macs that a name means, the smallest first.
+
+    Args:
+        text: ``M4 Pro 24 GB`` for one Mac, ``M4 Pro`` for each memory that the chip is sold with, ``24 GB`` for any
+            chip, or ``all``.  A product name such as ``MacBook Pro`` may precede it; case and spaces do not matter.
+
+    Raises:
+        UsageError: no Mac has this name.
+    """
+    sold = MACS.load().chips.memory
+    if text.strip().lower() == ALL_MACS:
+        return tuple(
+            sorted((NamedMac(c, m) for c, sizes in sold.items() for m in sizes), key=_order)
+        )
+    rest = " ".join(_PRODUCT.sub(" ", text).split())
+    chip, rest = _take(_CHIP, rest)
+    size, rest = _take(_SIZE, rest)
+    if rest or not (chip or size):
+        raise _unknown(text, f"write a chip, a memory or both, or {ALL_MACS}: {', '.join(sold)}")
+    name = " ".join(part.title() for part in (f"M{chip[0]}", chip[1]) if part) if chip else ""
+    memory = int(size[0]) if size else 0
+    if not name:
+        if not memory:
+            raise _unknown(text, "the memory of a Mac is at least 1 GB")
+        return (NamedMac("", memory),)
+    if name not in sold:
+        raise _unknown(text, f"the chips are {', '.join(sold)}")
+    if memory and memory not in sold[name]:
+        sizes = ", ".join(map(str, sold[name]))
+        raise _unknown(text, f"the {name} is sold with {sizes} GB")
+    return tuple(NamedMac(name, each) for each in ((memory,) if memory else sold[name]))
+
+
+def _order(mac: NamedMac) -> tuple[int, str]:
+    return mac.memory, mac.chip
+
+
+def _take(pattern: re.Pattern[str], text: str) -> tuple[tuple[str, ...], str]:
+    """Return the groups of the first match, empty without one, and the text without the match."""
+    match = pattern.search(text)
+    if match is None:
+        return (), text
+    groups = tuple(group or "" for group in match.groups())
+    return groups, f"{text[: match.start()]} {text[match.end() :]}".strip()
+
+
+def _unknown(text: str, hint: str) -> UsageError:
+    return UsageError(f"no Mac has the name {brief(text)}", context="--mac", hint=hint)
+
+
+def _known_name(text: str) -> str:
+    """Check the name of a Mac, and return it in its usual form."""
+    macs = find_macs(text)
+    if text.strip().lower() == ALL_MACS:
+        return ALL_MACS
+    return str(macs[0]) if len(macs) == 1 else macs[0].chip
+
+
+MEMORY = Option("The Mac's memory, such as 8, 16, 24 or 64.", metavar="GB", least=1)
+MAC = Option('A Mac, such as "M4 Pro 24 GB", or all.', metavar="NAME", check=_known_name)
+
+
+class MacOptions(Record, frozen=True, kw_only=True):
+    """The Mac that a user names: by its memory in GB, by its name, or not at all."""
+
+    memory: Annotated[int | None, MEMORY] = None
+    mac: Annotated[str, MAC] = ""
+
+    def macs(self) -> tuple[NamedMac, ...]:
+        """Return the Macs that the options mean, the smallest first; none if the user named none.
+
+        Raises:
+            UsageError: no Mac has the name, or its memory is another one.
+        """
+        named = find_macs(self.mac) if self.mac else ()
+        if not (named and self.memory):
+            return named or ((NamedMac("", self.memory),) if self.memory else ())
+        both = tuple(mac for mac in named if mac.memory == self.memory)
+        if not both:
+            raise UsageError(
+                f"--memory {self.memory} is not the memory of {self.mac}",
+                context=f"--mac {self.mac} --memory {self.memory}",
+                hint="leave one of the two out",
+            )
+        return both
+
+    def decisive_memory(self) -> int:
+        """Return the memory in GB of the Mac that decides whether a run fits; 0: none was named, or all were.
+
+        Raises:
+            UsageError: as ``macs``.
+        """
+        macs = self.macs()
+        return macs[0].memory if macs and (self.mac != ALL_MACS or self.memory) else 0

@@ -505,6 +505,7 @@ class MacFit(Record, frozen=True, kw_only=True):
     """Whether the run fits the GPU of a Mac."""
 
     memory: Annotated[Count, Meta(description="GB, as Apple sells it")]
+    chips: Annotated[tuple[str, ...], Meta(description="that are sold with it")] = ()
     working_set: Annotated[Count, Meta(description="bytes that Metal recommends not to exceed")]
     limit: Annotated[Count, Meta(description="bytes above which PyTorch raises")]
     basis: Annotated[Basis, Meta(description="reported by such a Mac, or an estimate")]

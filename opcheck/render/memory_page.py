@@ -63,12 +63,18 @@ def _holders(memory: Memory) -> Table:
 def _macs(memory: Memory) -> Table:
     """Make a row for each Mac."""
     return Table(
-        ("Mac", "recommended", "limit", "this run"),
+        ("Mac", "chips", "recommended", "limit", "this run"),
         tuple(
-            (f"{mac.memory} GB", filesize(mac.working_set), filesize(mac.limit), _state(mac))
+            (
+                f"{mac.memory} GB",
+                ", ".join(mac.chips),
+                filesize(mac.working_set),
+                filesize(mac.limit),
+                _state(mac),
+            )
             for mac in memory.macs
         ),
-        right=(1, 2),
+        right=(2, 3),
     )
 
 

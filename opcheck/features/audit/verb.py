@@ -16,9 +16,9 @@ from opcheck.cli import config, streams
 from opcheck.cli.options import ProgressOptions, ReportOptions, flag, verb
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.text import plural
+from opcheck.data.macs import ALL_MACS, MacOptions
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.judge.memory.mac_fits import MEMORY
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
@@ -40,7 +40,7 @@ def command(
     model: str,
     target: TargetOptions,
     capture: CaptureOptions,
-    memory: Annotated[int | None, MEMORY] = None,
+    mac: MacOptions,
     cache: Annotated[
         bool,
         Option(
@@ -62,6 +62,9 @@ def command(
     from opcheck.cli import verification
     from opcheck.report_cache import Cache
 
+    memory = mac.decisive_memory()
+    if mac.mac == ALL_MACS:
+        output = msgspec.structs.replace(output, show=(*output.show, "memory"))
     if verify:
         target = verification.target_here(target)
     ignores = config.ignores(Path.cwd())
@@ -82,7 +85,7 @@ def command(
                 request,
                 lists,
                 cache=kept,
-                mac=memory or 0,
+                mac=memory,
                 progress=say,
                 show_output=progress.verbose,
                 failed=describe_failure,

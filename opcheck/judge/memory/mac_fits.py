@@ -9,12 +9,9 @@ import msgspec
 
 from opcheck.common.versions import Target
 from opcheck.data.environment import load_environment
-from opcheck.data.macs import load_macs
+from opcheck.data.macs import chips_by_memory, load_macs
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
-from opcheck.model.options import Option
 from opcheck.model.records import MacFit, Memory
-
-MEMORY = Option("The Mac's memory: 8, 16, 24, 32, 64, 128.", metavar="GB", least=1)
 
 
 class MemoryMoment(NamedTuple):
@@ -34,11 +31,13 @@ def fits(target: Target, moments: Sequence[MemoryMoment]) -> Iterator[tuple[MacF
     """
     high = ratio("HIGH", target)
     peak = max(moment.total for moment in moments)
+    chips = chips_by_memory()
     for mac in load_macs():
         known = mac.on(target.macos)
         limit = int(high * known.nbytes)
         fit = MacFit(
             memory=mac.memory,
+            chips=tuple(chips[mac.memory]),
             working_set=known.nbytes,
             limit=limit,
             basis=known.basis,

@@ -106,7 +106,8 @@ def test_the_lines_that_hold_most_come_first_and_layers_are_one() -> None:
 def test_three_states_and_the_line() -> None:
     memory = made(step(life(0, None, 7 * GIB, "parameter"), *(life(1, 3, GIB) for _ in range(4))))
     states = {mac.memory: mac.state for mac in memory.macs}
-    assert states == {8: "raises", 16: "pressure", 24: "fits", 32: "fits", 64: "fits", 128: "fits"}
+    assert [states.pop(size) for size in (8, 16)] == ["raises", "pressure"]
+    assert set(states.values()) == {"fits"}
     assert smallest(memory, "fits") == memory.macs[2]
     # One parameter of 7 GiB is more than a buffer of a Mac of 8 GB may take: before any call.
     assert memory.macs[0].prints == "Invalid buffer size: 7.00 GiB"

@@ -24,7 +24,7 @@ def test_a_mac_that_is_too_small_is_an_error_with_the_releases_own_text() -> Non
     )
     assert finding.prints.startswith("MPS backend out of memory (MPS allocated: ..., other")
     assert "max allowed: 9.07 GiB)" in finding.prints
-    assert finding.hint.endswith("a Mac of 24 GB would do")
+    assert finding.hint.endswith("a Mac of 18 GB would do")
     assert [place.location.line for place in finding.locations if place.location] == [2]
 
 
@@ -47,9 +47,9 @@ def test_between_two_known_sizes_the_smaller_one_counts() -> None:
 
 
 def test_without_a_mac_it_speaks_where_none_is_large_enough() -> None:
-    (finding,) = _found(60 * GIB)
-    assert "on a Mac of 128 GB" in finding.message
-    assert "as it is, no Mac up to 128 GB would do" in finding.hint
+    (finding,) = _found(240 * GIB)
+    assert "on a Mac of 512 GB" in finding.message
+    assert "as it is, no Mac up to 512 GB would do" in finding.hint
     assert not _found(3 * GIB)
 
 
