@@ -62,16 +62,25 @@ _UNITS = (
 )
 
 
-def out_of_memory(allowed: int, torch: Version) -> str:
-    """Return the RuntimeError of an allocation above the high watermark; ``...`` replaces unknown figures.
+#: MPSAllocator.mm, ``init_buffer_pools``: without private pools from 2.12 on (the wheels of 2.11.0 and 2.12.1).
+_SHARED_POOLS = Version(2, 12)
+
+
+def out_of_memory(torch: Version, *, allocated: int, other: int, allowed: int, tried: int) -> str:
+    """Return the RuntimeError of an allocation above the high watermark.
 
     Args:
-        allowed: bytes that may be allocated in all.
         torch: the release line.
+        allocated: bytes of the allocator's heaps.
+        other: bytes that the process has allocated beside them.
+        allowed: bytes that may be allocated in all.
+        tried: bytes of the allocation that fails.
     """
+    pool = "shared" if torch >= _SHARED_POOLS else "private"
     return (
-        "MPS backend out of memory (MPS allocated: ..., other allocations: ..., "
-        f"max allowed: {_size(allowed, torch)}). Tried to allocate ... on ... pool. "
+        f"MPS backend out of memory (MPS allocated: {_size(allocated, torch)}, other allocations: "
+        f"{_size(other, torch)}, max allowed: {_size(allowed, torch)}). Tried to allocate "
+        f"{_size(tried, torch)} on {pool} pool. "
         "Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations "
         "(may cause system failure)."
     )

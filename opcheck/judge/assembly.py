@@ -93,11 +93,11 @@ def report(
         certain(verdict, trace.differing_library(call.location), target)
         for call, verdict in zip(trace.calls, judge_all(trace.calls, target, lists), strict=True)
     )
-    calls, verdicts = _reportable(trace.calls, judged)
-    kinds = [
+    routes = [
         route_of(call, verdict, target, lists)
-        for call, verdict in zip(calls, verdicts, strict=True)
+        for call, verdict in zip(trace.calls, judged, strict=True)
     ]
+    calls, verdicts, kinds = _reportable(trace.calls, judged, routes)
     groups = _groups(calls, verdicts, kinds)
     parts, graph = partition(calls, verdicts)
     followed = dtype_flow.origins(trace, judged, lists.statements.by_id)
@@ -109,7 +109,7 @@ def report(
         lists=lists,
         verdicts=judged,
         origins=tuple(dtype_flow.reportable(followed)),
-        memory=estimate(trace, target, asked=mac),
+        memory=estimate(trace, target, asked=mac, routes=routes),
         precision=precision,
     )
     drawn = tuple(graph_calls(calls, verdicts, groups, graph))
@@ -232,15 +232,19 @@ def _wrong(
 
 
 def _reportable(
-    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
-) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...]]:
-    """Return all calls except moves that succeed; a model has a move for each tensor."""
-    pairs = [
-        (call, verdict)
-        for call, verdict in zip(calls, verdicts, strict=True)
-        if call.phase != "move" or verdict.status != "native"
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict], routes: Sequence[RouteKind]
+) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...], tuple[RouteKind, ...]]:
+    """Return all calls except moves that succeed, with their verdicts and routes; each tensor has a move."""
+    kept = [
+        each
+        for each in zip(calls, verdicts, routes, strict=True)
+        if each[0].phase != "move" or each[1].status != "native"
     ]
-    return tuple(call for call, _ in pairs), tuple(verdict for _, verdict in pairs)
+    return (
+        tuple(call for call, _, _ in kept),
+        tuple(verdict for _, verdict, _ in kept),
+        tuple(route for _, _, route in kept),
+    )
 
 
 def _groups(

@@ -510,9 +510,35 @@ class MacFit(Record, frozen=True, kw_only=True):
     limit: Annotated[Count, Meta(description="bytes above which PyTorch raises")]
     basis: Annotated[Basis, Meta(description="reported by such a Mac, or an estimate")]
     state: FitState
+    allocated: Annotated[
+        Count, Meta(description="MPS allocated: bytes of heaps at the highest, or where it raises")
+    ] = 0
+    other: Annotated[
+        Count, Meta(description="other allocations then: workspaces of kernels, of one call")
+    ] = 0
     prints: str = ""
     #: where it raises; None: while the model is moved, or nowhere.
     place: GroupLocation | None = msgspec.field(default=None, name="location")
+
+
+class MemoryAllocation(Record, frozen=True, kw_only=True):
+    """What the allocator and the kernels add to the tensors of a run on a Mac with enough memory, in bytes."""
+
+    allocated: Annotated[Count, Meta(description="all heaps at most, with what is cached in them")]
+    live: Annotated[Count, Meta(description="buffers in use at most, rounded up")]
+    workspace: Annotated[
+        Count, Meta(description="bound for the workspace of one call, outside of the heaps")
+    ]
+    workspaces: Annotated[
+        Count, Meta(description="the same for all calls between two waits, if none is reused")
+    ]
+    moved_weight: Annotated[
+        Count,
+        Meta(description="the largest weight: on the CPU and on MPS while the model is moved"),
+    ]
+    checkpoint: Annotated[
+        Count, Meta(description="CPU memory of a checkpoint that is read whole and kept meanwhile")
+    ]
 
 
 class Memory(Record, frozen=True, kw_only=True):
@@ -523,6 +549,7 @@ class Memory(Record, frozen=True, kw_only=True):
     holders: tuple[MemoryHolder, ...]
     largest: Annotated[Count, Meta(description="the largest single piece")]
     macs: tuple[MacFit, ...]
+    allocation: MemoryAllocation | None = None
     advice: Annotated[tuple[str, ...], Meta(description="what would lower the peak")] = ()
     notes: Annotated[
         tuple[str, ...], Meta(description="what the estimate counts and what not")

@@ -63,18 +63,20 @@ def _holders(memory: Memory) -> Table:
 def _macs(memory: Memory) -> Table:
     """Make a row for each Mac."""
     return Table(
-        ("Mac", "chips", "recommended", "limit", "this run"),
+        ("Mac", "chips", "recommended", "limit", "MPS allocated", "other", "this run"),
         tuple(
             (
                 f"{mac.memory} GB",
                 ", ".join(mac.chips),
                 filesize(mac.working_set),
                 filesize(mac.limit),
+                filesize(mac.allocated),
+                filesize(mac.other),
                 _state(mac),
             )
             for mac in memory.macs
         ),
-        right=(2, 3),
+        right=(2, 3, 4, 5),
     )
 
 
@@ -84,9 +86,30 @@ def _sentences(memory: Memory) -> Iterator[str]:
     yield f"highest in {peak.phase}: {filesize(peak.total)}" + (
         f", during {peak.op} {summary.place(peak.place)}" if peak.place else ""
     )
+    yield from _allocation(memory)
     for line in memory.advice:
         yield f"to lower the peak: {line}"
     yield from memory.notes
+
+
+def _allocation(memory: Memory) -> Iterator[str]:
+    """Describe what the allocator, the kernels and the move add to the tensors."""
+    more = memory.allocation
+    if more is None:
+        return
+    yield (
+        f"the allocator takes {filesize(more.allocated)} of heaps for {filesize(more.live)} of buffers"
+    )
+    if more.workspace:
+        yield (
+            f"workspaces outside of the heaps: up to {filesize(more.workspace)} for one call, and up to "
+            f"{filesize(more.workspaces)} if those of all calls between two waits exist at once (bounds)"
+        )
+    if more.checkpoint:
+        yield (
+            f"on the CPU while it is moved: {filesize(more.moved_weight)} (one weight at a time); "
+            f"{filesize(more.checkpoint)} if a checkpoint was read whole and is still referenced"
+        )
 
 
 def _printed_text(macs: Sequence[MacFit]) -> Iterator[Words]:

@@ -13,16 +13,19 @@ import msgspec
 
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
-from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase
+from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
 from opcheck.judge.memory.allocations import Taken, highest, list_taken, never_written, sweep
-from opcheck.judge.memory.mac_fits import MemoryMoment, fits, watermarks
+from opcheck.judge.memory.mac_fits import watermarks
+from opcheck.judge.memory.replay import MOVE, Allocations, fits
+from opcheck.judge.memory.workspaces import concurrent, workspace
 from opcheck.model.records import (
     GroupLocation,
     Lifetime,
     MacFit,
     Memory,
+    MemoryAllocation,
     MemoryHolder,
     MemoryPeak,
     OpCall,
@@ -35,9 +38,9 @@ _HOLDERS = 10
 
 NOTES = (
     (
-        "not observed on a Mac, and not counted: workspaces of kernels, MPSGraph's constants and caches, the rest of "
-        "the process, and what the allocator takes beyond the tensors: it cuts them from heaps of 8 MiB, 32 MiB or "
-        "1 GiB and keeps what is freed (aten/src/ATen/mps/MPSAllocator.h)"
+        "not observed on a Mac: the allocator of the release is replayed over the tensors "
+        "(aten/src/ATen/mps/MPSAllocator.mm); workspaces of convolutions and attention are a "
+        "bound; MPSGraph's constants and caches and the rest of the process are not counted"
     ),
     "the working sets of Macs are reported ones or estimates (op_lists/macs.yaml)",
 )
@@ -52,13 +55,16 @@ _BROKE_OFF = "the run broke off: what follows may take more"
 _Line = tuple[MemoryUse, str, SourceLocation | None, str, Phase]
 
 
-def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
+def estimate(
+    trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[RouteKind] = ()
+) -> Memory | None:
     """Return the estimate for a trace; None if the trace does not record how long tensors lived.
 
     Args:
         trace: what ran.
         target: the target, for its watermarks and texts.
         asked: the memory of the Mac that the user named, in GB; 0: none.
+        routes: what computes each call; without them no workspace is counted.
 
     Raises:
         OpListError: macs.yaml or environment.yaml is damaged.
@@ -76,10 +82,26 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
     ]
     totals = [sum(at.values()) for at in sums]
     peak = highest(totals)
+    workspaces = [workspace(call, route) for call, route in zip(trace.calls, routes, strict=False)]
+    workspaces += [0] * (len(trace.calls) - len(workspaces))
+    allocations = Allocations(pieces, len(trace.calls), workspaces)
+    unlimited = allocations.replay(target)
+    weights = [piece.life.nbytes for piece in pieces if piece.kind in {"parameters", "buffers"}]
+    most = max(map(sum, zip(totals, workspaces, strict=True)))
     return Memory(
         peaks=(_measure_moved(pieces), *_peaks(trace, sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
-        macs=tuple(_macs(trace, target, pieces, totals)),
+        macs=tuple(
+            _with_place(trace, *each) for each in fits(target, allocations, unlimited, most)
+        ),
+        allocation=MemoryAllocation(
+            allocated=unlimited.allocated,
+            live=unlimited.live,
+            workspace=max(workspaces),
+            workspaces=concurrent(trace.calls, workspaces),
+            moved_weight=max(weights, default=0),
+            checkpoint=sum(weights),
+        ),
         largest=max(piece.life.nbytes for piece in pieces),
         advice=tuple(advice(trace, pieces, peak, totals[peak])),
         notes=(
@@ -148,16 +170,6 @@ def _line(trace: Trace, piece: Taken) -> _Line:
     return (piece.kind, call.op, call.location, any_layer(call.module), call.phase)
 
 
-def _macs(
-    trace: Trace, target: Target, pieces: Sequence[Taken], totals: Sequence[int]
-) -> Iterator[MacFit]:
-    """Yield for each Mac whether the run fits, and where it does not; the first moment is that of the move."""
-    new = [0] * (len(totals) + 1)
-    for piece in pieces:
-        at = 0 if piece.moved else piece.life.first + 1
-        new[at] = max(new[at], piece.life.nbytes)
-    moved = sum(piece.life.nbytes for piece in pieces if piece.moved)
-    moments = [MemoryMoment(*both) for both in zip((moved, *totals), new, strict=True)]
-    for fit, broken in fits(target, moments):
-        place = _place(trace.calls[broken - 1]) if broken else None
-        yield msgspec.structs.replace(fit, place=place)
+def _with_place(trace: Trace, fit: MacFit, raised: int | None) -> MacFit:
+    place = None if raised in {None, MOVE} else _place(trace.calls[raised or 0])
+    return msgspec.structs.replace(fit, place=place)

@@ -2,59 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-import msgspec
-
 from opcheck.common.versions import Target
 from opcheck.data.environment import load_environment
-from opcheck.data.macs import chips_by_memory, load_macs
-from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.model.records import MacFit, Memory
-
-
-class MemoryMoment(NamedTuple):
-    """The memory at one call of a run, or at the move before the first call."""
-
-    #: bytes that are allocated, and the bytes of the largest new piece.
-    total: int
-    largest: int
-
-
-def fits(target: Target, moments: Sequence[MemoryMoment]) -> Iterator[tuple[MacFit, int | None]]:
-    """Yield for each size of Mac whether the run fits, and the index of the moment when it raises.
-
-    Args:
-        target: the target, for its macOS, watermark and texts.
-        moments: of the run, in order.
-    """
-    high = ratio("HIGH", target)
-    peak = max(moment.total for moment in moments)
-    chips = chips_by_memory()
-    for mac in load_macs():
-        known = mac.on(target.macos)
-        limit = int(high * known.nbytes)
-        fit = MacFit(
-            memory=mac.memory,
-            chips=tuple(chips[mac.memory]),
-            working_set=known.nbytes,
-            limit=limit,
-            basis=known.basis,
-            state="fits" if peak <= known.nbytes else "pressure",
-        )
-        for index, moment in enumerate(moments):
-            # MPSAllocator.mm, alloc_buffer_block: it compares the size of the one buffer first.
-            if moment.largest >= known.buffer:
-                text = invalid_buffer_size(moment.largest, target.torch)
-            elif moment.total > limit:
-                text = out_of_memory(limit, target.torch)
-            else:
-                continue
-            yield msgspec.structs.replace(fit, state="raises", prints=text), index
-            break
-        else:
-            yield fit, None
 
 
 def ratio(name: str, target: Target) -> float:

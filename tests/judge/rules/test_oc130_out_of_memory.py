@@ -22,8 +22,10 @@ def test_a_mac_that_is_too_small_is_an_error_with_the_releases_own_text() -> Non
     assert finding.message == (
         "an estimated 12.0 GiB on a Mac of 8 GB: PyTorch raises above 9.1 GiB"
     )
-    assert finding.prints.startswith("MPS backend out of memory (MPS allocated: ..., other")
-    assert "max allowed: 9.07 GiB)" in finding.prints
+    assert finding.prints.startswith(
+        "MPS backend out of memory (MPS allocated: 9.00 GiB, other allocations: 0 bytes, "
+        "max allowed: 9.07 GiB). Tried to allocate 3.00 GiB on shared pool."
+    )
     assert finding.hint.endswith("a Mac of 18 GB would do")
     assert [place.location.line for place in finding.locations if place.location] == [2]
 

@@ -1,0 +1,134 @@
+"""Replay the allocations of a run, and decide which Macs have enough memory for it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import FitState
+from opcheck.data.macs import WorkingSet, chips_by_memory, load_macs
+from opcheck.data.messages import invalid_buffer_size, out_of_memory
+from opcheck.judge.memory.allocations import Taken
+from opcheck.judge.memory.allocator import Allocator, Block, LimitExceededError
+from opcheck.judge.memory.mac_fits import ratio
+from opcheck.model.records import MacFit
+
+#: The moment before the first call, when the model is moved.
+MOVE = -1
+
+
+class Replayed(NamedTuple):
+    """The end of a replay, with the figures at its highest moment or where it raises; in bytes."""
+
+    allocated: int
+    live: int
+    other: int
+    #: the call where it raises, and the size that is tried; None: it comes to its end
+    raised: int | None = None
+    tried: int = 0
+
+
+class Allocations:
+    """The allocations of a run in their order.
+
+    Args:
+        pieces: the memory of the run; an optimizer's state is there from the beginning, as from the second step on.
+        calls: how many calls the run has.
+        workspaces: the bytes that each call takes beside the allocator.
+    """
+
+    def __init__(self, pieces: Sequence[Taken], calls: int, workspaces: Sequence[int]) -> None:
+        self._new: dict[int, list[Taken]] = defaultdict(list)
+        self._freed: dict[int, list[int]] = defaultdict(list)
+        self._workspaces = workspaces
+        self._calls = calls
+        self.largest = max((piece.life.nbytes for piece in pieces), default=0)
+        for piece in pieces:
+            life = piece.life
+            stays = piece.kind == "optimizer" and life.freed is None
+            self._new[MOVE if piece.moved or stays else life.first].append(piece)
+            if life.freed is not None:
+                self._freed[life.freed].append(life.storage)
+
+    def replay(self, target: Target, figures: WorkingSet | None = None) -> Replayed:
+        """Return how the run ends on a Mac with these figures; without figures nothing limits it."""
+        allocator = Allocator(target.torch)
+        if figures is not None:
+            high, low = (int(ratio(name, target) * figures.nbytes) for name in ("HIGH", "LOW"))
+            allocator = Allocator(target.torch, limit=high, low=low)
+        blocks: dict[int, Block] = {}
+        highest = Replayed(0, 0, 0)
+        for index in range(MOVE, self._calls):
+            for storage in self._freed.get(index, ()):
+                if storage in blocks:
+                    allocator.free(blocks.pop(storage))
+            allocator.other = self._workspaces[index] if index >= 0 else 0
+            for piece in self._new.get(index, ()):
+                size = piece.life.nbytes
+                # MPSAllocator.mm, alloc_buffer_block: it compares the size of the one buffer first.
+                is_too_large = figures is not None and size >= figures.buffer
+                try:
+                    if not is_too_large:
+                        blocks[piece.life.storage] = allocator.allocate(size)
+                        continue
+                except LimitExceededError:
+                    pass
+                return Replayed(allocator.allocated, allocator.live, allocator.other, index, size)
+            highest = Replayed(
+                *map(max, highest[:3], (allocator.allocated, allocator.live, allocator.other))
+            )
+        return highest
+
+
+def fits(
+    target: Target, allocations: Allocations, unlimited: Replayed, peak: int
+) -> Iterator[tuple[MacFit, int | None]]:
+    """Yield for each size of Mac whether the run fits, and the call where it raises; MOVE is the move before it.
+
+    Args:
+        target: the target, for its macOS, watermarks and texts.
+        allocations: of the run.
+        unlimited: their replay without a limit.
+        peak: bytes of the tensors and of the workspace of one call, at the highest.
+    """
+    chips = chips_by_memory()
+    for mac in load_macs():
+        figures = mac.on(target.macos)
+        limit = int(ratio("HIGH", target) * figures.nbytes)
+        low = ratio("LOW", target) * figures.nbytes
+        is_free = (
+            unlimited.allocated + unlimited.other < low and allocations.largest < figures.buffer
+        )
+        result = unlimited if is_free else allocations.replay(target, figures)
+        state: FitState = "fits" if peak <= figures.nbytes else "pressure"
+        text = ""
+        if result.raised is not None:
+            state, text = "raises", _text(target, result, figures, limit)
+        yield (
+            MacFit(
+                memory=mac.memory,
+                chips=tuple(chips[mac.memory]),
+                working_set=figures.nbytes,
+                limit=limit,
+                basis=figures.basis,
+                state=state,
+                allocated=result.allocated,
+                other=result.other,
+                prints=text,
+            ),
+            result.raised,
+        )
+
+
+def _text(target: Target, result: Replayed, figures: WorkingSet, limit: int) -> str:
+    if result.tried >= figures.buffer:
+        return invalid_buffer_size(result.tried, target.torch)
+    return out_of_memory(
+        target.torch,
+        allocated=result.allocated,
+        other=result.other,
+        allowed=limit,
+        tried=result.tried,
+    )
