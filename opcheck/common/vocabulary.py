@@ -79,6 +79,8 @@ PrecisionEventKind = Literal["overflow", "nan", "underflow", "flips"]
 
 #: What memory on MPS is for at a moment of the run: the columns of a peak.
 MemoryUse = Literal["parameters", "buffers", "inputs", "gradients", "optimizer", "activations"]
+#: What grows: graphs that are compiled for each new shape, or tensors that the program keeps.
+GrowthKind = Literal["graphs", "tensors"]
 MEMORY_USES: tuple[MemoryUse, ...] = get_args(MemoryUse)
 
 #: A number that JSON cannot write is written as a word.

@@ -30,6 +30,7 @@ from opcheck.judge import dtype_flow
 from opcheck.judge.callgraph import example_of, graph_calls
 from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
 from opcheck.judge.memory.estimate import estimate
+from opcheck.judge.memory.growth import growth_of_trace
 from opcheck.judge.memory.mac_fits import runs_out
 from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
@@ -109,7 +110,7 @@ def report(
         lists=lists,
         verdicts=judged,
         origins=tuple(dtype_flow.reportable(followed)),
-        memory=estimate(trace, target, asked=mac, routes=routes),
+        memory=_memory(trace, target, lists, mac, routes),
         precision=precision,
     )
     drawn = tuple(graph_calls(calls, verdicts, groups, graph))
@@ -120,6 +121,16 @@ def report(
         routes=sum_by_route((kind, 1, call.flops) for kind, call in zip(kinds, calls, strict=True)),
         synchronizations=tuple(synchronizations(calls, verdicts)),
     )
+
+
+def _memory(
+    trace: Trace, target: Target, lists: OpLists, mac: int, routes: Sequence[RouteKind]
+) -> Memory | None:
+    memory = estimate(trace, target, asked=mac, routes=routes)
+    if memory is None:
+        return None
+    growth = growth_of_trace(trace, routes, target, lists)
+    return msgspec.structs.replace(memory, growth=growth)
 
 
 def assemble(audited: Audited) -> Report:

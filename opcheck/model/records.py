@@ -30,6 +30,7 @@ from opcheck.common.vocabulary import (
     FallbackKind,
     FitState,
     Frequency,
+    GrowthKind,
     Headline,
     MemoryOrigin,
     MemoryUse,
@@ -541,15 +542,36 @@ class MemoryAllocation(Record, frozen=True, kw_only=True):
     ]
 
 
+class MemoryGrowth(Record, frozen=True, kw_only=True):
+    """Memory that grows at a line with each new shape of the inputs, or with each step."""
+
+    kind: GrowthKind
+    operators: Annotated[
+        tuple[str, ...], Meta(description="overloads, those with most graphs first")
+    ]
+    line: Annotated[str, Meta(description="file:line, or the module where no line is known")]
+    graphs: Annotated[Count, Meta(description="that each new shape of the inputs adds there")]
+    seen: Annotated[
+        Count, Meta(description="graphs of the run, or steps; 0: its shapes did not vary")
+    ] = 0
+    megabytes: Annotated[
+        float, Meta(description="for each new shape at least, or for each step; see source")
+    ]
+    cure: str
+    source: Annotated[str, Meta(description="of the figure in megabytes")] = ""
+
+
 class Memory(Record, frozen=True, kw_only=True):
     """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
     asked: Annotated[Count, Meta(description="the Mac that was asked about; 0: none")] = 0
-    peaks: tuple[MemoryPeak, ...]
-    holders: tuple[MemoryHolder, ...]
-    largest: Annotated[Count, Meta(description="the largest single piece")]
-    macs: tuple[MacFit, ...]
+    #: empty for a program that ran: only what grew is known
+    peaks: tuple[MemoryPeak, ...] = ()
+    holders: tuple[MemoryHolder, ...] = ()
+    largest: Annotated[Count, Meta(description="the largest single piece")] = 0
+    macs: tuple[MacFit, ...] = ()
     allocation: MemoryAllocation | None = None
+    growth: tuple[MemoryGrowth, ...] = ()
     advice: Annotated[tuple[str, ...], Meta(description="what would lower the peak")] = ()
     notes: Annotated[
         tuple[str, ...], Meta(description="what the estimate counts and what not")
@@ -557,7 +579,7 @@ class Memory(Record, frozen=True, kw_only=True):
 
     @property
     def peak(self) -> MemoryPeak:
-        """The highest."""
+        """The highest; the peaks of a program that ran are not known."""
         return max(self.peaks, key=lambda peak: peak.total)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opcheck.common.text import filesize
+from opcheck.common.text import and_more, filesize, plural
 from opcheck.common.vocabulary import MEMORY_USES
-from opcheck.model.records import MacFit, Memory, MemoryHolder
+from opcheck.model.records import MacFit, Memory, MemoryGrowth, MemoryHolder
 from opcheck.render import summary
 from opcheck.render.document import Block, Bullets, Heading, Table, TextSpan, Words
 
@@ -19,6 +19,8 @@ _STATES = {
     "raises": "raises",
 }
 
+#: Operators that a row names.
+_OPERATORS = 3
 #: How many lines are seen at once.
 _HELD = 5
 
@@ -26,6 +28,10 @@ _HELD = 5
 def blocks(memory: Memory) -> Iterator[Block]:
     """Make the section of the estimate."""
     yield Heading(TITLE)
+    if memory.growth:
+        yield _growth(memory.growth)
+    if not memory.peaks:
+        return
     yield from (_peaks(memory), _holders(memory), _macs(memory))
     yield Bullets((*_printed_text(memory.macs), *_sentences(memory)))
 
@@ -56,6 +62,25 @@ def _holders(memory: Memory) -> Table:
             for holder in memory.holders
         ),
         right=(1, 2),
+        shown=_HELD,
+    )
+
+
+def _growth(growth: Sequence[MemoryGrowth]) -> Table:
+    """Make a row for each line whose memory grows with each new shape, or with each step."""
+    return Table(
+        ("grows at", "operators", "with each", "by at least", "what to do"),
+        tuple(
+            (
+                each.line,
+                and_more(each.operators, _OPERATORS),
+                f"new shape: {plural(each.graphs, 'graph')}" if each.kind == "graphs" else "step",
+                f"{each.megabytes:g} MB",
+                each.cure,
+            )
+            for each in growth
+        ),
+        right=(3,),
         shown=_HELD,
     )
 

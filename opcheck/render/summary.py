@@ -207,7 +207,10 @@ def waits(report: Report) -> str:
 
 
 def fits(memory: Memory) -> str:
-    """Say what the run takes at most, and which Mac has that."""
+    """Say what the run takes at most, and which Mac has that; of a program that ran, what grows."""
+    if not memory.peaks:
+        lines = [each.line for each in memory.growth]
+        return f"grows at {and_more(lines, 1)} (OC132)" if lines else ""
     peak = memory.peak
     need = f"an estimated {filesize(peak.total)} at most, in {peak.phase}"
     mac = find_asked_mac(memory)

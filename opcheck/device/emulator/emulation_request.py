@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.model.records import CallGroup, Problem, Record, Report
+from opcheck.model.records import CallGroup, MemoryGrowth, Problem, Record, Report
 
 #: The folder, next to the request's file, where the program's processes leave their reports.
 PROCESSES = "processes"
@@ -49,6 +49,7 @@ class ProcessReport(Record, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     #: tensors that its CPU fallbacks copied to the CPU and back, and their bytes
     copies: tuple[int, ...] = (0, 0, 0, 0)
+    growth: tuple[MemoryGrowth, ...] = ()
     #: its target was called: the main module was imported again, and everything was unpickled
     started: bool = False
     #: a copy of a process that runs on the emulated Mac, and computed there

@@ -32,8 +32,10 @@ def smallest(memory: Memory, *states: str) -> MacFit | None:
 def deciding(memory: Memory) -> MacFit | None:
     """Return the Mac that decides about a run: the Mac that the user named, else the largest if none is enough.
 
-    None: no Mac was named, and some Mac is enough.
+    None: nothing is known of Macs, or no Mac was named, and some Mac is enough.
     """
+    if not memory.macs:
+        return None
     mac = find_asked_mac(memory)
     if mac is None and smallest(memory, "fits", "pressure") is None:
         return memory.macs[-1]

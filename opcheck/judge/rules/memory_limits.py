@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, get_args
 
+from opcheck.capture.dimensions import dimensions
 from opcheck.common.text import and_more, any_layer, filesize
 from opcheck.common.versions import Span, Target, Version
+from opcheck.common.vocabulary import GrowthKind
 from opcheck.judge.memory.allocations import never_written
 from opcheck.judge.memory.mac_fits import deciding, smallest
 from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
 from opcheck.judge.work import is_view, route_of
-from opcheck.model.records import Finding, GroupLocation, MacFit, Memory, OpCall, TensorSpec
+from opcheck.model.records import (
+    Finding,
+    GroupLocation,
+    MacFit,
+    Memory,
+    MemoryGrowth,
+    OpCall,
+    TensorSpec,
+)
 
 # -- OC130: the run takes more memory than the GPU of a Mac gives ----------------------------------
 
@@ -48,6 +58,51 @@ def _report_memory(memory: Memory, mac: MacFit) -> Finding:
         ),
         prints=mac.prints,
         locations=(mac.place,) if mac.place else (),
+    )
+
+
+# -- OC132: memory grows with each new shape, or with each step ------------------------------------
+
+
+@audit_rule("OC132", "warning")
+def find_growing_memory(audited: Audited) -> Iterator[Finding]:
+    """Yield a finding for the graphs that new shapes add, and one for the tensors that a program keeps.
+
+    The shapes of a program that ran are known.  Of a model whose run does not vary them, the finding is a note, and
+    only where an input has a length, which programs vary as a rule.
+    """
+    growth = audited.memory.growth if audited.memory else ()
+    for kind in get_args(GrowthKind):
+        entries = [each for each in growth if each.kind == kind]
+        varied = [each for each in entries if each.seen]
+        if varied or (entries and "length" in dimensions(audited.trace.inputs)):
+            yield _report_growth(varied or entries, kind, is_seen=bool(varied))
+
+
+def _report_growth(entries: Sequence[MemoryGrowth], kind: GrowthKind, *, is_seen: bool) -> Finding:
+    operators = list(dict.fromkeys(op for each in entries for op in each.operators))
+    total = sum(each.megabytes for each in entries)
+    names = and_more(operators, _OPERATORS)
+    if kind == "tensors":
+        steps = max(each.seen for each in entries)
+        message = (
+            f"{names}: results of {steps} steps exist at once, {total:.3g} MB more with each step"
+        )
+    else:
+        graphs = sum(each.graphs for each in entries)
+        if is_seen:
+            seen = sum(each.seen for each in entries)
+            start = f"the shapes vary: {seen} graphs for {names} so far"
+        else:
+            start = f"where the length varies, {names} compile graphs"
+        message = f"{start}; each new shape adds {graphs} to a cache without limit, at least {total:.3g} MB"
+    return finding(
+        severity="warning" if is_seen else "note",
+        message=message,
+        hint=entries[0].cure,
+        op=operators[0] if len(operators) == 1 else "",
+        locations=tuple(GroupLocation(line=each.line) for each in entries),
+        count=sum(each.seen or each.graphs for each in entries),
     )
 
 

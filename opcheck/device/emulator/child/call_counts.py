@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import torch
@@ -15,6 +15,7 @@ import torch
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
+from opcheck.data.registrations import OpLists
 from opcheck.device.emulator.child.argument_checks import (
     CALL_RAISED,
     kind_on_a_mac,
@@ -23,16 +24,23 @@ from opcheck.device.emulator.child.argument_checks import (
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import example_of
 from opcheck.judge.judge import outcome
+from opcheck.judge.memory.growth import (
+    GraphPlace,
+    GraphUses,
+    describe,
+    kept_tensors,
+)
 from opcheck.judge.work import common_route
 from opcheck.model.records import (
     CallGroup,
     Example,
     GroupLocation,
+    MemoryGrowth,
     Partition,
     SourceLocation,
     Verdict,
 )
-from opcheck.simulator.dispatch.calls import Call
+from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import Site, UserFrames, locate
@@ -53,6 +61,57 @@ class CallRow(NamedTuple):
     phase: Phase
 
 
+class LiveMemory(NamedTuple):
+    """The memory of a result: its bytes, what made it, where, and in which step of a training."""
+
+    nbytes: int
+    op: str
+    site: Site
+    step: int
+
+
+class KeptResults:
+    """Finds lines whose results from several training steps exist at once, as a list of losses keeps them."""
+
+    #: steps whose results exist at once
+    _STEPS = 4
+
+    def __init__(self) -> None:
+        #: how many backward passes and optimizer steps were followed by another forward pass
+        self.step = 0
+        self._phase: Phase = "forward"
+        self._steps: dict[tuple[str, Site], Counter[int]] = {}
+        self._most: dict[tuple[str, Site], tuple[int, int]] = {}
+
+    def note_phase(self, phase: Phase) -> None:
+        """Count a step where a forward pass follows a backward pass."""
+        self.step += phase == "forward" and self._phase in {"backward", "optimizer"}
+        self._phase = phase
+
+    def add(self, live: LiveMemory) -> None:
+        """Count a new result."""
+        key = (live.op, live.site)
+        steps = self._steps.setdefault(key, Counter())
+        steps[live.step] += live.nbytes
+        if len(steps) >= self._STEPS:
+            self._most[key] = max(self._most.get(key, (0, 0)), (len(steps), sum(steps.values())))
+
+    def remove(self, live: LiveMemory) -> None:
+        """Forget a result."""
+        steps = self._steps[live.op, live.site]
+        steps[live.step] -= live.nbytes
+        if steps[live.step] <= 0:
+            del steps[live.step]
+
+    def growth(self) -> Iterable[MemoryGrowth]:
+        """Return the lines, the one that keeps most first."""
+        most = sorted(self._most.items(), key=lambda item: -item[1][1])
+        return [
+            kept_tensors(str(locate(site) or ""), op, nbytes // steps, steps)
+            for (op, site), (steps, nbytes) in most
+        ]
+
+
 class CallCounts:
     """Takes the calls of the simulator: raises and warns as the target does, and counts."""
 
@@ -67,8 +126,10 @@ class CallCounts:
         self._frames = UserFrames()
         self._warned: set[tuple[str, Site]] = set()
         self._copies = [0, 0, 0, 0]
-        self._live: dict[int, int] = {}
+        self._live: dict[int, LiveMemory] = {}
         self.allocated = 0
+        self._graphs = GraphUses()
+        self._kept_results = KeptResults()
         self._at_first: Callable[[], None] | None = None
 
     def watch_first(self, work: Callable[[], None]) -> None:
@@ -109,7 +170,7 @@ class CallCounts:
             raise _again(judged.error)
         for output in call.outputs:
             if is_on_mps(output) and output._mps.memory.watcher is None:
-                self._watch_memory(output)
+                self._watch_memory(output, call.route.name, site)
         if judged.side == "cpu":
             self._count_copies(call)
         if judged.warning:
@@ -131,6 +192,9 @@ class CallCounts:
             self._at_first = None
         number = id(judged.verdict)
         module, phase = self._modules.where()
+        self._kept_results.note_phase(phase)
+        if self._verdicts.compiles_graph(call.route.name, judged.route):
+            self._graphs.add(GraphPlace(call.route.name, site, module), _graph_key(call))
         self.rows[CallRow(call.route.name, number, site, module, phase)] += 1
         if number not in self._kept:
             self._kept[number] = judged.verdict
@@ -140,7 +204,7 @@ class CallCounts:
         self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
         self._routes.setdefault((call.route.name, number), set()).add(judged.route)
 
-    def _watch_memory(self, tensor: MPSTensor) -> None:
+    def _watch_memory(self, tensor: MPSTensor, op: str, site: Site) -> None:
         memory, payload = tensor._mps.memory, tensor._mps.payload
         if payload is None:
             return
@@ -148,12 +212,16 @@ class CallCounts:
             size = payload.untyped_storage().nbytes()
         else:
             size = sparse_indices(payload).nbytes + sparse_values(payload).nbytes
-        self._live[memory.number] = size
+        self._live[memory.number] = LiveMemory(size, op, site, self._kept_results.step)
+        self._kept_results.add(self._live[memory.number])
         self.allocated += size
         memory.watcher = self._forget_memory
 
     def _forget_memory(self, number: int) -> None:
-        self.allocated -= self._live.pop(number, 0)
+        live = self._live.pop(number, None)
+        if live is not None:
+            self.allocated -= live.nbytes
+            self._kept_results.remove(live)
 
     def _count_copies(self, call: Call) -> None:
         """Count what the fallback copies: all arguments there, results and written ones back."""
@@ -197,6 +265,22 @@ class CallCounts:
         ]
         return merge_groups(groups)
 
+    def growth(self, target: Target, lists: OpLists) -> tuple[MemoryGrowth, ...]:
+        """What grew over the run: graphs by line, most first, then the lines of results that were kept."""
+        lines = [
+            describe(
+                str(locate(cast("Site", site)) or ""),
+                ops,
+                -(-sum(ops.values()) // shapes),
+                sum(ops.values()),
+                target,
+                lists,
+            )
+            for site, ops, shapes in self._graphs.lines(growing=True)
+        ]
+        lines.sort(key=lambda each: -each.seen)
+        return (*lines, *self._kept_results.growth())
+
     def copies(self) -> tuple[int, ...]:
         """What the fallbacks copied: tensors to the CPU, tensors back, and their bytes."""
         return tuple(self._copies)
@@ -234,6 +318,16 @@ def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
         example=first.example or second.example,
         route=common_route({first.route, second.route}),
     )
+
+
+def _graph_key(call: Call) -> tuple[Any, ...]:
+    """What tells the graph of a call from others: the dtypes and sizes of its tensors, and its numbers."""
+    tensors = tuple((meta.dtype_name, meta.shape) for meta in metas(call.inputs))
+    return tensors, *(part for part in call.key if type(part) in _NUMBERS)
+
+
+#: the types of arguments in the key of a graph
+_NUMBERS = frozenset({bool, int, float, str})
 
 
 def _again(error: BaseException) -> BaseException:

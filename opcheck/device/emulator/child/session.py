@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import torch
@@ -38,7 +39,7 @@ from opcheck.device.emulator.processes import Processes
 from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
+from opcheck.model.records import OWN_LIMITS, Memory, MemoryGrowth, Problem, Report, Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.mac import simulated_mac
@@ -116,6 +117,7 @@ class Emulation:
             target=self.target,
             partition=self._tally.partition(child.copies for child in children),
             lists=self._lists,
+            memory=self._memory(child.growth for child in children),
         )
         report = assemble(audited)
         notes = [*report.not_checked]
@@ -137,6 +139,11 @@ class Emulation:
         headline = FAILS if failed else report.headline
         return msgspec.structs.replace(report, headline=headline, not_checked=tuple(notes))
 
+    def _memory(self, others: Iterable[tuple[MemoryGrowth, ...]]) -> Memory | None:
+        """What grew, here and in other processes; None: nothing did."""
+        growth = [*self._tally.growth(self.target, self._lists), *itertools.chain(*others)]
+        return Memory(growth=tuple(dict.fromkeys(growth))) if growth else None
+
     def follow(self, processes: Processes, *, is_main: bool = True) -> None:
         """Take up what processes of the program do: in the main one their reports, in a fork that it came to mps."""
         processes.at_not_sent = self.note_not_sent
@@ -150,6 +157,7 @@ class Emulation:
             groups=self._tally.groups(),
             problems=tuple(self._problems),
             copies=self._tally.copies(),
+            growth=self._tally.growth(self.target, self._lists),
             started=not any(problem.kind == "not_spawned" for problem in self._problems),
         )
 

@@ -19,6 +19,7 @@ from opcheck.device.emulator.child import value_conditions
 from opcheck.device.emulator.child.mac_errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
+from opcheck.judge.memory.growth import compiles_graph
 from opcheck.judge.work import route_of
 from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.calls import Call
@@ -53,14 +54,22 @@ class Verdicts:
         self._by_key: dict[Any, JudgedCall] = {}
         self._by_kind: dict[Any, JudgedCall] = {}
         self._details: dict[str, bool] = {}
+        self._graphs: dict[tuple[str, RouteKind], bool] = {}
         self._same: dict[Verdict, Verdict] = {}
         #: which statements the values of the call in progress decide, read before it writes to its arguments
         self._decided: dict[str, bool] = {}
 
+    def compiles_graph(self, op: str, route: RouteKind) -> bool:
+        """Return whether a call with this route may compile a graph of MPSGraph."""
+        key = (op, route)
+        if key not in self._graphs:
+            self._graphs[key] = compiles_graph(op, route, self._target, self._lists)
+        return self._graphs[key]
+
     def retarget(self, target: Target) -> None:
         """Judge for another target from here on."""
         self._target = target
-        for kept in (self._by_key, self._by_kind, self._details):
+        for kept in (self._by_key, self._by_kind, self._details, self._graphs):
             kept.clear()
 
     def before_call(self, call: Call) -> JudgedCall | None:
@@ -136,7 +145,9 @@ class Verdicts:
         return earlier
 
     def _afresh(self, call: Call) -> JudgedCall:
-        kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
+        storages: dict[int, int] = {}
+        refs = (_refs(call.inputs, storages), _refs(call.outputs, storages))
+        kept = (call.route, call.key, *refs)
         record = op_call(RecordedCall(*kept, call.body, call.refusal, call.recomputed))
         verdict = judge(record, self._target, self._lists)
         verdict = self._same.setdefault(verdict, verdict)
@@ -193,9 +204,13 @@ def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     return tuple([(is_on_mps(t), t.dtype, t.layout) for t in tensors])
 
 
-def _refs(tensors: Sequence[torch.Tensor]) -> tuple[Ref, ...]:
-    """The tensors' metadata; a verdict does not depend on their numbers."""
-    return tuple(
-        Ref(0, 0, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu"))
-        for tensor in tensors
-    )
+def _refs(tensors: Sequence[torch.Tensor], storages: dict[int, int]) -> tuple[Ref, ...]:
+    """The tensors' metadata; of their memory only what a call shares counts, which tells a view."""
+    refs = []
+    for tensor in tensors:
+        memory = tensor._mps.memory.number if is_on_mps(tensor) else -id(tensor)
+        storage = storages.setdefault(memory, len(storages) + 1)
+        refs.append(
+            Ref(0, storage, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu"))
+        )
+    return tuple(refs)

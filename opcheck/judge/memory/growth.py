@@ -1,0 +1,200 @@
+"""Find memory that grows over a program: graphs that MPSGraph compiles for each new shape, and tensors that are kept.
+
+``MPSGraphCache`` (aten/src/ATen/native/mps/OperationUtils.h) has one entry for each key, for the life of the process:
+the name of the kernel, the dtype and all sizes of each tensor, and the numbers among the arguments.  No release up to
+2.15 limits it.  Kernels in Metal have no such key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from opcheck.common.text import any_layer
+from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import RouteKind
+from opcheck.data.kernel_routes import routes
+from opcheck.data.registrations import OpLists
+from opcheck.model.records import MemoryGrowth, OpCall, Trace
+
+#: MPSHooks::emptyCache clears the graphs too (the wheels of 2.12.1 and 2.13.0).
+_EMPTIES_GRAPHS = Version(2, 13)
+#: Bytes of one entry: the least of the public reports, which go up to 850,000 (a clamp) and more for large graphs.
+GRAPH_BYTES = 55_000
+SOURCE = (
+    "55 KB an entry (torch_geometric in https://github.com/pytorch/pytorch/issues/181213), up to 0.85 MB "
+    "(https://github.com/pytorch/pytorch/issues/171679)"
+)
+#: The keys of these leave the shapes out: softmax_mps_out and bmm_out_mps_impl.
+SHAPELESS = frozenset({"aten::_softmax", "aten::_softmax.out", "aten::bmm", "aten::bmm.out"})
+#: Distinct keys of one operator at one line and module from which on its shapes count as varying.
+_VARIES = 4
+#: Distinct keys above which it does not matter whether new ones still come.
+_MANY = 32
+#: Keys that are kept in all.
+_KEPT = 100_000
+
+
+class GraphPlace(NamedTuple):
+    """An operator at a line of a module."""
+
+    op: str
+    line: Hashable
+    module: str
+
+
+class GraphUses:
+    """Counts the distinct graphs of each operator at each line and module."""
+
+    def __init__(self) -> None:
+        #: key -> how many calls there were before it came
+        self._keys: dict[GraphPlace, dict[int, int]] = {}
+        self._calls: dict[GraphPlace, int] = defaultdict(int)
+        self._kept = 0
+
+    def add(self, place: GraphPlace, key: Hashable) -> None:
+        """Count one call whose graph has this key."""
+        keys = self._keys.setdefault(place, {})
+        number = hash(key)
+        if number not in keys and self._kept < _KEPT:
+            keys[number] = self._calls[place]
+            self._kept += 1
+        self._calls[place] += 1
+
+    def lines(self, *, growing: bool) -> Iterator[tuple[Hashable, dict[str, int], int]]:
+        """Yield each line with the distinct graphs of its operators, and the distinct shapes of one module.
+
+        Args:
+            growing: only operators whose shapes vary, and still did in the second half of the calls.
+        """
+        graphs: dict[Hashable, dict[str, int]] = {}
+        shapes: dict[Hashable, int] = {}
+        for place, keys in self._keys.items():
+            if growing and not self._is_growing(place):
+                continue
+            ops = graphs.setdefault(place.line, {})
+            ops[place.op] = ops.get(place.op, 0) + len(keys)
+            shapes[place.line] = max(shapes.get(place.line, 0), len(keys))
+        for line, ops in graphs.items():
+            yield line, ops, shapes[line]
+
+    def _is_growing(self, place: GraphPlace) -> bool:
+        keys, half = self._keys[place], self._calls[place] / 2
+        late = sum(first >= half for first in keys.values())
+        return len(keys) >= _VARIES and (len(keys) >= _MANY or late >= 2)
+
+
+def key_of(call: OpCall) -> Hashable:
+    """Return what tells the graph of a call from those of other calls of the operator."""
+    return (
+        tuple((spec.dtype, spec.shape) for spec in call.inputs),
+        tuple((name, str(value)) for name, value in sorted(call.arguments.items())),
+    )
+
+
+def compiles_graph(op: str, kind: RouteKind, target: Target, lists: OpLists) -> bool:
+    """Return whether a call of the operator compiles a graph, or may where the route depends on more than is known."""
+    if kind != "either" or op in SHAPELESS:
+        return kind == "graph" and op not in SHAPELESS
+    return "graph" in routes(lists).of_operators((op,), str(target.torch)).ways
+
+
+def growth_of_trace(
+    trace: Trace, kinds: Sequence[RouteKind], target: Target, lists: OpLists
+) -> tuple[MemoryGrowth, ...]:
+    """Return for each line the graphs that a new shape of the inputs adds; those of weights alone do not count."""
+    weights = {life.storage for life in trace.lifetimes if life.kind in {"parameter", "buffer"}}
+    graphs: dict[str, dict[str, set[Hashable]]] = {}
+    uses = GraphUses()
+    for call, kind in zip(trace.calls, kinds, strict=True):
+        depends = any(spec.storage not in weights and spec.shape for spec in call.inputs)
+        if call.phase != "move" and depends and compiles_graph(call.op, kind, target, lists):
+            line, key = str(call.location or any_layer(call.module)), key_of(call)
+            graphs.setdefault(line, {}).setdefault(call.op, set()).add(key)
+            uses.add(GraphPlace(call.op, line, call.module), key)
+    # The shapes of a generation vary within its run.
+    seen = {line: sum(ops.values()) for line, ops, _ in uses.lines(growing=True)}
+    return tuple(
+        describe(
+            line,
+            {op: len(keys) for op, keys in ops.items()},
+            sum(map(len, ops.values())),
+            seen.get(line, 0),
+            target,
+            lists,
+        )
+        for line, ops in graphs.items()
+    )
+
+
+def describe(
+    line: str, operators: dict[str, int], graphs: int, seen: int, target: Target, lists: OpLists
+) -> MemoryGrowth:
+    """Return the record of a line whose calls compile a graph for each new shape.
+
+    Args:
+        line: where the calls are made.
+        operators: how many graphs each operator has there.
+        graphs: those that a new shape of the inputs adds.
+        seen: those of the run, if its shapes varied; else 0.
+        target: the target.
+        lists: the op lists, for what other releases do.
+    """
+    names = sorted(operators, key=lambda op: -operators[op])
+    return MemoryGrowth(
+        kind="graphs",
+        operators=tuple(names),
+        line=line,
+        graphs=graphs,
+        seen=seen,
+        megabytes=round(graphs * GRAPH_BYTES / 1e6, 3),
+        cure=_cure(names, target, lists),
+        source=SOURCE,
+    )
+
+
+def _cure(operators: Iterable[str], target: Target, lists: OpLists) -> str:
+    release = _release_without_graphs(tuple(operators), target, lists)
+    frees = (
+        "torch.mps.empty_cache() frees the graphs, which are compiled again at the next call"
+        if target.torch >= _EMPTIES_GRAPHS
+        else "torch.mps.empty_cache() frees cached buffers only; from torch 2.13 on it frees the graphs"
+    )
+    parts = (
+        "pad the inputs to a few fixed shapes (buckets)",
+        frees,
+        f"torch {release} computes them without graphs" if release else "",
+    )
+    return "; ".join(filter(None, parts))
+
+
+def _release_without_graphs(operators: tuple[str, ...], target: Target, lists: OpLists) -> str:
+    """Return the first newer release in which none of the operators goes through MPSGraph."""
+    table = routes(lists)
+    for version in lists.versions:
+        kinds = {table.of_operators((op,), str(version)).kind for op in operators}
+        if version > target.torch and kinds <= {"metal", "mps", "copy", "view"}:
+            return str(version)
+    return ""
+
+
+def kept_tensors(line: str, operator: str, nbytes: int, steps: int) -> MemoryGrowth:
+    """Return the record of a line whose results outlive the steps that made them.
+
+    Args:
+        line: where they are made.
+        operator: what makes them.
+        nbytes: bytes that stay after each step.
+        steps: of how many steps results exist at once.
+    """
+    return MemoryGrowth(
+        kind="tensors",
+        operators=(operator,),
+        line=line,
+        graphs=0,
+        seen=steps,
+        megabytes=round(nbytes / 1e6, 3),
+        cure="keep numbers in place of tensors: loss.item(), or tensor.detach().cpu(); no cache of graphs is the cause",
+        source="tensors of the emulated run",
+    )
