@@ -6,7 +6,7 @@ The only module that joins the capture, which starts processes, and the judge, w
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,9 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.model.records import Precision, Problem, Record, Report, Trace
+from opcheck.judge.memory.limits import Limits, Range, check_names, neighbours, not_scaling
+from opcheck.judge.memory.scaling import ScaledRun, second_sizes
+from opcheck.model.records import Memory, Precision, Problem, Record, Report, Trace
 from opcheck.report_cache import Cache, dependencies
 from opcheck.worker.dependency_tracking import Dependencies
 
@@ -188,3 +190,65 @@ def audit_or_reuse(
     if cache is not None:
         cache.keep(request, report, read, about)
     return Audit(report=report, read=read)
+
+
+def audit_limits(
+    request: CaptureRequest,
+    lists: OpLists,
+    ranges: Sequence[Range],
+    *,
+    mac: int = 0,
+    macs: Collection[int] = (),
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> Report:
+    """Return the report of ``audit`` with the largest size of each dimension that still runs.
+
+    Two captures give the sizes of each call as functions of the dimensions; two more for each dimension prove its
+    boundary on the Mac that decides: the named one, else the smallest that has enough memory for the model as it is.
+
+    Args:
+        request: the model, its inputs and the target.
+        lists: the op lists to judge by.
+        ranges: the dimensions; while one varies, the others have their usual sizes, within their ranges.
+        mac: memory in GB of the Mac that decides; 0: none was named.
+        macs: other Macs, by their memory, whose limits are computed and not proved.
+        progress: called with the stages of the captures.
+        show_output: pass on the model's output, to stderr.
+
+    Raises:
+        UsageError: the inputs have no such dimension.
+        OpcheckError: as ``audit`` does; the model makes other calls with other sizes.
+    """
+    from opcheck.capture.parent import capture_sizes
+
+    def captures(*sizes: dict[str, int]) -> list[Trace]:
+        results = capture_sizes(request, sizes, progress=progress, show_output=show_output)
+        return [_trace(each, request, target) for each in results]
+
+    target = request.target
+    (first,) = captures({})
+    names = [each.name for each in ranges]
+    check_names(ranges, first.sizes)
+    at = {name: first.sizes[name] for name in names}
+    other = second_sizes(at, names)
+    (second,) = captures(other)
+    base = report_of_request(request, first, target, lists, mac=mac)
+    run = ScaledRun(first, second, at, other)
+    if not run.is_aligned:
+        raise not_scaling(first, second, other)
+    limits = Limits(run, base, lists, ranges, mac)
+    found = [limits.boundary(each) for each in ranges]
+    wanted = [
+        {**limits.others(each.range), each.range.name: size}
+        for each in found
+        for size in neighbours(each)
+    ]
+    proofs = zip(wanted, captures(*wanted), strict=True)
+    ends = [(sizes, limits.reason_of(trace)) for sizes, trace in proofs]
+    entries = [limits.proved(each, ends) for each in found]
+    entries += [limits.computed(each, memory) for memory in macs for each in ranges]
+    memory = base.memory or Memory()
+    return msgspec.structs.replace(
+        base, memory=msgspec.structs.replace(memory, limits=tuple(entries))
+    )

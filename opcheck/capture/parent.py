@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opcheck.capture.exact import interpreter
-from opcheck.capture.request import CaptureRequest, Captures, ManyTargets, Shared
+from opcheck.capture.request import CaptureRequest, Captures, ManySizes, ManyTargets, Shared
 from opcheck.common import caches
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
@@ -171,6 +171,46 @@ def capture_many(
             results.update((left[n], each) for n, each in result.items())
         left = [*(left[n] for n in captures.left), *rest]
     return tuple(results[n] for n in range(len(targets)))
+
+
+def capture_sizes(
+    request: CaptureRequest,
+    sizes: Sequence[dict[str, int]],
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> tuple[Trace | OpcheckError, ...]:
+    """Return the trace of the model for each of the sizes of its inputs, or the reason why there is none.
+
+    Args:
+        request: the model, its inputs and the target.
+        sizes: by the names of dimensions; the inputs keep the other sizes.
+        progress: called with each stage.
+        show_output: pass on the child's output, to stderr.
+
+    Raises:
+        ModelLoadError, InputError: as the child reports.
+        UsageError: the inputs have no such dimension.
+        CaptureError: the child died, was killed for its time, or torch cannot be imported.
+    """
+    results: dict[int, Trace | OpcheckError] = {}
+    left = list(range(len(sizes)))
+    while left:
+        captures: Captures = ask(
+            "opcheck.capture.child.sizes:answer",
+            Captures,
+            ManySizes(capture=request, sizes=tuple(sizes[n] for n in left)),
+            request,
+            runs=len(left),
+            progress=progress,
+            show_output=show_output,
+        )
+        _require_each_once(captures, len(left), request.model)
+        for shared in captures.shared:
+            for n, each in of_each(shared, [request.target] * len(left)):
+                results[left[n]] = each
+        left = [left[n] for n in captures.left]
+    return tuple(results[n] for n in range(len(sizes)))
 
 
 def _require_each_once(captures: Captures, targets: int, model: str) -> None:

@@ -390,6 +390,13 @@ class ManyTargets(Record, frozen=True, kw_only=True):
     as_installed: bool = False
 
 
+class ManySizes(Record, frozen=True, kw_only=True):
+    """One model with inputs of several sizes, by the names of their dimensions (capture/dimensions.py)."""
+
+    capture: CaptureRequest
+    sizes: tuple[dict[str, int], ...]
+
+
 class Shared(Record, frozen=True, kw_only=True):
     """One capture, and the targets that it serves, by their places among the requested ones."""
 

@@ -94,10 +94,7 @@ def report(
         certain(verdict, trace.differing_library(call.location), target)
         for call, verdict in zip(trace.calls, judge_all(trace.calls, target, lists), strict=True)
     )
-    routes = [
-        route_of(call, verdict, target, lists)
-        for call, verdict in zip(trace.calls, judged, strict=True)
-    ]
+    routes = _routes(trace, judged, target, lists)
     calls, verdicts, kinds = _reportable(trace.calls, judged, routes)
     groups = _groups(calls, verdicts, kinds)
     parts, graph = partition(calls, verdicts)
@@ -121,6 +118,22 @@ def report(
         routes=sum_by_route((kind, 1, call.flops) for kind, call in zip(kinds, calls, strict=True)),
         synchronizations=tuple(synchronizations(calls, verdicts)),
     )
+
+
+def call_routes(trace: Trace, target: Target, lists: OpLists) -> list[RouteKind]:
+    """Return what computes each call of a trace.
+
+    Raises:
+        OpListError: the lists have no such torch release, or are damaged.
+    """
+    return _routes(trace, judge_all(trace.calls, target, lists), target, lists)
+
+
+def _routes(
+    trace: Trace, verdicts: Sequence[Verdict], target: Target, lists: OpLists
+) -> list[RouteKind]:
+    pairs = zip(trace.calls, verdicts, strict=True)
+    return [route_of(call, verdict, target, lists) for call, verdict in pairs]
 
 
 def _memory(

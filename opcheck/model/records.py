@@ -32,6 +32,7 @@ from opcheck.common.vocabulary import (
     Frequency,
     GrowthKind,
     Headline,
+    LimitKind,
     MemoryOrigin,
     MemoryUse,
     Mode,
@@ -208,6 +209,8 @@ class Trace(Record, frozen=True, kw_only=True):
     #: dtype of torch.autocast; empty: none.
     autocast: str = ""
     inputs: tuple[str, ...] = ()
+    #: the dimensions of the inputs that may vary, by name (capture/dimensions.py)
+    sizes: dict[str, int] = {}
     #: where the inputs come from, if the user did not give them
     inputs_note: str = ""
     #: what the model was called for, in order.
@@ -561,6 +564,21 @@ class MemoryGrowth(Record, frozen=True, kw_only=True):
     source: Annotated[str, Meta(description="of the figure in megabytes")] = ""
 
 
+class MemoryLimit(Record, frozen=True, kw_only=True):
+    """The largest size of a dimension of the inputs that still runs."""
+
+    dimension: str
+    range: Annotated[str, Meta(description="the sizes that were considered: 1..64")]
+    largest: Annotated[Count, Meta(description="0: not even the least of the range runs")]
+    kind: LimitKind
+    ends: Annotated[str, Meta(description="what ends the next larger size")]
+    memory: Annotated[Count, Meta(description="GB of the Mac that decides")]
+    others: Annotated[dict[str, int], Meta(description="sizes of the other varied dimensions")] = {}
+    proved: Annotated[
+        bool, Meta(description="captures on both sides of the boundary agree; else it is computed")
+    ]
+
+
 class Memory(Record, frozen=True, kw_only=True):
     """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
@@ -572,6 +590,9 @@ class Memory(Record, frozen=True, kw_only=True):
     macs: tuple[MacFit, ...] = ()
     allocation: MemoryAllocation | None = None
     growth: tuple[MemoryGrowth, ...] = ()
+    limits: Annotated[
+        tuple[MemoryLimit, ...], Meta(description="with --vary: one or more for each dimension")
+    ] = ()
     advice: Annotated[tuple[str, ...], Meta(description="what would lower the peak")] = ()
     notes: Annotated[
         tuple[str, ...], Meta(description="what the estimate counts and what not")

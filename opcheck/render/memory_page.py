@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import and_more, filesize, plural
 from opcheck.common.vocabulary import MEMORY_USES
-from opcheck.model.records import MacFit, Memory, MemoryGrowth, MemoryHolder
+from opcheck.model.records import MacFit, Memory, MemoryGrowth, MemoryHolder, MemoryLimit
 from opcheck.render import summary
 from opcheck.render.document import Block, Bullets, Heading, Table, TextSpan, Words
 
@@ -82,6 +82,26 @@ def _growth(growth: Sequence[MemoryGrowth]) -> Table:
         ),
         right=(3,),
         shown=_HELD,
+    )
+
+
+def limits(entries: Sequence[MemoryLimit]) -> Table:
+    """Make a row for the largest size of each dimension, and what ends the next one."""
+    return Table(
+        ("dimension", "range", "largest", "Mac", "with", "what ends it", "proved"),
+        tuple(
+            (
+                each.dimension,
+                each.range,
+                f"{each.largest:,}" if each.largest else "none",
+                f"{each.memory} GB",
+                ", ".join(f"{name} {size:,}" for name, size in each.others.items()) or "-",
+                each.ends,
+                "by captures" if each.proved else "computed",
+            )
+            for each in entries
+        ),
+        right=(2, 3),
     )
 
 

@@ -23,6 +23,7 @@ from opcheck.capture.child.calls import (
     component_calls,
 )
 from opcheck.capture.child.calls import calls as calls_of
+from opcheck.capture.child.inputs.resizing import sizes_of
 from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
@@ -314,6 +315,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         autocast=request.autocast,
         loss=step.loss if step else "",
         inputs=(*inputs.specs, *_inputs_of_components(ended)),
+        sizes=sizes_of(inputs, model),
         inputs_note=_inputs_note(inputs.note, ended),
         called=called if called != (FORWARD,) else (),
         source=request.repository.source() if request.repository else "",

@@ -16,9 +16,10 @@ from opcheck.cli import config, streams
 from opcheck.cli.options import ProgressOptions, ReportOptions, flag, verb
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.text import plural
-from opcheck.data.macs import ALL_MACS, MacOptions
+from opcheck.data.macs import ALL_MACS, MacOptions, load_macs
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
+from opcheck.judge.memory.limits import parse_range
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
@@ -41,6 +42,13 @@ def command(
     target: TargetOptions,
     capture: CaptureOptions,
     mac: MacOptions,
+    vary: Annotated[
+        tuple[str, ...],
+        flag(
+            "The largest input that runs: batch=1..64, length=128..32768. Repeatable.",
+            metavar="NAME=LOW..HIGH",
+        ),
+    ] = (),
     cache: Annotated[
         bool,
         Option(
@@ -71,6 +79,8 @@ def command(
     kept = Cache(orchestrator.folder()) if cache else None
     read = Dependencies()
 
+    ranges = tuple(map(parse_range, vary))
+
     def once() -> int:
         nonlocal read
         lists = load()
@@ -80,6 +90,19 @@ def command(
             read = seen
 
         request = request_of(model, target.target(lists), capture)
+        if ranges:
+            macs = [each.memory for each in load_macs()] if mac.mac == ALL_MACS else []
+            with progress.shown() as say:
+                limited = orchestrator.audit_limits(
+                    request,
+                    lists,
+                    ranges,
+                    mac=memory,
+                    macs=macs,
+                    progress=say,
+                    show_output=progress.verbose,
+                )
+            return deliver(limited)
         with progress.shown() as say:
             audit = orchestrator.audit_or_reuse(
                 request,
@@ -93,9 +116,12 @@ def command(
         read = audit.read
         if audit.kept and not progress.quiet:
             streams.note("nothing has changed since this was audited (--no-cache audits it again)")
-        findings = ignores.mark_ignored(audit.report.findings, model=model)
+        return deliver(audit.report)
+
+    def deliver(result: Report) -> int:
+        findings = ignores.mark_ignored(result.findings, model=model)
         newest = not target.torch
-        report = msgspec.structs.replace(audit.report, findings=findings, newest=newest)
+        report = msgspec.structs.replace(result, findings=findings, newest=newest)
         allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
         code = _deliver(report, ignores, allowed, output, progress)
         if verify:

@@ -71,10 +71,7 @@ def estimate(
     """
     if not trace.lifetimes or not trace.calls:
         return None
-    unwritten = never_written(trace, target)
-    pieces = [
-        allocation for allocation in list_taken(trace) if allocation.life.storage not in unwritten
-    ]
+    allocations, pieces, workspaces = _allocations(trace, target, routes)
     kept = (piece.life for piece in pieces if piece.kind == "optimizer")
     state = sum(life.nbytes for life in kept if life.freed is None)
     sums = [
@@ -82,9 +79,6 @@ def estimate(
     ]
     totals = [sum(at.values()) for at in sums]
     peak = highest(totals)
-    workspaces = [workspace(call, route) for call, route in zip(trace.calls, routes, strict=False)]
-    workspaces += [0] * (len(trace.calls) - len(workspaces))
-    allocations = Allocations(pieces, len(trace.calls), workspaces)
     unlimited = allocations.replay(target)
     weights = [piece.life.nbytes for piece in pieces if piece.kind in {"parameters", "buffers"}]
     most = max(map(sum, zip(totals, workspaces, strict=True)))
@@ -112,6 +106,31 @@ def estimate(
         ),
         asked=asked,
     )
+
+
+def exceeds(trace: Trace, target: Target, memory: int, routes: Sequence[RouteKind] = ()) -> bool:
+    """Return whether a run raises on the Mac that a memory in GB means; quicker than ``estimate``.
+
+    Args:
+        trace: what ran.
+        target: the target.
+        memory: GB.
+        routes: as for ``estimate``.
+    """
+    macs = load_macs()
+    figures = next((m for m in reversed(macs) if m.memory <= memory), macs[0]).on(target.macos)
+    return _allocations(trace, target, routes)[0].replay(target, figures).raised is not None
+
+
+def _allocations(
+    trace: Trace, target: Target, routes: Sequence[RouteKind]
+) -> tuple[Allocations, list[Taken], list[int]]:
+    """Return the allocations of a run, its pieces, and the workspace of each call."""
+    unwritten = never_written(trace, target)
+    pieces = [each for each in list_taken(trace) if each.life.storage not in unwritten]
+    workspaces = [workspace(call, route) for call, route in zip(trace.calls, routes, strict=False)]
+    workspaces += [0] * (len(trace.calls) - len(workspaces))
+    return Allocations(pieces, len(trace.calls), workspaces), pieces, workspaces
 
 
 def may_run_out(trace: Trace) -> bool:

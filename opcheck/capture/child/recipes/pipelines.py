@@ -120,7 +120,7 @@ def arguments(pipeline: Any) -> dict[str, Any]:
         "audio_end_in_s": SECONDS,
     }
     if _FROM_IMAGE.search(name):
-        side = _side(pipeline)
+        side = side_of(pipeline)
         offered |= {
             "image": _picture(side),
             "mask_image": _picture(side, "L"),
@@ -144,7 +144,7 @@ def _steps(parameters: Mapping[str, inspect.Parameter]) -> int:
     return next(steps for steps in itertools.count(STEPS) if int(steps * strength) >= STEPS)
 
 
-def _side(pipeline: Any) -> int:
+def side_of(pipeline: Any) -> int:
     """Return the height and width of the pictures that the pipeline makes where the caller gives none."""
     denoiser = getattr(pipeline, "unet", None) or getattr(pipeline, "transformer", None)
     stated = (

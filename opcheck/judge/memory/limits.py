@@ -1,0 +1,332 @@
+"""Find the largest inputs that a run takes, and what ends it: memory, a limit of a shape, a wrong result.
+
+The sizes of the run at any dimensions follow from two captures (scaling.py); each boundary is then proved by a capture
+on both of its sides.  Starts no process: the orchestrator captures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from opcheck.common.documents import brief
+from opcheck.common.errors import CaptureError, UsageError
+from opcheck.common.text import and_more
+from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import LimitKind
+from opcheck.data.registrations import OpLists
+from opcheck.judge.assembly import call_routes, report
+from opcheck.judge.memory.estimate import exceeds
+from opcheck.judge.memory.mac_fits import deciding
+from opcheck.judge.memory.scaling import ScaledRun
+from opcheck.model.records import MemoryLimit, Report, Trace
+
+_GRAMMAR = "write --vary batch=1..64, or height=512..2048:64 for steps of 64"
+#: Steps that a height or a width has at most: what compresses pictures divides it.
+_STEP = 64
+#: Of a video's frames: models compress four into one, and keep the first.
+_FRAMES_STEP = 4
+_MOST = 10**9
+#: Names that an error lists.
+_NAMES = 12
+
+
+class Range(NamedTuple):
+    """The values of a dimension that are tried."""
+
+    name: str
+    least: int
+    most: int
+    step: int
+
+    def floor(self, value: int) -> int:
+        """Return the largest value of the range that is not above this one."""
+        return self.least + (min(value, self.most) - self.least) // self.step * self.step
+
+
+class Reason(NamedTuple):
+    """What ends a run."""
+
+    kind: LimitKind
+    text: str
+
+
+def parse_range(text: str) -> Range:
+    """Read ``batch=1..64`` or ``height=512..2048:64``.
+
+    Raises:
+        UsageError: another form, or an empty range.
+    """
+    name, equals, rest = text.partition("=")
+    values, _, step = rest.partition(":")
+    least, dots, most = values.partition("..")
+    numbers = [part.strip() for part in (least, most, step or "1")]
+    if not (equals and dots and name.strip()) or not all(
+        part.isascii() and part.isdigit() and len(part) < 11 for part in numbers
+    ):
+        raise UsageError(f"not a range: {brief(text)}", context="--vary", hint=_GRAMMAR)
+    low, high, by = map(int, numbers)
+    if not 0 < low < high <= _MOST or by < 1:
+        raise UsageError(
+            f"the range {brief(rest)} is empty" if low >= high else f"no such range: {brief(rest)}",
+            context=f"--vary {brief(text)}",
+            hint=f"it goes from at least 1 up to a larger number; {_GRAMMAR}",
+        )
+    return Range(name.strip(), low, high, by if step else _usual_step(name.strip(), low))
+
+
+def _usual_step(name: str, least: int) -> int:
+    if name in {"height", "width"}:
+        return min(least & -least, _STEP)
+    return _FRAMES_STEP if name == "frames" else 1
+
+
+def reason(report: Report, base: Report) -> Reason | None:
+    """Return what ends the run of a report; None: it comes to its end as the base does."""
+    if not report.capture.complete:
+        problem = report.problems[-1].message if report.problems else "the run broke off"
+        return Reason("raises", problem)
+    memory = report.memory
+    mac = deciding(memory) if memory else None
+    before = {(group.op, group.because) for group in base.groups if group.status == "unsupported"}
+    for group in report.groups:
+        if group.status == "unsupported" and (group.op, group.because) not in before:
+            return Reason("shape", f"{group.op}: {group.because}")
+    old = {each.message.partition(":")[0] for each in base.findings if each.rule == "OC131"}
+    for finding in report.findings:
+        if finding.rule == "OC131" and finding.message.partition(":")[0] not in old:
+            return Reason("shape", finding.message)
+    if mac is not None and mac.state == "raises":
+        return Reason("memory", f"memory on a Mac of {mac.memory} GB: {mac.prints}")
+    known = {name for wrong in base.wrong if wrong.frequency == "always" for name in wrong.ids}
+    for wrong in report.wrong:
+        if wrong.frequency == "always" and not known.issuperset(wrong.ids):
+            return Reason("wrong", f"{wrong.op}: wrong results ({', '.join(wrong.ids)})")
+    return None
+
+
+def table_end(trace: Trace) -> Reason | None:
+    """Return which table of positions the run reads beyond its end, as a text longer than the model takes does."""
+    counted: set[int] = set()
+    for call in trace.calls:
+        tensors = [spec for spec in call.inputs if spec.device == "mps"]
+        if call.op.startswith("aten::arange"):
+            counted.update(spec.storage for spec in call.outputs)
+        elif tensors and all(spec.storage in counted or not spec.shape for spec in tensors):
+            counted.update(spec.storage for spec in call.outputs if "int" in spec.dtype)
+        elif call.op == "aten::embedding" and len(tensors) == 2:
+            weight, indices = tensors
+            if indices.storage in counted and indices.shape[-1] > weight.shape[0]:
+                return Reason(
+                    "shape",
+                    f"a table of {weight.shape[0]:,} positions (aten::embedding {call.location})",
+                )
+    return None
+
+
+class Boundary(NamedTuple):
+    """The largest size of one dimension that runs, by the computed sizes; ``reason`` ends the next one."""
+
+    range: Range
+    largest: int
+    reason: Reason | None
+
+
+def find_boundary(
+    dimension: Range,
+    is_too_large: Callable[[int], bool],
+    why: Callable[[int], Reason | None],
+) -> Boundary:
+    """Find the largest value of a range that runs.
+
+    Args:
+        dimension: the range.
+        is_too_large: whether the memory ends the run at a value; quick.
+        why: what ends the run at a value, all rules applied; slow.
+    """
+    top = _last(dimension, is_too_large)
+    if (ends := why(top)) is not None:
+        top = _last(dimension, lambda value: value >= top or why(value) is not None)
+        following = min(top + dimension.step, dimension.floor(dimension.most))
+        ends = why(following) or ends
+    elif top < dimension.floor(dimension.most):
+        ends = why(top + dimension.step)
+    return Boundary(dimension, top, ends)
+
+
+def _last(dimension: Range, ends: Callable[[int], bool]) -> int:
+    """Return the last value that does not end, by bisection; the least where even that ends."""
+    if not ends(dimension.floor(dimension.most)):
+        return dimension.floor(dimension.most)
+    runs, breaks = 0, (dimension.floor(dimension.most) - dimension.least) // dimension.step
+    while breaks - runs > 1:
+        middle = (runs + breaks) // 2
+        if ends(dimension.least + middle * dimension.step):
+            breaks = middle
+        else:
+            runs = middle
+    return dimension.least + runs * dimension.step
+
+
+def neighbours(boundary: Boundary) -> Iterator[int]:
+    """Yield the sizes whose captures prove a boundary: the largest, and the next one inside the range."""
+    yield boundary.largest
+    if boundary.largest + boundary.range.step <= boundary.range.most:
+        yield boundary.largest + boundary.range.step
+
+
+class Limits:
+    """Finds the boundaries of a model's dimensions.
+
+    Args:
+        run: the sizes of the run as functions of the dimensions.
+        base: the report of its first trace.
+        lists: the op lists.
+        ranges: the dimensions.
+        memory: GB of the Mac that decides; 0: the smallest Mac that has enough for the base.
+    """
+
+    def __init__(
+        self, run: ScaledRun, base: Report, lists: OpLists, ranges: Sequence[Range], memory: int
+    ) -> None:
+        self._run, self._base, self._lists, self._ranges = run, base, lists, ranges
+        self._memory = memory or _smallest(base)
+        self._target = Target(
+            torch=Version.parse(base.target.torch),
+            macos=Version.parse(base.target.macos),
+            cpu_fallback=base.target.cpu_fallback,
+        )
+        self._routes = call_routes(run.first, self._target, lists)
+        self._traces: dict[tuple[tuple[str, int], ...], Trace] = {}
+
+    def others(self, dimension: Range) -> dict[str, int]:
+        """Return the sizes of the other dimensions: the usual ones, within their ranges."""
+        return {
+            each.name: each.floor(max(self._run.at[each.name], each.least))
+            for each in self._ranges
+            if each != dimension
+        }
+
+    def boundary(self, dimension: Range) -> Boundary:
+        """Return the boundary of one dimension by the computed sizes."""
+        return find_boundary(
+            dimension,
+            lambda size: self._is_too_large(dimension, size, self._memory),
+            lambda size: self.reason_of(self._trace(dimension, size)),
+        )
+
+    def reason_of(self, trace: Trace) -> Reason | None:
+        """Return what ends a run, captured or computed; None: it comes to its end."""
+        if trace.complete and (end := table_end(trace)):
+            return end
+        judged = report(trace, self._target, self._lists, mac=self._memory)
+        return reason(judged, self._base)
+
+    def proved(
+        self, boundary: Boundary, ends: Iterable[tuple[Mapping[str, int], Reason | None]]
+    ) -> MemoryLimit:
+        """Return the record of a boundary with the captures on both of its sides.
+
+        Args:
+            boundary: by the computed sizes.
+            ends: what ended the captures, by all sizes of each.
+        """
+        dimension = boundary.range
+        others = self.others(dimension)
+        at = {
+            sizes[dimension.name]: end
+            for sizes, end in ends
+            if all(sizes.get(name) == size for name, size in others.items())
+        }
+        return _record(boundary, at, others, self._memory)
+
+    def computed(self, dimension: Range, memory: int) -> MemoryLimit:
+        """Return the limit that the memory of another Mac sets, which no capture proves."""
+        top = _last(dimension, lambda size: self._is_too_large(dimension, size, memory))
+        ends = None
+        if top < dimension.floor(dimension.most):
+            ends = Reason("memory", f"memory on a Mac of {memory} GB")
+        return _record(Boundary(dimension, top, ends), {}, self.others(dimension), memory)
+
+    def _trace(self, dimension: Range, size: int) -> Trace:
+        sizes = {**self.others(dimension), dimension.name: size}
+        key = tuple(sorted(sizes.items()))
+        if key not in self._traces:
+            self._traces[key] = self._run.trace(sizes)
+        return self._traces[key]
+
+    def _is_too_large(self, dimension: Range, size: int, memory: int) -> bool:
+        return exceeds(self._trace(dimension, size), self._target, memory, self._routes)
+
+
+def _smallest(base: Report) -> int:
+    """Return the memory of the smallest Mac that runs the base; that of the largest if none does."""
+    macs = base.memory.macs if base.memory else ()
+    running = [mac.memory for mac in macs if mac.state != "raises"]
+    return running[0] if running else macs[-1].memory if macs else 0
+
+
+def _record(
+    boundary: Boundary,
+    proofs: Mapping[int, Reason | None],
+    others: Mapping[str, int],
+    memory: int,
+) -> MemoryLimit:
+    """Return the record of a boundary; a capture overrides what was computed."""
+    dimension, largest, ends = boundary
+    at, beyond = proofs.get(largest), proofs.get(largest + dimension.step)
+    has_next = largest + dimension.step <= dimension.most
+    proved = largest in proofs and at is None and (beyond is not None or not has_next)
+    ends = at or beyond or ends
+    if at is not None and largest == dimension.least:
+        # Not even the least size runs, which its capture proves.
+        largest, proved = 0, True
+    return MemoryLimit(
+        dimension=dimension.name,
+        range=f"{dimension.least}..{dimension.most}",
+        largest=largest,
+        kind=ends.kind if ends else "range",
+        ends=ends.text if ends else f"nothing up to {dimension.most:,}, where the range ends",
+        memory=memory,
+        others=dict(others),
+        proved=proved,
+    )
+
+
+def not_scaling(first: Trace, second: Trace, sizes: Mapping[str, int]) -> CaptureError:
+    """Return the error for a model that makes other calls with other sizes."""
+    text = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    broken = next((each for each in (first, second) if not each.complete), None)
+    if broken is not None:
+        why = broken.problems[-1].message if broken.problems else "the run broke off"
+        message = (
+            f"the model does not run with {text if broken is second else 'its usual inputs'}: {why}"
+        )
+    else:
+        message = f"the model makes {len(second.calls):,} calls with {text} and {len(first.calls):,} as it is"
+    return CaptureError(
+        message,
+        context="--vary",
+        hint="the sizes of its calls do not follow from the dimension; audit each size: --input",
+    )
+
+
+def check_names(ranges: Sequence[Range], sizes: Mapping[str, int]) -> None:
+    """Refuse a dimension that the inputs do not have, or that is named twice.
+
+    Raises:
+        UsageError: there is one.
+    """
+    names = [each.name for each in ranges]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"the dimension {name!r} has two ranges", context="--vary", hint="give it one range"
+            )
+        if name not in sizes:
+            listed = and_more([f"{each} ({size})" for each, size in sizes.items()], _NAMES)
+            raise UsageError(
+                f"the inputs have no dimension {name!r}",
+                context=f"--vary {brief(name)}",
+                hint=f"they have {listed}" if sizes else "they have none that could vary",
+            )

@@ -1,0 +1,200 @@
+"""Find the sizes of a run as functions of its inputs' dimensions, and make the trace of any other sizes.
+
+Two runs whose dimensions differ by independent ratios give the form of each number of the trace: a product of powers of
+the dimensions, or a straight line in one of them.  What has neither form grows by the ratio of both runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from opcheck.model.records import Lifetime, OpCall, TensorSpec, Trace
+
+#: What the dimensions of the second run are multiplied by: no product of powers of some equals another, and what
+#: divides the first size divides the second as a rule.  A smaller text and picture is one that the model takes, too.
+_RATIOS = {
+    "batch": Fraction(5),
+    "length": Fraction(3, 4),
+    "height": Fraction(1, 2),
+    "width": Fraction(3, 2),
+}
+_OTHER_RATIOS = (Fraction(7), Fraction(11), Fraction(13), Fraction(17))
+#: Of a video's frames: models compress four into one, and keep the first.
+_MORE_FRAMES = 16
+#: Denominators of slopes: what a layer divides a dimension by.
+_DIVISORS = (1, 2, 4, 8, 16)
+#: The highest power of a dimension in a size: attention over a picture has its height and its width twice each.
+_POWER = 2
+#: Dimensions that a size may depend on at once by powers.
+_FACTORS = 3
+
+Sizes = Mapping[str, int]
+_Form = Callable[[Sizes], int]
+_Line = Callable[[Sizes], Fraction]
+
+
+def second_sizes(first: Sizes, varied: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of the run that gives the forms of the varied dimensions."""
+    others = iter(_OTHER_RATIOS)
+    result = {}
+    for name in varied:
+        if name == "frames":
+            result[name] = first[name] + _MORE_FRAMES
+            continue
+        ratio = _RATIOS.get(name) or next(others, Fraction(3))
+        size = first[name] * ratio
+        result[name] = int(size) if size.denominator == 1 else first[name] * 7
+    return result
+
+
+class ScaledRun:
+    """A run whose sizes follow its dimensions.
+
+    Args:
+        first: the trace of one run.
+        second: the trace of the same calls with other sizes.
+        at: the sizes of the first.
+        other: the sizes of the second.
+    """
+
+    def __init__(self, first: Trace, second: Trace, at: Sizes, other: Sizes) -> None:
+        self.first, self._second = first, second
+        self.at = at
+        self._other = other
+        self._varied = [name for name in at if at[name] != other[name]]
+        self._forms: dict[tuple[int, int], _Form] = {}
+        #: whether some number has no exact form
+        self.is_rough = False
+
+    @property
+    def is_aligned(self) -> bool:
+        """Return whether both runs make the same calls, so that each number has a counterpart."""
+        first, second = self.first, self._second
+        return (
+            first.complete
+            and second.complete
+            and [call.op for call in first.calls] == [call.op for call in second.calls]
+            and len(first.lifetimes) == len(second.lifetimes)
+        )
+
+    def trace(self, sizes: Sizes) -> Trace:
+        """Return the trace for these sizes."""
+        numbers: dict[tuple[int, int], int] = {}
+
+        def scale(one: int, two: int) -> int:
+            if one == two:
+                return one
+            if (one, two) not in numbers:
+                numbers[one, two] = max(self._form(one, two)(sizes), 0)
+            return numbers[one, two]
+
+        calls = zip(self.first.calls, self._second.calls, strict=True)
+        lives = zip(self.first.lifetimes, self._second.lifetimes, strict=True)
+        return msgspec.structs.replace(
+            self.first,
+            calls=tuple(_call(*pair, scale) for pair in calls),
+            lifetimes=tuple(_life(*pair, scale) for pair in lives),
+            sizes={**self.first.sizes, **sizes},
+        )
+
+    def _form(self, one: int, two: int) -> _Form:
+        if (one, two) not in self._forms:
+            self._forms[one, two] = self._find_form(one, two)
+        return self._forms[one, two]
+
+    def _find_form(self, one: int, two: int) -> _Form:
+        """Return the function of the dimensions that is ``one`` in the first run and ``two`` in the second."""
+        for powers in self._powers():
+            ratio = math.prod(self._ratio(name) ** power for name, power in powers.items())
+            if one and one * ratio == two:
+                return self._monomial(one, powers)
+        for name in self._varied:
+            for powers in self._powers():
+                if name in powers:
+                    continue
+                others = math.prod(self._ratio(each) ** power for each, power in powers.items())
+                line = self._line(Fraction(one), Fraction(two) / others, name)
+                if line is not None:
+                    return self._times(line, powers)
+        self.is_rough = True
+        return self._by_ratio(one, two)
+
+    def _powers(self) -> Iterator[dict[str, int]]:
+        """Yield the powers of the dimensions, those of the lowest degree first."""
+        choices = itertools.product(range(_POWER + 1), repeat=len(self._varied))
+        for powers in sorted(choices, key=sum):
+            if sum(power > 0 for power in powers) <= _FACTORS:
+                yield {n: p for n, p in zip(self._varied, powers, strict=True) if p}
+
+    def _ratio(self, name: str) -> Fraction:
+        return Fraction(self._other[name], self.at[name])
+
+    def _monomial(self, one: int, powers: Mapping[str, int]) -> _Form:
+        def form(sizes: Sizes) -> int:
+            factors = (Fraction(sizes[n], self.at[n]) ** power for n, power in powers.items())
+            return int(one * math.prod(factors))
+
+        return form
+
+    def _line(self, one: Fraction, two: Fraction, name: str) -> _Line | None:
+        """Return a + b * size, where b is a whole number, or half, a quarter ... of one; None: there is none."""
+        slope = (two - one) / (self._other[name] - self.at[name])
+        if slope.denominator not in _DIVISORS or slope <= 0:
+            return None
+        return lambda sizes: one + slope * (sizes[name] - self.at[name])
+
+    def _times(self, line: _Line, powers: Mapping[str, int]) -> _Form:
+        def form(sizes: Sizes) -> int:
+            factors = (Fraction(sizes[n], self.at[n]) ** power for n, power in powers.items())
+            return int(line(sizes) * math.prod(factors))
+
+        return form
+
+    def _by_ratio(self, one: int, two: int) -> _Form:
+        """Return growth by the ratio of both runs, over the product of the dimensions."""
+        steps = math.prod(self._ratio(name) for name in self._varied)
+        power = math.log(max(two, 1) / max(one, 1)) / math.log(steps)
+
+        def form(sizes: Sizes) -> int:
+            grown = math.prod(sizes[name] / self.at[name] for name in self._varied)
+            return int(one * grown**power)
+
+        return form
+
+
+def _call(first: OpCall, second: OpCall, scale: Callable[[int, int], int]) -> OpCall:
+    inputs = _specs(first.inputs, second.inputs, scale)
+    outputs = _specs(first.outputs, second.outputs, scale)
+    if inputs is first.inputs and outputs is first.outputs:
+        return first
+    return msgspec.structs.replace(first, inputs=inputs, outputs=outputs)
+
+
+def _specs(
+    first: tuple[TensorSpec, ...],
+    second: tuple[TensorSpec, ...],
+    scale: Callable[[int, int], int],
+) -> tuple[TensorSpec, ...]:
+    pairs = list(zip(first, second, strict=False))
+    if all(one.shape == two.shape and one.stride == two.stride for one, two in pairs):
+        return first
+    return tuple(
+        msgspec.structs.replace(
+            one,
+            shape=tuple(map(scale, one.shape, two.shape)),
+            stride=tuple(map(scale, one.stride, two.stride)),
+            offset=scale(one.offset, two.offset),
+        )
+        for one, two in pairs
+    )
+
+
+def _life(first: Lifetime, second: Lifetime, scale: Callable[[int, int], int]) -> Lifetime:
+    if first.nbytes == second.nbytes:
+        return first
+    return msgspec.structs.replace(first, nbytes=scale(first.nbytes, second.nbytes))
