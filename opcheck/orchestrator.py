@@ -247,6 +247,7 @@ def audit_limits(
     proofs = zip(wanted, captures(*wanted), strict=True)
     ends = [(sizes, limits.reason_of(trace)) for sizes, trace in proofs]
     entries = [limits.proved(each, ends) for each in found]
+    entries += limits.at_most(found)
     entries += [limits.computed(each, memory) for memory in macs for each in ranges]
     memory = base.memory or Memory()
     return msgspec.structs.replace(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opcheck.common.documents import brief
 from opcheck.common.errors import CaptureError, UsageError
-from opcheck.common.text import and_more
+from opcheck.common.text import and_more, filesize
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import LimitKind
 from opcheck.data.registrations import OpLists
@@ -19,7 +19,7 @@ from opcheck.judge.assembly import call_routes, report
 from opcheck.judge.memory.estimate import exceeds
 from opcheck.judge.memory.mac_fits import deciding
 from opcheck.judge.memory.scaling import ScaledRun
-from opcheck.model.records import MemoryLimit, Report, Trace
+from opcheck.model.records import MacFit, MemoryLimit, Report, Trace
 
 _GRAMMAR = "write --vary batch=1..64, or height=512..2048:64 for steps of 64"
 #: Steps that a height or a width has at most: what compresses pictures divides it.
@@ -97,12 +97,22 @@ def reason(report: Report, base: Report) -> Reason | None:
         if finding.rule == "OC131" and finding.message.partition(":")[0] not in old:
             return Reason("shape", finding.message)
     if mac is not None and mac.state == "raises":
-        return Reason("memory", f"memory on a Mac of {mac.memory} GB: {mac.prints}")
+        return Reason("memory", _memory_text(mac))
     known = {name for wrong in base.wrong if wrong.frequency == "always" for name in wrong.ids}
     for wrong in report.wrong:
         if wrong.frequency == "always" and not known.issuperset(wrong.ids):
             return Reason("wrong", f"{wrong.op}: wrong results ({', '.join(wrong.ids)})")
     return None
+
+
+def _memory_text(mac: MacFit) -> str:
+    text = f"memory on a Mac of {mac.memory} GB"
+    if mac.prints.startswith("Invalid buffer"):
+        return f"{text}: {mac.prints.lower()}"
+    return (
+        f"{text}: MPS allocated {filesize(mac.allocated)}, other {filesize(mac.other)}, "
+        f"max allowed {filesize(mac.limit)}"
+    )
 
 
 def table_end(trace: Trace) -> Reason | None:
@@ -197,11 +207,13 @@ class Limits:
             cpu_fallback=base.target.cpu_fallback,
         )
         self._routes = call_routes(run.first, self._target, lists)
+        #: dimension -> the sizes of the others, where they are not the usual ones
+        self._at_most: dict[str, dict[str, int]] = {}
         self._traces: dict[tuple[tuple[str, int], ...], Trace] = {}
 
     def others(self, dimension: Range) -> dict[str, int]:
         """Return the sizes of the other dimensions: the usual ones, within their ranges."""
-        return {
+        return self._at_most.get(dimension.name) or {
             each.name: each.floor(max(self._run.at[each.name], each.least))
             for each in self._ranges
             if each != dimension
@@ -239,6 +251,16 @@ class Limits:
             if all(sizes.get(name) == size for name, size in others.items())
         }
         return _record(boundary, at, others, self._memory)
+
+    def at_most(self, boundaries: Sequence[Boundary]) -> Iterator[MemoryLimit]:
+        """Yield the limit of each dimension while the others are the largest that run; no capture proves it."""
+        for dimension, *_ in boundaries if len(boundaries) > 1 else ():
+            others = {each.range.name: each.largest for each in boundaries}
+            others.pop(dimension.name)
+            self._at_most = {dimension.name: others}
+            boundary = self.boundary(dimension)
+            yield _record(boundary, {}, others, self._memory)
+        self._at_most = {}
 
     def computed(self, dimension: Range, memory: int) -> MemoryLimit:
         """Return the limit that the memory of another Mac sets, which no capture proves."""

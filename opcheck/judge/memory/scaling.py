@@ -16,12 +16,12 @@ import msgspec
 from opcheck.model.records import Lifetime, OpCall, TensorSpec, Trace
 
 #: What the dimensions of the second run are multiplied by: no product of powers of some equals another, and what
-#: divides the first size divides the second as a rule.  A smaller text and picture is one that the model takes, too.
+#: divides the first size divides the second as a rule.  A shorter text is one that the model takes, too.
 _RATIOS = {
     "batch": Fraction(5),
     "length": Fraction(3, 4),
-    "height": Fraction(1, 2),
-    "width": Fraction(3, 2),
+    "height": Fraction(2),
+    "width": Fraction(3),
 }
 _OTHER_RATIOS = (Fraction(7), Fraction(11), Fraction(13), Fraction(17))
 #: Of a video's frames: models compress four into one, and keep the first.
