@@ -18,6 +18,7 @@ from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
 from opcheck.judge.memory.limits import Limits, Range, check_names, neighbours, not_scaling
+from opcheck.judge.memory.plan import Plan, changes_for
 from opcheck.judge.memory.scaling import ScaledRun, second_sizes
 from opcheck.model.records import Memory, Precision, Problem, Record, Report, Trace
 from opcheck.report_cache import Cache, dependencies
@@ -253,3 +254,42 @@ def audit_limits(
     return msgspec.structs.replace(
         base, memory=msgspec.structs.replace(memory, limits=tuple(entries))
     )
+
+
+def audit_plan(
+    request: CaptureRequest,
+    lists: OpLists,
+    *,
+    mac: int,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> Report:
+    """Return the report of ``audit`` with the smallest changes that make the run fit a Mac, if it does not.
+
+    Args:
+        request: the model, its inputs and the target.
+        lists: the op lists to judge by.
+        mac: memory in GB of the Mac.
+        progress: called with the stages of the captures.
+        show_output: pass on the model's output, to stderr.
+
+    Raises:
+        OpcheckError: as ``audit`` does.
+    """
+    from opcheck.capture.parent import capture
+
+    def another(changed: CaptureRequest) -> Trace | None:
+        try:
+            trace = capture(changed, progress=progress, show_output=show_output)
+        except OpcheckError:
+            return None
+        return trace if trace.complete else None
+
+    trace = capture(request, progress=progress, show_output=show_output)
+    base = report_of_request(request, trace, request.target, lists, mac=mac)
+    if base.memory is None:
+        return base
+    newest = msgspec.structs.replace(request.target, torch=lists.versions[-1])
+    options = changes_for(request, trace, newest)
+    plan = tuple(Plan(request, trace, lists, mac, another).search(options))
+    return msgspec.structs.replace(base, memory=msgspec.structs.replace(base.memory, plan=plan))

@@ -318,6 +318,8 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
     cpu_fallback: bool = False
     #: the release that the user named, if it is newer than every list (``Target.newer_torch``).
     newer_torch: str = ""
+    #: what is changed about the loaded model and its inputs: ``vae_tiling``, ``checkpointing``, ``batch=1`` ...
+    changes: tuple[str, ...] = ()
     #: what a hub or a folder states of the model; None: its name is of another form.
     repository: Repository | None = None
     #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: none.

@@ -81,6 +81,8 @@ PrecisionEventKind = Literal["overflow", "nan", "underflow", "flips"]
 MemoryUse = Literal["parameters", "buffers", "inputs", "gradients", "optimizer", "activations"]
 #: What grows: graphs that are compiled for each new shape, or tensors that the program keeps.
 GrowthKind = Literal["graphs", "tensors"]
+#: How a plan was checked.
+PlanCheck = Literal["captured", "replayed"]
 #: What ends a dimension: memory, the limit of a shape, wrong results, an error of the model, or the range.
 LimitKind = Literal["memory", "shape", "wrong", "raises", "range"]
 MEMORY_USES: tuple[MemoryUse, ...] = get_args(MemoryUse)

@@ -38,6 +38,7 @@ from opcheck.common.vocabulary import (
     Mode,
     NonFinite,
     Phase,
+    PlanCheck,
     PrecisionEventKind,
     RouteKind,
     Severity,
@@ -579,6 +580,21 @@ class MemoryLimit(Record, frozen=True, kw_only=True):
     ]
 
 
+class MemoryPlan(Record, frozen=True, kw_only=True):
+    """The smallest set of changes that brings a run to a state on a Mac."""
+
+    changes: tuple[str, ...]
+    how: Annotated[tuple[str, ...], Meta(description="flags of the audit, or lines of the program")]
+    memory: Annotated[Count, Meta(description="GB of the Mac")]
+    state: FitState
+    peak: Annotated[Count, Meta(description="bytes of tensors, at most")]
+    allocated: Annotated[Count, Meta(description="MPS allocated")]
+    other: Annotated[Count, Meta(description="other allocations")]
+    checked: Annotated[
+        PlanCheck, Meta(description="by another capture, or by a replay of the same calls")
+    ]
+
+
 class Memory(Record, frozen=True, kw_only=True):
     """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
@@ -590,6 +606,9 @@ class Memory(Record, frozen=True, kw_only=True):
     macs: tuple[MacFit, ...] = ()
     allocation: MemoryAllocation | None = None
     growth: tuple[MemoryGrowth, ...] = ()
+    plan: Annotated[
+        tuple[MemoryPlan, ...], Meta(description="with --plan: what makes it run, and fit")
+    ] = ()
     limits: Annotated[
         tuple[MemoryLimit, ...], Meta(description="with --vary: one or more for each dimension")
     ] = ()

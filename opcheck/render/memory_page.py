@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import and_more, filesize, plural
 from opcheck.common.vocabulary import MEMORY_USES
-from opcheck.model.records import MacFit, Memory, MemoryGrowth, MemoryHolder, MemoryLimit
+from opcheck.model.records import (
+    MacFit,
+    Memory,
+    MemoryGrowth,
+    MemoryHolder,
+    MemoryLimit,
+    MemoryPlan,
+)
 from opcheck.render import summary
 from opcheck.render.document import Block, Bullets, Heading, Table, TextSpan, Words
 
@@ -19,6 +26,8 @@ _STATES = {
     "raises": "raises",
 }
 
+#: The same for a plan, before the memory of the Mac.
+_PLANNED = {"fits": "fits", "pressure": "runs, but may swap, on", "raises": "raises on"}
 #: Operators that a row names.
 _OPERATORS = 3
 #: How many lines are seen at once.
@@ -83,6 +92,23 @@ def _growth(growth: Sequence[MemoryGrowth]) -> Table:
         right=(3,),
         shown=_HELD,
     )
+
+
+def plans(entries: Sequence[MemoryPlan]) -> Bullets:
+    """Make a line for each plan: what fits, with which changes, and how they are written."""
+    return Bullets(
+        tuple(
+            f"{_PLANNED[each.state]} {each.memory} GB with {_and(each.changes)}: MPS allocated "
+            f"{filesize(each.allocated)}, other {filesize(each.other)} ({each.checked}); "
+            f"{'; '.join(each.how)}".rstrip("; ")
+            for each in entries
+        )
+    )
+
+
+def _and(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def limits(entries: Sequence[MemoryLimit]) -> Table:

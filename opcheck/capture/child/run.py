@@ -23,6 +23,7 @@ from opcheck.capture.child.calls import (
     component_calls,
 )
 from opcheck.capture.child.calls import calls as calls_of
+from opcheck.capture.child.changes import change
 from opcheck.capture.child.inputs.resizing import sizes_of
 from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for
 from opcheck.capture.child.loading import fixed_programs
@@ -216,6 +217,7 @@ def prepare(
     fixed_programs.read_on_mps(model, accelerated=loaded.accelerated)
     set_training(model, request.model, training=step is not None)
     model = fixed_programs.on_mps(model, request.model)
+    inputs = change(model, inputs, request.changes)
     tracer = (find_fixed(model) if request.tracer == DEFAULT_TRACER else "") or request.tracer
     followed = tracer == DEFAULT_TRACER and step is None
     calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)

@@ -16,10 +16,10 @@ from opcheck.cli import config, streams
 from opcheck.cli.options import ProgressOptions, ReportOptions, flag, verb
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.text import plural
-from opcheck.data.macs import ALL_MACS, MacOptions, load_macs
+from opcheck.data.macs import ALL_MACS, MacOptions
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.judge.memory.limits import parse_range
+from opcheck.features.audit.memory_questions import MemoryQuestions
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
@@ -42,13 +42,7 @@ def command(
     target: TargetOptions,
     capture: CaptureOptions,
     mac: MacOptions,
-    vary: Annotated[
-        tuple[str, ...],
-        flag(
-            "The largest input that runs: batch=1..64, length=128..32768. Repeatable.",
-            metavar="NAME=LOW..HIGH",
-        ),
-    ] = (),
+    memory_questions: MemoryQuestions,
     cache: Annotated[
         bool,
         Option(
@@ -79,7 +73,7 @@ def command(
     kept = Cache(orchestrator.folder()) if cache else None
     read = Dependencies()
 
-    ranges = tuple(map(parse_range, vary))
+    memory_questions.check(mac)
 
     def once() -> int:
         nonlocal read
@@ -90,19 +84,9 @@ def command(
             read = seen
 
         request = request_of(model, target.target(lists), capture)
-        if ranges:
-            macs = [each.memory for each in load_macs()] if mac.mac == ALL_MACS else []
-            with progress.shown() as say:
-                limited = orchestrator.audit_limits(
-                    request,
-                    lists,
-                    ranges,
-                    mac=memory,
-                    macs=macs,
-                    progress=say,
-                    show_output=progress.verbose,
-                )
-            return deliver(limited)
+        answered = memory_questions.report(request, lists, mac, progress)
+        if answered is not None:
+            return deliver(answered)
         with progress.shown() as say:
             audit = orchestrator.audit_or_reuse(
                 request,

@@ -26,7 +26,7 @@ class Taken(NamedTuple):
     @property
     def moved(self) -> bool:
         """Return whether the memory was allocated before the first call."""
-        return self.life.kind in _PLACED
+        return self.life.kind in _PLACED and self.life.first == 0
 
     def during(self, call: int) -> bool:
         """Return whether the memory is allocated while that call runs."""

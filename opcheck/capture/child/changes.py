@@ -1,0 +1,54 @@
+"""Change a loaded model as a user would who wants it to take less memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from opcheck.capture.child.inputs.resizing import resize
+from opcheck.capture.child.inputs.specs import Inputs
+from opcheck.capture.child.recipes.pipelines import PipelineModel
+from opcheck.common.errors import InputError
+
+#: A change -> the methods of a pipeline, of its VAE or of a model that make it; the first one that exists is called.
+_METHODS = {
+    "vae_tiling": ("pipeline.enable_vae_tiling", "vae.enable_tiling"),
+    "attention_slicing": ("pipeline.enable_attention_slicing",),
+    "checkpointing": ("gradient_checkpointing_enable", "set_grad_checkpointing"),
+}
+
+
+def change(model: torch.nn.Module, inputs: Inputs, changes: Sequence[str]) -> Inputs:
+    """Make the changes, and return the inputs.
+
+    Raises:
+        InputError: the model does not have one of them.
+    """
+    for each in changes:
+        name, equals, size = each.partition("=")
+        if equals:
+            inputs = resize(inputs, model, {name: int(size)})
+            continue
+        method = _find(model, each)
+        if method is None:
+            raise InputError(
+                f"the model has no method for {each.replace('_', ' ')}",
+                context=type(model).__name__,
+                hint=f"these are known: {', '.join(_METHODS.get(each, ()))}",
+            )
+        method()
+    return inputs
+
+
+def _find(model: torch.nn.Module, name: str) -> Callable[[], Any] | None:
+    for path in _METHODS.get(name, ()):
+        found: Any = model
+        if isinstance(model, PipelineModel) and not path.startswith("pipeline."):
+            found = model.pipeline
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if callable(found):
+            return found
+    return None

@@ -1,0 +1,244 @@
+"""Find the smallest change that makes a run fit a Mac: precision, tiling, unloading, checkpointing, batch, release.
+
+A change that alters the calls is captured again; one that alters only when memory is held is replayed.  Starts no
+process: the orchestrator captures.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import FitState
+from opcheck.data.registrations import OpLists
+from opcheck.judge.assembly import call_routes
+from opcheck.judge.memory.allocations import list_taken
+from opcheck.judge.memory.estimate import estimate
+from opcheck.judge.memory.mac_fits import deciding
+from opcheck.model.records import Lifetime, Memory, MemoryPlan, Trace
+
+#: Captures that a plan may take.
+MOST_CAPTURES = 12
+#: Changes that a plan has at most.
+_CHANGES = 4
+#: The share of the peak that a change must save to be tried with others.
+_WORTH = 0.02
+_ORDER: tuple[FitState, ...] = ("fits", "pressure", "raises")
+
+Request = Callable[[CaptureRequest], CaptureRequest]
+
+
+class Change(NamedTuple):
+    """A change of the program: what it is, how it is written, and how to find out what it saves."""
+
+    words: str
+    code: str
+    #: another capture shows it
+    request: Request | None = None
+    #: another time at which memory is held shows it
+    trace: Callable[[Trace], Trace] | None = None
+
+
+class Outcome(NamedTuple):
+    """A set of changes and the memory that the run takes with them."""
+
+    changes: tuple[Change, ...]
+    memory: Memory
+
+
+def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[Change]:
+    """Return the changes that a run could take, those that change least about the program first.
+
+    Args:
+        request: what was captured.
+        trace: its trace.
+        newest: the target with the newest release.
+    """
+    training = trace.mode == "train"
+    found: list[Change] = []
+    if trace.inputs_note.startswith("as its pipeline"):
+        found += [
+            *map(_unload, _components(trace)),
+            _step("vae_tiling", "VAE tiling", "pipeline.enable_vae_tiling()"),
+            _step("attention_slicing", "attention slicing", "pipeline.enable_attention_slicing()"),
+        ]
+    is_single = trace.parameters and trace.parameter_bytes > 3 * trace.parameters
+    if training:
+        found += [
+            _step(
+                "checkpointing", "checkpointed activations", "model.gradient_checkpointing_enable()"
+            ),
+            _setting("autocast bfloat16", "--autocast bfloat16", autocast="bfloat16"),
+        ]
+    if is_single and not request.dtype:
+        dtype = "bfloat16" if training else "float16"
+        found.append(_setting(f"{dtype} weights", f"--dtype {dtype}", dtype=dtype))
+    paged = Change("a paged optimizer (its state on the CPU)", "", trace=_page_optimizer)
+    found += [paged] if training else []
+    batch = trace.sizes.get("batch", 1)
+    for smaller in (batch // 2, 1):
+        if 1 <= smaller < batch and smaller != batch:
+            found.append(_step(f"batch={smaller}", f"a batch of {smaller}", f"batch={smaller}"))
+    if newest.torch > request.target.torch:
+        found.append(
+            Change(f"torch {newest.torch}", f"--torch {newest.torch}", lambda r: r.on(newest))
+        )
+    return found
+
+
+def _setting(words: str, code: str, **values: str) -> Change:
+    return Change(words, code, lambda request: msgspec.structs.replace(request, **values))
+
+
+def _step(name: str, words: str, code: str) -> Change:
+    def request(before: CaptureRequest) -> CaptureRequest:
+        return msgspec.structs.replace(before, changes=(*before.changes, name))
+
+    return Change(words, code, request)
+
+
+def _components(trace: Trace) -> list[str]:
+    """Return the components of a pipeline that have weights, those that are used up first first."""
+    uses = _uses(trace)
+    return sorted(uses, key=lambda name: uses[name][1])[:-1]
+
+
+def _owners(trace: Trace) -> dict[int, str]:
+    """Return the component that each weight belongs to, by its storage."""
+    return {
+        life.storage: life.name.partition(".")[0]
+        for life in trace.lifetimes
+        if life.kind in {"parameter", "buffer"} and "." in life.name
+    }
+
+
+def _unload(component: str) -> Change:
+    def unloaded(trace: Trace) -> Trace:
+        """Free the component's weights after the last call that reads one; what is used later is moved then."""
+        owners, uses = _owners(trace), _uses(trace)
+        if component not in uses:
+            return trace
+        end = uses[component][1] + 1
+        lives = []
+        for life in trace.lifetimes:
+            owner = owners.get(life.storage, "")
+            if owner == component:
+                lives.append(msgspec.structs.replace(life, freed=end))
+            elif life.kind != "result" and owner in uses and uses[owner][0] >= end:
+                lives.append(msgspec.structs.replace(life, first=max(life.first, end)))
+            else:
+                lives.append(life)
+        return msgspec.structs.replace(trace, lifetimes=tuple(lives))
+
+    words = f"{component.replace('_', ' ')} unloaded"
+    return Change(words, f"pipeline.{component} = None before the rest is moved", trace=unloaded)
+
+
+def _uses(trace: Trace) -> dict[str, tuple[int, int]]:
+    """Return the first and the last call that read a weight of each component."""
+    owners = _owners(trace)
+    uses: dict[str, tuple[int, int]] = {}
+    for index, call in enumerate(trace.calls):
+        for spec in call.inputs if call.phase != "move" else ():
+            if owner := owners.get(spec.storage, ""):
+                uses[owner] = (uses.get(owner, (index, 0))[0], index)
+    return uses
+
+
+def _page_optimizer(trace: Trace) -> Trace:
+    """Leave the optimizer's state out: it exists in CPU memory, and each step moves a part."""
+    kept: list[Lifetime] = [piece.life for piece in list_taken(trace) if piece.kind != "optimizer"]
+    return msgspec.structs.replace(trace, lifetimes=tuple(kept))
+
+
+class Plan:
+    """Searches the smallest set of changes.
+
+    Args:
+        request: what was captured.
+        trace: its trace.
+        lists: the op lists.
+        mac: GB of the Mac.
+        capture: captures another request; None: it does not run, or does not have the change.
+    """
+
+    def __init__(
+        self,
+        request: CaptureRequest,
+        trace: Trace,
+        lists: OpLists,
+        mac: int,
+        capture: Callable[[CaptureRequest], Trace | None],
+    ) -> None:
+        self._request, self._lists, self._mac, self._capture = request, lists, mac, capture
+        self._traces: dict[tuple[str, ...], Trace | None] = {(): trace}
+
+    def search(self, options: Sequence[Change]) -> Iterator[MemoryPlan]:
+        """Yield the smallest set of changes that runs at all, and the smallest that fits, where they differ."""
+        base = self._outcome(())
+        if base is None:
+            return
+        best = _ORDER.index(_state(base.memory))
+        useful = list(options)
+        for count in range(1, _CHANGES + 1):
+            outcomes = [self._outcome(each) for each in itertools.combinations(useful, count)]
+            found = [each for each in outcomes if each is not None]
+            for state in _ORDER[:best]:
+                enough = [each for each in found if _state(each.memory) == state]
+                if enough:
+                    best = _ORDER.index(state)
+                    yield self._record(enough[0])
+                    break
+            if best == 0:
+                return
+            if count == 1:
+                most = _need(base.memory) * (1 - _WORTH)
+                useful = [each.changes[0] for each in found if _need(each.memory) <= most]
+
+    def _outcome(self, changes: tuple[Change, ...]) -> Outcome | None:
+        key = tuple(change.words for change in changes if change.request is not None)
+        request = self._request
+        for change in changes:
+            request = change.request(request) if change.request else request
+        if key not in self._traces:
+            if len(self._traces) > MOST_CAPTURES:
+                return None
+            self._traces[key] = self._capture(request)
+        trace = self._traces[key]
+        if trace is None:
+            return None
+        for change in changes:
+            trace = change.trace(trace) if change.trace else trace
+        routes = call_routes(trace, request.target, self._lists)
+        memory = estimate(trace, request.target, asked=self._mac, routes=routes)
+        return None if memory is None else Outcome(changes, memory)
+
+    def _record(self, outcome: Outcome) -> MemoryPlan:
+        mac = deciding(outcome.memory)
+        assert mac is not None
+        return MemoryPlan(
+            changes=tuple(change.words for change in outcome.changes),
+            how=tuple(change.code for change in outcome.changes if change.code),
+            memory=mac.memory,
+            state=mac.state,
+            peak=outcome.memory.peak.total,
+            allocated=mac.allocated,
+            other=mac.other,
+            checked="captured" if any(change.request for change in outcome.changes) else "replayed",
+        )
+
+
+def _state(memory: Memory) -> FitState:
+    mac = deciding(memory)
+    return mac.state if mac is not None else "fits"
+
+
+def _need(memory: Memory) -> int:
+    """Return the bytes that decide about a Mac: tensors and the workspace of a call."""
+    workspace = memory.allocation.workspace if memory.allocation else 0
+    return memory.peak.total + workspace
