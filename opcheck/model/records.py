@@ -197,6 +197,21 @@ class Problem(Record, frozen=True, kw_only=True):
     count: int = 1
 
 
+class CacheShape(Record, frozen=True, kw_only=True):
+    """The cache of keys and values of a model that generates, for one sequence."""
+
+    #: layers with attention, and those of them that look back over a window
+    layers: int
+    sliding: int
+    window: int
+    heads: int
+    #: of one head
+    size: int
+    itemsize: int
+    #: tokens that the model takes; 0: unknown
+    longest: int
+
+
 class Trace(Record, frozen=True, kw_only=True):
     """The operator calls of one run of a model on the simulated Mac, in their order."""
 
@@ -212,6 +227,8 @@ class Trace(Record, frozen=True, kw_only=True):
     inputs: tuple[str, ...] = ()
     #: the dimensions of the inputs that may vary, by name (capture/dimensions.py)
     sizes: dict[str, int] = {}
+    #: of a model that generates
+    cache: CacheShape | None = None
     #: where the inputs come from, if the user did not give them
     inputs_note: str = ""
     #: what the model was called for, in order.
@@ -595,6 +612,19 @@ class MemoryPlan(Record, frozen=True, kw_only=True):
     ]
 
 
+class MemoryCache(Record, frozen=True, kw_only=True):
+    """Bytes of the key and value cache of one sequence, by the kind of cache of transformers."""
+
+    context: Annotated[Count, Meta(description="tokens of the prompt and of what is generated")]
+    dynamic: Annotated[Count, Meta(description="DynamicCache, with the windows of sliding layers")]
+    growing: Annotated[Count, Meta(description="DynamicCache while one layer is concatenated")]
+    static: Annotated[
+        Count, Meta(description="StaticCache of this length, from the first token on")
+    ]
+    full: Annotated[Count, Meta(description="without windows: each layer keeps all tokens")]
+    quantized: Annotated[Count, Meta(description="QuantizedCache of 4 bits")]
+
+
 class Memory(Record, frozen=True, kw_only=True):
     """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
@@ -606,6 +636,9 @@ class Memory(Record, frozen=True, kw_only=True):
     macs: tuple[MacFit, ...] = ()
     allocation: MemoryAllocation | None = None
     growth: tuple[MemoryGrowth, ...] = ()
+    cache: Annotated[
+        tuple[MemoryCache, ...], Meta(description="of a model that generates, by its context")
+    ] = ()
     plan: Annotated[
         tuple[MemoryPlan, ...], Meta(description="with --plan: what makes it run, and fit")
     ] = ()

@@ -9,6 +9,7 @@ from opcheck.common.vocabulary import MEMORY_USES
 from opcheck.model.records import (
     MacFit,
     Memory,
+    MemoryCache,
     MemoryGrowth,
     MemoryHolder,
     MemoryLimit,
@@ -41,6 +42,8 @@ def blocks(memory: Memory) -> Iterator[Block]:
         yield _growth(memory.growth)
     if not memory.peaks:
         return
+    if memory.cache:
+        yield _cache(memory.cache)
     yield from (_peaks(memory), _holders(memory), _macs(memory))
     yield Bullets((*_printed_text(memory.macs), *_sentences(memory)))
 
@@ -91,6 +94,24 @@ def _growth(growth: Sequence[MemoryGrowth]) -> Table:
         ),
         right=(3,),
         shown=_HELD,
+    )
+
+
+def _cache(entries: Sequence[MemoryCache]) -> Table:
+    """Make a row for the cache of keys and values at each context."""
+    columns = ("dynamic", "growing", "static", "without windows", "4 bits")
+    return Table(
+        ("context", *columns),
+        tuple(
+            (
+                f"{each.context:,}",
+                *map(
+                    filesize, (each.dynamic, each.growing, each.static, each.full, each.quantized)
+                ),
+            )
+            for each in entries
+        ),
+        right=tuple(range(len(columns) + 1)),
     )
 
 

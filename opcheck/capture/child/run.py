@@ -14,6 +14,7 @@ import torch
 
 from opcheck.capture.child import endings
 from opcheck.capture.child.build import by_default, without_compiler
+from opcheck.capture.child.cache_shape import cache_shape
 from opcheck.capture.child.calls import (
     BY_ITSELF,
     FORWARD,
@@ -318,6 +319,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         loss=step.loss if step else "",
         inputs=(*inputs.specs, *_inputs_of_components(ended)),
         sizes=sizes_of(inputs, model),
+        cache=cache_shape(model),
         inputs_note=_inputs_note(inputs.note, ended),
         called=called if called != (FORWARD,) else (),
         source=request.repository.source() if request.repository else "",

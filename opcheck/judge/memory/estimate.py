@@ -17,6 +17,7 @@ from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, Rou
 from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
 from opcheck.judge.memory.allocations import Taken, highest, list_taken, never_written, sweep
+from opcheck.judge.memory.kv_cache import caches
 from opcheck.judge.memory.mac_fits import watermarks
 from opcheck.judge.memory.replay import MOVE, Allocations, fits
 from opcheck.judge.memory.workspaces import concurrent, workspace
@@ -96,6 +97,7 @@ def estimate(
             moved_weight=max(weights, default=0),
             checkpoint=sum(weights),
         ),
+        cache=tuple(caches(trace.cache)),
         largest=max(piece.life.nbytes for piece in pieces),
         advice=tuple(advice(trace, pieces, peak, totals[peak])),
         notes=(
