@@ -23,11 +23,14 @@ _EMPTIES_GRAPHS = Version(2, 13)
 #: Bytes of one entry: the least of the public reports, which go up to 850,000 (a clamp) and more for large graphs.
 GRAPH_BYTES = 55_000
 SOURCE = (
-    "55 KB an entry (torch_geometric in https://github.com/pytorch/pytorch/issues/181213), up to 0.85 MB "
+    "55 KB an entry (https://github.com/pyg-team/pytorch_geometric/pull/10689), up to 0.85 MB "
     "(https://github.com/pytorch/pytorch/issues/171679)"
 )
 #: The keys of these leave the shapes out: softmax_mps_out and bmm_out_mps_impl.
 SHAPELESS = frozenset({"aten::_softmax", "aten::_softmax.out", "aten::bmm", "aten::bmm.out"})
+#: Operators whose keys have real numbers: clamp_scalar_out_mps, by https://github.com/pytorch/pytorch/issues/171679.
+#: Others take theirs as inputs of the graph (the value of addcdiv); whole numbers, such as a dimension, are in each key.
+REAL_NUMBERS_IN_KEY = ("aten::clamp", "aten::clip")
 #: Distinct keys of one operator at one line and module from which on its shapes count as varying.
 _VARIES = 4
 #: Distinct keys above which it does not matter whether new ones still come.
@@ -89,7 +92,11 @@ def key_of(call: OpCall) -> Hashable:
     """Return what tells the graph of a call from those of other calls of the operator."""
     return (
         tuple((spec.dtype, spec.shape) for spec in call.inputs),
-        tuple((name, str(value)) for name, value in sorted(call.arguments.items())),
+        tuple(
+            (name, str(value))
+            for name, value in sorted(call.arguments.items())
+            if type(value) is not float or call.op.startswith(REAL_NUMBERS_IN_KEY)
+        ),
     )
 
 

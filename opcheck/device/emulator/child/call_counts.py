@@ -25,6 +25,7 @@ from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import example_of
 from opcheck.judge.judge import outcome
 from opcheck.judge.memory.growth import (
+    REAL_NUMBERS_IN_KEY,
     GraphPlace,
     GraphUses,
     describe,
@@ -42,6 +43,7 @@ from opcheck.model.records import (
 )
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
+from opcheck.simulator.dispatch.tensor_meta import decode
 from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
@@ -323,11 +325,13 @@ def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
 def _graph_key(call: Call) -> tuple[Any, ...]:
     """What tells the graph of a call from others: the dtypes and sizes of its tensors, and its numbers."""
     tensors = tuple((meta.dtype_name, meta.shape) for meta in metas(call.inputs))
-    return tensors, *(part for part in call.key if type(part) in _NUMBERS)
+    values = (decode(part) for part in call.key[2:])
+    counted = _NUMBERS | {float} if call.route.name.startswith(REAL_NUMBERS_IN_KEY) else _NUMBERS
+    return tensors, *(repr(value) for value in values if type(value) in counted)
 
 
 #: the types of arguments in the key of a graph
-_NUMBERS = frozenset({bool, int, float, str})
+_NUMBERS = frozenset({bool, int, str})
 
 
 def _again(error: BaseException) -> BaseException:
