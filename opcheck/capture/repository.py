@@ -60,7 +60,7 @@ _OTHER_RUNTIMES = frozenset({"coreml", "flax", "onnx", "openvino", "original", "
 #: ``unet/diffusion_pytorch_model.fp16.safetensors`` next to the same file without ``.fp16``.
 _VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)(?=[.-])")
 #: ``model-00002-of-00030.safetensors``
-_SHARD = re.compile(r"-(\d{5})-of-\d{5}")
+SHARD = re.compile(r"-(\d{5})-of-\d{5}")
 #: Bytes of one configuration file.
 _MOST_BYTES = 8 << 20
 #: Files of weights whose headers are read: a model of 671 billion parameters has 163.
@@ -72,7 +72,7 @@ _MOST_AXES = 64
 _MOST_ELEMENTS = 1 << 53
 _AT_ONCE = 8
 #: Seconds until a hub must answer.
-_PATIENCE = 10.0
+PATIENCE = 10.0
 #: Seconds for all that is read of one repository.
 _WHOLE = 120.0
 
@@ -154,7 +154,7 @@ class Repository(Record, frozen=True, kw_only=True):
             for path in self.files
             if PurePosixPath(path).name == _CONFIG
         ]
-        names = [_method(each) for each in methods if isinstance(each, dict)]
+        names = [method_of(each) for each in methods if isinstance(each, dict)]
         return tuple(dict.fromkeys((*names, *(self.base.quantized_by() if self.base else ()))))
 
     def hub_kernels(self) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class Repository(Record, frozen=True, kw_only=True):
         return f"{text}; {self.base.source()}" if self.base else text
 
 
-def _method(quantization: Mapping[str, Any]) -> str:
+def method_of(quantization: Mapping[str, Any]) -> str:
     """Return the method that a ``quantization_config`` states."""
     stated = quantization.get("quant_method")
     is_old = quantization.get("load_in_4bit") or quantization.get("load_in_8bit")
@@ -256,7 +256,7 @@ def _read(spec: str, *, trusted: bool) -> Repository:
     elif ":" in spec and not spec.startswith(HUB):
         repository = _from_recipe(spec)
     else:
-        repository = _from_hub(_parse_name(spec), trusted=trusted)
+        repository = _from_hub(parse_name(spec), trusted=trusted)
     if not any(name in repository.files for name in MARKERS):
         raise no_configuration(repository.name, repository.others)
     return repository
@@ -297,7 +297,7 @@ def _is_folder(spec: str) -> bool:
         return False
 
 
-def _parse_name(spec: str) -> _Name:
+def parse_name(spec: str) -> _Name:
     text = spec.removeprefix(HUB)
     if not _ONE_NAME.fullmatch(text):
         raise ModelLoadError(
@@ -434,10 +434,10 @@ def _weights(
             folders.setdefault(str(path.parent).removeprefix("."), []).append(name)
     for folder, files in sorted(folders.items()):
         plain = [name for name in files if not _VARIANT.search(name)] or files
-        sharded = [name for name in plain if _SHARD.search(name)]
-        whole = [name for name in plain if not _SHARD.search(name)]
+        sharded = [name for name in plain if SHARD.search(name)]
+        whole = [name for name in plain if not SHARD.search(name)]
         # Of several whole files the default of the libraries; else the first.
-        usual = [name for name in whole if PurePosixPath(name).stem in _USUAL] or whole[:1]
+        usual = [name for name in whole if PurePosixPath(name).stem in USUAL_STEMS] or whole[:1]
         chosen = usual or sharded
         read = chosen[:_MOST_HEADERS]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -447,7 +447,7 @@ def _weights(
         )
 
 
-_USUAL = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
+USUAL_STEMS = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
 
 
 # -- recipes ---------------------------------------------------------------------------------------------------------
@@ -528,7 +528,7 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
     disable_progress_bars()
     api = hub.HfApi()
     try:
-        info = api.model_info(name.repository, revision=name.revision, timeout=_PATIENCE)
+        info = api.model_info(name.repository, revision=name.revision, timeout=PATIENCE)
         commit = str(info.sha)
         kept = _load_kept(name.repository, commit, trusted=trusted)
         if kept is not None:
@@ -543,7 +543,7 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
 
         def header(path: str) -> Counter[str]:
             metadata = api.parse_safetensors_file_metadata(
-                name.repository, path, revision=commit, timeout=_PATIENCE
+                name.repository, path, revision=commit, timeout=PATIENCE
             )
             return _count(metadata.tensors.values())
 
@@ -563,7 +563,7 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
         if _unreachable(error):
             why = f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
             return _from_cache(name, why, trusted=trusted)
-        raise _refusal(error, name) from error
+        raise refusal(error, name) from error
     _keep(repository, commit)
     _keep(repository, name.revision or _MAIN)
     return repository
@@ -592,7 +592,7 @@ def _without_network(repository: str) -> str:
     )
 
 
-def _refusal(error: BaseException, name: _Name) -> ModelLoadError:
+def refusal(error: BaseException, name: _Name) -> ModelLoadError:
     """Return the error for the hub's answer."""
     from huggingface_hub import constants, errors
 

@@ -36,16 +36,32 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     named: tuple[str, ...] = ()
 
 
+#: What weights become on a Mac: they load as they are, are cast when they are loaded, raise then or at the first call,
+#: compute on the CPU, or give wrong numbers.
+Becomes = Literal[
+    "loads", "casts", "raises_at_load", "raises_at_run", "runs_on_cpu", "wrong", "unknown"
+]
+
+
 class StorageMethod(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A way to store weights with fewer bits, or a kernel of the hub, and what becomes of it on a Mac."""
 
-    #: ``dequantizes``: the weights become dense when they are loaded
-    outcome: Literal["dequantizes", "fails", "unknown"]
+    outcome: Becomes
     because: str
     instead: str
     evidence: str
     #: the day when the evidence was read
     date: str
+    #: what a Mac prints, where it raises
+    prints: str = ""
+    #: the package and its first version of which the outcome was seen
+    since: str = ""
+    #: the releases of torch that the package works with; with others the outcome is unknown
+    torch: Span = Span()
+    #: operators that decide on MPS, each with a dtype
+    calls: tuple[tuple[str, str], ...] = ()
+    #: whether the tensors keep their stored dtypes on the GPU and are cast there
+    keeps: bool = False
     #: of ``use_kernels``: names of the layers that it replaces on a Mac
     layers: tuple[str, ...] = ()
 

@@ -96,7 +96,7 @@ def _of_archive(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> Stored
         if info is None or claimed > info.file_size or info.header_offset + info.compress_size > size:
             has = "no member" if info is None else f"a member of {info.file_size:,} bytes"
             raise DocumentError(f"storage {key[:40]!r} claims {claimed:,} bytes, and has {has}")
-    return found.file("torch")
+    return found.file("pt")
 
 
 def _checked(content: bytes) -> bytes:
@@ -116,7 +116,7 @@ def _of_pickles(content: bytes, size: int) -> StoredFile:
     found = _collected(machine)
     if found.nbytes() > size:
         raise DocumentError(f"its storages claim {found.nbytes():,} bytes, and the file has {size:,}")
-    return found.file("pickle")
+    return found.file("pt")
 
 
 class _Machine:

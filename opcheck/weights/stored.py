@@ -35,7 +35,7 @@ class StoredTensor(NamedTuple):
 class StoredFile(NamedTuple):
     """What the header of a file states."""
 
-    #: safetensors, torch, pickle, gguf, onnx, pt2
+    #: safetensors, pt, gguf, onnx, pt2
     format: str
     tensors: tuple[StoredTensor, ...]
     #: texts and numbers of the header

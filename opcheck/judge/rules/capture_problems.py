@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from opcheck.common.text import any_layer, plural
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data import messages
-from opcheck.data.packages import StorageMethod, packages
+from opcheck.data.packages import Becomes, StorageMethod, packages
 from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences, upgrade
 from opcheck.judge.texts import AFTER_PROBLEM
 from opcheck.model.records import (
@@ -250,15 +250,21 @@ find_mps_refusals = audit_rule("OC126", "error")(
 # -- OC127: weights by a method of quantization, or a kernel of the hub, that a Mac may lack --------
 
 #: By the outcome of a method: the severity, and what the judged run, whose layers are dense, means for a Mac.
-_METHODS: dict[str, tuple[Severity, str]] = {
-    "dequantizes": ("note", "the layers were judged as a Mac has them"),
-    "fails": (
-        "error",
-        "the layers were judged as if they were dense, which the published weights do not run as",
+_METHODS: dict[Becomes, tuple[Severity, str]] = {
+    "casts": ("note", "the layers were judged as a Mac has them"),
+    **dict.fromkeys(
+        ("raises_at_load", "raises_at_run", "wrong"),
+        (
+            "error",
+            "the layers were judged as if they were dense, which the published weights do not run as",
+        ),
     ),
-    "unknown": (
-        "warning",
-        "the layers were judged as if they were dense; what the method calls instead was not",
+    **dict.fromkeys(
+        ("loads", "runs_on_cpu", "unknown"),
+        (
+            "warning",
+            "the layers were judged as if they were dense; what the method calls instead was not",
+        ),
     ),
 }
 
@@ -292,15 +298,16 @@ def find_quantized_weights(audited: Audited) -> Iterator[Finding]:
             message=f"{begins}: {method.because}; "
             f"{_OF_KERNELS if problem.kind == 'hub_kernel' else meaning}",
             hint=f"instead: {method.instead}",
+            prints=method.prints,
         )
 
 
 def quantized_headline(trace: Trace) -> Headline | None:
     """Return the headline that the methods and kernels of a model decide; None: they decide none."""
-    outcomes = {method.outcome for _, method in _methods(trace)}
-    if "fails" in outcomes:
+    severities = {_METHODS[method.outcome][0] for _, method in _methods(trace)}
+    if "error" in severities:
         return "fails"
-    return "could not tell" if "unknown" in outcomes else None
+    return "could not tell" if "warning" in severities else None
 
 
 def _methods(trace: Trace) -> Iterator[tuple[Problem, StorageMethod]]:

@@ -1,0 +1,1 @@
+"""``opcheck weights``; ``feature.json`` declares it."""

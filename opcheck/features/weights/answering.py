@@ -1,0 +1,404 @@
+"""Answers what a file, a folder, a repository of a hub or a workflow becomes on a Mac."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from opcheck.capture import repository
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.files import is_file
+from opcheck.common.names import DTYPES
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.features.weights import verdicts, workflow
+from opcheck.features.weights.listing import (
+    FolderListing,
+    Listing,
+    files_below,
+    opened_file,
+    settings,
+    stored,
+)
+from opcheck.features.weights.stored_dtypes import DtypeJudge
+from opcheck.features.weights.weights_records import (
+    WORKS,
+    PartOutcome,
+    WeightsAnswer,
+    WeightsPart,
+)
+from opcheck.render.wording import NOT_CHECKED
+from opcheck.weights import reading, safetensors
+from opcheck.weights.stored import StoredFile
+
+_ADAPTER, _PIPELINE, _CONFIG = "adapter_config.json", "model_index.json", "config.json"
+_INDEX = ".index.json"
+#: Other files of a repository whose headers are read in search of one that works.
+_MOST_OTHERS = 8
+#: Files of one model whose headers are read.
+_MOST_FILES = 256
+#: Folders of one pipeline.
+_MOST_COMPONENTS = 32
+_GGUF_FIRST = ("Q4_K_M", "Q8_0", "Q4_0")
+_TRAINING = re.compile(r"optimizer|scheduler|rng_state|training_args|scaler", re.IGNORECASE)
+_VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)(?=[.-])")
+
+
+class _Model(NamedTuple):
+    """The files of a model, or of a part of a pipeline, and its configuration."""
+
+    #: empty: the listing itself
+    name: str
+    format: str
+    files: Sequence[str]
+    config: Mapping[str, Any]
+
+
+class _Judged(NamedTuple):
+    """What a model comes to."""
+
+    method: str
+    parts: Sequence[PartOutcome]
+    stored: Sequence[StoredFile]
+
+    @property
+    def worst(self) -> PartOutcome:
+        """The part that decides."""
+        return max(
+            self.parts,
+            key=lambda part: part.rank,
+            default=PartOutcome(outcome="unknown", because="it has no tensors"),
+        )
+
+
+def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
+    """Return the answer for a path or for a name on a hub.
+
+    Raises:
+        OpcheckError: there is no such file or repository, or it cannot be read.
+    """
+    judge = DtypeJudge(target, lists)
+    path = Path(spec).expanduser()
+    if is_file(path):
+        return _of_path(path, spec, judge)
+    if path.is_dir():
+        return _of_listing(FolderListing(path, spec), judge)
+    if spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2:  # noqa: PLR2004 - org/name/file
+        raise ModelLoadError(
+            f"there is no file {spec}",
+            context=f"working directory {Path.cwd()}",
+            hint="write the path of a file or a folder, or a name on the hub: org/name",
+        )
+    from opcheck.features.weights.hub_listing import open_hub
+
+    listing, file = open_hub(spec)
+    if file:
+        return _of_files(listing, [_Model("", "", [file], {})], judge)
+    return _of_listing(listing, judge)
+
+
+def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
+    """Answer for a file of this machine."""
+    if path.suffix.lower() != ".json":
+        folder = FolderListing(path.parent, spec)
+        listing = _OneFile(folder, path.name)
+        return _of_files(listing, [_Model("", "", [path.name], _beside(folder))], judge)
+    try:
+        content = documents.from_python_json(documents.read_text(path))
+    except DocumentError as error:
+        raise reading.damaged(spec, str(error)) from error
+    if workflow.is_workflow(content):
+        return _of_workflow(content, path, spec, judge)
+    if isinstance(content, dict) and "weight_map" in content:
+        folder = FolderListing(path.parent, spec)
+        files = _indexed(folder, path.name)
+        return _of_files(folder, [_Model("", "safetensors", files, _beside(folder))], judge)
+    if path.name in {_ADAPTER, _PIPELINE, _CONFIG}:
+        return _of_listing(FolderListing(path.parent, spec), judge)
+    raise reading.damaged(spec, "it is neither an index of weights nor a workflow of ComfyUI")
+
+
+class _OneFile:
+    """A listing with one of a folder's files."""
+
+    is_whole = True
+
+    def __init__(self, folder: FolderListing, name: str) -> None:
+        self.source = folder.source
+        self.names = [name]
+        self.text = folder.text
+        self._path = Path(folder.source).expanduser()
+
+    def opened(self, name: str) -> Any:
+        """Open the file, wherever a link leads: the user named it."""
+        del name
+        return opened_file(self._path)
+
+
+def _beside(folder: FolderListing) -> Mapping[str, Any]:
+    """Return the configuration next to a file; empty where there is none that can be read."""
+    try:
+        return settings(folder, _CONFIG)
+    except OpcheckError:
+        return {}
+
+
+# -- a folder or a repository ----------------------------------------------------------------------------------------
+
+
+def _of_listing(listing: Listing, judge: DtypeJudge) -> WeightsAnswer:
+    """Answer for a model, a pipeline or an adapter."""
+    models = [*_models(listing)]
+    if not any(model.files for model in models):
+        seen = ", ".join(listing.names[:4]) or "nothing"
+        raise ModelLoadError(
+            f"{listing.source} has no weights (it has {seen})",
+            context=f"looked for {', '.join(reading.SUFFIXES)}",
+            hint="name a folder or a repository with weights, or a file",
+        )
+    return _of_files(listing, models, judge)
+
+
+def _models(listing: Listing) -> Iterator[_Model]:
+    """Yield the model of a listing, or the parts of its pipeline."""
+    names = listing.names
+    if _PIPELINE in names:
+        components = {name.partition("/")[0] for name in names if "/" in name}
+        declared = [name for name in settings(listing, _PIPELINE) if name in components]
+        for name in declared[:_MOST_COMPONENTS]:
+            files = _chosen(listing, name)
+            if files:
+                yield _Model(name, "diffusers", files, settings(listing, f"{name}/{_CONFIG}"))
+        return
+    kind = {_ADAPTER: "adapter", _CONFIG: "transformers"}
+    form = next((kind[name] for name in kind if name in names), "")
+    config = settings(listing, _CONFIG)
+    if "quantize_config.json" in names and "quantization_config" not in config:
+        config = {**config, "quantization_config": {"quant_method": "gptq"}}
+    yield _Model("", form, _chosen(listing, ""), config)
+
+
+def _chosen(listing: Listing, folder: str) -> list[str]:
+    """Return the files that a library loads from a folder: those of its index, its usual file, or its GGUF file."""
+    here = [name for name in listing.names if name.rpartition("/")[0] == folder]
+    indexes = [name for name in here if name.endswith(_INDEX) and not _VARIANT.search(name)]
+    for index in sorted(indexes, key=lambda name: "safetensors" not in name)[:1]:
+        return _indexed(listing, index)
+    for suffix in reading.SUFFIXES:
+        found = [name for name in here if name.lower().endswith(suffix) and not _TRAINING.search(name)]
+        plain = [name for name in found if not _VARIANT.search(name)] or found
+        if suffix == ".gguf":
+            return sorted(plain, key=_gguf_place)[:1]
+        usual = [name for name in plain if PurePosixPath(name).stem in repository.USUAL_STEMS]
+        if plain:
+            shards = [name for name in plain if repository.SHARD.search(name)]
+            return (usual or shards or plain[:1])[:_MOST_FILES]
+    return []
+
+
+def _gguf_place(name: str) -> int:
+    """Return the place of a GGUF file among those of one model, by what people take first."""
+    return next((place for place, kind in enumerate(_GGUF_FIRST) if kind in name), len(_GGUF_FIRST))
+
+
+def _indexed(listing: Listing, index: str) -> list[str]:
+    """Return the files of an index.
+
+    Raises:
+        ModelLoadError: the index is damaged.
+    """
+    try:
+        named = safetensors.files_of_index(listing.text(index).encode())
+    except DocumentError as error:
+        raise reading.damaged(index, str(error)) from error
+    files = files_below(index.rpartition("/")[0], named, listing.names, index)
+    if len(files) > _MOST_FILES:
+        raise reading.damaged(index, f"it names {len(files):,} files")
+    return files
+
+
+# -- judging ---------------------------------------------------------------------------------------------------------
+
+
+def _judged(listing: Listing, model: _Model, judge: DtypeJudge) -> _Judged:
+    """Judge a model by its configuration and the headers of its files."""
+    files = [stored(listing, name) for name in model.files]
+    dtypes = verdicts.total(file.elements() for file in files)
+    quantization = model.config.get("quantization_config")
+    names = (tensor.name for file in files for tensor in file.tensors)
+    method = (
+        repository.method_of(quantization)
+        if isinstance(quantization, dict)
+        else verdicts.method_by_names(names)
+    )
+    if files and files[0].format == "gguf":
+        method = ""
+    if method and method in verdicts.METHODS:
+        parts = [verdicts.of_method(method, judge, dtypes), *verdicts.of_pickles(files, judge)]
+    elif isinstance(quantization, dict):
+        parts = [verdicts.of_method(method, judge)]
+    else:
+        parts = [part for file in files for part in verdicts.of_file(file, judge)]
+        parts = [_cast_by_library(part, model, judge) for part in parts]
+    return _Judged(method, tuple(dict.fromkeys(parts)), files)
+
+
+def _cast_by_library(part: PartOutcome, model: _Model, judge: DtypeJudge) -> PartOutcome:
+    """Return a part whose dtype ``from_pretrained`` casts on the CPU to that of the configuration."""
+    stated = model.config.get("dtype") or model.config.get("torch_dtype")
+    is_cast = (
+        model.format == "transformers"
+        and part.part in DTYPES
+        and part.outcome in {"raises_at_load", "raises_at_run"}
+        and stated in DTYPES
+        and stated != part.part
+        and judge.dtype(str(stated)).outcome == "loads"
+    )
+    if not is_cast:
+        return part
+    because = f"from_pretrained casts it to {stated}, the dtype of {_CONFIG}, before it reaches mps"
+    return replace(part, outcome="casts", because=because, text="", since="transformers")
+
+
+def _of_files(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -> WeightsAnswer:
+    judged = [_judged(listing, model, judge) for model in models]
+    files = [file for each in judged for file in each.stored]
+    worst = max((each.worst for each in judged), key=lambda part: part.rank)
+    method = next((each.method for each in judged if each.method), "")
+    parts = tuple(dict.fromkeys(part for each in judged for part in each.parts))
+    dense = worst.outcome == "casts"
+    form = models[0].format or (files[0].format if files else "")
+    instead = worst.instead
+    other = "" if worst.outcome in WORKS else _other_file(listing, models, judge)
+    return WeightsAnswer(
+        source=listing.source,
+        torch=str(judge.target.torch),
+        macos=str(judge.target.macos),
+        format=form,
+        method=method,
+        dtypes=verdicts.total(file.elements() for file in files),
+        outcome=worst.outcome,
+        since=worst.since,
+        text=worst.text or worst.because,
+        because=worst.because,
+        instead="; or ".join(filter(None, (other, instead))),
+        bytes=sum(file.nbytes for file in files),
+        memory=verdicts.memory(files, judge.target, dense=dense),
+        parts=parts,
+        files=tuple(_rows(models, judged)),
+        evidence=tuple(dict.fromkeys((*worst.evidence,))),
+        not_checked=(NOT_CHECKED, "what a program does with the weights: opcheck audit"),
+    )
+
+
+def _rows(models: Sequence[_Model], judged: Sequence[_Judged]) -> Iterator[WeightsPart]:
+    for model, each in zip(models, judged, strict=True):
+        for name, file in zip(model.files, each.stored, strict=True):
+            yield WeightsPart(
+                name=name,
+                format=file.format,
+                outcome=each.worst.outcome,
+                bytes=file.nbytes,
+                dtypes=dict(file.elements()),
+                text=each.worst.text,
+            )
+
+
+def _other_file(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -> str:
+    """Return another file of the same repository that works; empty: none was found among the first."""
+    taken = {name for model in models for name in model.files}
+    folders = {name.rpartition("/")[0] for name in taken}
+    others = [
+        name
+        for name in listing.names
+        if name not in taken
+        and name.lower().endswith(reading.SUFFIXES)
+        and name.rpartition("/")[0] in folders
+        and not _TRAINING.search(name)
+        and not repository.SHARD.search(name)
+    ]
+    for name in sorted(others, key=_gguf_place)[:_MOST_OTHERS]:
+        try:
+            judged = _judged(listing, _Model("", "", [name], {}), judge)
+        except OpcheckError:
+            continue
+        if judged.worst.outcome in WORKS:
+            return f"{name} of the same {'repository' if not listing.is_whole else 'folder'} ({judged.worst.outcome})"
+    return ""
+
+
+# -- workflows -------------------------------------------------------------------------------------------------------
+
+
+def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
+    """Answer for the files that a workflow of ComfyUI names: by their headers where they are here, else by their names."""
+    folder = FolderListing(path.parent, spec)
+    here = {PurePosixPath(name).name: name for name in folder.names}
+    rows: list[WeightsPart] = []
+    parts: list[PartOutcome] = []
+    files: list[StoredFile] = []
+    for named in workflow.named_files(content):
+        found = here.get(PurePosixPath(named.name).name)
+        if found:
+            judged = _judged(folder, _Model("", "", [found], {}), judge)
+            own, stored_here = judged.worst, [*judged.stored]
+        else:
+            own, stored_here = _by_name(named, judge), []
+        casts = [judge.dtype(named.dtype)] if named.dtype else []
+        worst = max((own, *casts), key=lambda part: part.rank)
+        files += stored_here
+        parts.append(replace(worst, part=f"{named.name} ({named.node})"))
+        rows.append(
+            WeightsPart(
+                name=named.name,
+                format=stored_here[0].format if stored_here else workflow.format_of(named.name),
+                outcome=worst.outcome,
+                bytes=sum(file.nbytes for file in stored_here),
+                dtypes=verdicts.total(file.elements() for file in stored_here),
+                text=worst.text,
+            )
+        )
+    if not rows:
+        raise reading.damaged(spec, "its nodes name no file of weights")
+    worst = max(parts, key=lambda part: part.rank)
+    guessed = [row.name for row in rows if not row.bytes]
+    missing = (f"not here, judged by name: {', '.join(guessed[:4])}",) if guessed else ()
+    return WeightsAnswer(
+        source=spec,
+        torch=str(judge.target.torch),
+        macos=str(judge.target.macos),
+        format="comfyui",
+        dtypes=verdicts.total(row.dtypes for row in rows),
+        outcome=worst.outcome,
+        since=worst.since,
+        text=worst.text or worst.because,
+        because=f"{worst.part}: {worst.because}",
+        instead=worst.instead,
+        bytes=sum(row.bytes for row in rows),
+        memory=verdicts.memory(files, judge.target, dense=False),
+        parts=tuple(parts),
+        files=tuple(rows),
+        evidence=worst.evidence,
+        not_checked=(NOT_CHECKED, *missing),
+    )
+
+
+def _by_name(named: workflow.NamedFile, judge: DtypeJudge) -> PartOutcome:
+    """Return what the name of a file that is not here states of its dtype."""
+    method, dtype = workflow.stated_by(named.name)
+    if method:
+        return verdicts.of_method(method, judge)
+    if dtype in DTYPES:
+        return judge.dtype(dtype)
+    if dtype:
+        return judge.block(dtype, "ComfyUI-GGUF")
+    return PartOutcome(
+        outcome="unknown", because="the file is not here, and its name states no dtype"
+    )

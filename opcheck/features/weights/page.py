@@ -1,0 +1,75 @@
+"""The answer to ``opcheck weights`` as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from opcheck.common.text import filesize, plural
+from opcheck.features.weights.weights_records import WORKS, WeightsAnswer
+from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, section
+
+#: What each outcome is called.
+_WORDS = {
+    "loads": "loads",
+    "casts": "loads, cast to dense weights",
+    "raises_at_load": "raises when it is loaded",
+    "raises_at_run": "loads, and raises at the first call",
+    "runs_on_cpu": "loads, and computes on the CPU",
+    "wrong": "loads, and gives WRONG numbers",
+    "unknown": "could not tell",
+}
+_SHOWN = 4
+
+
+def document(answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbose")) -> Iterator[Block]:
+    """Make the page: the outcome, why, what to do, the memory; the parts and the evidence on request."""
+    yield Heading(
+        f"{answer.source}: {_WORDS[answer.outcome]} on torch {answer.torch}, macOS {answer.macos}", 1
+    )
+    yield Facts(tuple(_facts(answer)))
+    if "verbose" in shown:
+        yield from section(
+            "Parts",
+            Table(
+                ("part", "outcome", "since", "why"),
+                tuple((p.part, p.outcome, p.since, p.because) for p in answer.parts),
+                code=(0,),
+            ),
+        )
+        yield from section(
+            "Files",
+            Table(
+                ("file", "outcome", "size", "dtypes"),
+                tuple(
+                    (each.name, each.outcome, filesize(each.bytes), ", ".join(each.dtypes))
+                    for each in answer.files
+                ),
+                code=(0,),
+                right=(2,),
+            ),
+        )
+    if "evidence" in shown or "verbose" in shown:
+        yield from section("Evidence", Bullets(answer.evidence))
+    yield Lines((" ".join(answer.not_checked[:1]) + " More: -v, --evidence.",))
+
+
+def _facts(answer: WeightsAnswer) -> Iterator[tuple[str, str]]:
+    kind = f"{answer.format}{answer.method and f', {answer.method}'}"
+    yield "format", f"{kind}, {plural(len(answer.files), 'file')}, {filesize(answer.bytes)}"
+    dtypes = [f"{name} ({count:,})" for name, count in answer.dtypes.items()]
+    more = f" and {len(dtypes) - _SHOWN} more" if len(dtypes) > _SHOWN else ""
+    if dtypes:
+        yield "dtypes", ", ".join(dtypes[:_SHOWN]) + more
+    if answer.because:
+        yield "why", answer.because
+    if answer.text and answer.text != answer.because:
+        yield "prints", answer.text
+    if answer.since and answer.outcome not in WORKS:
+        yield "since", f"works from {answer.since} on"
+    if answer.instead:
+        yield "instead", answer.instead
+    if answer.memory:
+        mac = answer.memory.smallest_mac
+        fits = f"fits a Mac of {mac} GB" if mac else "fits no Mac that opcheck has figures of"
+        loading = filesize(answer.memory.loading)
+        yield "memory", f"{filesize(answer.memory.loaded)}, {loading} while loading; {fits}"

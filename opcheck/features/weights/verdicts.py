@@ -1,0 +1,230 @@
+"""What files of weights become on a Mac: their dtypes, their blocks, their method of quantization, their pickle."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from opcheck.capture.naming import package_folder
+from opcheck.common.names import DTYPES
+from opcheck.common.versions import Target, Version
+from opcheck.common.yaml_text import load_shipped
+from opcheck.data.macs import load_macs
+from opcheck.data.packages import StorageMethod, packages
+from opcheck.features.weights import modules
+from opcheck.features.weights.stored_dtypes import UNPACKING, DtypeJudge
+from opcheck.features.weights.weights_records import PartOutcome, WeightsMemory
+from opcheck.weights.stored import StoredFile
+
+#: Signs of methods in the names of tensors.
+_SIGNS: list[dict[str, Any]] = load_shipped(Path(__file__).with_name("tensor_names.yaml"))
+#: What each method of quantization becomes.
+METHODS = packages().methods
+#: Bytes of an element of the dtype that weights are made dense in.
+_DENSE = 2
+#: The release whose torch.load refuses classes (torch/serialization.py, weights_only=True).
+_REFUSES_CLASSES = Version(2, 6)
+#: What it accepts (torch 2.13, _weights_only_unpickler.py, _get_allowed_globals); of torch only what makes tensors.
+_ACCEPTED = re.compile(
+    r"collections\.(OrderedDict|Counter)|_codecs\.encode|(builtins|__builtin__)\.(bytearray|set|complex)"
+    r"|torch\.(\w+Storage|[a-z0-9_]+|Size|Tensor|_utils\._rebuild_\w+|_tensor\._rebuild_from_type_v2"
+    r"|nn\.parameter\.Parameter|serialization\._get_layout|storage\.(Untyped|Typed)Storage)"
+)
+_ON_CUDA = (
+    "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. "
+    "If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') "
+    "to map your storages to the CPU."
+)
+
+
+def method_by_names(names: Iterable[str]) -> str:
+    """Return the method of quantization that names of tensors show; empty: none."""
+    names = [*names]
+
+    def occurs(pattern: str) -> bool:
+        return any(re.search(pattern, name) for name in names)
+
+    for sign in _SIGNS:
+        if all(map(occurs, sign["all"])) and not any(map(occurs, sign.get("none", ()))):
+            return str(sign["method"])
+    return ""
+
+
+def of_file(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
+    """Yield what each part of a file becomes."""
+    if stored.format == "gguf":
+        yield from _of_gguf(stored, judge)
+    elif stored.format == "onnx":
+        yield PartOutcome(
+            part="onnx",
+            outcome="unknown",
+            because="torch runs no ONNX model; onnxruntime does, on the CPU or by its CoreMLExecutionProvider",
+            instead="the PyTorch module that it was made from, or onnxruntime",
+        )
+    else:
+        yield from of_dtypes(stored.elements(), judge)
+    yield from _of_pickle(stored, judge.target)
+
+
+def of_dtypes(names: Iterable[str], judge: DtypeJudge) -> Iterator[PartOutcome]:
+    """Yield what each dtype becomes."""
+    yield from map(judge.dtype, names)
+
+
+def of_pickles(files: Iterable[StoredFile], judge: DtypeJudge) -> Iterator[PartOutcome]:
+    """Yield what ``torch.load`` refuses of the files."""
+    for stored in files:
+        yield from _of_pickle(stored, judge.target)
+
+
+def _of_pickle(stored: StoredFile, target: Target) -> Iterator[PartOutcome]:
+    """Yield what ``torch.load`` refuses on a Mac: devices and classes."""
+    if any(place.startswith("cuda") for place in stored.locations):
+        yield PartOutcome(
+            part="saved on CUDA",
+            outcome="raises_at_load",
+            because="its tensors were saved on a GPU of CUDA, and torch.load moves them back there",
+            text=_ON_CUDA,
+            instead='torch.load(file, map_location="mps"), or map_location="cpu" where a dtype is refused',
+            evidence=("torch/serialization.py, _validate_device",),
+        )
+    refused = sorted(name for name in stored.names if not _ACCEPTED.fullmatch(name))
+    if refused and target.torch >= _REFUSES_CLASSES:
+        yield PartOutcome(
+            part="classes",
+            outcome="raises_at_load",
+            because=f"torch.load takes tensors only since 2.6, and the file names {refused[0]}",
+            text="_pickle.UnpicklingError: Weights only load failed.",
+            instead="torch.load(file, weights_only=False) if you trust the file: it runs code of it",
+            evidence=("torch/_weights_only_unpickler.py, _get_allowed_globals",),
+        )
+
+
+def _of_gguf(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
+    """Yield what each library makes of the blocks of a GGUF file."""
+    kinds = [*stored.elements()]
+    blocks = [kind for kind in kinds if kind not in DTYPES]
+    architecture = stored.metadata.get("general.architecture", "")
+    is_image = architecture in UNPACKING["images"] or not architecture
+    for loader in ("diffusers", "ComfyUI-GGUF") if is_image else ():
+        yield from (judge.block(kind, loader) for kind in (*blocks, *({"bfloat16"} & {*kinds})))
+    if not is_image:
+        yield _by_transformers(architecture, blocks)
+        # Text encoders of ComfyUI, and programs with the same code, unpack language models on the GPU.
+        unpacked = (judge.block(kind, "ComfyUI-GGUF") for kind in blocks)
+        yield from (part for part in unpacked if part.outcome in {"wrong", "raises_at_run"})
+    yield from of_dtypes((kind for kind in kinds if kind in DTYPES and kind != "bfloat16"), judge)
+
+
+def _by_transformers(architecture: str, blocks: Sequence[str]) -> PartOutcome:
+    """Return what the installed transformers makes of an architecture."""
+    packed, dense = _architectures()
+    version = modules.version("transformers")
+    if not dense:
+        return PartOutcome(
+            part="transformers",
+            outcome="unknown",
+            because="transformers is not installed: opcheck does not have the architectures that it loads",
+            instead="python -m pip install transformers",
+        )
+    evidence = (f"transformers {version}, integrations/ggml.py and integrations/gguf",)
+    if architecture not in dense | packed:
+        return PartOutcome(
+            part="transformers",
+            outcome="raises_at_load",
+            because=f"transformers {version} has no model for the architecture {architecture}",
+            text=f"ValueError: GGUF model with architecture {architecture} is not supported yet.",
+            instead="llama.cpp or MLX, or the model that the file was made from",
+            evidence=evidence,
+        )
+    if architecture in packed or not blocks:
+        because = "its blocks stay as they are on the GPU, by the kernels of ggml-org/ggml-quantization or plain torch"
+        outcome = PartOutcome(outcome="loads", because=because if blocks else "its tensors are dense")
+    else:
+        because = "transformers makes all weights dense when it loads them, on the CPU"
+        outcome = PartOutcome(outcome="casts", because=because, instead="llama.cpp or MLX keep the blocks")
+    return replace(outcome, part="transformers", since=f"transformers {version}", evidence=evidence)
+
+
+def _architectures() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the architectures that transformers keeps in blocks, and those that it makes dense."""
+    folder = package_folder("transformers") / "integrations"
+    return (
+        modules.keys_of(folder / "gguf" / "gguf_conversion_mapping.py", "GGUF_ARCHS"),
+        modules.keys_of(folder / "ggml.py", "GGUF_CONFIG_MAPPING"),
+    )
+
+
+def of_method(name: str, judge: DtypeJudge, dtypes: Iterable[str] = ()) -> PartOutcome:
+    """Return what a method of quantization becomes.
+
+    Args:
+        name: as in quantization_config.
+        judge: of the target.
+        dtypes: of the stored tensors, which some methods keep.
+    """
+    listed = METHODS.get(name)
+    if listed is None:
+        return PartOutcome(
+            part=name, outcome="unknown", because=f"opcheck has no entry for the method {name}"
+        )
+    own = PartOutcome(
+        part=name,
+        outcome=listed.outcome,
+        because=listed.because,
+        text=listed.prints,
+        instead=listed.instead,
+        since=listed.since,
+        evidence=(listed.evidence,),
+    )
+    if judge.target.torch not in listed.torch:
+        because = f"{listed.since} needs torch {listed.torch.since}; opcheck has not read earlier releases of it"
+        return replace(own, outcome="unknown", because=because, since=f"torch {listed.torch.since}, {listed.since}")
+    return max((own, *_decided(listed, own, judge, dtypes)), key=lambda part: part.rank)
+
+
+def _decided(
+    listed: StorageMethod, own: PartOutcome, judge: DtypeJudge, dtypes: Iterable[str]
+) -> Iterator[PartOutcome]:
+    """Yield what the operators and the dtypes of a method change."""
+    if listed.calls:
+        part = judge.calls(listed.calls)
+        text = f"{own.because}; {part.because}"
+        yield replace(part, part=own.part, because=text, evidence=(*own.evidence, *part.evidence))
+    for part in of_dtypes(dtypes, judge) if listed.keeps else ():
+        yield replace(part, part=f"{own.part}, {part.part}", evidence=(*own.evidence, *part.evidence))
+
+
+def memory(
+    stored: Sequence[StoredFile], target: Target, *, dense: bool
+) -> WeightsMemory | None:
+    """Return what the weights take, and on which Macs; None without tensors.
+
+    Args:
+        stored: the files that are loaded together.
+        target: for its macOS.
+        dense: whether tensors of less than two bytes an element become two.
+    """
+    sizes = [tensor for file in stored for tensor in file.tensors]
+    if not sizes:
+        return None
+    loaded = [max(each.nbytes, each.elements * _DENSE) if dense and each.nbytes else each.nbytes for each in sizes]
+    # A tensor is read, cast or not, and then moved: the largest is there twice.
+    loading = sum(loaded) + max(max(loaded), max(each.nbytes for each in sizes))
+    fitting = {mac.memory: loading <= mac.on(target.macos).nbytes for mac in load_macs()}
+    smallest = next((size for size, fits in fitting.items() if fits), None)
+    macs = {f"{size} GB": fits for size, fits in fitting.items()}
+    return WeightsMemory(loaded=sum(loaded), loading=loading, smallest_mac=smallest, macs=macs)
+
+
+def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the elements of each dtype in all files, the most frequent first."""
+    sums: Counter[str] = Counter()
+    for each in counts:
+        sums.update(each)
+    return dict(sums.most_common())

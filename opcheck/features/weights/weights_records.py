@@ -1,0 +1,105 @@
+"""The answer of ``opcheck weights`` and its parts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from opcheck.data.packages import Becomes
+from opcheck.model.records import Record
+
+#: From best to worst: the worst part of a file decides.
+ORDER: tuple[Becomes, ...] = (
+    "loads",
+    "casts",
+    "runs_on_cpu",
+    "unknown",
+    "wrong",
+    "raises_at_run",
+    "raises_at_load",
+)
+#: Outcomes after which a program computes on the GPU.
+WORKS = frozenset({"loads", "casts"})
+
+
+class PartOutcome(Record, frozen=True, kw_only=True):
+    """What a dtype, a method or a library's way of loading comes to."""
+
+    outcome: Becomes
+    part: Annotated[str, Meta(description="the dtype, the method or the library")] = ""
+    because: str = ""
+    text: Annotated[str, Meta(description="what a Mac prints")] = ""
+    instead: str = ""
+    since: Annotated[
+        str,
+        Meta(
+            description="the first torch release, or release of a library, from which it loads or is cast; "
+            "empty: none does"
+        ),
+    ] = ""
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> tuple[int, tuple[int, ...]]:
+        """The place of the outcome, from best to worst; among equals a later release is worse."""
+        release = tuple(int(number) for number in self.since.split(".") if number.isdigit())
+        return ORDER.index(self.outcome), release
+
+
+class WeightsPart(Record, frozen=True, kw_only=True):
+    """A file, or the files of a component."""
+
+    name: str
+    format: str
+    outcome: Becomes
+    bytes: int = 0
+    dtypes: Annotated[dict[str, int], Meta(description="elements by dtype")] = {}
+    text: str = ""
+
+
+class WeightsMemory(Record, frozen=True, kw_only=True):
+    """Bytes of the weights alone; activations and caches come on top."""
+
+    loaded: Annotated[int, Meta(description="bytes on the GPU after loading")]
+    loading: Annotated[int, Meta(description="most bytes at once while loading")]
+    smallest_mac: Annotated[
+        int | None, Meta(description="GB of the smallest Mac, as Apple sells it; null: none")
+    ]
+    macs: Annotated[
+        dict[str, bool],
+        Meta(description="for each size of Mac, whether loading stays within Metal's working set"),
+    ] = {}
+
+
+class WeightsAnswer(Record, frozen=True, kw_only=True):
+    """What a file, a folder, a repository or a workflow becomes on a Mac."""
+
+    schema: int = 1
+    source: str
+    torch: str
+    macos: str
+    format: Annotated[
+        str,
+        Meta(
+            description="safetensors, pt, gguf, pt2, onnx, transformers, diffusers, adapter or comfyui"
+        ),
+    ]
+    method: Annotated[str, Meta(description="of quantization; empty: none")] = ""
+    dtypes: Annotated[
+        dict[str, int],
+        Meta(description="elements by dtype of torch, or by the file's own name of a type"),
+    ]
+    outcome: Becomes
+    since: str = ""
+    text: Annotated[str, Meta(description="what a Mac prints, or what happens")] = ""
+    because: str = ""
+    instead: Annotated[str, Meta(description="a file, a line or a command that works")] = ""
+    bytes: Annotated[int, Meta(description="of all tensors in the files")]
+    memory: WeightsMemory | None = None
+    parts: Annotated[
+        tuple[PartOutcome, ...], Meta(description="what each dtype, method or library comes to")
+    ] = ()
+    files: tuple[WeightsPart, ...] = ()
+    evidence: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()

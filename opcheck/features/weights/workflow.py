@@ -1,0 +1,120 @@
+"""Finds the files of weights that a workflow of ComfyUI names, in the form of its editor and of its API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from opcheck.weights import reading
+
+#: Nodes and values that are looked at.
+_MOST_NODES, _MOST_VALUES = 20_000, 64
+_MOST_TEXT = 500
+#: What a node's setting of a dtype means; ComfyUI's "default" and "auto" mean that of the file.
+_SETTINGS = {
+    "fp8_e4m3fn": "float8_e4m3fn",
+    "fp8_e4m3fn_fast": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "fp64": "float64",
+}
+#: What the name of a file states: pattern -> method of quantization, dtype.
+_NAMES = (
+    (re.compile(r"svdq|nunchaku", re.I), "svdquant", ""),
+    (re.compile(r"[-_.](bnb-)?(nf4|fp4|int8-bnb)\b|bnb[-_]4bit", re.I), "bitsandbytes", ""),
+    (re.compile(r"mxfp8", re.I), "mxfp8", ""),
+    (re.compile(r"mxfp4", re.I), "mxfp4", ""),
+    (re.compile(r"nvfp4", re.I), "nvfp4", ""),
+    (re.compile(r"e5m2", re.I), "", "float8_e5m2"),
+    (re.compile(r"fp8|float8|e4m3|f8_", re.I), "", "float8_e4m3fn"),
+    (re.compile(r"bf16|bfloat16", re.I), "", "bfloat16"),
+    (re.compile(r"fp16|float16|half", re.I), "", "float16"),
+    (re.compile(r"fp32|float32", re.I), "", "float32"),
+)
+_GGUF = re.compile(r"(I?Q\d_(?:[KS01]|NL|XS|XXS)|TQ\d_0|BF16|F16|F32|MXFP4)", re.I)
+_PLAIN = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+
+
+class NamedFile(NamedTuple):
+    """A file of weights that a node loads."""
+
+    name: str
+    #: the type of the node
+    node: str
+    #: that the node casts to when it loads; empty: that of the file
+    dtype: str = ""
+
+
+def is_workflow(content: Any) -> bool:
+    """Return whether a document is a workflow."""
+    return any(True for _ in _nodes(content))
+
+
+def named_files(content: Any) -> tuple[NamedFile, ...]:
+    """Return the files that the nodes name, each once, in their order."""
+    found: dict[tuple[str, str], NamedFile] = {}
+    for kind, values in _nodes(content):
+        texts = [text for text in _texts(values) if len(text) <= _MOST_TEXT]
+        dtype = next((_SETTINGS[text] for text in texts if text in _SETTINGS), "")
+        for text in texts:
+            if text.lower().endswith((*reading.SUFFIXES, ".sft")) and "\n" not in text:
+                name = text.replace("\\", "/")
+                found.setdefault((name, dtype), NamedFile(name, kind, dtype))
+    return tuple(found.values())
+
+
+def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the type and the values of each node."""
+    if not isinstance(content, dict):
+        return
+    if isinstance(content.get("nodes"), list):
+        graphs = content.get("definitions")
+        groups = graphs.get("subgraphs", ()) if isinstance(graphs, dict) else ()
+        inner = [node for group in groups if isinstance(group, dict) for node in _listed(group)]
+        for node in [*_listed(content), *inner][:_MOST_NODES]:
+            # Nodes that are muted or bypassed load nothing (modes 2 and 4 of LiteGraph).
+            if isinstance(node.get("type"), str) and node.get("mode") not in {2, 4}:
+                yield node["type"], node.get("widgets_values")
+        return
+    prompt = content.get("prompt", content)
+    nodes = prompt.values() if isinstance(prompt, dict) else ()
+    for node in [*nodes][:_MOST_NODES]:
+        if isinstance(node, dict) and isinstance(node.get("class_type"), str):
+            yield node["class_type"], node.get("inputs")
+
+
+def _listed(graph: dict[str, Any]) -> list[dict[str, Any]]:
+    nodes = graph.get("nodes")
+    return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+
+
+def _texts(values: Any) -> Iterable[str]:
+    """Yield the texts of a node's values, one level deep."""
+    items = values.values() if isinstance(values, dict) else values
+    for item in [*items][:_MOST_VALUES] if isinstance(items, (list, type({}.values()))) else ():
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            yield from (each for each in [*item.values()][:_MOST_VALUES] if isinstance(each, str))
+
+
+def stated_by(name: str) -> tuple[str, str]:
+    """Return the method and the dtype that a file's name states; empty texts where it states none."""
+    plain = PurePosixPath(name).name
+    if plain.lower().endswith(".gguf"):
+        match = _GGUF.search(plain)
+        kind = match[1].upper() if match else ""
+        return "", _PLAIN.get(kind, kind)
+    return next(
+        ((method, dtype) for pattern, method, dtype in _NAMES if pattern.search(plain)), ("", "")
+    )
+
+
+def format_of(name: str) -> str:
+    """Return the format that a file's suffix states."""
+    suffix = PurePosixPath(name.lower()).suffix.removeprefix(".")
+    return {"sft": "safetensors", "pth": "pt", "ckpt": "pt", "bin": "pt"}.get(suffix, suffix)
