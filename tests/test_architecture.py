@@ -29,7 +29,7 @@ LAYERS = (
     ("simulator", "kernels"),
     ("tracing",),
     ("data",),
-    ("worker",),
+    ("worker", "weights"),
     ("model",),
     ("common",),
     ("__init__",),
@@ -128,6 +128,7 @@ READS_ITSELF = {
     "worker/platform.py": "/proc and /sys",
     "worker/shares.py": "the pipes between the processes",
     "capture/naming.py": "the first bytes of a member of a zip file",
+    "weights/stored.py": "the first bytes of a member of a zip file",
     "worker/worker.py": "the pipes between the processes",
 }
 

@@ -298,6 +298,11 @@ def _is_folder(spec: str) -> bool:
 
 
 def parse_name(spec: str) -> _Name:
+    """Return the repository and the revision of a name on the hub.
+
+    Raises:
+        ModelLoadError: it is no such name.
+    """
     text = spec.removeprefix(HUB)
     if not _ONE_NAME.fullmatch(text):
         raise ModelLoadError(
@@ -560,7 +565,7 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
     except OpcheckError:
         raise
     except Exception as error:  # huggingface_hub takes what a server sends as it comes
-        if _unreachable(error):
+        if is_unreachable(error):
             why = f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
             return _from_cache(name, why, trusted=trusted)
         raise refusal(error, name) from error
@@ -569,7 +574,7 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
     return repository
 
 
-def _unreachable(error: BaseException) -> bool:
+def is_unreachable(error: BaseException) -> bool:
     """Return whether the hub gave no answer at all: an error of the system, or of the HTTP library of that release."""
     kinds: list[type[BaseException]] = [OSError]
     for library in ("httpx2", "httpx", "requests"):

@@ -21,7 +21,19 @@ _LONGEST = 512 << 20
 #: Values of metadata, elements of an array of texts, and characters of a text that is kept.
 _MOST_VALUES, _MOST_TEXTS, _LONGEST_TEXT = 1 << 16, 4 << 20, 1 << 10
 #: The type of a value -> its form in ``struct``.
-_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _STRING, _ARRAY = 8, 9
 #: Bytes that a value and a tensor take at least.
 _SMALLEST_VALUE, _SMALLEST_TENSOR = 13, 24
@@ -80,7 +92,9 @@ def _value(cursor: Cursor, order: str, kind: int) -> Any:
     if kind == _STRING:
         return _string(cursor, order)
     if kind != _ARRAY:
-        raise DocumentError(f"a value of its metadata has the type {kind}, which GGUF does not have")
+        raise DocumentError(
+            f"a value of its metadata has the type {kind}, which GGUF does not have"
+        )
     inner, length = cursor.unpack(f"{order}I"), cursor.unpack(f"{order}Q")
     if inner in _NUMBERS:
         cursor.skip(length * _SIZES[inner])

@@ -30,8 +30,8 @@ class _Field(NamedTuple):
     number: int
     #: of a number its value, of bytes their length
     value: int
-    is_number: bool
     position: int
+    is_number: bool = False
 
 
 class _Reader:
@@ -49,7 +49,7 @@ class _Reader:
             if not byte:
                 raise DocumentError("the file ends within a number")
             value |= (byte[0] & 0x7F) << 7 * index
-            if byte[0] < 0x80:  # noqa: PLR2004 - the bit of a number that continues
+            if byte[0] < 0x80:
                 return value
         raise DocumentError("a number has more than ten bytes")
 
@@ -65,7 +65,7 @@ class _Reader:
             if wire == _VARINT:
                 value = self.varint()
                 position = self.stream.tell()
-                yield _Field(number, value, True, position)
+                yield _Field(number, value, position, is_number=True)
                 continue
             if wire not in {_EIGHT, _BYTES, _FOUR}:
                 raise DocumentError(f"a field has the wire type {wire}")
@@ -74,7 +74,7 @@ class _Reader:
             position = at + length
             if position > end:
                 raise DocumentError(f"a field claims {length:,} bytes, more than its message has")
-            yield _Field(number, length, False, at)
+            yield _Field(number, length, at)
 
     def text(self, field: _Field) -> str:
         """Return a short text."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pickletools
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from opcheck.common import documents
@@ -20,6 +20,7 @@ from opcheck.weights.stored import (
     StoredFile,
     StoredTensor,
     count_elements,
+    read_member,
 )
 
 #: Bytes of a pickle without its tensors, and its opcodes: a checkpoint of 100,000 tensors has 4 million.
@@ -35,7 +36,11 @@ _STORAGES = {f"torch.{cpp_name(name)}Storage": name for name in DTYPES} | {
 _UNTYPED = "torch.storage.UntypedStorage"
 _REBUILDS = "torch._utils._rebuild_"
 #: Functions whose first argument is a tensor, or the arguments of one.
-_WRAPPERS = ("torch._utils._rebuild_parameter", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer")
+_WRAPPERS = (
+    "torch._utils._rebuild_parameter",
+    "torch.nn.parameter.Parameter",
+    "torch.nn.parameter.Buffer",
+)
 
 #: A tensor of a subclass: the function that makes it, the class, the function's arguments, the attributes.
 _OF_SUBCLASS, _SUBCLASS_PARTS = "torch._tensor._rebuild_from_type_v2", 4
@@ -73,36 +78,36 @@ def read(stream: BinaryIO, size: int) -> StoredFile:
     start = stream.read(2)
     stream.seek(0)
     if start == b"PK":
-        return _of_archive(documents.open_zip(stream), stream, size)
+        return _of_archive(documents.open_zip(stream), size)
     return _of_pickles(stream.read(_LONGEST + 1), size)
 
 
-def _of_archive(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> StoredFile:
-    members = {info.filename.partition("/")[2] or info.filename: info for info in archive.infolist()}
+def _of_archive(archive: zipfile.ZipFile, size: int) -> StoredFile:
+    members = {
+        info.filename.partition("/")[2] or info.filename: info for info in archive.infolist()
+    }
     pickle = members.get("data.pkl")
     if pickle is None:
         raise DocumentError("it has no member data.pkl, as torch.save writes it")
-    with archive.open(pickle) as member:
-        content = member.read(_LONGEST + 1)
     machine = _Machine()
-    machine.run(io.BytesIO(_checked(content)))
+    machine.run(io.BytesIO(read_member(archive, pickle, _LONGEST)))
     stored = {
-        name.removeprefix("data/"): info for name, info in members.items() if name.startswith("data/")
+        name.removeprefix("data/"): info
+        for name, info in members.items()
+        if name.startswith("data/")
     }
     found = _collected(machine)
     for key, storage in found.storages.items():
         info = stored.get(key)
         claimed = storage.elements * DTYPES[storage.dtype].itemsize
-        if info is None or claimed > info.file_size or info.header_offset + info.compress_size > size:
+        if (
+            info is None
+            or claimed > info.file_size
+            or info.header_offset + info.compress_size > size
+        ):
             has = "no member" if info is None else f"a member of {info.file_size:,} bytes"
             raise DocumentError(f"storage {key[:40]!r} claims {claimed:,} bytes, and has {has}")
     return found.file("pt")
-
-
-def _checked(content: bytes) -> bytes:
-    if len(content) > _LONGEST:
-        raise DocumentError(f"its pickle is longer than {_LONGEST >> 20} MiB")
-    return content
 
 
 def _of_pickles(content: bytes, size: int) -> StoredFile:
@@ -115,7 +120,9 @@ def _of_pickles(content: bytes, size: int) -> StoredFile:
             machine.run(stream)
     found = _collected(machine)
     if found.nbytes() > size:
-        raise DocumentError(f"its storages claim {found.nbytes():,} bytes, and the file has {size:,}")
+        raise DocumentError(
+            f"its storages claim {found.nbytes():,} bytes, and the file has {size:,}"
+        )
     return found.file("pt")
 
 
@@ -137,15 +144,25 @@ class _Machine:
         memo: dict[int, Any] = {}
         try:
             for opcode, argument, _ in pickletools.genops(stream):
-                self._left -= 1
-                if self._left < 0:
-                    raise DocumentError("its pickle has too many opcodes")
+                self._count()
                 self._step(opcode.name, argument, stack, memo)
             self.result = stack[-1]
         except DocumentError:
             raise
-        except (ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as error:
+        except (
+            ValueError,
+            IndexError,
+            KeyError,
+            TypeError,
+            OverflowError,
+            AttributeError,
+        ) as error:
             raise DocumentError(f"its pickle is damaged: {str(error)[:200]}") from error
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise DocumentError("its pickle has too many opcodes")
 
     def _step(self, name: str, argument: Any, stack: list[Any], memo: dict[int, Any]) -> None:  # noqa: C901, PLR0912 - a table of opcodes
         if name in _CONSTANTS:
@@ -205,7 +222,12 @@ class _Machine:
 
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY = {"EMPTY_TUPLE": tuple, "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": list}
+_EMPTY: dict[str, Callable[[], Any]] = {
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+    "EMPTY_SET": list,
+}
 _PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
 _COUNTED = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -217,7 +239,7 @@ def _dictionary(items: list[Any]) -> dict[Any, Any]:
     return result
 
 
-_FROM_MARK = {"TUPLE": tuple, "LIST": list, "FROZENSET": list, "DICT": _dictionary}
+_FROM_MARK: dict[str, Callable[[list[Any]], Any]] = {"TUPLE": tuple, "LIST": list, "FROZENSET": list, "DICT": _dictionary}
 
 
 def _popped(stack: list[Any]) -> list[Any]:
@@ -254,7 +276,9 @@ def _call(function: Any, arguments: Any) -> Any:
 
 def _storage(identity: Any) -> Any:
     """Return the storage of a persistent identity: ``("storage", class, key, location, elements)``."""
-    if not (isinstance(identity, tuple) and len(identity) >= _STORAGE_PARTS and identity[0] == "storage"):
+    if not (
+        isinstance(identity, tuple) and len(identity) >= _STORAGE_PARTS and identity[0] == "storage"
+    ):
         return None
     _, kind, key, location, elements = identity[:_STORAGE_PARTS]
     dtype = _STORAGES.get(str(kind), "uint8" if kind == _UNTYPED else "")
@@ -278,7 +302,9 @@ class _Collected:
         """Note a tensor; the first tensor of a storage has its bytes."""
         if len(self.tensors) >= MOST_TENSORS:
             raise DocumentError(f"it has more than {MOST_TENSORS:,} tensors")
-        sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, tuple) else []
+        sizes = (
+            [size for size in shape if isinstance(size, int)] if isinstance(shape, tuple) else []
+        )
         is_new = storage.key not in self.storages
         self.storages.setdefault(storage.key, storage)
         nbytes = storage.elements * DTYPES[storage.dtype].itemsize if is_new else 0
@@ -324,7 +350,9 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}.{key}".lstrip("."), item) for key, item in value.items())
     elif isinstance(value, _Call):
         is_wrapper = value.name.startswith(_WRAPPERS)
-        yield from ((name, item) for item in (value.arguments[:1] if is_wrapper else value.arguments))
+        yield from (
+            (name, item) for item in (value.arguments[:1] if is_wrapper else value.arguments)
+        )
         yield from ((name, item) for item in value.state)
     else:
         yield from ((f"{name}[{index}]", item) for index, item in enumerate(value))

@@ -16,13 +16,19 @@ from opcheck.weights.stored import (
     StoredTensor,
     count_elements,
     opened_section,
+    read_member,
 )
 
 _LONGEST = 64 << 20
 _BLOCK = 1 << 16
 #: Members with the names of weights and their meta data; archives before torch 2.9 have one of the others.
 _CONFIGURATION = "_config.json"
-_STATES = ("serialized_state_dict.pt", "serialized_constants.pt", "data/weights/model.pt", "data/constants/model.pt")
+_STATES = (
+    "serialized_state_dict.pt",
+    "serialized_constants.pt",
+    "data/weights/model.pt",
+    "data/constants/model.pt",
+)
 
 
 class _Size(msgspec.Struct):
@@ -69,10 +75,7 @@ def read(archive: zipfile.ZipFile, stream: BinaryIO) -> StoredFile:
 def _configured(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, paths: dict[str, int]
 ) -> list[StoredTensor]:
-    with archive.open(info) as member:
-        content = member.read(_LONGEST + 1)
-    if len(content) > _LONGEST:
-        raise DocumentError(f"{info.filename[:80]} is longer than {_LONGEST >> 20} MiB")
+    content = read_member(archive, info, _LONGEST)
     tensors = []
     for name, weight in documents.from_json(content, _Configuration).config.items():
         if weight.tensor_meta is None:
@@ -95,9 +98,13 @@ def _member(stream: BinaryIO, info: zipfile.ZipInfo) -> tuple[BinaryIO, int]:
     """Return a stream of a member that is stored as it is: behind its own header of 30 bytes, its name and more."""
     stream.seek(info.header_offset)
     header = stream.read(30)
-    if len(header) < 30 or header[:4] != b"PK\x03\x04":  # noqa: PLR2004 - the size of a local header (APPNOTE.TXT, 4.3.7)
+    if len(header) < 30 or header[:4] != b"PK\x03\x04":
         raise DocumentError(f"{info.filename[:80]} has no header")
-    start = info.header_offset + 30 + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+    start = (
+        info.header_offset
+        + 30
+        + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+    )
 
     def fetch(offset: int, count: int) -> bytes:
         stream.seek(start + offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import struct
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -93,6 +94,19 @@ def check_spans(spans: Sequence[tuple[int, int, str]], end: int) -> None:
         before = max(before, last)
 
 
+def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
+    """Return the content of a member.
+
+    Raises:
+        DocumentError: it is longer, whatever the directory claims.
+    """
+    with archive.open(member) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise DocumentError(f"its member {member.filename[-80:]} is longer than {most >> 20} MiB")
+    return content
+
+
 class Cursor:
     """Reads a stream forward, and no more than it has."""
 
@@ -177,4 +191,4 @@ class Section(io.RawIOBase):
 
 def opened_section(fetch: Callable[[int, int], bytes], size: int, block: int) -> BinaryIO:
     """Return a buffered stream that fetches blocks of so many bytes."""
-    return io.BufferedReader(Section(fetch, size), block)  # type: ignore[return-value]  # BinaryIO is its protocol
+    return io.BufferedReader(Section(fetch, size), block)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from opcheck.features.weights.listing import (
 from opcheck.features.weights.stored_dtypes import DtypeJudge
 from opcheck.features.weights.weights_records import (
     WORKS,
+    MethodsAnswer,
     PartOutcome,
     WeightsAnswer,
     WeightsPart,
@@ -90,7 +90,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
         return _of_path(path, spec, judge)
     if path.is_dir():
         return _of_listing(FolderListing(path, spec), judge)
-    if spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2:  # noqa: PLR2004 - org/name/file
+    if spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2:
         raise ModelLoadError(
             f"there is no file {spec}",
             context=f"working directory {Path.cwd()}",
@@ -102,6 +102,15 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
     if file:
         return _of_files(listing, [_Model("", "", [file], {})], judge)
     return _of_listing(listing, judge)
+
+
+def methods(target: Target, lists: OpLists) -> MethodsAnswer:
+    """Return what each method of quantization becomes."""
+    return MethodsAnswer(
+        torch=str(target.torch),
+        macos=str(target.macos),
+        methods=verdicts.every_method(DtypeJudge(target, lists)),
+    )
 
 
 def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
@@ -192,7 +201,9 @@ def _chosen(listing: Listing, folder: str) -> list[str]:
     for index in sorted(indexes, key=lambda name: "safetensors" not in name)[:1]:
         return _indexed(listing, index)
     for suffix in reading.SUFFIXES:
-        found = [name for name in here if name.lower().endswith(suffix) and not _TRAINING.search(name)]
+        found = [
+            name for name in here if name.lower().endswith(suffix) and not _TRAINING.search(name)
+        ]
         plain = [name for name in found if not _VARIANT.search(name)] or found
         if suffix == ".gguf":
             return sorted(plain, key=_gguf_place)[:1]
@@ -240,10 +251,14 @@ def _judged(listing: Listing, model: _Model, judge: DtypeJudge) -> _Judged:
     )
     if files and files[0].format == "gguf":
         method = ""
-    if method and method in verdicts.METHODS:
-        parts = [verdicts.of_method(method, judge, dtypes), *verdicts.of_pickles(files, judge)]
-    elif isinstance(quantization, dict):
-        parts = [verdicts.of_method(method, judge)]
+    if method and (method in verdicts.METHODS or isinstance(quantization, dict)):
+        library = "diffusers" if model.format == "diffusers" else "transformers"
+        stated = quantization if isinstance(quantization, dict) else {}
+        bits = 8 if stated.get("load_in_8bit") else 4
+        parts = [
+            verdicts.of_method(method, judge, dtypes, library, bits),
+            *verdicts.of_pickles(files, judge),
+        ]
     else:
         parts = [part for file in files for part in verdicts.of_file(file, judge)]
         parts = [_cast_by_library(part, model, judge) for part in parts]
@@ -276,7 +291,8 @@ def _of_files(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -> 
     dense = worst.outcome == "casts"
     form = models[0].format or (files[0].format if files else "")
     instead = worst.instead
-    other = "" if worst.outcome in WORKS else _other_file(listing, models, judge)
+    raising = next(m for m, each in zip(models, judged, strict=True) if each.worst == worst)
+    other = "" if worst.outcome in WORKS else _other_file(listing, raising, judge)
     return WeightsAnswer(
         source=listing.source,
         torch=str(judge.target.torch),
@@ -311,14 +327,13 @@ def _rows(models: Sequence[_Model], judged: Sequence[_Judged]) -> Iterator[Weigh
             )
 
 
-def _other_file(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -> str:
+def _other_file(listing: Listing, model: _Model, judge: DtypeJudge) -> str:
     """Return another file of the same repository that works; empty: none was found among the first."""
-    taken = {name for model in models for name in model.files}
-    folders = {name.rpartition("/")[0] for name in taken}
+    folders = {name.rpartition("/")[0] for name in model.files}
     others = [
         name
         for name in listing.names
-        if name not in taken
+        if name not in model.files
         and name.lower().endswith(reading.SUFFIXES)
         and name.rpartition("/")[0] in folders
         and not _TRAINING.search(name)
@@ -338,7 +353,7 @@ def _other_file(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -
 
 
 def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
-    """Answer for the files that a workflow of ComfyUI names: by their headers where they are here, else by their names."""
+    """Answer for the files that a workflow names: by their headers, or by their names where they are not here."""
     folder = FolderListing(path.parent, spec)
     here = {PurePosixPath(name).name: name for name in folder.names}
     rows: list[WeightsPart] = []

@@ -1,4 +1,4 @@
-"""The files of a folder or of a repository on a hub: their names, their configurations, and streams of their headers."""
+"""The files of a folder or of a repository: their names, their configurations, and streams of their headers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Listing(Protocol):
 
     #: as the user wrote it
     source: str
-    names: Sequence[str]
+    names: list[str]
     #: whether the data of a tensor must lie in its file
     is_whole: bool
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from opcheck.common.text import filesize, plural
-from opcheck.features.weights.weights_records import WORKS, WeightsAnswer
+from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, WeightsAnswer
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, section
+from opcheck.render.wording import NOT_CHECKED
 
 #: What each outcome is called.
 _WORDS = {
@@ -21,10 +22,13 @@ _WORDS = {
 _SHOWN = 4
 
 
-def document(answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbose")) -> Iterator[Block]:
+def document(
+    answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbose")
+) -> Iterator[Block]:
     """Make the page: the outcome, why, what to do, the memory; the parts and the evidence on request."""
     yield Heading(
-        f"{answer.source}: {_WORDS[answer.outcome]} on torch {answer.torch}, macOS {answer.macos}", 1
+        f"{answer.source}: {_WORDS[answer.outcome]} on torch {answer.torch}, macOS {answer.macos}",
+        1,
     )
     yield Facts(tuple(_facts(answer)))
     if "verbose" in shown:
@@ -51,6 +55,25 @@ def document(answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbo
     if "evidence" in shown or "verbose" in shown:
         yield from section("Evidence", Bullets(answer.evidence))
     yield Lines((" ".join(answer.not_checked[:1]) + " More: -v, --evidence.",))
+
+
+def methods_document(answer: MethodsAnswer) -> Iterator[Block]:
+    """Make the page of all methods: how many are decided, and a row each."""
+    decided = [part for part in answer.methods if part.outcome != "unknown"]
+    yield Heading(
+        f"{len(decided)} of {plural(len(answer.methods), 'method')} decided on torch {answer.torch}, "
+        f"macOS {answer.macos}",
+        1,
+    )
+    yield Table(
+        ("method", "outcome", "since", "why", "evidence"),
+        tuple(
+            (p.part, p.outcome, p.since, p.because, "; ".join(p.evidence)) for p in answer.methods
+        ),
+        code=(0,),
+        wide=(4,),
+    )
+    yield Lines((NOT_CHECKED,))
 
 
 def _facts(answer: WeightsAnswer) -> Iterator[tuple[str, str]]:

@@ -57,7 +57,10 @@ class DtypeJudge:
         for line in reversed(self.lists.versions):
             minimum = self.lists.release(str(line)).minimum
             macos = max(self.target.macos, minimum)
-            if on(Target(torch=line, macos=macos, cpu_fallback=self.target.cpu_fallback)).outcome not in WORKS:
+            if (
+                on(Target(torch=line, macos=macos, cpu_fallback=self.target.cpu_fallback)).outcome
+                not in WORKS
+            ):
                 break
             since = str(line)
         newer = f"torch {since} or newer, or " if since and own.outcome not in WORKS else ""
@@ -78,18 +81,28 @@ class DtypeJudge:
             )
         move = self._verdict("aten::_to_copy", name, name, target, of="cpu")
         if move.status == "unsupported":
-            return _refused(name, "raises_at_load", move, f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')")
+            return _refused(
+                name,
+                "raises_at_load",
+                move,
+                f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')",
+            )
         if DTYPES[name].kind in _STORAGE_ONLY or name == "complex128":
             cast = self._verdict("aten::_to_copy", name, "float16", target)
             product = self._verdict("aten::mm", name, name, target)
             if cast.status == "unsupported" or DTYPES[name].kind == "sub_byte":
                 refusing = cast if cast.status == "unsupported" else product
                 return _refused(
-                    name, "raises_at_run", refusing, f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')"
+                    name,
+                    "raises_at_run",
+                    refusing,
+                    f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')",
                 )
             if product.status == "unsupported":
                 if DTYPES[name].kind not in _STORAGE_ONLY:
-                    return _refused(name, "raises_at_run", product, f"{_NEWER}{_cast_line(name)} on the CPU")
+                    return _refused(
+                        name, "raises_at_run", product, f"{_NEWER}{_cast_line(name)} on the CPU"
+                    )
                 return PartOutcome(
                     part=name,
                     outcome="loads",
@@ -110,7 +123,9 @@ class DtypeJudge:
             return PartOutcome(part=f"{kind}, {loader}", **otherwise)
         calls = UNPACKING["calls"].get(kind, UNPACKING["calls"]["others"])
         worst = self._worst(calls, target)
-        because = worst.because or "its blocks stay as they are, and each call unpacks them on the GPU"
+        because = (
+            worst.because or "its blocks stay as they are, and each call unpacks them on the GPU"
+        )
         evidence = (UNPACKING["loaders"][loader]["evidence"], *worst.evidence)
         return replace(worst, part=f"{kind}, {loader}", because=because, evidence=evidence)
 
@@ -118,7 +133,9 @@ class DtypeJudge:
         """Yield what each call comes to, where it is not plainly native."""
         for op, dtype in calls:
             verdict = self._verdict(op, dtype, dtype, target)
-            effects = [self.lists.statements.by_id[name] for name in verdict.advisories]
+            advisories = [self.lists.statements.by_id[name] for name in verdict.advisories]
+            # One with a condition depends on arguments that are not known here.
+            effects = [each for each in advisories if each.parsed is None and not each.when]
             if effects:
                 yield PartOutcome(
                     outcome="wrong",
@@ -155,7 +172,9 @@ def _refused(name: str, outcome: Any, verdict: Verdict, instead: str) -> PartOut
 
 
 def _evidence(verdict: Verdict) -> tuple[str, ...]:
-    return tuple(": ".join(filter(None, (each.where, each.detail))) for each in verdict.evidence[:2])
+    return tuple(
+        ": ".join(filter(None, (each.where, each.detail))) for each in verdict.evidence[:2]
+    )
 
 
 def _cast_line(name: str) -> str:
@@ -176,10 +195,16 @@ def has_dtype(name: str, torch: Version) -> bool:
 def _call(op: str, dtype: str, result: str, of: str) -> OpCall:
     names = ("self", "mat2") if op == "aten::mm" else ("self", "other")
     inputs = [
-        TensorSpec(tensor=n, storage=n, dtype=dtype, shape=(256, 256), stride=(256, 1), device=of, argument=name)
+        TensorSpec(
+            tensor=n,
+            storage=n,
+            dtype=dtype,
+            shape=(256, 256),
+            stride=(256, 1),
+            device=of,
+            argument=name,
+        )
         for n, name in enumerate(names[: 1 if op.endswith(("_to_copy", ".Scalar")) else 2])
     ]
     made = TensorSpec(tensor=9, storage=9, dtype=result, shape=(256, 256), stride=(256, 1))
     return OpCall(op=op, inputs=tuple(inputs), outputs=(made,))
-
-

@@ -6,15 +6,17 @@ from typing import Annotated
 
 import click
 
-from opcheck.cli.options import COULD_NOT_TELL, OutputOptions, SectionOptions, only, verb
+from opcheck.cli.options import COULD_NOT_TELL, OutputOptions, SectionOptions, flag, only, verb
+from opcheck.common.errors import UsageError
 from opcheck.data.targets import TargetOptions
 
 
 @verb("weights")
-@click.argument("source", metavar="FILE|FOLDER|HUB NAME|WORKFLOW")
+@click.argument("source", metavar="FILE|FOLDER|HUB NAME|WORKFLOW", required=False)
 def command(
     *,
-    source: str,
+    source: str | None,
+    methods: Annotated[bool, flag("List what each method of quantization becomes.")] = False,
     target: TargetOptions,
     sections: Annotated[SectionOptions, only("evidence", "verbose")],
     output: OutputOptions,
@@ -24,6 +26,15 @@ def command(
     from opcheck.features.weights import answering, page
 
     lists = load()
+    if methods:
+        output.deliver(answering.methods(target.target(lists), lists), page.methods_document)
+        return 0
+    if not source:
+        raise UsageError(
+            "nothing is named",
+            context="opcheck weights",
+            hint="name a file, a folder, a workflow or a repository, or list the methods: --methods",
+        )
     answer = answering.answer(source, target.target(lists), lists)
     output.deliver(answer, page.document, sections)
     if answer.outcome in {"raises_at_load", "raises_at_run", "wrong"}:

@@ -17,6 +17,7 @@ from opcheck.common.yaml_text import load_shipped
 from opcheck.data.macs import load_macs
 from opcheck.data.packages import StorageMethod, packages
 from opcheck.features.weights import modules
+from opcheck.features.weights.quantizers import check_of, checks
 from opcheck.features.weights.stored_dtypes import UNPACKING, DtypeJudge
 from opcheck.features.weights.weights_records import PartOutcome, WeightsMemory
 from opcheck.weights.stored import StoredFile
@@ -144,10 +145,14 @@ def _by_transformers(architecture: str, blocks: Sequence[str]) -> PartOutcome:
         )
     if architecture in packed or not blocks:
         because = "its blocks stay as they are on the GPU, by the kernels of ggml-org/ggml-quantization or plain torch"
-        outcome = PartOutcome(outcome="loads", because=because if blocks else "its tensors are dense")
+        outcome = PartOutcome(
+            outcome="loads", because=because if blocks else "its tensors are dense"
+        )
     else:
         because = "transformers makes all weights dense when it loads them, on the CPU"
-        outcome = PartOutcome(outcome="casts", because=because, instead="llama.cpp or MLX keep the blocks")
+        outcome = PartOutcome(
+            outcome="casts", because=because, instead="llama.cpp or MLX keep the blocks"
+        )
     return replace(outcome, part="transformers", since=f"transformers {version}", evidence=evidence)
 
 
@@ -160,32 +165,62 @@ def _architectures() -> tuple[frozenset[str], frozenset[str]]:
     )
 
 
-def of_method(name: str, judge: DtypeJudge, dtypes: Iterable[str] = ()) -> PartOutcome:
-    """Return what a method of quantization becomes.
+def of_method(
+    name: str,
+    judge: DtypeJudge,
+    dtypes: Iterable[str] = (),
+    library: str = "transformers",
+    bits: int = 4,
+) -> PartOutcome:
+    """Return what a method of quantization becomes: by the library's own check of the machine, then by the list.
 
     Args:
         name: as in quantization_config.
         judge: of the target.
         dtypes: of the stored tensors, which some methods keep.
+        library: that loads the weights.
+        bits: of the weights, where a library has a quantizer for each number.
     """
     listed = METHODS.get(name)
-    if listed is None:
+    check = check_of(library, name, judge.target.torch, bits=bits)
+    where = (check.where,) if check else ()
+    if check and check.raises:
         return PartOutcome(
-            part=name, outcome="unknown", because=f"opcheck has no entry for the method {name}"
+            part=name,
+            outcome="raises_at_load",
+            because=listed.because if listed else f"the quantizer of {library} refuses a Mac",
+            text=check.raises,
+            instead=listed.instead if listed else "weights that are not quantized",
+            evidence=where,
         )
+    if listed is None:
+        because = f"opcheck has no entry for the method {name}" + (
+            ", whose quantizer refuses no Mac" if check else ""
+        )
+        return PartOutcome(part=name, outcome="unknown", because=because, evidence=where)
     own = PartOutcome(
         part=name,
-        outcome=listed.outcome,
+        outcome="casts" if check and check.dequantizes else listed.outcome,
         because=listed.because,
         text=listed.prints,
         instead=listed.instead,
         since=listed.since,
-        evidence=(listed.evidence,),
+        evidence=(*where, listed.evidence),
     )
     if judge.target.torch not in listed.torch:
-        because = f"{listed.since} needs torch {listed.torch.since}; opcheck has not read earlier releases of it"
-        return replace(own, outcome="unknown", because=because, since=f"torch {listed.torch.since}, {listed.since}")
-    return max((own, *_decided(listed, own, judge, dtypes)), key=lambda part: part.rank)
+        needs = f"torch {listed.torch.since}"
+        because = f"{listed.since} needs {needs}; opcheck has not read earlier releases of it"
+        return replace(own, outcome="unknown", because=because, since=f"{needs}, {listed.since}")
+    return max((*_decided(listed, own, judge, dtypes), own), key=lambda part: part.rank)
+
+
+def every_method(judge: DtypeJudge) -> tuple[PartOutcome, ...]:
+    """Return what each method becomes: those of the list, and those of the installed transformers."""
+    names = {
+        name.removesuffix("_4bit").removesuffix("_8bit")
+        for name in checks("transformers", judge.target.torch)
+    }
+    return tuple(of_method(name, judge) for name in sorted({*METHODS, *names} - {"gguf"}))
 
 
 def _decided(
@@ -194,15 +229,20 @@ def _decided(
     """Yield what the operators and the dtypes of a method change."""
     if listed.calls:
         part = judge.calls(listed.calls)
-        text = f"{own.because}; {part.because}"
-        yield replace(part, part=own.part, because=text, evidence=(*own.evidence, *part.evidence))
+        because = "; ".join(filter(None, (own.because, part.because)))
+        since = ", ".join(filter(None, (own.since, part.since and f"torch {part.since}")))
+        evidence = (*own.evidence, *part.evidence)
+        instead = part.instead or own.instead
+        yield replace(
+            part, part=own.part, because=because, since=since, evidence=evidence, instead=instead
+        )
     for part in of_dtypes(dtypes, judge) if listed.keeps else ():
-        yield replace(part, part=f"{own.part}, {part.part}", evidence=(*own.evidence, *part.evidence))
+        yield replace(
+            part, part=f"{own.part}, {part.part}", evidence=(*own.evidence, *part.evidence)
+        )
 
 
-def memory(
-    stored: Sequence[StoredFile], target: Target, *, dense: bool
-) -> WeightsMemory | None:
+def memory(stored: Sequence[StoredFile], target: Target, *, dense: bool) -> WeightsMemory | None:
     """Return what the weights take, and on which Macs; None without tensors.
 
     Args:
@@ -213,9 +253,12 @@ def memory(
     sizes = [tensor for file in stored for tensor in file.tensors]
     if not sizes:
         return None
-    loaded = [max(each.nbytes, each.elements * _DENSE) if dense and each.nbytes else each.nbytes for each in sizes]
+    loaded = [
+        max(each.nbytes, each.elements * _DENSE) if dense and each.nbytes else each.nbytes
+        for each in sizes
+    ]
     # A tensor is read, cast or not, and then moved: the largest is there twice.
-    loading = sum(loaded) + max(max(loaded), max(each.nbytes for each in sizes))
+    loading = sum(loaded) + max(*loaded, *(each.nbytes for each in sizes))
     fitting = {mac.memory: loading <= mac.on(target.macos).nbytes for mac in load_macs()}
     smallest = next((size for size, fits in fitting.items() if fits), None)
     macs = {f"{size} GB": fits for size, fits in fitting.items()}

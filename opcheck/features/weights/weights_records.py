@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from msgspec import Meta
@@ -21,6 +22,7 @@ ORDER: tuple[Becomes, ...] = (
 )
 #: Outcomes after which a program computes on the GPU.
 WORKS = frozenset({"loads", "casts"})
+_RELEASE = re.compile(r"\d+(\.\d+)*")
 
 
 class PartOutcome(Record, frozen=True, kw_only=True):
@@ -43,7 +45,7 @@ class PartOutcome(Record, frozen=True, kw_only=True):
     @property
     def rank(self) -> tuple[int, tuple[int, ...]]:
         """The place of the outcome, from best to worst; among equals a later release is worse."""
-        release = tuple(int(number) for number in self.since.split(".") if number.isdigit())
+        release = tuple(map(int, self.since.split("."))) if _RELEASE.fullmatch(self.since) else ()
         return ORDER.index(self.outcome), release
 
 
@@ -75,7 +77,7 @@ class WeightsMemory(Record, frozen=True, kw_only=True):
 class WeightsAnswer(Record, frozen=True, kw_only=True):
     """What a file, a folder, a repository or a workflow becomes on a Mac."""
 
-    schema: int = 1
+    schema: str = "opcheck-weights/1"
     source: str
     torch: str
     macos: str
@@ -103,3 +105,12 @@ class WeightsAnswer(Record, frozen=True, kw_only=True):
     files: tuple[WeightsPart, ...] = ()
     evidence: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()
+
+
+class MethodsAnswer(Record, frozen=True, kw_only=True):
+    """What each method of quantization becomes on a Mac."""
+
+    schema: str = "opcheck-weight-methods/1"
+    torch: str
+    macos: str
+    methods: tuple[PartOutcome, ...]

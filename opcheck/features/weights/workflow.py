@@ -24,18 +24,22 @@ _SETTINGS = {
 }
 #: What the name of a file states: pattern -> method of quantization, dtype.
 _NAMES = (
-    (re.compile(r"svdq|nunchaku", re.I), "svdquant", ""),
-    (re.compile(r"[-_.](bnb-)?(nf4|fp4|int8-bnb)\b|bnb[-_]4bit", re.I), "bitsandbytes", ""),
-    (re.compile(r"mxfp8", re.I), "mxfp8", ""),
-    (re.compile(r"mxfp4", re.I), "mxfp4", ""),
-    (re.compile(r"nvfp4", re.I), "nvfp4", ""),
-    (re.compile(r"e5m2", re.I), "", "float8_e5m2"),
-    (re.compile(r"fp8|float8|e4m3|f8_", re.I), "", "float8_e4m3fn"),
-    (re.compile(r"bf16|bfloat16", re.I), "", "bfloat16"),
-    (re.compile(r"fp16|float16|half", re.I), "", "float16"),
-    (re.compile(r"fp32|float32", re.I), "", "float32"),
+    (re.compile(r"svdq|nunchaku", re.IGNORECASE), "svdquant", ""),
+    (
+        re.compile(r"[-_.](bnb-)?(nf4|fp4|int8-bnb)\b|bnb[-_]4bit", re.IGNORECASE),
+        "bitsandbytes",
+        "",
+    ),
+    (re.compile(r"mxfp8", re.IGNORECASE), "mxfp8", ""),
+    (re.compile(r"mxfp4", re.IGNORECASE), "mxfp4", ""),
+    (re.compile(r"nvfp4", re.IGNORECASE), "nvfp4", ""),
+    (re.compile(r"e5m2", re.IGNORECASE), "", "float8_e5m2"),
+    (re.compile(r"fp8|float8|e4m3|f8_", re.IGNORECASE), "", "float8_e4m3fn"),
+    (re.compile(r"bf16|bfloat16", re.IGNORECASE), "", "bfloat16"),
+    (re.compile(r"fp16|float16|half", re.IGNORECASE), "", "float16"),
+    (re.compile(r"fp32|float32", re.IGNORECASE), "", "float32"),
 )
-_GGUF = re.compile(r"(I?Q\d_(?:[KS01]|NL|XS|XXS)|TQ\d_0|BF16|F16|F32|MXFP4)", re.I)
+_GGUF = re.compile(r"(I?Q\d_(?:[KS01]|NL|XS|XXS)|TQ\d_0|BF16|F16|F32|MXFP4)", re.IGNORECASE)
 _PLAIN = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
