@@ -297,6 +297,7 @@ class FileKind(msgspec.Struct, frozen=True):
     start: tuple[str, ...] = ()
     suffix: tuple[str, ...] = ()
     hint: str = _NEEDS_CODE
+    weights: bool = False
 
 
 _FILE_KINDS = msgspec.convert(
@@ -315,12 +316,16 @@ def no_model(spec: str) -> ModelLoadError:
     path = Path(spec)
     kind = kind_of(path) if is_file(path) else ""
     if kind:
+        row = next((row for row in _FILE_KINDS if row.kind == kind), None)
+        hint = row.hint if row else _NEEDS_CODE
+        if kind.startswith(PICKLED):
+            hint = _PICKLED.format(kind.removeprefix(PICKLED).strip())
+        if row is None or row.weights:
+            hint = f"opcheck weights {spec} shows what the file becomes on a Mac; {hint}"
         return ModelLoadError(
             f"{spec} is {kind}, not a model that can be audited",
             context=working_place(spec),
-            hint=_PICKLED.format(kind.removeprefix(PICKLED).strip())
-            if kind.startswith(PICKLED)
-            else next((row.hint for row in _FILE_KINDS if row.kind == kind), _NEEDS_CODE),
+            hint=hint,
         )
     if spec.lower().endswith(_WEIGHTS) and not path.exists():
         return ModelLoadError(

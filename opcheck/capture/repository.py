@@ -321,7 +321,7 @@ def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
     return ModelLoadError(
         f"{name} holds no configuration of a model (it has {seen})",
         context=f"it should have {', '.join(reversed(MARKERS))}",
-        hint="audit the model that the GGUF files were made from"
+        hint=f"audit the model that the GGUF files were made from; opcheck weights {name} shows what they become"
         if gguf
         else "name the repository or the folder that has its config.json, or write file.py:attribute",
     )

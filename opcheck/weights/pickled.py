@@ -239,7 +239,12 @@ def _dictionary(items: list[Any]) -> dict[Any, Any]:
     return result
 
 
-_FROM_MARK: dict[str, Callable[[list[Any]], Any]] = {"TUPLE": tuple, "LIST": list, "FROZENSET": list, "DICT": _dictionary}
+_FROM_MARK: dict[str, Callable[[list[Any]], Any]] = {
+    "TUPLE": tuple,
+    "LIST": list,
+    "FROZENSET": list,
+    "DICT": _dictionary,
+}
 
 
 def _popped(stack: list[Any]) -> list[Any]:

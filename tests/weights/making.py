@@ -48,9 +48,7 @@ def gguf(
 ) -> bytes:
     """A file with these tensors (type, shape) and texts of metadata; ``general__name`` is ``general.name``."""
     values = b"".join(
-        _string(key.replace("__", "."), order)
-        + struct.pack(f"{order}I", 8)
-        + _string(value, order)
+        _string(key.replace("__", "."), order) + struct.pack(f"{order}I", 8) + _string(value, order)
         for key, value in metadata.items()
     )
     vocabulary = b"".join(_string(f"word{number}", order) for number in range(words))

@@ -14,7 +14,7 @@ from opcheck.features.weights.weights_records import ORDER
 from tests.command_line import CommandLine
 
 TORCH = Version(2, 15)
-SOURCE = '''
+SOURCE = """
 class Quantizer(HfQuantizer):
     def validate_environment(self, *args, **kwargs):
         if not is_accelerate_available():
@@ -25,7 +25,7 @@ class Quantizer(HfQuantizer):
         if self.setting_of_a_model:
             raise ValueError("unknown to the machine")
         {body}
-'''
+"""
 BODIES = {
     "pass": ("", False),
     "if not torch.cuda.is_available(): raise RuntimeError('no ' f'GPU {VERSION}')": (
