@@ -158,6 +158,8 @@ LINES = [
     ("OC227", 'torch.load("f")', 'torch.load("f", map_location="cpu")'),
     ("OC228", "torch.nn.DataParallel(m)", "if torch.cuda.device_count() > 1:\n    torch.nn.DataParallel(m)"),
     ("OC229", "from torch.utils.data import DataLoader\nfor x in DataLoader(d, num_workers=2):\n    pass", "from torch.utils.data import DataLoader\nfor x in DataLoader(d, num_workers=0):\n    pass"),
+    ("OC230", "x.to(torch.float8_e5m2)", "x.cpu().to(torch.float8_e5m2)"),
+    ("OC230", "kind = torch.float8_e5m2\nmodel.cast(storage_dtype=kind)", "model.cast(storage_dtype=torch.bfloat16)"),
     ("OC220", "x.cuda()  # opcheck: ignore[OC201]", "x.cuda()  # opcheck: ignore[OC201] on the cluster"),
     ("OC221", "x.cpu()  # opcheck: ignore[OC201] why", "x.cpu()  # opcheck: ignore[OC102] why"),
 ]  # fmt: skip
@@ -224,6 +226,12 @@ def test_complex_numbers_depend_on_the_target(tmp_path: Path) -> None:
     assert scan_text(tmp_path, line) == []
     assert scan_text(tmp_path, "y = 1j * 2", target=OLD) == []
     assert scan_text(tmp_path, "torch.ones(2, dtype=torch.cfloat)", target=OLD) == [("OC212", 1)]
+
+
+def test_float8_depends_on_the_target(tmp_path: Path) -> None:
+    line = "x.to(torch.float8_e4m3fn)"
+    assert scan_text(tmp_path, line, target=OLD) == [("OC230", 1)]
+    assert scan_text(tmp_path, line) == []
 
 
 def test_each_rule_has_lines() -> None:

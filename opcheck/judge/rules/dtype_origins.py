@@ -6,6 +6,7 @@ import ast
 import textwrap
 from collections.abc import Collection, Iterator
 
+from opcheck.common.names import DTYPES
 from opcheck.common.python_source import parse
 from opcheck.common.text import plural
 from opcheck.data.messages import fill_text
@@ -241,7 +242,11 @@ def find_checkpoint_dtypes(audited: Audited) -> Iterator[Finding]:
         if birth.how == "file" and not birth.tensor:
             by_file.setdefault((birth.api, birth.dtype), []).append(birth)
     for (file, dtype), births in by_file.items():
+        fails = "loading the file onto mps fails"
         verdict = judge(_load(dtype), audited.target, audited.lists)
+        if verdict.status != "unsupported" and DTYPES[dtype].kind == "float8":
+            fails = "a cast of it on mps raises"
+            verdict = judge(_cast_on_mps(dtype), audited.target, audited.lists)
         if verdict.status != "unsupported":
             continue
         names = ", ".join(birth.name for birth in births[:3])
@@ -250,12 +255,19 @@ def find_checkpoint_dtypes(audited: Audited) -> Iterator[Finding]:
         yield finding(
             message=f"{plural(len(births), 'tensor')} in {file} "
             f"{'is' if len(births) == 1 else 'are'} {dtype} ({names}{more}): "
-            "loading the file onto mps fails",
+            f"{fails}",
             hint=f"load it to the CPU and cast to {instead} before the move",
             prints=verdict.prints,
             count=len(births),
             remedy=f'state = torch.load("{file}", map_location="cpu")',
         )
+
+
+def _cast_on_mps(dtype: str) -> OpCall:
+    """Return the call of ``tensor.to(torch.float16)`` on MPS: a program casts float8 before it computes."""
+    stored = TensorSpec(tensor=1, storage=1, dtype=dtype, shape=(1,), argument="self")
+    made = TensorSpec(tensor=2, storage=2, dtype="float16", shape=(1,))
+    return OpCall(op="aten::_to_copy", inputs=(stored,), outputs=(made,))
 
 
 def _load(dtype: str) -> OpCall:

@@ -1,4 +1,4 @@
-"""Dtypes that MPS has not: float64, complex128, and complex numbers on older targets."""
+"""Dtypes that MPS has not: float64, complex128, and on older targets complex numbers and float8."""
 
 from __future__ import annotations
 
@@ -213,3 +213,35 @@ def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Ite
             message=f"complex numbers on MPS need torch {_TORCH} and macOS {_MACOS.major}",
             hint="keep the real and the imaginary part as two tensors: opcheck explain",
         )
+
+
+# -- OC230: float8, which older kernels do not cast ------------------------------------------------
+
+#: The release whose kernels cast float8_e4m3fn; none casts another kind of float8.
+_CASTS = Version(2, 15)
+_FLOAT8 = "torch.float8_"
+_CAST_KIND = "torch.float8_e4m3fn"
+
+
+@rule(
+    "OC230",
+    "warning",
+    words=("float8_",),
+    carried=True,
+    no_fix="another dtype takes more memory: a person must choose",
+)
+def find_float8(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """``.to(torch.float8_e4m3fn)``, ``dtype=torch.float8_e5m2``, ``storage_dtype=torch.float8_e4m3fn``."""
+    named = [*node.args, *(word.value for word in node.keywords if word.arg)]
+    dtypes = [scanned.dotted_name(each) or scanned.dotted_name(scanned.program.only_value(each)) for each in named]
+    kind = next((each for each in dtypes if each.startswith(_FLOAT8)), "")
+    can_cast = kind == _CAST_KIND and scanned.target.torch >= _CASTS
+    if not kind or can_cast or _on_cpu(node, scanned):
+        return
+    dtype = kind.removeprefix("torch.")
+    since = f"; torch {_CASTS} casts it" if kind == _CAST_KIND else ""
+    yield Hit(
+        node=node,
+        message=f"{dtype} is named here: MPS stores it, and each cast or product of it raises{since}",
+        hint="float16 or bfloat16, or cast on the CPU before the tensor reaches mps; for a file: opcheck weights FILE",
+    )
