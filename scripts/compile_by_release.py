@@ -1,10 +1,9 @@
 """Compile forms of programs for Metal as each release writes it; write the table of docs/explanation/compile.md.
 
-    python -m scripts.compile_by_release [--check] [--release LINE]
+    python -m scripts.compile_by_release [--release LINE]
 
 A cell is what ``opcheck compile`` says for that release: the target's own Metal backend wrote the kernels, the
-installed Inductor did the rest.  With ``--check`` it writes nothing, and exits with 1 where the table would change.
-Needs the wheels of the cache; some minutes.
+installed Inductor did the rest.  Needs the wheels of the cache; some minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -75,15 +73,14 @@ FORMS = (
 )
 
 
-def main() -> int:
+def main() -> None:
     """Run each release in a process of its own; write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
     parser.add_argument("--release", help="try the forms for one release here, and print JSON")
     given = parser.parse_args()
     if given.release:
         print(json.dumps(cells(given.release)))
-        return 0
+        return
     with ThreadPoolExecutor(2) as pool:
         ask = functools.partial(in_a_process, "scripts.compile_by_release")
         columns: list[list[str]] = list(pool.map(ask, RELEASES))
@@ -93,12 +90,8 @@ def main() -> int:
         tablefmt="github",
         disable_numparse=True,
     )
-    before = DOCS.read_text(encoding="utf-8")
-    head, rest = before.split(START)
-    after = head + START + table + "\n" + END + rest.split(END)[1]
-    if not given.check:
-        DOCS.write_text(after, encoding="utf-8")
-    return int(given.check and before != after)
+    head, rest = DOCS.read_text(encoding="utf-8").split(START)
+    DOCS.write_text(head + START + table + "\n" + END + rest.split(END)[1], encoding="utf-8")
 
 
 def cells(release: str) -> list[str]:
@@ -117,4 +110,4 @@ def cell(report: CompileReport) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,10 +1,9 @@
 """Hold ``opcheck compile`` against public reports: which failures it predicts, and which controls it spares.
 
-    python -m scripts.compile_reports [--check] [--release LINE]
+    python -m scripts.compile_reports [--release LINE]
 
 Runs each program of op_lists/compile_reports.yaml for Metal as its release writes it, with the wheels of the cache,
-and writes reports/compile_reports.md and the counts of docs/explanation/compile.md; with ``--check`` it writes
-nothing, and exits with 1 where either would change.  A few minutes.
+and writes reports/compile_reports.md and the counts of docs/explanation/compile.md.  A few minutes.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from tabulate import tabulate
 
 from examples.models.reported import PROGRAMS, Reported
 from opcheck.capture.child.run import AsModule
+from opcheck.common.files import write_text
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
@@ -78,32 +78,24 @@ def entries() -> list[Entry]:
     return msgspec.convert(written["reports"], list[Entry])
 
 
-def main() -> int:
+def main() -> None:
     """Run every release in a process of its own; write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
     parser.add_argument("--release", help="run the programs of one release here, and print JSON")
     given = parser.parse_args()
     if given.release:
         print(json.dumps(of_release(given.release)))
-        return 0
+        return
     listed = entries()
     results: dict[tuple[str, str, str], Found] = {}
     for release in dict.fromkeys(entry.torch for entry in listed):
         for program, dtype, outcome, because in in_a_process("scripts.compile_reports", release):
             results[release, program, dtype] = Found(outcome, because)
     page, counts = written(listed, results)
-    texts = {PAGE: page}
-    if DOCS.is_file():
-        docs = DOCS.read_text(encoding="utf-8")
-        texts[DOCS] = _COUNTS.sub(lambda match: match[1] + counts + match[2], docs)
-    changed = [
-        path for path, text in texts.items() if not path.is_file() or path.read_text() != text
-    ]
-    for path in () if given.check else changed:
-        path.write_text(texts[path], encoding="utf-8")
+    write_text(PAGE, page)
+    docs = DOCS.read_text(encoding="utf-8")
+    write_text(DOCS, _COUNTS.sub(lambda match: match[1] + counts + match[2], docs))
     print(counts)
-    return int(given.check and bool(changed))
 
 
 def in_a_process(script: str, release: str) -> Any:
@@ -229,4 +221,4 @@ def _attempt(reported: Reported, variant: Variant) -> TriedVariant:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,5 @@
 """Compile the curated statements into op_lists/statements.json, which is quick to read.
 
-Usage: python scripts/compile_statements.py [--check]
-
 The arguments of the operators that conditions speak of, with their defaults, come from the schemas
 of the torch that is installed.  An operator that it lacks keeps what was compiled before; where
 nothing was, a condition cannot be told where an argument is left to its default.
@@ -10,13 +8,13 @@ nothing was, a condition cannot be told where an argument is left to its default
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from opcheck.common.files import write_text
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.statement_files import read_statements
 from opcheck.data.statement_model import EVERY_OPERATOR, Argument, Arguments, Statement
@@ -94,19 +92,5 @@ def _argument(argument: Any) -> Argument:
     return Argument(tensors=tensors, optional=plain, default=default if plain else None)
 
 
-def main() -> int:
-    """Write the index, or with ``--check`` say whether it is up to date."""
-    directory = data_directory()
-    text = dump_index(compile_index(directory))
-    path = directory / INDEX
-    if "--check" in sys.argv[1:]:
-        current = path.is_file() and path.read_text(encoding="utf-8") == text
-        print(f"{path.name} is {'up to date' if current else 'out of date'}")
-        return 0 if current else 1
-    path.write_text(text, encoding="utf-8")
-    print(f"wrote {path.name}: {len(text):,} bytes")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write_text(data_directory() / INDEX, dump_index(compile_index(data_directory())))

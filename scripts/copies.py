@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -35,12 +34,3 @@ def write_commit(copy: Path, commit: str, root: Path, suffixes: tuple[str, ...])
             continue
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
-
-
-def check_rows(names: Iterable[str], page: Path) -> int:
-    """Print the names for which a page has no row; return the exit code, 1 if there is one."""
-    text = page.read_text(encoding="utf-8")
-    missing = [name for name in names if f"| {name} |" not in text]
-    for name in missing:
-        print(f"{page.name} has no row for {name}")
-    return int(bool(missing))

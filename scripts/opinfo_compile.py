@@ -72,7 +72,8 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.report:
-        write_text(REPORT, _report({dtype: _kept(dtype) for dtype in DTYPES}))
+        outcome = {dtype: _kept(dtype) for dtype in DTYPES}
+        write_text(REPORT, "\n\n".join(_paragraphs(outcome)) + "\n")
         print(f"written to {REPORT.relative_to(ROOT)}")
         return 0
     preload()
@@ -159,13 +160,8 @@ def _short(failure: CompileFailure) -> str:
     return " ".join(failure.message.split())[:200]
 
 
-def _report(result: dict[str, dict[str, Row]]) -> str:
-    return "\n".join(_lines(result)) + "\n"
-
-
-def _lines(outcome: dict[str, dict[str, Row]]) -> Iterator[str]:
+def _paragraphs(outcome: dict[str, dict[str, Row]]) -> Iterator[str]:
     yield "# PyTorch's operators through Inductor's Metal backend"
-    yield ""
     yield (
         "The first sample of every operator of PyTorch's operator database (torch "
         f"{torch.__version__.partition('+')[0]}) that takes the "
@@ -174,7 +170,6 @@ def _lines(outcome: dict[str, dict[str, Row]]) -> Iterator[str]:
         "proves nothing about the others. Nothing was compiled by Metal, nothing ran on a Mac, "
         "and an eager operator needs a kernel of its own there."
     )
-    yield ""
     rows = []
     for name, meaning in CLASSES.items():
         counts = [sum(row.result == name for row in outcome[dtype].values()) for dtype in DTYPES]
@@ -190,7 +185,7 @@ def _lines(outcome: dict[str, dict[str, Row]]) -> Iterator[str]:
     ):
         table = list(_failed(outcome, result))
         if table:
-            yield from ("", f"## {title}", "")
+            yield f"## {title}"
             yield tabulate(table, headers=("why", "dtype", "operators"), tablefmt="github")
 
 

@@ -25,7 +25,7 @@ import yaml
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
-from scripts.copies import check_rows, copy_of, write_commit
+from scripts.copies import copy_of, write_commit
 
 PROJECTS = Path(__file__).with_name("proofs.yaml")
 PAGE = Path(__file__).parents[1] / "reports" / "port_proof.md"
@@ -71,19 +71,16 @@ class Row(NamedTuple):
     cuda: list[Outcome]
 
 
-def main() -> int:
-    """Run the tests, print the table; with ``--check`` 1 where a project has no row."""
+def main() -> None:
+    """Run the tests, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
     parser.add_argument("--packages", default="", metavar="DIR")
     parser.add_argument("--limit", type=int, default=300, metavar="SECONDS")
     parser.add_argument("--only", default="", metavar="NAME")
     parser.add_argument("--write", action="store_true", help="write reports/port_proof.md")
-    parser.add_argument("--check", action="store_true", help="run nothing; has each project a row?")
     args = parser.parse_args()
     projects = yaml.safe_load(PROJECTS.read_text(encoding="utf-8"))["projects"]
-    if args.check:
-        return check_rows([project["repository"] for project in projects], PAGE)
     rows = []
     for project in projects:
         copy = copy_of(args.copies, project["repository"])
@@ -93,7 +90,6 @@ def main() -> int:
         print(_line(rows[-1]), flush=True)
     if args.write:
         PAGE.write_text(HEAD + _table(rows), encoding="utf-8")
-    return 0
 
 
 def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
@@ -239,4 +235,4 @@ def _table(rows: list[Row]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,6 @@
 """Record which operators torch's modules, Python functions and methods call on a Mac: op_lists/python_calls.json.
 
-Usage: python -m scripts.python_calls [--name PATTERN] [--check]
+Usage: python -m scripts.python_calls [--name PATTERN]
 
 Each example of scripts/python_call_examples.yaml runs on the simulated Mac of each release, a module in evaluation and
 in training.  What the first example calls, a module's in evaluation, is kept as the usual calls; what only the others
@@ -219,11 +219,10 @@ def file_text(calls: dict[str, Calls]) -> str:
     return by_release.text(head, "calls", calls)
 
 
-def main() -> int:
-    """Record and write the file; 1 if --check finds the file stale."""
+def main() -> None:
+    """Record and write the file."""
     parser = argparse.ArgumentParser(description="Record what Python names call on a Mac.")
     parser.add_argument("--name", default="*", help="names of this pattern alone, printed")
-    parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     calls = {
         release.line: run_forked(
@@ -231,16 +230,11 @@ def main() -> int:
         )
         for release in load().releases
     }
-    if options.name != "*":
+    if options.name == "*":
+        write_text(data_directory() / composites.PYTHON_CALLS.name, file_text(calls))
+    else:
         print(file_text(calls))
-        return 0
-    place = data_directory() / composites.PYTHON_CALLS.name
-    made = file_text(calls)
-    if options.check:
-        return int(not place.is_file() or place.read_text(encoding="utf-8") != made)
-    write_text(place, made)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,5 @@
 """Keep what the C++ bodies of composites call that no run reaches, as the wheels' libraries show it.
 
-Usage: python -m scripts.read_bodies [--check]
-
 Each composite overload that neither op_lists/composites.json nor op_lists/schema_bodies.json knows is
 looked up in the library of each release's own wheel: every operator that its body calls through the
 dispatcher, all branches together, without those that only other layouts and devices lead to.  What
@@ -12,7 +10,6 @@ without a reason is printed, and makes the exit code 1.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -60,10 +57,7 @@ def bodies(line: str, calls: dict[str, tuple[str, ...]], lists: OpLists) -> Bodi
 
 
 def main() -> int:
-    """Read the wheels, write the file, print what stays unknown; 1 if --check finds the file stale."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    options = parser.parse_args()
+    """Read the wheels, write the file, print what stays unknown; 1 if something does."""
     lists = load()
     read = {}
     for release in lists.releases:
@@ -76,12 +70,7 @@ def main() -> int:
     for op, held in without.items():
         print(f"{held[0]} to {held[-1]}  {op}: nothing is known, and bodies.yaml has no reason")
     text = file_text(read, {release.line: release.torch for release in lists.releases})
-    place = data_directory() / composites.READ.name
-    if options.check:
-        return int(
-            bool(without) or not place.is_file() or place.read_text(encoding="utf-8") != text
-        )
-    write_text(place, text)
+    write_text(data_directory() / composites.READ.name, text)
     return int(bool(without))
 
 

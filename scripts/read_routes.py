@@ -1,10 +1,9 @@
 """Write op_lists/routes.json: what computes each overload with an MPS kernel, release by release, read from the wheels.
 
-    python -m scripts.read_routes [RELEASE ...] [--check] [--cache DIR]
+    python -m scripts.read_routes [RELEASE ...] [--cache DIR]
 
 Reads each release of op_lists/releases.yaml, or those that are named, and prints which overloads of an older release
-changed.  A kernel whose code cannot be followed is ``unknown``.  With --check nothing is written, and the exit code is
-1 where the file would change.
+changed.  A kernel whose code cannot be followed is ``unknown``.
 """
 
 from __future__ import annotations
@@ -80,16 +79,14 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Read the releases; 1 where --check finds a difference, 2 or 3 where a wheel cannot be read."""
+    """Read the releases; 2 or 3 where a wheel cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", help="such as 2.15.0; left out: all")
-    parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are")
     options = parser.parse_args()
     lists, path = load(), data_directory() / TABLE.name
     lines = tuple(release.line for release in lists.releases)
     operators: Mapping[str, Sequence[Entry]] = TABLE.load().operators
-    stale = False
     try:
         releases, _ = read_releases(data_directory() / "releases.yaml")
         for release in releases:
@@ -107,16 +104,14 @@ def main() -> int:
             print(f"torch {release.torch}: {shown}; {time.monotonic() - start:.0f} s", flush=True)
             if before and (different := changes(before, now)):
                 print("\n".join(different))
-            stale = stale or before != now
             merged = with_column(operators, lines, release.line, now)
+            history = History(schema=SCHEMA, namespace="aten", key="routes", operators=merged)
+            write_text(path, dump(history))
             operators = merged
-            if not options.check:
-                history = History(schema=SCHEMA, namespace="aten", key="routes", operators=merged)
-                write_text(path, dump(history))
     except OpcheckError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    return int(options.check and stale)
+    return 0
 
 
 if __name__ == "__main__":

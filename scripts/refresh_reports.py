@@ -1,15 +1,14 @@
-"""Write the sample reports of the zoo's models and their index, or check them.
+"""Write the sample reports of the zoo's models and their index.
 
-    python scripts/refresh_reports.py [--check] [MODEL ...]
+    python scripts/refresh_reports.py [MODEL ...]
 
 Run from the top of the repository: the reports name files relative to it.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tabulate import tabulate
@@ -36,34 +35,16 @@ TRAINED = {
 }
 
 
-def main() -> int:
-    """Write or compare; 1 where something differs."""
-    parser = argparse.ArgumentParser(description="Refresh the sample reports.")
-    parser.add_argument("models", nargs="*", help="these only, and no index")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing, exit 1 on a difference"
-    )
-    options = parser.parse_args()
-    different = []
-    for file, text in _files(options.models):
-        if file.is_file() and file.read_text(encoding="utf-8") == text:
-            continue
-        different.append(str(file.relative_to(ROOT)))
-        if not options.check:
-            write_text(file, text)
-    print(f"{len(different)} files differ: {', '.join(different) or 'none'}")
-    return int(options.check and bool(different))
-
-
-def _files(models: list[str]) -> Iterator[tuple[Path, str]]:
+def main(models: list[str]) -> None:
+    """Write the reports of the named models, or of all with the index."""
     reports = {}
     for model in models or _models():
         reports[model] = audited(model)
         print(f"{model}: {reports[model].headline}", file=sys.stderr)
         for name, suffix in SUFFIXES.items():
-            yield REPORTS / f"{model}{suffix}", render(reports[model], name)
+            write_text(REPORTS / f"{model}{suffix}", render(reports[model], name))
     if not models:
-        yield REPORTS / "README.md", _index(reports)
+        write_text(REPORTS / "README.md", _index(reports))
 
 
 def audited(model: str) -> Report:
@@ -114,4 +95,4 @@ def _models() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])

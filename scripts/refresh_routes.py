@@ -1,15 +1,12 @@
 """Write reports/routes.md: what computes the kernels of each release, and how the table agrees with the sources.
 
-    python -m scripts.refresh_routes [--check]
-
-With --check nothing is written, and the exit code is 1 where the page would change.  tests/data/route_readings.json has
-pairs of an overload and a release that were drawn at random and decided by reading the release's sources alone.
+tests/data/route_readings.json has pairs of an overload and a release that were drawn at random and decided by reading
+the release's sources alone.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,14 +70,5 @@ def document(lists: OpLists) -> Iterator[Block]:
     yield Bullets(tuple(f"{op}, torch {line}: {text}" for op, line, text in wrong))
 
 
-def main() -> int:
-    """Write the page, or check it."""
-    text = as_markdown(tuple(document(load())))
-    if "--check" in sys.argv[1:]:
-        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text)
-    write_text(PAGE, text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write_text(PAGE, as_markdown(tuple(document(load()))))

@@ -1,13 +1,10 @@
-"""Write reports/complex.md: complex numbers, transforms and float64 of real models on five targets, or check it.
-
-    python scripts/refresh_spectral.py [--check]
+"""Write reports/complex.md: complex numbers, transforms and float64 of real models on five targets.
 
 Run from the top of the repository: the page names files relative to it.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,19 +24,6 @@ from examples.models.spectral import MODELS  # noqa: E402
 
 PAGE = ROOT / "reports" / "complex.md"
 TARGETS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
-
-
-def main() -> int:
-    """Write or compare; 1 where it differs."""
-    parser = argparse.ArgumentParser(description="Refresh the page of spectral models.")
-    parser.add_argument("--check", action="store_true", help="exit 1 on a difference")
-    options = parser.parse_args()
-    text = "\n".join(_page()) + "\n"
-    same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
-    if not same and not options.check:
-        write_text(PAGE, text)
-    print("as it was" if same else "differs")
-    return int(options.check and not same)
 
 
 def _page() -> Iterator[str]:
@@ -81,4 +65,4 @@ def _line(finding: Finding) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    write_text(PAGE, "\n".join(_page()) + "\n")

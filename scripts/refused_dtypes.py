@@ -1,6 +1,6 @@
 """Keep the dtypes that no backend computes an operator in.
 
-Usage: python -m scripts.refused_dtypes [--op PATTERN] [--check]
+Usage: python -m scripts.refused_dtypes [--op PATTERN]
 
 Each overload of the installed torch is called on the CPU with arguments made from its schema
 (scripts/schema_bodies.py), in every dtype.  A dtype is kept where the overload runs in some other
@@ -199,11 +199,10 @@ def taken() -> Mapping[str, set[str]]:
     return known
 
 
-def main() -> int:
-    """Record and write the file; 1 if --check finds it stale."""
+def main() -> None:
+    """Record and write the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--op", default="*", help="overloads of this pattern alone, printed")
-    parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     names = [
         name
@@ -239,17 +238,13 @@ def main() -> int:
             refused[name] = kept
     if options.op != "*":
         print(json.dumps({name: (cpu[name], refused.get(name)) for name in names}, indent=1))
-        return 0
+        return
     head = {"schema": 1, "torch": str(torch.__version__).partition("+")[0]}
     rows = ",\n".join(f"{json.dumps(n)}:{json.dumps(d)}" for n, d in refused.items())
     text = f'{json.dumps(head)[:-1]},\n"refused":{{\n{rows}\n}}}}\n'
-    place = data_directory() / REFUSED.name
-    if options.check:
-        return int(not place.is_file() or place.read_text(encoding="utf-8") != text)
-    write_text(place, text)
+    write_text(data_directory() / REFUSED.name, text)
     print(f"{len(refused)} of {len(cpu)} overloads")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -86,7 +86,7 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.report:
-        write_text(REPORT, "\n".join(_lines(list(_kept().values()))) + "\n")
+        write_text(REPORT, "\n\n".join(_paragraphs(list(_kept().values()))) + "\n")
         print(f"written to {REPORT.relative_to(ROOT)}")
         return 0
     preload()
@@ -191,11 +191,10 @@ def _line(text: str) -> str:
     return " ".join(text.split())[:200]
 
 
-def _lines(rows: Sequence[Row]) -> Iterator[str]:
+def _paragraphs(rows: Sequence[Row]) -> Iterator[str]:
     version = torch.__version__.partition("+")[0]
     ran = [row for row in rows if row.result in {"agrees", "differs", "undefined"}]
     yield "# The Metal kernels of PyTorch's operators, read and run without a Mac"
-    yield ""
     yield (
         f"The first sample of every operator of PyTorch's operator database (torch {version}) in float32, compiled by "
         "Inductor for Metal, as `scripts/run_kernels.py` counted it: Clang reads the kernels "
@@ -203,18 +202,16 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
         "header, and a C++ compiler makes them run on the CPU (experimental). One sample an "
         "operator proves nothing about the others."
     )
-    yield ""
     counts = Counter(row.result for row in rows)
     table = [(meaning, counts[name]) for name, meaning in CLASSES.items()]
     yield tabulate([*table, ("operators", len(rows))], headers=("", "float32"), tablefmt="github")
-    yield ""
     refused = [row for row in rows if row.refused]
     kernels = sum(row.kernels for row in rows)
     yield (
         f"{sum(row.kernels for row in ran)} kernels of {len(ran)} operators ran. "
         f"Of {kernels} kernels that Inductor wrote, Clang finds something wrong in those of {len(refused)} operators."
     )
-    yield from ("", "Not proven:", "", f"- {NOT_CHECKED}", f"- {NOT_RUN}")
+    yield f"Not proven:\n\n- {NOT_CHECKED}\n- {NOT_RUN}"
     yield from _section("Farther from eager", ("operator", "by, of what"), _far(rows))
     yield from _section(
         "What Clang refuses",
@@ -233,7 +230,7 @@ def _section(
     title: str, headers: tuple[str, str], table: Sequence[tuple[str, str]]
 ) -> Iterator[str]:
     if table:
-        yield from ("", f"## {title}", "")
+        yield f"## {title}"
         yield tabulate(table, headers=headers, tablefmt="github", disable_numparse=True)
 
 

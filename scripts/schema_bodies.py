@@ -1,6 +1,6 @@
 """Record what composites call, with arguments made from their schemas.
 
-Usage: python -m scripts.schema_bodies [--op PATTERN] [--check]
+Usage: python -m scripts.schema_bodies [--op PATTERN]
 
 PyTorch's operator database (scripts/opinfo) has no sample of many overloads: forms with ``out=``,
 in-place and foreach forms, aliases, functions without a test.  Here each composite overload that
@@ -334,11 +334,10 @@ def file_text(bodies: dict[str, Bodies], releases: dict[str, str]) -> str:
     return by_release.text(head, "composites", bodies)
 
 
-def main() -> int:
-    """Record, write the file, print what stays unknown; 1 if --check finds the file stale."""
+def main() -> None:
+    """Record, write the file, print what stays unknown."""
     parser = argparse.ArgumentParser(description="Record bodies of composites by their schemas.")
     parser.add_argument("--op", default="*", help="overloads of this pattern alone, printed")
-    parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     releases = [release.line for release in load().releases]
     lines = [line for line in releases if Version.parse(line) >= OLDEST]
@@ -351,15 +350,11 @@ def main() -> int:
             print("\n".join(name for name in asked if name not in bodies[line]))
     if options.op != "*":
         print(json.dumps(bodies, indent=1))
-        return 0
-    place = data_directory() / composites.MADE.name
+        return
     installed = str(torch.__version__).partition("+")[0]
     made = file_text(bodies, dict.fromkeys(lines, installed))
-    if options.check:
-        return int(not place.is_file() or place.read_text(encoding="utf-8") != made)
-    write_text(place, made)
-    return 0
+    write_text(data_directory() / composites.MADE.name, made)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

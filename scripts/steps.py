@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -29,6 +29,8 @@ STEPS = Path(__file__).with_name("steps.yaml")
 STATE = Path("build", "steps.json")
 #: The exit code by which a step says that a person must look.
 _FINDINGS = 1
+#: The check of a step that runs the step itself and puts its files back.
+_ITSELF = "run"
 
 
 class StepError(Exception):
@@ -48,9 +50,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def command(self, values: Mapping[str, str], *, check: bool = False) -> tuple[str, ...]:
         """Return the words after ``python -m``, with the release in place of its name."""
-        return tuple(
-            word.format_map(values) for word in shlex.split(self.check if check else self.run)
-        )
+        words = self.check if check and self.check != _ITSELF else self.run
+        return tuple(word.format_map(values) for word in shlex.split(words))
 
 
 class Outcome(NamedTuple):
@@ -150,12 +151,11 @@ class Runner:
         return outcomes
 
     def check(self, names: Sequence[str]) -> list[Outcome]:
-        """Run the checks of the steps, and write nothing; a step without a check is judged by its digests."""
+        """Run the checks of the steps, and leave their files as they are; without a check the digests decide."""
         outcomes = []
         for name in names:
             if self.steps[name].check:
-                code = self._call(self.steps[name].command(self.values, check=True))
-                state = ("up to date", "stale")[code] if code in {0, 1} else "failed"
+                state = self._check(self.steps[name])
             elif self.steps[name].reads:
                 state = "up to date" if self.is_current(name) else "not checked"
             else:
@@ -168,6 +168,25 @@ class Runner:
         """Return whether the step's command, inputs and outputs are those of its last successful run."""
         step = self.steps[name]
         return bool(step.reads) and self.state.get(self._key(name)) == self._digests(name)
+
+    def _check(self, step: Step) -> str:
+        """Run the check of a step, compare what the step writes with what was there, and put that back."""
+        # A step may complete a page of the steps that it follows.
+        earlier = (path for name in step.after for path in self.steps[name].writes)
+        paths = (*step.writes, *earlier)
+        before = {file: file.read_bytes() for file in list_files(self.root, paths)}
+        try:
+            code = self._call(step.command(self.values, check=True))
+        finally:
+            after = {file: file.read_bytes() for file in list_files(self.root, paths)}
+            for file in after.keys() - before.keys():
+                file.unlink()
+            for file, content in before.items():
+                if after.get(file) != content:
+                    file.write_bytes(content)
+        if code not in {0, _FINDINGS}:
+            return "failed"
+        return "stale" if code or before != after else "up to date"
 
     def _call(self, command: Sequence[str]) -> int:
         return subprocess.run(
@@ -188,17 +207,22 @@ class Runner:
         write_text(path, json.dumps(self.state, indent=1))
 
 
-def digest(root: Path, paths: Iterable[str]) -> str:
-    """Return the digest of the names and contents of files, folders and patterns; what is missing adds nothing."""
-    result = hashlib.sha256()
+def list_files(root: Path, paths: Iterable[str]) -> Iterator[Path]:
+    """Yield the files of files, folders and patterns; what is missing is left out."""
     for path in paths:
         folder = root / path
         for file in sorted(folder.rglob("*") if folder.is_dir() else root.glob(path)):
             if file.is_file() and "__pycache__" not in file.parts:
-                name = file.relative_to(root).as_posix().encode()
-                result.update(
-                    b"%d %s %s" % (len(name), name, hashlib.sha256(file.read_bytes()).digest())
-                )
+                yield file
+
+
+def digest(root: Path, paths: Iterable[str]) -> str:
+    """Return the digest of the names and contents of files, folders and patterns."""
+    result = hashlib.sha256()
+    for file in list_files(root, paths):
+        name = file.relative_to(root).as_posix().encode()
+        content = hashlib.sha256(file.read_bytes()).digest()
+        result.update(b"%d %s %s" % (len(name), name, content))
     return result.hexdigest()
 
 

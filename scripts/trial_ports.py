@@ -29,7 +29,7 @@ import yaml
 
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
-from scripts.copies import check_rows, copy_of, write_commit
+from scripts.copies import copy_of, write_commit
 
 #: The endings of files that are no data.
 _FILES = (".py", ".txt", ".toml", ".json", ".yaml", ".yml")
@@ -101,8 +101,8 @@ class Row(NamedTuple):
         return any(text in self.before.ended for text in ("CUDA", "must be cuda device"))
 
 
-def main() -> int:
-    """Run the programs, print the table; with ``--check`` 1 where a program has no row."""
+def main() -> None:
+    """Run the programs, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
     parser.add_argument(
@@ -117,14 +117,11 @@ def main() -> int:
         "--kept", type=Path, metavar="FILE", help="rows that are not run again, and the new ones"
     )
     parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
-    parser.add_argument("--check", action="store_true", help="run nothing; has each program a row?")
     args = parser.parse_args()
     programs = [
         Program(**program)
         for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
     ]
-    if args.check:
-        return check_rows(map(str, programs), PAGE)
     kept = args.kept.read_bytes() if args.kept and args.kept.is_file() else b"{}"
     rows = msgspec.json.decode(kept, type=dict[str, Row])
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
@@ -148,7 +145,6 @@ def main() -> int:
     if args.write:
         PAGE.write_text(text, encoding="utf-8")
     print(text)
-    return 0
 
 
 def _prepare(copy: Path, commit: str, folder: Path) -> tuple[Path, Path, Path]:
@@ -279,4 +275,4 @@ def _rows(rows: Sequence[Row]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

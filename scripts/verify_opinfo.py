@@ -2,7 +2,7 @@
 
 Needs the recordings that ``python -m scripts.run_opinfo_all`` leaves on this machine, and no torch:
 
-    python -m scripts.verify_opinfo [RELEASE-LINE] [--macos 15.0] [--check] [--list]
+    python -m scripts.verify_opinfo [RELEASE-LINE] [--macos 15.0] [--list]
 
 Without a release line it is 2.13.  An OpInfo with a dtype is one thing: it is predicted to raise
 where one of its recorded calls does (the CI does not set the fallback variable), and observed to
@@ -46,11 +46,10 @@ _OBSERVED: dict[str, Status] = {"xfail": "unsupported", "pass": "native"}
 
 
 def main() -> int:
-    """Print and write the page; 1 if it is not the written one (--check), or a contradiction has no reason."""
+    """Print and write the page; 1 if a contradiction has no reason."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("line", nargs="?", default=LINE)
     parser.add_argument("--macos", default=store.SIMULATED_MACOS, choices=store.MACOS)
-    parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--list", action="store_true", help="print every contradiction")
     given = parser.parse_args()
     try:
@@ -60,7 +59,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     results = {kind: verified(pairs, kind, given.line, given.macos) for kind in store.PASSES}
-    page = "\n".join(_page(results, pairs, explained, given.line, given.macos)) + "\n"
+    page = "\n\n".join(_page(results, pairs, explained, given.line, given.macos)) + "\n"
     print(page)
     if given.list:
         for kind, verification in results.items():
@@ -68,9 +67,6 @@ def main() -> int:
                 print(
                     kind, pair.op, *pair.dtypes, pair.predicted, pair.observed, pair.because or "-"
                 )
-    if given.check:
-        same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == page
-        return 0 if same and not _unexplained(pairs, explained) else 1
     write_text(PAGE, page)
     return 1 if _unexplained(pairs, explained) else 0
 
@@ -131,7 +127,6 @@ def _page(
     macos: str,
 ) -> Iterator[str]:
     yield f"# Predictions held against PyTorch's CI, torch {line}, macOS {macos}"
-    yield ""
     yield (
         "Written by `python -m scripts.verify_opinfo`. The observations are simulated: what "
         "PyTorch's own lists say that its "
@@ -141,7 +136,6 @@ def _page(
         "raises; `unsupported` that one does, the "
         "fallback variable not being set."
     )
-    yield ""
     rows = [
         (
             kind,
@@ -157,7 +151,6 @@ def _page(
     ]
     headers = ("pass", "status", "predicted", "observed", "both", "precision", "recall")
     yield tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
-    yield ""
     apart = _apart(pairs)
     unknown = sum(pair.predicted is None for pair in pairs)
     contradictions = sum(len(verification.contradictions) for verification in result.values())
@@ -168,9 +161,7 @@ def _page(
         f"{len(apart) - len(_unexplained(pairs, explained)):,} of them with a reason in "
         "`op_lists/opinfo/disagreements.yaml`."
     )
-    yield ""
     yield "## Contradictions, by their reason"
-    yield ""
     yield tabulate(
         list(_reasons(apart, explained)),
         headers=("class", "pairs", "the CI", "OpInfos", "reason"),
