@@ -1,10 +1,14 @@
 """Write docs/explanation/agreement.md: how often the lists agree with each source, and what is circular.
 
-Usage: python -m scripts.refresh_agreement [--measure | --check]
+Usage: python -m scripts.refresh_agreement [--measure]
 
 With ``--measure`` the figures are computed anew, which needs the recordings of ``python -m scripts.run_opinfo_all``,
-and kept in reports/agreement.json; the page is written from that file.  With ``--check`` nothing is written, and the
-exit code is 1 where the page is not what the file gives.
+and kept in reports/agreement.json; the page is written from that file.  It also prints the agreement, the precision and
+the recall by dtype, and the disagreements with PyTorch's CI that nothing explains: then the exit code is 1.
+
+A pair is one OpInfo with one dtype.  We predict that its test fails where one of the recorded calls is unsupported, or
+runs on the CPU only with PYTORCH_ENABLE_MPS_FALLBACK=1 (the CI does not set it).  Skipped tests are no pairs; expected
+failures that say nothing of MPS (op_lists/opinfo/reference.yaml) are not judged.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import argparse
 import datetime as dt
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,22 +47,20 @@ _SUMMARIES_SINCE = Version.parse("2.13")
 
 
 def main() -> int:
-    """Write or check the page."""
+    """Write the page; 1 where a disagreement is unexplained or an explanation unused."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", action="store_true", help="compute the figures anew")
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    options = parser.parse_args()
-    if options.measure:
-        write_text(FIGURES, json.dumps(measured(), indent=1) + "\n")
-    page = "\n".join(lines(json.loads(FIGURES.read_text(encoding="utf-8")))) + "\n"
-    if options.check:
-        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page)
-    write_text(PAGE, page)
-    return 0
+    problems: list[str] = []
+    if parser.parse_args().measure:
+        figures, problems = measure()
+        write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
+    write_text(PAGE, page(json.loads(FIGURES.read_text(encoding="utf-8"))))
+    print("\n".join(problems), end="\n" if problems else "")
+    return int(bool(problems))
 
 
-def measured() -> dict[str, Any]:
-    """Return the figures of every source.
+def measure() -> tuple[dict[str, Any], list[str]]:
+    """Return the figures of every source, and what is wrong with the explanations; print the tables by dtype.
 
     Raises:
         OSError: a recording cannot be read.
@@ -73,10 +75,14 @@ def measured() -> dict[str, Any]:
     causes: Counter[str] = Counter()
     cross = []
     lookup = OperatorLookup(lists)
+    all_pairs: list[Pair] = []
+    all_fewer: list[Pair] = []
     for line in store.recorded():
         recording = store.read(line)
         pairs = list(compare(recording, store.SIMULATED_MACOS))
         fewer = list(compare(recording, store.SIMULATED_MACOS, without=PREFIX))
+        all_pairs += pairs
+        all_fewer += fewer
         for kind in store.PASSES:
             own = [pair for pair in pairs if pair.kind == kind]
             rows[kind].append(
@@ -93,7 +99,11 @@ def measured() -> dict[str, Any]:
         contradictions, counts = crossed(line, store.SIMULATED_MACOS, lookup)
         causes.update(cause for _, cause in contradictions)
         cross.append({"torch": line, "compared": counts, "contradictions": len(contradictions)})
-    return {
+    print(
+        f"{tabulate_by_dtype(all_pairs)}\n\nWithout `{PREFIX}*`:\n\n{tabulate_by_dtype(all_fewer)}"
+    )
+    apart = [pair for pair in all_pairs if pair.predicted is not None and not pair.agrees]
+    figures = {
         "computed": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "op_lists": lists.digest,
         "macos": store.SIMULATED_MACOS,
@@ -106,6 +116,27 @@ def measured() -> dict[str, Any]:
         "reports": _of_reports(),
         "texts": _of_texts(),
     }
+    return figures, disagreements.check(apart, explained)
+
+
+def tabulate_by_dtype(pairs: Sequence[Pair]) -> str:
+    """Return a table with a row a release, pass and dtype, and the totals of each release and pass."""
+    counts: dict[tuple[str, str, str], Counter[tuple[str, bool | None]]] = defaultdict(Counter)
+    for pair in pairs:
+        for group in ((pair.line, "all"), ("all", pair.dtype), ("all", "all")):
+            counts[(pair.kind, *group)][pair.expected, pair.predicted] += 1
+    rows = []
+    for (kind, line, dtype), count in sorted(counts.items()):
+        right, wrong = count["xfail", True], count["pass", True]
+        missed, quiet = count["xfail", False], count["pass", False]
+        shares = (
+            _share(right + quiet, right + wrong + missed + quiet),
+            _share(right, right + wrong),
+            _share(right, right + missed),
+        )
+        rows.append((line, kind, dtype, count.total(), *shares))
+    headers = ("torch", "pass", "dtype", "pairs", "agree", "precision", "recall")
+    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
 
 
 def counted(pairs: Iterable[Pair]) -> dict[str, int]:
@@ -162,10 +193,13 @@ def _of_texts() -> dict[str, int]:
     return {"texts": len(texts), "statements": sum(triage.is_quoted(t, quoted) for t in texts)}
 
 
-def lines(figures: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the page."""
+def page(figures: dict[str, Any]) -> str:
+    """Return the page."""
+    return "\n\n".join(_paragraphs(figures)) + "\n"
+
+
+def _paragraphs(figures: dict[str, Any]) -> Iterator[str]:
     yield "# How often the lists agree with each source"
-    yield ""
     yield (
         f"Computed on {figures['computed']} with the op lists {figures['op_lists']}; written by "
         "`python -m scripts.refresh_agreement`. Nothing was run on a Mac. A source that statements were "
@@ -175,24 +209,19 @@ def lines(figures: dict[str, Any]) -> Iterator[str]:
     yield from _crossed(figures)
     public, texts = figures["reports"], figures["texts"]
     yield "## Public reports"
-    yield ""
     yield (
         f"`op_lists/reports.yaml` has {public['addresses']:,} addresses of issues and pull requests that were "
         f"read; {public['statements']:,} led to a statement or confirm one, {public['open']:,} are not judged yet, the "
         "others have a reason why there is none. **Circular**: the statements were written with these reports at hand, "
         "so that they cannot show how often the lists are right."
     )
-    yield ""
     yield "## Texts in the wheels"
-    yield ""
     yield (
         f"Of {texts['texts']:,} texts that the MPS sources of the wheels hold, {texts['statements']:,} are quoted by a "
         "statement; each of the others has a reason in `op_lists/texts.yaml`. **Not a check of verdicts**: a text "
         "proves that a refusal exists, the condition under which it is printed was read or inferred."
     )
-    yield ""
     yield "## Refusals of the CPU"
-    yield ""
     yield (
         "`op_lists/refused_dtypes.json` is what the CPU of one release refuses and PyTorch's operator database lists "
         "for no device. **Circular**: it is that source; the texts that a Mac prints there are not known."
@@ -200,9 +229,7 @@ def lines(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
-    yield ""
     yield "## PyTorch's CI"
-    yield ""
     yield (
         "PyTorch ships, from 2.8 on, the list of tests that it expects to fail on MPS. A pair is one row of the "
         f"operator database with one dtype (macOS {figures['macos']}, skipped tests left out). opcheck predicts a "
@@ -211,7 +238,6 @@ def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
         "test by itself. The columns differ in which pairs they leave out for that: *agree* all of them, *only "
         "refused* those in which the CPU raises, *none* not any. The verdicts are the same in all three."
     )
-    yield ""
     total = _total(figures["opinfo"]["forward"])
     yield (
         f"**Forward, the verdicts agree in {_share(total['same'], total['compared'])} of {total['compared']:,} pairs "
@@ -220,7 +246,6 @@ def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
         "the two are expected failures, and leaving out those that opcheck does not predict raises the share."
     )
     for kind, rows in figures["opinfo"].items():
-        yield ""
         yield tabulate(
             [
                 (
@@ -246,60 +271,47 @@ def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
             tablefmt="github",
             disable_numparse=True,
         )
-    yield ""
     yield (
         f"**Circular in part.** The statements whose id begins with `{PREFIX}` come from these lists; the column "
         "without them is not circular in that way. Other statements cite the lists beside a check in the library. The "
         "registrations, which decide most pairs, are read from the wheels and do not know the lists."
     )
-    yield ""
     yield "Forward pairs that are not judged, and why:"
-    yield ""
     yield _table(figures["not_judged"], "why")
-    yield ""
     yield (
         "The rows about the CPU, the seed and the copied input are expected failures that say nothing of MPS: "
         "`python -m scripts.opinfo_reference` runs each test on the CPU of the installed release again, with another "
         "seed, with new memory filled and on copies of the inputs. The other releases are taken to do the same."
     )
     beside = figures["random_beside_summaries"]
-    yield ""
     yield (
         f"From {_SUMMARIES_SINCE} on PyTorch compares the draws of some operators by summary, and those tests pass. "
         f"{beside['forward']:,} forward and {beside['gradient']:,} gradient pairs of these releases are still left "
         "out because the CPU's result depends on the seed (dropout's gradients, attention, fractional pooling and the "
         "like). Whether PyTorch compares any of them by summary was not read, so that some may be evidence after all."
     )
-    yield ""
     yield (
         "Forward disagreements by class; `op_lists/opinfo/disagreements.yaml` has the reason of each one. *Ties* and "
         "*results differ* run on MPS and give other results, which no verdict of opcheck claims to predict:"
     )
-    yield ""
     yield _table(figures["disagreements"], "class")
 
 
 def _crossed(figures: dict[str, Any]) -> Iterator[str]:
-    yield ""
     yield "## Dtypes, crossed"
-    yield ""
     yield (
         "`python -m scripts.cross_dtypes` holds the verdicts of `opcheck op` by dtype against two sources: the lists "
         "above, where an OpInfo is about one overload alone, and the names of the Metal kernels in the wheels. The "
         "kernels' names are **not circular** where a statement cites a text; a missing name proves nothing."
     )
-    yield ""
     yield tabulate(
         [(row["torch"], row["compared"], row["contradictions"]) for row in figures["cross"]],
         headers=("torch", "compared", "contradictions"),
         tablefmt="github",
         disable_numparse=True,
     )
-    yield ""
     yield "The contradictions by cause:"
-    yield ""
     yield _table(figures["causes"], "cause")
-    yield ""
 
 
 def _table(counts: dict[str, int], title: str) -> str:

@@ -94,30 +94,24 @@ def explain(pair: Pair, explanations: Sequence[Explanation]) -> str | None:
     )
 
 
-def check(
-    apart: Sequence[Pair], explanations: Sequence[Explanation], *, complete: bool
-) -> list[str]:
-    """Disagreements that nothing explains and, of a complete run, explanations that explain nothing."""
+def check(apart: Sequence[Pair], explanations: Sequence[Explanation]) -> list[str]:
+    """Disagreements that nothing explains, and explanations that explain nothing."""
     used: set[tuple[int, str]] = set()
     problems = []
     for pair in apart:
-        result = False
-        for index, explanation in enumerate(explanations):
-            pattern = explanation.named_by(pair)
-            if pattern is not None:
-                used.add((index, pattern))
-                result = True
-                break
-        if not result:
-            problems.append(
-                f"unexplained: torch {pair.line} {pair.kind} {pair.opinfo} {pair.dtype}: CI says "
-                f"{pair.expected}; {pair.because or 'nothing here says that it fails'}"
-            )
-    if complete:
-        problems += [
-            f"unused: {FILE}: {item.class_}: {pattern}"
-            for index, item in enumerate(explanations)
-            for pattern in item.opinfos
-            if (index, pattern) not in used
-        ]
-    return problems
+        named = ((at, item.named_by(pair)) for at, item in enumerate(explanations))
+        first = next(((at, pattern) for at, pattern in named if pattern is not None), None)
+        if first is not None:
+            used.add(first)
+            continue
+        problems.append(
+            f"unexplained: torch {pair.line} {pair.kind} {pair.opinfo} {pair.dtype}: CI says "
+            f"{pair.expected}; {pair.because or 'nothing here says that it fails'}"
+        )
+    unused = (
+        f"unused: {FILE}: {item.class_}: {pattern}"
+        for at, item in enumerate(explanations)
+        for pattern in item.opinfos
+        if (at, pattern) not in used
+    )
+    return [*problems, *unused]

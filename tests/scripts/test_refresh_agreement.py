@@ -11,10 +11,8 @@ from scripts.opinfo.reference import REASONS
 
 def test_the_page_is_written_from_its_figures() -> None:
     figures = json.loads(refresh_agreement.FIGURES.read_text(encoding="utf-8"))
-    page = "\n".join(refresh_agreement.lines(figures)) + "\n"
-    assert refresh_agreement.PAGE.read_text(encoding="utf-8") == page, (
-        "python -m scripts.refresh_agreement"
-    )
+    page = refresh_agreement.PAGE.read_text(encoding="utf-8")
+    assert page == refresh_agreement.page(figures), "python -m scripts.refresh_agreement"
 
 
 def test_a_pair_that_says_nothing_of_mps_counts_only_where_none_is_left_out() -> None:
@@ -25,6 +23,16 @@ def test_a_pair_that_says_nothing_of_mps_counts_only_where_none_is_left_out() ->
     assert (counted["pairs"], counted["judged"], counted["agree"]) == (3, 1, 1)
     assert (counted["not_refused"], counted["same_not_refused"]) == (2, 1)
     assert (counted["compared"], counted["same"]) == (3, 2)
+
+
+def test_the_table_by_dtype_has_the_agreement_of_each_release_and_pass() -> None:
+    right = Pair("2.13", "forward", "svd", "float32", "xfail", True, "")
+    missed = Pair("2.12", "forward", "sort", "float16", "xfail", False, "")
+    rows = refresh_agreement.tabulate_by_dtype([right, missed]).splitlines()
+    cells = {tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows}
+    assert ("all", "forward", "all", "2", "0.500", "1.000", "0.500") in cells
+    assert ("2.12", "forward", "all", "1", "0.000", "-", "0.000") in cells
+    assert ("all", "forward", "float32", "1", "1.000", "1.000", "1.000") in cells
 
 
 def test_forward_agreement_is_at_least_0_985() -> None:

@@ -1,6 +1,6 @@
 """Every sample of PyTorch's operator database, forward and backward: no contradiction to its CI without a reason.
 
-op_lists/opinfo/disagreements.yaml holds the reasons; ``python -m scripts.agreement`` looks at the other dtypes.
+op_lists/opinfo/disagreements.yaml holds the reasons; ``scripts/refresh_agreement.py`` looks at the other dtypes.
 """
 
 from __future__ import annotations
