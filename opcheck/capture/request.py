@@ -41,6 +41,9 @@ FIXED = {
     ),
 }
 
+#: How a trace describes the inputs of a pipeline, which runs some steps of its loop.
+AS_PIPELINE = "as its pipeline is called"
+
 #: What the model is run for: one forward pass, or one training step.
 MODES: tuple[Mode, ...] = ("inference", "train")
 

@@ -37,6 +37,14 @@ ROUTE_WORDS: dict[RouteKind, str] = {
     "unknown": "unknown",
 }
 
+#: What a time is about: a forward pass, a step of training or of a pipeline, a generated token.
+TimeUnit = Literal["pass", "step", "token"]
+
+#: What the time of a run goes to: arithmetic, reading and writing memory, starting kernels, the CPU waiting for the GPU
+#: (or the GPU for the CPU), copies between the two.
+TimeBound = Literal["compute", "memory", "launch", "wait", "copy"]
+TIME_BOUNDS: tuple[TimeBound, ...] = get_args(TimeBound)
+
 #: The severities of findings, the most severe first.
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)

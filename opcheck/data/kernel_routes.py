@@ -172,7 +172,7 @@ class KernelRoutes:
             return frozenset({"cpu"}), ()
         last = resolved.chain[-1]
         if resolved.status == "composite":
-            if not _is_bookkeeping(last):
+            if not is_bookkeeping(last):
                 body = composites.body(last, line)
                 usual = (body.always or body.sometimes) if body else ()
                 return self._union(usual, line, above | {op})
@@ -189,7 +189,7 @@ class KernelRoutes:
             choices = self._choices(last, line) if above and len(kinds) > 1 else ()
             return frozenset([each.route for each in choices][-1:] or kinds), tuple(names.split())
         called = [name for name in names.split() if "::" in name]
-        computing = [name for name in called if not _is_bookkeeping(name)]
+        computing = [name for name in called if not is_bookkeeping(name)]
         # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
         return self._union(computing or (called if len(called) == 1 else ()), line, above | {op})
 
@@ -209,7 +209,8 @@ def _holds(text: str, call: OpCall, arguments: Arguments) -> bool | None:
     return condition.evaluate(values(call, condition.names, arguments))
 
 
-def _is_bookkeeping(op: str) -> bool:
+def is_bookkeeping(op: str) -> bool:
+    """Return whether an operator only makes, views or copies memory for the kernel that calls it."""
     return bool(_BOOKKEEPING.fullmatch(op.partition("::")[2].partition(".")[0]))
 
 

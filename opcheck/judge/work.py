@@ -90,7 +90,9 @@ def synchronizations(
     """
     places: Counter[tuple[str, str, SourceLocation | None, str, Phase]] = Counter()
     for call, verdict in zip(calls, verdicts, strict=True):
-        why = _why(call) if outcome(verdict).side == "mps" and call.phase != "move" else ""
+        why = (
+            reason_to_wait(call) if outcome(verdict).side == "mps" and call.phase != "move" else ""
+        )
         if why:
             places[call.op, why, call.location, any_layer(call.module), call.phase] += 1
     for (op, why, location, module, phase), count in places.items():
@@ -98,7 +100,7 @@ def synchronizations(
         yield Synchronization(op=op, why=why, place=place)
 
 
-def _why(call: OpCall) -> str:
+def reason_to_wait(call: OpCall) -> str:
     """Return what the CPU waits for; empty if it does not."""
     if not any(spec.device == "mps" for spec in call.inputs):
         return ""

@@ -45,6 +45,8 @@ from opcheck.common.vocabulary import (
     Side,
     StatementSort,
     Status,
+    TimeBound,
+    TimeUnit,
 )
 
 Scalar = bool | int | float | str | None
@@ -475,6 +477,70 @@ class Synchronization(Record, frozen=True, kw_only=True):
     op: str
     why: Annotated[str, Meta(description="what the CPU waits for")]
     place: GroupLocation = msgspec.field(name="location")
+
+
+class CallWork(Record, frozen=True, kw_only=True, array_like=True):
+    """Calls of a run that do the same work, as their time is estimated."""
+
+    #: a family of op_lists/speed.yaml, ``matrix``, or ``memory``
+    family: str
+    route: RouteKind
+    #: of the operands
+    dtype: str
+    flops: int
+    nbytes: int
+    #: kernels that a single call starts
+    launches: int
+    count: int
+
+
+class Workload(Record, frozen=True, kw_only=True):
+    """The work of a part of a run that repeats: what an estimate of its time needs."""
+
+    unit: TimeUnit
+    #: which part it is, in words
+    covers: str
+    rows: tuple[CallWork, ...]
+    #: calls that only make views
+    views: int = 0
+    #: how often the CPU waits for the GPU, and the line where it waits most
+    waits: int = 0
+    waits_at: str = ""
+    #: copies between the CPU and the GPU, and their bytes
+    copies: int = 0
+    copied: int = 0
+    #: calls that the target refuses
+    raising: int = 0
+
+
+class TimeEstimate(Record, frozen=True, kw_only=True):
+    """How long one pass, step or token takes on a Mac: estimated, in seconds, never observed on a Mac."""
+
+    mac: Annotated[str, Meta(description="the chip")]
+    gpu_cores: Annotated[
+        tuple[Count, ...], Meta(description="the GPUs that the interval is about, by their cores")
+    ]
+    unit: TimeUnit
+    covers: Annotated[str, Meta(description="the part of the run that is one unit")]
+    low_seconds: float
+    high_seconds: float
+    cpu_low_seconds: Annotated[
+        float, Meta(description="the same calls on the CPU of the same Mac, in place of its GPU")
+    ]
+    cpu_high_seconds: float
+    bound: Annotated[TimeBound, Meta(description="the largest of the shares")]
+    shares: Annotated[
+        dict[TimeBound, float],
+        Meta(description="of the middle of the interval, together 1; wait: with CPU fallbacks"),
+    ]
+    launches: Annotated[Count, Meta(description="kernels that the calls start on the GPU")]
+    waits: Count
+    copies: Annotated[Count, Meta(description="between the CPU and the GPU")]
+    without_formula: Annotated[
+        Count, Meta(description="calls whose work no formula counts: they widen the interval")
+    ]
+    left_out: Annotated[Count, Meta(description="calls that raise on the target")]
+    advice: Annotated[tuple[str, ...], Meta(description="what would make it faster")] = ()
 
 
 class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
@@ -931,6 +997,10 @@ class Report(Record, frozen=True, kw_only=True):
     ] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None
+    time: Annotated[
+        tuple[TimeEstimate, ...],
+        Meta(description="one for each chip and unit that was asked about; empty: none was"),
+    ] = ()
     precision: Annotated[
         tuple[Precision, ...], Meta(description="one for each dtype that --precision asked for")
     ] = ()
@@ -941,6 +1011,8 @@ class Report(Record, frozen=True, kw_only=True):
     #: The calls one by one, in their order, for the page that draws them; empty: they were counted, not kept. It is not
     #: saved: the groups and the partition say the same, but for each call's own shapes.
     graph: tuple[GraphCall, ...] = ()
+    #: What an estimate of the time needs; empty: the calls were counted, not kept. It is not saved either.
+    workloads: tuple[Workload, ...] = ()
 
     def __post_init__(self) -> None:
         """Make the findings a table."""

@@ -29,8 +29,8 @@ _SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d{1,9})")
 
 def as_content(report: Report) -> dict[str, Any]:
     """Convert a report to dicts, lists and scalars: every key is present, and the single calls are left out."""
-    content: dict[str, Any] = to_plain(msgspec.structs.replace(report, graph=()))
-    del content["graph"]
+    content: dict[str, Any] = to_plain(msgspec.structs.replace(report, graph=(), workloads=()))
+    del content["graph"], content["workloads"]
     # Who reads the file looks for the operator first; a verdict, of which a group is one, has none.
     content["calls"] = [
         {"op": group["op"], "count": group["count"], **group} for group in content["calls"]
@@ -112,7 +112,8 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
     document = kinds.pop(kind.__name__)
     report = document if kind is Report else kinds.get(Report.__name__)
     if report is not None:
-        del report["properties"]["graph"], kinds["GraphCall"]
+        del report["properties"]["graph"], report["properties"]["workloads"]
+        del kinds["GraphCall"], kinds["Workload"], kinds["CallWork"]
     for each in (document, *kinds.values()):
         if "properties" not in each:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
+import time as clock
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,8 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 from opcheck.features.audit.memory_questions import MemoryQuestions
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
+from opcheck.judge.timing.asked import TIME, chips_of
+from opcheck.judge.timing.estimate import with_time
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report
@@ -43,6 +45,7 @@ def command(
     capture: CaptureOptions,
     mac: MacOptions,
     memory_questions: MemoryQuestions,
+    time: Annotated[bool, TIME] = False,
     cache: Annotated[
         bool,
         Option(
@@ -65,6 +68,7 @@ def command(
     from opcheck.report_cache import Cache
 
     memory = mac.decisive_memory()
+    chips = chips_of(mac, time=time)
     if mac.mac == ALL_MACS:
         output = msgspec.structs.replace(output, show=(*output.show, "memory"))
     if verify:
@@ -106,6 +110,7 @@ def command(
         findings = ignores.mark_ignored(result.findings, model=model)
         newest = not target.torch
         report = msgspec.structs.replace(result, findings=findings, newest=newest)
+        report = with_time(report, chips)
         allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
         code = _deliver(report, ignores, allowed, output, progress)
         if verify:
@@ -187,7 +192,7 @@ def changes(read: Dependencies, model: str) -> Iterator[str]:
         paths += [file] if file.exists() else []
     before = {path: _state(path) for path in paths}
     while True:
-        time.sleep(_LOOK)
+        clock.sleep(_LOOK)
         for path in paths:
             now = _state(path)
             if now != before[path]:

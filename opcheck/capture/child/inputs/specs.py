@@ -16,6 +16,7 @@ from opcheck.capture.child.build import values
 from opcheck.capture.child.inputs import derive
 from opcheck.capture.child.inputs.derive import process_inputs
 from opcheck.capture.child.loading.load import Arguments, Loaded
+from opcheck.capture.request import AS_PIPELINE
 from opcheck.common import documents
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
@@ -85,9 +86,7 @@ def inputs_for(
         args, kwargs = (*args, *read), {**kwargs, **named}
     elif loaded.inputs is not None:
         args, kwargs = loaded.inputs
-        usual = (
-            "as its pipeline is called" if loaded.as_used else "the inputs that came with the model"
-        )
+        usual = AS_PIPELINE if loaded.as_used else "the inputs that came with the model"
         note = loaded.note or (usual if args or kwargs else "")
     else:
         takes_inputs = loaded.takes_inputs or loaded.model

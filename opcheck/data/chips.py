@@ -1,0 +1,163 @@
+"""What Apple's chips compute and move in a second, and how the time of operator calls follows from that."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+from opcheck.data.statement_model import EvidenceEntries
+from opcheck.data.strict_yaml import Document
+from opcheck.data.tables import ListFile
+from opcheck.model.records import Record
+
+#: The dtypes that matrix units of the GPU take.
+_HALF = frozenset({"float16", "bfloat16"})
+
+
+class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The GPU of a chip with a number of cores."""
+
+    cores: int
+    #: 10^12 operations a second in float32; in float16 and bfloat16 by matrix units, 0 without them
+    tflops: float
+    half: float = 0.0
+    #: 10^9 bytes a second of the memory, which the CPU shares
+    gb_s: float
+
+    def flops(self, dtype: str, bfloat16: float) -> float:
+        """Return the operations a second of matrix products and convolutions in a dtype.
+
+        Args:
+            dtype: of the operands.
+            bfloat16: the rate of that dtype, as a share of the rate of float32.
+        """
+        if self.half and dtype in _HALF:
+            return self.half * 1e12
+        return self.tflops * 1e12 * (bfloat16 if dtype == "bfloat16" else 1)
+
+
+class Cpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The performance cores of a chip."""
+
+    cores: int
+    #: each has one matrix unit
+    clusters: int
+    ghz: float
+
+    def flops(self, dtype: str) -> float:
+        """Return the operations a second of the matrix units in float32, of the vector units in other dtypes."""
+        # 16 x 16 multiply-adds a cycle and cluster; four vectors of 16 bytes a cycle and core.
+        per_cycle = self.clusters * 512 if dtype == "float32" else self.cores * 32
+        return per_cycle * self.ghz * 1e9
+
+
+class Chip(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A chip, with each GPU that it is sold with."""
+
+    gpus: tuple[Gpu, ...]
+    bfloat16: float = 1.0
+    cpu: Cpu
+
+
+class _Chips(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: int
+    evidence: EvidenceEntries
+    chips: dict[str, Chip]
+
+
+class Copy(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A copy between the CPU and the GPU."""
+
+    seconds: float
+    gb_s: float
+    evidence: EvidenceEntries
+
+
+class Speed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The content of ``speed.yaml``."""
+
+    schema: int
+    families: dict[str, tuple[str, ...]]
+    copy: Copy
+    #: how many times the time of its bytes a call without a formula may take
+    widening: float
+
+    @functools.cached_property
+    def patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
+        """Return a pattern of overloads for each family, in the order of the file."""
+        return tuple(
+            (
+                re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names)),
+                family,
+            )
+            for family, names in self.families.items()
+        )
+
+
+class Parameters(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What scripts/calibrate_time.py fits: shares of the published rates, and seconds."""
+
+    gpu_matrix: float
+    gpu_convolution: float
+    gpu_memory: float
+    #: of the bandwidth, for reads and writes at indices
+    gpu_index: float
+    cpu_matrix: float
+    cpu_convolution: float
+    cpu_memory: float
+    #: seconds for which Python and the dispatcher take a call, whatever computes it, at 3.2 GHz
+    host: float
+    #: seconds that a call adds to that where MPSGraph computes it, or a Metal kernel
+    graph: float
+    metal: float
+    #: seconds from the end of the GPU's work to the CPU's next step
+    wait: float
+    #: of the interval: binary logarithm of its ends, as a share of its middle
+    spread: float
+
+
+class _Fit(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: int
+    parameters: Parameters
+
+
+def _check_chips(document: Document, content: _Chips) -> None:
+    for name, chip in content.chips.items():
+        cores = [gpu.cores for gpu in chip.gpus]
+        if not cores or cores != sorted(set(cores)):
+            document.report(
+                ("chips", name, "gpus"), "one entry a number of cores, the fewest first"
+            )
+
+
+CHIPS = ListFile("chips.yaml", _Chips, check=_check_chips)
+SPEED = ListFile("speed.yaml", Speed)
+FIT = ListFile("speed_fit.json", _Fit, made_by="python -m scripts.calibrate_time fit")
+
+
+def load_chips(directory: Path | None = None) -> dict[str, Chip]:
+    """Return the chips by name, in the order of their release.
+
+    Raises:
+        OpListError: the file is damaged.
+    """
+    return CHIPS.load(directory).chips
+
+
+def load_speed(directory: Path | None = None) -> Speed:
+    """Return the families of operators and the costs of copies.
+
+    Raises:
+        OpListError: the file is damaged.
+    """
+    return SPEED.load(directory)
+
+
+def load_parameters(directory: Path | None = None) -> Parameters:
+    """Return the fitted parameters.
+
+    Raises:
+        OpListError: the file is damaged.
+    """
+    return FIT.load(directory).parameters

@@ -1,0 +1,217 @@
+"""Reduce the calls of a run to what an estimate of its time needs: the work of one pass, step or token."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opcheck.capture.request import AS_PIPELINE
+from opcheck.common.vocabulary import RouteKind, TimeUnit
+from opcheck.data.chips import load_speed
+from opcheck.data.kernel_routes import is_bookkeeping
+from opcheck.judge.judge import outcome
+from opcheck.judge.partition import copies, nbytes
+from opcheck.judge.work import is_view, reason_to_wait
+from opcheck.model.records import CallWork, OpCall, TensorSpec, Trace, Verdict, Workload
+
+#: ``generate(max_new_tokens=3, ...)``: what a text model is called for.
+_GENERATE = re.compile(r"generate\(.*?max_new_tokens=(\d{1,4})\b")
+#: Work without a formula.
+NONE = "none"
+#: An optimizer makes its state in the first step alone.
+_STATE = ("aten::zeros_like", "aten::empty_like")
+
+
+class JudgedCall(NamedTuple):
+    """A call with its verdict and its route."""
+
+    call: OpCall
+    verdict: Verdict
+    route: RouteKind
+
+
+class _Part(NamedTuple):
+    unit: TimeUnit
+    covers: str
+    calls: Sequence[JudgedCall]
+
+
+def workloads(trace: Trace, calls: Sequence[JudgedCall]) -> tuple[Workload, ...]:
+    """Return the work of each part of a run that repeats; none if the run broke off.
+
+    Args:
+        trace: the run, for what it was called for.
+        calls: its calls in their order, without the move of the model.
+
+    Raises:
+        OpListError: speed.yaml is damaged.
+    """
+    if not trace.complete or not calls:
+        return ()
+    return tuple(_workload(part) for part in _parts(trace, calls) if part.calls)
+
+
+def _parts(trace: Trace, calls: Sequence[JudgedCall]) -> Iterator[_Part]:
+    """Yield the parts of a run, the one that repeats most first."""
+    if trace.mode == "train":
+        steady = [
+            each
+            for each in calls
+            if not (each.call.phase == "optimizer" and each.call.op in _STATE)
+        ]
+        yield _Part("step", "a training step", steady)
+        return
+    tokens = [int(found[1]) for found in map(_GENERATE.match, trace.called) if found]
+    if tokens and tokens[0] > 1:
+        passes = sum(name == "forward" for name in trace.called) + tokens[0]
+        starts = _starts(calls, passes)
+        if starts:
+            *_, before, last = (*starts, len(calls))
+            if tokens[0] > 2:
+                before, last = starts[-2], starts[-1]
+            yield _Part("token", "a generated token, with the cache", calls[before:last])
+            what = "forward" if passes > tokens[0] else "the prompt"
+            yield _Part("pass", what, calls[: starts[1]])
+            return
+    if trace.inputs_note == AS_PIPELINE:
+        starts = _starts(calls)
+        if starts:
+            yield _Part("step", "a step of the pipeline", calls[starts[0] : starts[1]])
+            rest = [*calls[: starts[0]], *calls[_end(calls, starts) :]]
+            yield _Part("pass", "what the pipeline does before and after its steps", rest)
+            return
+    yield _Part("pass", "a forward pass", calls)
+
+
+def _starts(calls: Sequence[JudgedCall], times: int = 0) -> list[int]:
+    """Return where each round of the longest loop starts; empty: there is no such loop.
+
+    A round starts with the first call of a module that is called once a round.
+
+    Args:
+        calls: in their order.
+        times: the rounds; 0: any number above one.
+    """
+    places: dict[tuple[str, str, str], list[int]] = {}
+    for index, (call, _, _) in enumerate(calls):
+        if call.module:
+            places.setdefault((call.op, call.module, str(call.location)), []).append(index)
+    loops = [each for each in places.values() if len(each) == times or (not times and each[1:])]
+    # What repeats within a round has shorter distances; the earliest call starts the round.
+    return max(loops, key=lambda each: (min(b - a for a, b in _pairs(each)), -each[0]), default=[])
+
+
+def _pairs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(places, places[1:], strict=False) if places[1:] else iter([(0, 0)])
+
+
+def _end(calls: Sequence[JudgedCall], starts: Sequence[int]) -> int:
+    """Return where the last round ends, which is as long as the round before."""
+    return min(starts[-1] + starts[-1] - starts[-2], len(calls))
+
+
+def _workload(part: _Part) -> Workload:
+    rows: Counter[CallWork] = Counter()
+    waits: Counter[str] = Counter()
+    views = copied = moved = raising = 0
+    for call, verdict, route in part.calls:
+        side = outcome(verdict).side
+        if side == "raises":
+            raising += 1
+        elif is_view(call):
+            views += 1
+        else:
+            rows[_work(call, route)] += 1
+        if side == "cpu":
+            tensors = [*copies(call)[0], *copies(call)[1]]
+            waits[str(call.location or "")] += 1
+        else:
+            tensors = [
+                spec for spec in call.inputs if spec.device == "cpu" and spec.shape and spec.nbytes
+            ]
+            if side == "mps" and reason_to_wait(call):
+                waits[str(call.location or "")] += 1
+        copied += len(tensors)
+        moved += nbytes(tensors)
+    return Workload(
+        unit=part.unit,
+        covers=part.covers,
+        rows=tuple(_counted(work, number) for work, number in rows.items()),
+        views=views,
+        waits=waits.total(),
+        waits_at=next((where for where, _ in waits.most_common() if where), ""),
+        copies=copied,
+        copied=moved,
+        raising=raising,
+    )
+
+
+def _counted(work: CallWork, number: int) -> CallWork:
+    return CallWork(
+        family=work.family,
+        route=work.route,
+        dtype=work.dtype,
+        flops=work.flops,
+        nbytes=work.nbytes,
+        launches=work.launches,
+        count=number,
+    )
+
+
+def _work(call: OpCall, route: RouteKind) -> CallWork:
+    family = _family(call.op, counted=bool(call.flops))
+    flops = call.flops
+    if family == "matrix" and not flops and call.inputs and call.outputs:
+        flops = 2 * math.prod(call.inputs[0].shape) * (call.outputs[0].shape or (1,))[-1]
+    # The calls in a composite's body that compute; their tensors have no identity.
+    inner = sum(not is_bookkeeping(each.op) for each in call.inside)
+    return CallWork(
+        family=family,
+        route=route,
+        dtype=call.inputs[0].dtype if call.inputs else "",
+        flops=flops,
+        nbytes=_moved_bytes(call, family),
+        launches=max(1, inner),
+        count=1,
+    )
+
+
+@functools.cache
+def _family(op: str, *, counted: bool) -> str:
+    """Return the family of an overload.
+
+    Args:
+        op: the overload.
+        counted: PyTorch counts its FLOPs.
+    """
+    for pattern, family in load_speed().patterns:
+        if pattern.fullmatch(op):
+            return "matrix" if family == NONE and counted else family
+    if counted:
+        return "matrix"
+    return "memory" if op.startswith("aten::") else NONE
+
+
+def _moved_bytes(call: OpCall, family: str) -> int:
+    """Return the bytes that a call reads and writes; what is expanded is read once, as is a tensor passed twice."""
+    inputs = {spec.tensor: spec for spec in call.inputs}.values()
+    if family in {"rows", "index"} and call.inputs:
+        table = call.inputs[0].storage
+        others = sum(_size(spec) for spec in inputs if spec.storage != table)
+        # What is selected is read and written; what is written into a table comes from the others.
+        results = sum(_size(spec) for spec in call.outputs if spec.storage != table)
+        return others + 2 * results
+    return sum(map(_size, inputs)) + sum(map(_size, call.outputs))
+
+
+def _size(spec: TensorSpec) -> int:
+    if 0 not in spec.stride:
+        return spec.nbytes
+    repeated = math.prod(
+        size for size, step in zip(spec.shape, spec.stride, strict=False) if not step
+    )
+    return spec.nbytes // max(repeated, 1)
