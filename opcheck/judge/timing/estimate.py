@@ -78,10 +78,10 @@ def estimate(
     """
     chip = load_chips()[name]
     seconds = [_on_gpu(work, chip, gpu, parameters) for gpu in gpus]
-    wide = _widening(work, chip, gpus[0])
-    ends = [_interval(each, work, chip, parameters, wide) for each in seconds]
+    wide = _widening(work, gpus[0])
+    ends = [_interval(each, chip, parameters, wide) for each in seconds]
     floor = min(_least(work, chip, gpu) for gpu in gpus)
-    cpu = _interval(_on_cpu(work, chip, parameters), work, chip, parameters, wide, on_cpu=True)
+    cpu = _interval(_on_cpu(work, chip, parameters), chip, parameters, wide, on_cpu=True)
     total = sum(seconds[0].values()) or 1.0
     shares = {bound: round(seconds[0][bound] / total, 3) for bound in TIME_BOUNDS}
     low = max(min(each.low for each in ends), floor)
@@ -167,7 +167,6 @@ def _copy_seconds(work: Workload) -> float:
 
 def _interval(
     seconds: _Seconds,
-    work: Workload,
     chip: Chip,
     parameters: Parameters,
     wide: float,
@@ -181,7 +180,7 @@ def _interval(
     return Interval(total / factor, (total + end) * factor + wide)
 
 
-def _widening(work: Workload, chip: Chip, gpu: Gpu) -> float:
+def _widening(work: Workload, gpu: Gpu) -> float:
     """Return the seconds that calls without a formula may take beyond their bytes."""
     nbytes = sum(row.nbytes * row.count for row in work.rows if row.family == NONE)
     calls = sum(row.launches * row.count for row in work.rows if row.family == NONE)

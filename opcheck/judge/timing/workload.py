@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from opcheck.capture.request import AS_PIPELINE
@@ -102,11 +103,11 @@ def _starts(calls: Sequence[JudgedCall], times: int = 0) -> list[int]:
             places.setdefault((call.op, call.module, str(call.location)), []).append(index)
     loops = [each for each in places.values() if len(each) == times or (not times and each[1:])]
     # What repeats within a round has shorter distances; the earliest call starts the round.
-    return max(loops, key=lambda each: (min(b - a for a, b in _pairs(each)), -each[0]), default=[])
+    return max(loops, key=lambda each: (_shortest_round(each), -each[0]), default=[])
 
 
-def _pairs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    return zip(places, places[1:], strict=False) if places[1:] else iter([(0, 0)])
+def _shortest_round(starts: Sequence[int]) -> int:
+    return min((after - before for before, after in pairwise(starts)), default=0)
 
 
 def _end(calls: Sequence[JudgedCall], starts: Sequence[int]) -> int:
