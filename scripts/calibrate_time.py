@@ -13,7 +13,7 @@ import argparse
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     parts: tuple[tuple[str, float], ...]
     seconds: float
     cpu_seconds: float = 0.0
+    loading: bool = False
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -82,6 +83,11 @@ class Predicted(NamedTuple):
     def holds(self) -> bool:
         """Return whether the interval contains the time."""
         return self.gpu.low <= self.measurement.seconds <= self.gpu.high
+
+    @property
+    def cpu_holds(self) -> bool:
+        """Return whether the interval of the CPU contains its time."""
+        return self.cpu.low <= self.measurement.cpu_seconds <= self.cpu.high
 
     @property
     def is_right_side(self) -> bool:
@@ -160,28 +166,40 @@ def capture() -> None:
 
 #: Where the search begins, from public figures of single calls, and how far it may go, as a factor.
 _PRIOR = Parameters(
-    gpu_matrix=0.75,
-    gpu_convolution=0.35,
-    gpu_memory=0.65,
+    gpu_matrix=0.78,
+    gpu_convolution=0.4,
+    gpu_memory=0.55,
     gpu_index=0.06,
-    cpu_matrix=0.5,
-    cpu_convolution=0.2,
-    cpu_memory=0.4,
-    host=1e-5,
-    graph=2e-5,
-    metal=6e-6,
+    cpu_matrix=0.2,
+    cpu_memory=0.45,
+    host=1.5e-5,
     wait=1.5e-4,
-    spread=1.0,
+    compute_spread=1.0,
+    memory_spread=1.0,
+    launch_spread=1.0,
+    cpu_spread=1.0,
 )
 _FACTOR = 4.0
+#: The largest residual that counts: what no model of the calls explains, such as data loading, moves nothing further.
+_CAP = 1.5
 _SHARES = tuple(name for name in _PRIOR.__struct_fields__ if name.startswith(("gpu_", "cpu_")))
 _STEPS = (1.5, 1.2, 1.07, 1.02)
+#: The bounds of a time that the GPU takes.
+_BUSY = ("compute", "memory")
+_SPREADS = tuple(name for name in _PRIOR.__struct_fields__ if name.endswith("spread"))
+_MIDDLES = tuple(name for name in _PRIOR.__struct_fields__ if name not in _SPREADS)
 #: What being a factor of two away from the prior costs, in residuals: what few times decide stays near it.
 _PULL = 0.25
 
 
 def fit(times: Sequence[Measurement], work: Work) -> Parameters:
-    """Return the parameters with the least weighted absolute residuals, each source counted by the root of its times."""
+    """Return the parameters with the least residuals, and spreads that hold what they were not fitted to."""
+    return _with_spreads(without_each_source(times, work), work, _fit_middles(times, work))
+
+
+def _fit_middles(measured: Sequence[Measurement], work: Work) -> Parameters:
+    """Return the parameters with the least weighted residuals, each source counted by the root of its times."""
+    times = [each for each in measured if not each.loading]
     result = _PRIOR
     weights = _weights(times)
     best = _loss(times, work, result, weights)
@@ -189,22 +207,20 @@ def fit(times: Sequence[Measurement], work: Work) -> Parameters:
         improved = True
         while improved:
             improved = False
-            for name in _PRIOR.__struct_fields__:
-                if name == "spread":
-                    continue
+            for name in _MIDDLES:
                 for factor in (step, 1 / step):
                     tried = _moved(result, name, factor)
                     loss = _loss(times, work, tried, weights)
                     if loss < best - 1e-9:
                         result, best, improved = tried, loss, True
-    return msgspec.structs.replace(result, spread=_spread(times, work, result))
+    return result
 
 
 def _moved(parameters: Parameters, name: str, factor: float) -> Parameters:
     prior = getattr(_PRIOR, name)
     value = min(max(getattr(parameters, name) * factor, prior / _FACTOR), prior * _FACTOR)
     if name in _SHARES:
-        value = min(value, 1.0)
+        value = min(value, 0.95)
     return msgspec.structs.replace(parameters, **{name: value})
 
 
@@ -224,33 +240,55 @@ def _loss(
     total = 0.0
     for each in predict(times, work, parameters):
         weight = weights[each.measurement.source]
-        total += weight * abs(each.residual)
+        total += weight * min(abs(each.residual), _CAP)
         if each.measurement.cpu_seconds:
             ratio = math.log2(each.cpu.middle / each.measurement.cpu_seconds)
-            total += weight * abs(ratio) / 2
-    away = (
-        abs(math.log2(getattr(parameters, name) / getattr(_PRIOR, name)))
-        for name in _PRIOR.__struct_fields__
-    )
+            total += weight * min(abs(ratio), _CAP) / 2
+    away = (abs(math.log2(getattr(parameters, name) / getattr(_PRIOR, name))) for name in _MIDDLES)
     return total + _PULL * sum(away)
 
 
-def _spread(times: Sequence[Measurement], work: Work, parameters: Parameters) -> float:
-    """Return the smallest spread whose intervals hold ``_HOLD`` of the times."""
-    for hundredths in range(20, 300, 5):
-        tried = msgspec.structs.replace(parameters, spread=hundredths / 100)
-        if share(predict(times, work, tried)) >= _HOLD:
-            return tried.spread
-    return 3.0
+#: Parameters with the times that they were not fitted to.
+Folds = list[tuple[Parameters, list[Measurement]]]
 
 
-def without_each_source(times: Sequence[Measurement], work: Work) -> list[Predicted]:
-    """Return the predictions for each source by parameters that were fitted to the others."""
-    result: list[Predicted] = []
-    for source in dict.fromkeys(each.source for each in times):
-        others = [each for each in times if each.source != source]
-        fitted = fit(others, work)
-        result += predict([each for each in times if each.source == source], work, fitted)
+def without_each_source(times: Sequence[Measurement], work: Work) -> Folds:
+    """Return for each source its times, and parameters that were fitted to the others."""
+    return [
+        (
+            _fit_middles([each for each in times if each.source != source], work),
+            [each for each in times if each.source == source],
+        )
+        for source in dict.fromkeys(each.source for each in times)
+    ]
+
+
+def predict_folds(folds: Folds, work: Work, spreads: Parameters) -> list[Predicted]:
+    """Return the predictions for the times of each source by the others, with the spreads of these parameters."""
+    values = {name: getattr(spreads, name) for name in _SPREADS}
+    return [
+        each
+        for fitted, times in folds
+        for each in predict(times, work, msgspec.structs.replace(fitted, **values))
+    ]
+
+
+def _with_spreads(folds: Folds, work: Work, parameters: Parameters) -> Parameters:
+    """Return the parameters with the smallest spreads that hold ``_HOLD`` of the times of each kind in the folds."""
+    result = parameters
+    kinds: dict[str, Callable[[Predicted], bool | None]] = {
+        "compute_spread": lambda each: each.holds if each.bound == "compute" else None,
+        "memory_spread": lambda each: each.holds if each.bound == "memory" else None,
+        "launch_spread": lambda each: None if each.bound in _BUSY else each.holds,
+        "cpu_spread": lambda each: each.cpu_holds if each.measurement.cpu_seconds else None,
+    }
+    for name, holds in kinds.items():
+        for twentieths in range(8, 60):
+            result = msgspec.structs.replace(result, **{name: twentieths / 20})
+            predicted = [p for p in predict_folds(folds, work, result) if not p.measurement.loading]
+            held = [known for each in predicted if (known := holds(each)) is not None]
+            if sum(held) >= _HOLD * len(held):
+                break
     return result
 
 
@@ -301,7 +339,8 @@ def main() -> None:
         _FIT.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         print(_FIT.read_text())
         print(figures(predict(times, work, fitted)))
-        print("each source by the others:", figures(without_each_source(times, work)))
+        others = predict_folds(without_each_source(times, work), work, fitted)
+        print("each source by the others:", figures(others))
     for each in predict(times, work, load_parameters()) if what == "show" else ():
         m = each.measurement
         print(

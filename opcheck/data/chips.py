@@ -13,6 +13,8 @@ from opcheck.model.records import Record
 
 #: The dtypes that matrix units of the GPU take.
 _HALF = frozenset({"float16", "bfloat16"})
+#: 10^9 bytes a second that a cluster of performance cores reaches at most.
+_CLUSTER = 110.0
 
 
 class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +53,10 @@ class Cpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         per_cycle = self.clusters * 512 if dtype == "float32" else self.cores * 32
         return per_cycle * self.ghz * 1e9
 
+    def bandwidth(self, memory: float) -> float:
+        """Return the bytes a second that the cores reach of a memory with so many 10^9 bytes a second."""
+        return min(memory, self.clusters * _CLUSTER) * 1e9
+
 
 class Chip(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A chip, with each GPU that it is sold with."""
@@ -74,11 +80,20 @@ class Copy(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evidence: EvidenceEntries
 
 
+class Starts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The seconds that a call adds to those of Python and the dispatcher, by what computes it, at 3.2 GHz."""
+
+    graph: float
+    metal: float
+    evidence: EvidenceEntries
+
+
 class Speed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The content of ``speed.yaml``."""
 
     schema: int
     families: dict[str, tuple[str, ...]]
+    starts: Starts
     copy: Copy
     #: how many times the time of its bytes a call without a formula may take
     widening: float
@@ -104,17 +119,17 @@ class Parameters(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: of the bandwidth, for reads and writes at indices
     gpu_index: float
     cpu_matrix: float
-    cpu_convolution: float
     cpu_memory: float
     #: seconds for which Python and the dispatcher take a call, whatever computes it, at 3.2 GHz
     host: float
-    #: seconds that a call adds to that where MPSGraph computes it, or a Metal kernel
-    graph: float
-    metal: float
     #: seconds from the end of the GPU's work to the CPU's next step
     wait: float
-    #: of the interval: binary logarithm of its ends, as a share of its middle
-    spread: float
+    #: binary logarithms of the ends of an interval as shares of its middle: where the GPU computes, where it reads and
+    #: writes, where the CPU starts calls, waits or copies, and of the same calls on the CPU
+    compute_spread: float
+    memory_spread: float
+    launch_spread: float
+    cpu_spread: float
 
 
 class _Fit(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

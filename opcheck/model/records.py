@@ -533,6 +533,10 @@ class TimeEstimate(Record, frozen=True, kw_only=True):
         dict[TimeBound, float],
         Meta(description="of the middle of the interval, together 1; wait: with CPU fallbacks"),
     ]
+    families: Annotated[
+        dict[str, float],
+        Meta(description="the shares of arithmetic and memory by the family of the calls"),
+    ]
     launches: Annotated[Count, Meta(description="kernels that the calls start on the GPU")]
     waits: Count
     copies: Annotated[Count, Meta(description="between the CPU and the GPU")]

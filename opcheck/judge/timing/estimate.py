@@ -6,6 +6,7 @@ is in op_lists/speed_fit.json.  Nothing was observed on a Mac.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from opcheck.model.records import CallWork, Report, TimeEstimate, Workload
 #: The clock in GHz that the costs of starting calls are stated for.
 _CLOCK = 3.2
 #: A view takes this share of what another call takes on the CPU: it starts no kernel.
-_VIEW = 0.5
+_VIEW = 0.3
 #: Bytes of a call that the caches of a chip may spare it to read from memory.
 _CACHED = 16 << 20
 
@@ -77,13 +78,16 @@ def estimate(
         parameters: the fitted ones.
     """
     chip = load_chips()[name]
-    seconds = [_on_gpu(work, chip, gpu, parameters) for gpu in gpus]
-    wide = _widening(work, gpus[0])
-    ends = [_interval(each, chip, parameters, wide) for each in seconds]
+    runs = [_on_gpu(work, chip, gpu, parameters) for gpu in gpus]
+    wide = _widening(work, gpus[0], parameters)
+    ends = [_interval(each, parameters) for each in runs]
     floor = min(_least(work, chip, gpu) for gpu in gpus)
-    cpu = _interval(_on_cpu(work, chip, parameters), chip, parameters, wide, on_cpu=True)
-    total = sum(seconds[0].values()) or 1.0
-    shares = {bound: round(seconds[0][bound] / total, 3) for bound in TIME_BOUNDS}
+    on_cpu, factor = _on_cpu(work, chip, parameters), 2**parameters.cpu_spread
+    parts = runs[0].shares()
+    shares = {
+        bound: round(sum(parts[key] for key in parts if key[0] == bound), 3)
+        for bound in TIME_BOUNDS
+    }
     low = max(min(each.low for each in ends), floor)
     return TimeEstimate(
         mac=name,
@@ -91,11 +95,15 @@ def estimate(
         unit=work.unit,
         covers=work.covers,
         low_seconds=low,
-        high_seconds=max(low, *(each.high for each in ends)),
-        cpu_low_seconds=cpu.low,
-        cpu_high_seconds=cpu.high,
+        high_seconds=max(low, *(each.high for each in ends)) + wide,
+        cpu_low_seconds=on_cpu / factor,
+        cpu_high_seconds=on_cpu * factor + wide,
         bound=max(TIME_BOUNDS, key=lambda bound: shares[bound]),
         shares=shares,
+        families={
+            family: round(parts["compute", family] + parts["memory", family], 3)
+            for family in sorted({family for _, family in parts} - {""})
+        },
         launches=sum(row.launches * row.count for row in work.rows if row.route != "cpu"),
         waits=work.waits,
         copies=work.copies,
@@ -104,49 +112,76 @@ def estimate(
     )
 
 
-_Seconds = dict[TimeBound, float]
+class _Run(NamedTuple):
+    """The seconds of a part on one GPU."""
+
+    #: of the GPU, by what they go to and the family of the calls; of waits and copies
+    busy: Counter[tuple[TimeBound, str]]
+    rest: Counter[tuple[TimeBound, str]]
+    #: of the CPU, where it starts all calls, and of those that take longer to start than to compute
+    starting: float
+    exposed: float
+    #: of the GPU, for the calls that take longer to compute than to start
+    covered: float
+
+    def ends(self) -> Interval:
+        """Return the seconds where the CPU starts calls as far ahead as it can, and where it never does."""
+        rest = self.rest.total()
+        overlapping = max(self.starting, self.busy.total())
+        return Interval(overlapping + rest, self.exposed + self.covered + rest)
+
+    def shares(self) -> Counter[tuple[TimeBound, str]]:
+        """Return the parts of the middle, together 1; starting calls takes what the rest leaves."""
+        parts = self.busy + self.rest
+        total = max(self.ends().middle, parts.total(), 1e-12)
+        result = Counter({key: seconds / total for key, seconds in parts.items()})
+        result["launch", ""] = 1 - parts.total() / total
+        return result
 
 
-def _on_gpu(work: Workload, chip: Chip, gpu: Gpu, parameters: Parameters) -> _Seconds:
+def _on_gpu(work: Workload, chip: Chip, gpu: Gpu, parameters: Parameters) -> _Run:
     """Return the seconds of a part by what they go to; calls on the CPU make the GPU wait."""
     slower = _CLOCK / chip.cpu.ghz
     start = _start_costs(parameters)
-    result: _Seconds = dict.fromkeys(TIME_BOUNDS, 0.0)
+    exposed = starting = work.views * _VIEW * parameters.host * slower
+    covered = 0.0
+    busy, rest = Counter[tuple[TimeBound, str]](), Counter[tuple[TimeBound, str]]()
+    # The program waits once more, for the result.
+    rest["wait", ""] = (work.waits + 1) * parameters.wait * slower
+    rest["copy", ""] = _copy_seconds(work)
     for row in work.rows:
         if row.route == "cpu":
-            result["wait"] += row.count * _cpu_call(row, chip, parameters)
+            rest["wait", ""] += row.count * _cpu_call(row, chip, parameters)
             continue
-        costs: _Seconds = {
-            "launch": row.launches * slower * start(row.route),
-            "compute": _compute(row, gpu.flops(row.dtype, chip.bfloat16), parameters),
-            "memory": row.nbytes / (gpu.gb_s * 1e9 * _share_of_bandwidth(row, parameters)),
-        }
-        bound = max(costs, key=lambda name: costs[name])
-        result[bound] += row.count * costs[bound]
-    result["launch"] += work.views * _VIEW * parameters.host * slower
-    result["wait"] += work.waits * parameters.wait * slower
-    result["copy"] += _copy_seconds(work)
-    return result
+        compute = _compute(row, gpu.flops(row.dtype, chip.bfloat16), parameters)
+        memory = row.nbytes / (gpu.gb_s * 1e9 * _share_of_bandwidth(row, parameters))
+        launch = row.launches * slower * start(row.route)
+        starting += row.count * launch
+        busy["compute", row.family] += row.count * compute
+        busy["memory", row.family] += row.count * memory
+        if launch > compute + memory:
+            exposed += row.count * launch
+        else:
+            covered += row.count * (compute + memory)
+    return _Run(busy, rest, starting, exposed, covered)
 
 
-def _on_cpu(work: Workload, chip: Chip, parameters: Parameters) -> _Seconds:
+def _on_cpu(work: Workload, chip: Chip, parameters: Parameters) -> float:
     """Return the seconds of the same calls on the CPU, which neither copies nor waits."""
-    slower = _CLOCK / chip.cpu.ghz
     calls = sum(row.count * _cpu_call(row, chip, parameters) for row in work.rows)
-    return {"compute": calls, "launch": work.views * _VIEW * parameters.host * slower}
+    return calls + work.views * _VIEW * parameters.host * _CLOCK / chip.cpu.ghz
 
 
 def _cpu_call(row: CallWork, chip: Chip, parameters: Parameters) -> float:
-    share = parameters.cpu_convolution if row.family == "convolution" else parameters.cpu_matrix
-    compute = row.flops / (chip.cpu.flops(row.dtype) * share)
-    # The bandwidth of the memory is the same for the smallest GPU and for the CPU.
-    memory = row.nbytes / (chip.gpus[0].gb_s * 1e9 * parameters.cpu_memory)
+    compute = row.flops / (chip.cpu.flops(row.dtype) * parameters.cpu_matrix)
+    memory = row.nbytes / (chip.cpu.bandwidth(chip.gpus[0].gb_s) * parameters.cpu_memory)
     return row.launches * parameters.host * _CLOCK / chip.cpu.ghz + max(compute, memory)
 
 
 def _start_costs(parameters: Parameters) -> Callable[[str], float]:
     """Return the seconds that a call takes from Python to the GPU's queue, by its route."""
-    graph, metal = parameters.host + parameters.graph, parameters.host + parameters.metal
+    starts = load_speed().starts
+    graph, metal = parameters.host + starts.graph, parameters.host + starts.metal
     costs = {"graph": graph, "mps": graph, "metal": metal, "copy": metal}
     return lambda route: costs.get(route, (graph + metal) / 2)
 
@@ -165,27 +200,23 @@ def _copy_seconds(work: Workload) -> float:
     return work.copies * copy.seconds + work.copied / (copy.gb_s * 1e9)
 
 
-def _interval(
-    seconds: _Seconds,
-    chip: Chip,
-    parameters: Parameters,
-    wide: float,
-    *,
-    on_cpu: bool = False,
-) -> Interval:
-    """Return the interval around a sum; its upper end has a wait for the result."""
-    total = sum(seconds.values())
-    factor = 2**parameters.spread
-    end = 0.0 if on_cpu else parameters.wait * _CLOCK / chip.cpu.ghz
-    return Interval(total / factor, (total + end) * factor + wide)
+def _interval(run: _Run, parameters: Parameters) -> Interval:
+    """Return the interval of a part, the wider the more of it the CPU takes."""
+    spreads = {"compute": parameters.compute_spread, "memory": parameters.memory_spread}
+    spread = sum(
+        share * spreads.get(bound, parameters.launch_spread)
+        for (bound, _), share in run.shares().items()
+    )
+    ends = run.ends()
+    return Interval(ends.low / 2**spread, ends.high * 2**spread)
 
 
-def _widening(work: Workload, gpu: Gpu) -> float:
+def _widening(work: Workload, gpu: Gpu, parameters: Parameters) -> float:
     """Return the seconds that calls without a formula may take beyond their bytes."""
-    nbytes = sum(row.nbytes * row.count for row in work.rows if row.family == NONE)
-    calls = sum(row.launches * row.count for row in work.rows if row.family == NONE)
-    wide = load_speed().widening
-    return wide * (nbytes / (gpu.gb_s * 1e9) + calls * 1e-5)
+    rows = [row for row in work.rows if row.family == NONE]
+    nbytes = sum(row.nbytes * row.count for row in rows)
+    calls = sum(row.launches * row.count for row in rows)
+    return load_speed().widening * (nbytes / (gpu.gb_s * 1e9) + calls * parameters.host)
 
 
 def _least(work: Workload, chip: Chip, gpu: Gpu) -> float:
