@@ -51,7 +51,21 @@ def flop_count(number: int) -> str:
     return f"{size / 1000:.1f} PFLOP"
 
 
-def percent(part: int, whole: int) -> str:
+def duration(low: float, high: float) -> str:
+    """Return an interval of seconds with two digits and the unit of its upper end: ``45 to 80 ms``."""
+    unit, factor = next(((name, size) for name, size in _UNITS if high < 999.5 / size), ("s", 1.0))
+    ends = [_two_digits(end * factor) for end in (low, high)]
+    return f"{' to '.join(dict.fromkeys(ends))} {unit}"
+
+
+_UNITS = (("us", 1e6), ("ms", 1e3), ("s", 1.0))
+
+
+def _two_digits(number: float) -> str:
+    return f"{float(f'{number:.2g}'):g}" if number < 1e5 else f"{number:.2g}"
+
+
+def percent(part: float, whole: float) -> str:
     """Return a share, so that neither a small one reads as none nor a large one as all: ``<1 %``, ``>99 %``."""
     share = 100 * part / whole if whole else 0.0
     if 0 < share < 1:

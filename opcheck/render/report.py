@@ -18,7 +18,16 @@ from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
 from opcheck.model.saved import as_content
-from opcheck.render import FORMATS, findings, format_of, memory_page, precision, render, summary
+from opcheck.render import (
+    FORMATS,
+    findings,
+    format_of,
+    memory_page,
+    precision,
+    render,
+    summary,
+    timing_page,
+)
 from opcheck.render.document import (
     Block,
     Bullets,
@@ -67,7 +76,7 @@ _SIDES: dict[str, Style] = {
 
 
 #: The sections that the short text leaves out: ``--show`` picks some, ``-v`` shows all.
-SECTIONS = ("notes", "operators", "memory", "transfers", "evidence")
+SECTIONS = ("notes", "operators", "memory", "time", "transfers", "evidence")
 
 
 def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
@@ -96,6 +105,8 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
         yield from section("Operators", _operators(report))
     if "memory" in shown and report.memory:
         yield from memory_page.blocks(report.memory)
+    if "time" in shown and report.time:
+        yield from timing_page.blocks(report.time)
     if "transfers" in shown:
         yield from transfers(report)
     if "evidence" in shown:

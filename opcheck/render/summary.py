@@ -13,6 +13,7 @@ from opcheck.common.vocabulary import ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
 from opcheck.judge.memory.mac_fits import deciding, find_asked_mac, runs_out, smallest
 from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
+from opcheck.render import timing_page
 from opcheck.render.document import Facts, TextSpan, Words
 
 
@@ -148,6 +149,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("off the GPU", "" if native else leaves(report)),
         ("waits", waits(report)),
         ("memory", fits(memory) if memory else ""),
+        *timing_page.facts(report.time, report.workloads),
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
         ("wrong", _name_unproved(report) if short else ""),
@@ -256,7 +258,7 @@ def _unchecked_parts(report: Report) -> str:
         return and_more(report.not_checked, 1)
     parts = [
         "anything on a Mac",
-        "numbers and speed",
+        "numbers" if report.time else "numbers and speed",
         "other inputs and branches",
         "" if facts.complete else "what follows its end",
         f"{plural(len(facts.modules_not_called), 'module')} never called"

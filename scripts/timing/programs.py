@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -92,7 +94,7 @@ class _TinyVgg(nn.Module):
         super().__init__()
         channels = [3, 10, 10, 10, 10]
         layers: list[nn.Module] = []
-        for index, (before, after) in enumerate(zip(channels, channels[1:], strict=False)):
+        for index, (before, after) in enumerate(pairwise(channels)):
             layers += [nn.Conv2d(before, after, 3), nn.ReLU()]
             layers += [nn.MaxPool2d(2)] if index % 2 else []
         self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, 10))

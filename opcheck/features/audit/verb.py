@@ -21,8 +21,7 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 from opcheck.features.audit.memory_questions import MemoryQuestions
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
-from opcheck.judge.timing.asked import TIME, chips_of
-from opcheck.judge.timing.estimate import with_time
+from opcheck.judge.timing.asked import TIME, chips_of, with_time
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report
@@ -71,6 +70,8 @@ def command(
     chips = chips_of(mac, time=time)
     if mac.mac == ALL_MACS:
         output = msgspec.structs.replace(output, show=(*output.show, "memory"))
+    if len(chips) > 1:
+        output = msgspec.structs.replace(output, show=(*output.show, "time"))
     if verify:
         target = verification.target_here(target)
     ignores = config.ignores(Path.cwd())
@@ -110,7 +111,7 @@ def command(
         findings = ignores.mark_ignored(result.findings, model=model)
         newest = not target.torch
         report = msgspec.structs.replace(result, findings=findings, newest=newest)
-        report = with_time(report, chips)
+        report = with_time(report, chips, load())
         allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
         code = _deliver(report, ignores, allowed, output, progress)
         if verify:

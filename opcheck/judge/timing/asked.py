@@ -1,10 +1,18 @@
-"""The chips whose time a user asks about."""
+"""The chips whose time a user asks about, and the report with their estimates."""
 
 from __future__ import annotations
 
-from opcheck.data.chips import load_chips
+from collections.abc import Iterable
+
+import msgspec
+
+from opcheck.data.chips import load_chips, load_parameters
 from opcheck.data.macs import MacOptions, chips_by_memory
+from opcheck.data.registrations import OpLists
+from opcheck.judge.timing.advice import advice
+from opcheck.judge.timing.estimate import estimate
 from opcheck.model.options import Option
+from opcheck.model.records import Report
 
 TIME = Option("Estimate the time, on every chip without --mac.")
 
@@ -25,3 +33,24 @@ def chips_of(mac: MacOptions, *, time: bool = False) -> tuple[str, ...]:
         sold = chips_by_memory()
         names |= {chip for each in macs for chip in sold.get(each.memory, ())}
     return tuple(chip for chip in load_chips() if chip in names or (time and not macs))
+
+
+def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
+    """Return the report with an estimate for each chip and each part of the run that repeats.
+
+    Args:
+        report: with the work of its run; without it nothing is estimated.
+        chips: names of op_lists/chips.yaml.
+        lists: the op lists, for what later releases have.
+
+    Raises:
+        OpListError: a list is damaged.
+    """
+    parameters, sold = load_parameters(), load_chips()
+    result = []
+    for chip in chips:
+        for work in report.workloads:
+            each = estimate(work, chip, sold[chip].gpus, parameters)
+            lines = advice(report, work, each, sold[chip].gpus, parameters, lists)
+            result.append(msgspec.structs.replace(each, advice=lines))
+    return msgspec.structs.replace(report, time=tuple(result))

@@ -6,16 +6,14 @@ is in op_lists/speed_fit.json.  Nothing was observed on a Mac.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from opcheck.common.vocabulary import TIME_BOUNDS, TimeBound
-from opcheck.data.chips import Chip, Gpu, Parameters, load_chips, load_parameters, load_speed
+from opcheck.data.chips import Chip, Gpu, Parameters, load_chips, load_speed
 from opcheck.judge.timing.workload import NONE
-from opcheck.model.records import CallWork, Report, TimeEstimate, Workload
+from opcheck.model.records import CallWork, TimeEstimate, Workload
 
 #: The clock in GHz that the costs of starting calls are stated for.
 _CLOCK = 3.2
@@ -35,35 +33,6 @@ class Interval(NamedTuple):
     def middle(self) -> float:
         """Return the geometric mean of the ends."""
         return float((self.low * self.high) ** 0.5)
-
-
-def estimates(
-    workloads: Iterable[Workload], chips: Iterable[str], parameters: Parameters | None = None
-) -> tuple[TimeEstimate, ...]:
-    """Return an estimate for each chip and each part of a run.
-
-    Args:
-        workloads: of the run.
-        chips: names of op_lists/chips.yaml.
-        parameters: in place of the shipped ones.
-
-    Raises:
-        OpListError: a list is damaged.
-    """
-    fitted = parameters or load_parameters()
-    parts = tuple(workloads)
-    return tuple(
-        estimate(work, name, load_chips()[name].gpus, fitted) for name in chips for work in parts
-    )
-
-
-def with_time(report: Report, chips: Iterable[str]) -> Report:
-    """Return the report with the estimates for these chips; none replaces what it had.
-
-    Raises:
-        OpListError: a list is damaged.
-    """
-    return msgspec.structs.replace(report, time=estimates(report.workloads, chips))
 
 
 def estimate(
@@ -88,14 +57,17 @@ def estimate(
         bound: round(sum(parts[key] for key in parts if key[0] == bound), 3)
         for bound in TIME_BOUNDS
     }
-    low = max(min(each.low for each in ends), floor)
+    low, high = min(each.low for each in ends), max(each.high for each in ends)
+    # A share of a published rate cannot exceed it: where that cuts the lower side, half as much of the upper side goes.
+    cut = min(low / floor, 1.0) if floor else 1.0
+    low, high = low / cut, max(high * cut**0.5, low / cut)
     return TimeEstimate(
         mac=name,
         gpu_cores=tuple(gpu.cores for gpu in gpus),
         unit=work.unit,
         covers=work.covers,
         low_seconds=low,
-        high_seconds=max(low, *(each.high for each in ends)) + wide,
+        high_seconds=high + wide,
         cpu_low_seconds=on_cpu / factor,
         cpu_high_seconds=on_cpu * factor + wide,
         bound=max(TIME_BOUNDS, key=lambda bound: shares[bound]),
@@ -112,12 +84,16 @@ def estimate(
     )
 
 
+#: Seconds or shares by what they go to, and by the family of the calls where the GPU is busy.
+_Parts = defaultdict[tuple[TimeBound, str], float]
+
+
 class _Run(NamedTuple):
     """The seconds of a part on one GPU."""
 
     #: of the GPU, by what they go to and the family of the calls; of waits and copies
-    busy: Counter[tuple[TimeBound, str]]
-    rest: Counter[tuple[TimeBound, str]]
+    busy: _Parts
+    rest: _Parts
     #: of the CPU, where it starts all calls, and of those that take longer to start than to compute
     starting: float
     exposed: float
@@ -126,16 +102,17 @@ class _Run(NamedTuple):
 
     def ends(self) -> Interval:
         """Return the seconds where the CPU starts calls as far ahead as it can, and where it never does."""
-        rest = self.rest.total()
-        overlapping = max(self.starting, self.busy.total())
+        rest = sum(self.rest.values())
+        overlapping = max(self.starting, sum(self.busy.values()))
         return Interval(overlapping + rest, self.exposed + self.covered + rest)
 
-    def shares(self) -> Counter[tuple[TimeBound, str]]:
+    def shares(self) -> _Parts:
         """Return the parts of the middle, together 1; starting calls takes what the rest leaves."""
-        parts = self.busy + self.rest
-        total = max(self.ends().middle, parts.total(), 1e-12)
-        result = Counter({key: seconds / total for key, seconds in parts.items()})
-        result["launch", ""] = 1 - parts.total() / total
+        parts = {**self.busy, **self.rest}
+        others = sum(parts.values())
+        total = max(self.ends().middle, others)
+        result = _Parts(float, {key: seconds / total for key, seconds in parts.items()})
+        result["launch", ""] = 1 - others / total
         return result
 
 
@@ -145,7 +122,7 @@ def _on_gpu(work: Workload, chip: Chip, gpu: Gpu, parameters: Parameters) -> _Ru
     start = _start_costs(parameters)
     exposed = starting = work.views * _VIEW * parameters.host * slower
     covered = 0.0
-    busy, rest = Counter[tuple[TimeBound, str]](), Counter[tuple[TimeBound, str]]()
+    busy, rest = _Parts(float), _Parts(float)
     # The program waits once more, for the result.
     rest["wait", ""] = (work.waits + 1) * parameters.wait * slower
     rest["copy", ""] = _copy_seconds(work)

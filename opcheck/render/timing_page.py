@@ -1,0 +1,108 @@
+"""The estimate of time as facts, a table and sentences, for the formats for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opcheck.common.text import duration, percent, plural
+from opcheck.model.records import TimeEstimate, Workload
+from opcheck.render.document import Block, Bullets, Heading, Table, Words
+
+TITLE = "Time (an estimate, never observed on a Mac)"
+
+_FAMILIES = {
+    "matrix": "matrix products",
+    "convolution": "convolutions",
+    "memory": "reading and writing",
+    "rows": "looking rows up",
+    "index": "indexing",
+    "none": "calls without a formula",
+}
+#: Shares that the summary names.
+_PARTS = 3
+
+
+def facts(
+    times: Sequence[TimeEstimate], workloads: Sequence[Workload]
+) -> Iterator[tuple[str, Words]]:
+    """Yield the answer in three lines: how long, what it goes to, what would help.
+
+    Args:
+        times: the estimates of a report, those of a chip in a row.
+        workloads: the parts of the run that they are about.
+    """
+    if not times:
+        return
+    first = times[0]
+    chips = list(dict.fromkeys(each.mac for each in times))
+    if chips[1:]:
+        same = [each for each in times if each.covers == first.covers]
+        fast = min(same, key=lambda each: each.low_seconds * each.high_seconds)
+        slow = max(same, key=lambda each: each.low_seconds * each.high_seconds)
+        ends = " ... ".join(f"{each.mac} {_gpu(each)}" for each in (slow, fast))
+        yield "time", f"{ends} a {first.unit} (--show time has all)"
+        return
+    cores = " or ".join(map(str, first.gpu_cores))
+    yield (
+        "time",
+        f"{first.mac}: {_gpu(first)} a {first.unit} ({cores} GPU cores); its CPU: {_cpu(first)}",
+    )
+    work = next((each for each in workloads if each.covers == first.covers), None)
+    yield "spent on", ", ".join(_parts(first, work)[:_PARTS])
+    if first.advice:
+        yield "faster with", "; ".join(first.advice)
+
+
+def blocks(times: Sequence[TimeEstimate]) -> Iterator[Block]:
+    """Make the section: a row for each chip, what is left out, and what would help."""
+    yield Heading(TITLE)
+    yield Table(
+        ("Mac", "GPU cores", "GPU", "CPU", "a", "bound by"),
+        tuple(
+            (
+                each.mac,
+                " or ".join(map(str, each.gpu_cores)),
+                _gpu(each),
+                _cpu(each),
+                f"{each.unit}: {each.covers}",
+                f"{each.bound} ({percent(each.shares[each.bound], 1)})",
+            )
+            for each in times
+        ),
+    )
+    yield Bullets(tuple(_sentences(times)))
+
+
+def _sentences(times: Sequence[TimeEstimate]) -> Iterator[Words]:
+    first = times[0]
+    if first.without_formula:
+        calls = plural(first.without_formula, "call")
+        yield f"{calls} without a formula for the work: the intervals are wider for it"
+    if first.left_out:
+        yield f"left out: {plural(first.left_out, 'call')} that would raise"
+    for line in first.advice:
+        yield f"faster on {first.mac} with {line}"
+    yield (
+        "from published rates of the chips and shares fitted to published times "
+        "(docs/explanation/time.md); data loading, heat and other programs are not modelled"
+    )
+
+
+def _gpu(each: TimeEstimate) -> str:
+    return duration(each.low_seconds, each.high_seconds)
+
+
+def _cpu(each: TimeEstimate) -> str:
+    return duration(each.cpu_low_seconds, each.cpu_high_seconds)
+
+
+def _parts(each: TimeEstimate, work: Workload | None) -> list[str]:
+    """Return the shares in words, the largest first; those below a hundredth are left out."""
+    where = f" at {work.waits_at}" if work and work.waits_at else ""
+    waits = plural(each.waits, "wait") if each.waits else "the wait for the result"
+    shares = {_FAMILIES[name]: share for name, share in each.families.items()}
+    shares[plural(each.launches, "launch").replace("launchs", "launches")] = each.shares["launch"]
+    shares[f"{waits}{where if each.waits else ''}"] = each.shares["wait"]
+    shares[plural(each.copies, "copy")] = each.shares["copy"]
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    return [f"{percent(share, 1)} {name}" for name, share in ordered if share >= 0.01]
