@@ -408,13 +408,13 @@ def main() -> None:
         others = predict_folds(without_each_source(times, work), work, fitted)
         print("each source by the others:", figures(others))
         return
-    written = _PAGE.read_text(encoding="utf-8")
-    before, _, rest = written.partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    content = f"{before}{_BEGIN}\n\n{page(times, work)}\n\n{_END}{after}"
+    before = _PAGE.read_text(encoding="utf-8")
+    head, _, rest = before.partition(_BEGIN)
+    tail = rest.partition(_END)[2]
+    after = f"{head}{_BEGIN}\n\n{page(times, work)}\n\n{_END}{tail}"
     if arguments.check:
-        sys.exit(content != written)
-    _PAGE.write_text(content, encoding="utf-8")
+        sys.exit(after != before)
+    _PAGE.write_text(after, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import msgspec
 
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
+from opcheck.features.gate.costs import cost_of, grown, with_growth
 from opcheck.features.gate.gate_baseline import Baseline
 from opcheck.features.gate.gate_records import GateCell, GateReport
 from opcheck.features.gate.jobs import JobResult
@@ -28,6 +29,7 @@ def report(
     op_lists: str,
     whole: bool,
     baseline: Baseline | None = None,
+    max_slowdown: float | None = None,
 ) -> GateReport:
     """Make the report of the whole run; a model without a result was not audited any more.
 
@@ -38,7 +40,8 @@ def report(
         ignores: the ignored findings; unused entries are read from it afterwards.
         op_lists: the digest of the op lists.
         whole: these are all models and targets that are configured: what silences nothing here silences nothing.
-        baseline: the known findings.
+        baseline: the known findings, and the costs.
+        max_slowdown: the growth of a cost that is allowed; None: each fails nothing.
     """
     cells = [
         cell
@@ -55,6 +58,16 @@ def report(
         notes.append(
             f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})"
         )
+    for index, cell in enumerate(cells if baseline else ()):
+        assert baseline is not None
+        if cell.report is not None:
+            before = baseline.cost_on(cell.model, cell.target)
+            growth = grown(before, cost_of(cell.report), max_slowdown)
+            if max_slowdown is None:
+                notes += [f"{cell.model} on {cell.target}: {each}" for each in growth]
+            else:
+                judgement = with_growth(cell.judgement, growth)
+                cells[index] = msgspec.structs.replace(cell, judgement=judgement)
     return GateReport(
         tool=TOOL,
         op_lists=op_lists,

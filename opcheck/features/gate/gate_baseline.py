@@ -19,6 +19,7 @@ from opcheck.common import tool
 from opcheck.common.files import write_text
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.common.yaml_text import dump
+from opcheck.features.gate.costs import Cost, cost_of
 from opcheck.features.gate.gate_records import GateCell, Known
 from opcheck.judge.policy import speaks_of_calls
 from opcheck.model.fingerprint import VERSION, read_baseline
@@ -40,6 +41,12 @@ class Baseline(Record, frozen=True, kw_only=True):
     #: the targets of the runs that wrote the file, as their ``str``
     targets: tuple[str, ...] = ()
     models: dict[str, tuple[Known, ...]] = {}
+    #: what the runs cost, by model and target
+    costs: dict[str, dict[str, Cost]] = {}
+
+    def cost_on(self, model: str, target: str) -> Cost | None:
+        """Return what a model cost on a target of the file; None: it is not in the file."""
+        return self.costs.get(model, {}).get(target)
 
     def known_on(self, model: str, target: str) -> tuple[Known, ...]:
         """Return the known findings of a model on a target of the file."""
@@ -105,11 +112,17 @@ def update_baseline(
         if cell.report is not None and _is_whole(cell):
             for entry in known_in(cell.report):
                 _add(known, cell.model, entry, [cell.target])
+    costs = {model: dict(of_model) for model, of_model in before.costs.items()} if before else {}
+    for cell in judged.values():
+        cost = cost_of(cell.report) if cell.report is not None and _is_whole(cell) else None
+        if cost is not None:
+            costs.setdefault(cell.model, {})[cell.target] = cost
     seen = {*(before.targets if before else ()), *(c.target for c in cells if _is_whole(c))}
     return Baseline(
         op_lists=op_lists,
         targets=tuple(sorted(seen, key=_numbers)),
         models={model: tuple(sorted(known[model].values(), key=_order)) for model in sorted(known)},
+        costs={model: dict(sorted(costs[model].items())) for model in sorted(costs)},
     )
 
 

@@ -28,6 +28,7 @@ from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
 from opcheck.features.gate import gate_baseline as baseline_file
+from opcheck.features.gate.costs import MAX_SLOWDOWN
 from opcheck.features.gate.gate_baseline import Baseline
 from opcheck.features.gate.gate_records import GateReport
 from opcheck.features.gate.jobs import Job, JobResult, read_cached
@@ -79,6 +80,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
             action="reads",
         ),
     ] = ""
+    max_slowdown: Annotated[float | None, MAX_SLOWDOWN] = None
     update_baseline: Annotated[bool, flag("Write the current findings to --baseline.")] = False
     jobs: Annotated[int, jobs("Number of models to audit in parallel.")] = min(
         _MOST_JOBS, os.cpu_count() or 1
@@ -145,6 +147,7 @@ def command(
             op_lists=lists.digest,
             whole=whole,
             baseline=baseline,
+            max_slowdown=options.max_slowdown,
         )
 
     report = assemble_report(known)

@@ -35,6 +35,11 @@ class Interval(NamedTuple):
         return float((self.low * self.high) ** 0.5)
 
 
+def middle(estimated: TimeEstimate) -> float:
+    """Return the geometric mean of the ends of an estimate, in seconds."""
+    return Interval(estimated.low_seconds, estimated.high_seconds).middle
+
+
 def estimate(
     work: Workload, name: str, gpus: Sequence[Gpu], parameters: Parameters
 ) -> TimeEstimate:
