@@ -66,7 +66,7 @@ class Chip(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cpu: Cpu
 
 
-class _Chips(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _ChipTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: int
     evidence: EvidenceEntries
     chips: dict[str, Chip]
@@ -81,7 +81,7 @@ class Copy(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Starts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The seconds that a call adds to those of Python and the dispatcher, by what computes it, at 3.2 GHz."""
+    """The seconds that a call adds to those of Python and the dispatcher, by its route, at 3.2 GHz."""
 
     graph: float
     metal: float
@@ -120,7 +120,7 @@ class Parameters(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu_index: float
     cpu_matrix: float
     cpu_memory: float
-    #: seconds for which Python and the dispatcher take a call, whatever computes it, at 3.2 GHz
+    #: seconds of Python and the dispatcher for a call, whatever computes it, at 3.2 GHz
     host: float
     #: seconds from the end of the GPU's work to the CPU's next step
     wait: float
@@ -137,7 +137,7 @@ class _Fit(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     parameters: Parameters
 
 
-def _check_chips(document: Document, content: _Chips) -> None:
+def _check_chips(document: Document, content: _ChipTable) -> None:
     for name, chip in content.chips.items():
         cores = [gpu.cores for gpu in chip.gpus]
         if not cores or cores != sorted(set(cores)):
@@ -146,7 +146,7 @@ def _check_chips(document: Document, content: _Chips) -> None:
             )
 
 
-CHIPS = ListFile("chips.yaml", _Chips, check=_check_chips)
+CHIPS = ListFile("chips.yaml", _ChipTable, check=_check_chips)
 SPEED = ListFile("speed.yaml", Speed)
 FIT = ListFile("speed_fit.json", _Fit, made_by="python -m scripts.calibrate_time fit")
 

@@ -36,7 +36,7 @@ from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.capture_problems import quantized_headline
 from opcheck.judge.rules.rule import Audited
-from opcheck.judge.timing.workload import JudgedCall, workloads
+from opcheck.judge.timing.workload import RoutedCall, workloads
 from opcheck.judge.work import common_route, route_of, sum_by_route, synchronizations, work
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import (
@@ -116,7 +116,7 @@ def report(
         assemble(audited),
         graph=drawn,
         workloads=workloads(
-            trace, [JudgedCall(*each) for each in zip(calls, verdicts, kinds, strict=True)]
+            trace, [RoutedCall(*each) for each in zip(calls, verdicts, kinds, strict=True)]
         ),
         work=tuple(work(calls, verdicts)),
         routes=sum_by_route((kind, 1, call.flops) for kind, call in zip(kinds, calls, strict=True)),

@@ -8,7 +8,7 @@ import msgspec
 
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
-from opcheck.features.gate.costs import cost_of, grown, with_growth
+from opcheck.features.gate.costs import compare_costs, cost_of, with_growth
 from opcheck.features.gate.gate_baseline import Baseline
 from opcheck.features.gate.gate_records import GateCell, GateReport
 from opcheck.features.gate.jobs import JobResult
@@ -62,7 +62,7 @@ def report(
         assert baseline is not None
         if cell.report is not None:
             before = baseline.cost_on(cell.model, cell.target)
-            growth = grown(before, cost_of(cell.report), max_slowdown)
+            growth = compare_costs(before, cost_of(cell.report), max_slowdown)
             if max_slowdown is None:
                 notes += [f"{cell.model} on {cell.target}: {each}" for each in growth]
             else:

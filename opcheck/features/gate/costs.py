@@ -1,4 +1,4 @@
-"""What a model costs on a target, next to what it cost when the baseline was written."""
+"""Compare the cost of a model on a target with its cost when the baseline was written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from opcheck.common.text import duration
 from opcheck.data.chips import load_chips, load_parameters
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement
-from opcheck.judge.timing.estimate import estimate, middle
+from opcheck.judge.timing.intervals import estimate, middle
 from opcheck.model.options import Option
 from opcheck.model.records import Count, Record, Report
 
@@ -52,8 +52,8 @@ def cost_of(report: Report) -> Cost | None:
     )
 
 
-def grown(before: Cost | None, after: Cost | None, most: float | None) -> tuple[str, ...]:
-    """Return what has grown beyond a limit, in words: ``3.1 times more launches than the baseline``.
+def compare_costs(before: Cost | None, after: Cost | None, most: float | None) -> tuple[str, ...]:
+    """Return what has compare_costs beyond a limit, in words: ``3.1 times more launches than the baseline``.
 
     Args:
         before: when the baseline was written.

@@ -1,4 +1,4 @@
-"""Reduce the calls of a run to what an estimate of its time needs: the work of one pass, step or token."""
+"""Reduce the calls of a run to the work of a single pass, step or token, for an estimate of its time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE = "none"
 _STATE = ("aten::zeros_like", "aten::empty_like")
 
 
-class JudgedCall(NamedTuple):
+class RoutedCall(NamedTuple):
     """A call with its verdict and its route."""
 
     call: OpCall
@@ -35,17 +35,17 @@ class JudgedCall(NamedTuple):
     route: RouteKind
 
 
-class _Part(NamedTuple):
+class _RepeatedPart(NamedTuple):
     unit: TimeUnit
     covers: str
-    calls: Sequence[JudgedCall]
+    calls: Sequence[RoutedCall]
 
 
-def workloads(trace: Trace, calls: Sequence[JudgedCall]) -> tuple[Workload, ...]:
+def workloads(trace: Trace, calls: Sequence[RoutedCall]) -> tuple[Workload, ...]:
     """Return the work of each part of a run that repeats; none if the run broke off.
 
     Args:
-        trace: the run, for what it was called for.
+        trace: the run, with the calls of the model that it is.
         calls: its calls in their order, without the move of the model.
 
     Raises:
@@ -56,15 +56,15 @@ def workloads(trace: Trace, calls: Sequence[JudgedCall]) -> tuple[Workload, ...]
     return tuple(_workload(part) for part in _parts(trace, calls) if part.calls)
 
 
-def _parts(trace: Trace, calls: Sequence[JudgedCall]) -> Iterator[_Part]:
-    """Yield the parts of a run, the one that repeats most first."""
+def _parts(trace: Trace, calls: Sequence[RoutedCall]) -> Iterator[_RepeatedPart]:
+    """Yield the parts of a run; the part that repeats most comes first."""
     if trace.mode == "train":
         steady = [
             each
             for each in calls
             if not (each.call.phase == "optimizer" and each.call.op in _STATE)
         ]
-        yield _Part("step", "a training step", steady)
+        yield _RepeatedPart("step", "a training step", steady)
         return
     tokens = [int(found[1]) for found in map(_GENERATE.match, trace.called) if found]
     if tokens and tokens[0] > 1:
@@ -74,28 +74,28 @@ def _parts(trace: Trace, calls: Sequence[JudgedCall]) -> Iterator[_Part]:
             *_, before, last = (*starts, len(calls))
             if tokens[0] > 2:
                 before, last = starts[-2], starts[-1]
-            yield _Part("token", "a generated token, with the cache", calls[before:last])
+            yield _RepeatedPart("token", "a generated token, with the cache", calls[before:last])
             what = "forward" if passes > tokens[0] else "the prompt"
-            yield _Part("pass", what, calls[: starts[1]])
+            yield _RepeatedPart("pass", what, calls[: starts[1]])
             return
     if trace.inputs_note == AS_PIPELINE:
         starts = _starts(calls)
         if starts:
-            yield _Part("step", "a step of the pipeline", calls[starts[0] : starts[1]])
+            yield _RepeatedPart("step", "a step of the pipeline", calls[starts[0] : starts[1]])
             rest = [*calls[: starts[0]], *calls[_end(calls, starts) :]]
-            yield _Part("pass", "what the pipeline does before and after its steps", rest)
+            yield _RepeatedPart("pass", "what the pipeline does before and after its steps", rest)
             return
-    yield _Part("pass", "a forward pass", calls)
+    yield _RepeatedPart("pass", "a forward pass", calls)
 
 
-def _starts(calls: Sequence[JudgedCall], times: int = 0) -> list[int]:
+def _starts(calls: Sequence[RoutedCall], times: int = 0) -> list[int]:
     """Return where each round of the longest loop starts; empty: there is no such loop.
 
     A round starts with the first call of a module that is called once a round.
 
     Args:
         calls: in their order.
-        times: the rounds; 0: any number above one.
+        times: the rounds; 0: two or more.
     """
     places: dict[tuple[str, str, str], list[int]] = {}
     for index, (call, _, _) in enumerate(calls):
@@ -110,12 +110,12 @@ def _shortest_round(starts: Sequence[int]) -> int:
     return min((after - before for before, after in pairwise(starts)), default=0)
 
 
-def _end(calls: Sequence[JudgedCall], starts: Sequence[int]) -> int:
+def _end(calls: Sequence[RoutedCall], starts: Sequence[int]) -> int:
     """Return where the last round ends, which is as long as the round before."""
     return min(starts[-1] + starts[-1] - starts[-2], len(calls))
 
 
-def _workload(part: _Part) -> Workload:
+def _workload(part: _RepeatedPart) -> Workload:
     rows: Counter[CallWork] = Counter()
     waits: Counter[str] = Counter()
     views = copied = moved = raising = 0

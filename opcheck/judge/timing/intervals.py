@@ -17,7 +17,7 @@ from opcheck.model.records import CallWork, TimeEstimate, Workload
 
 #: The clock in GHz that the costs of starting calls are stated for.
 _CLOCK = 3.2
-#: A view takes this share of what another call takes on the CPU: it starts no kernel.
+#: A view starts no kernel: the CPU spends this share of the time of another call.
 _VIEW = 0.3
 #: Bytes of a call that the caches of a chip may spare it to read from memory.
 _CACHED = 16 << 20
@@ -89,14 +89,14 @@ def estimate(
     )
 
 
-#: Seconds or shares by what they go to, and by the family of the calls where the GPU is busy.
+#: Seconds or shares by their cause, and by the family of the calls where the GPU is busy.
 _Parts = defaultdict[tuple[TimeBound, str], float]
 
 
 class _Run(NamedTuple):
     """The seconds of a part on one GPU."""
 
-    #: of the GPU, by what they go to and the family of the calls; of waits and copies
+    #: of the GPU, by cause and by the family of the calls; of waits and copies
     busy: _Parts
     rest: _Parts
     #: of the CPU, where it starts all calls, and of those that take longer to start than to compute
@@ -122,7 +122,7 @@ class _Run(NamedTuple):
 
 
 def _on_gpu(work: Workload, chip: Chip, gpu: Gpu, parameters: Parameters) -> _Run:
-    """Return the seconds of a part by what they go to; calls on the CPU make the GPU wait."""
+    """Return the seconds of a part by their cause; calls on the CPU make the GPU wait."""
     slower = _CLOCK / chip.cpu.ghz
     start = _start_costs(parameters)
     exposed = starting = work.views * _VIEW * parameters.host * slower

@@ -1,4 +1,4 @@
-"""The chips whose time a user asks about, and the report with their estimates."""
+"""Find the chips that a user chose, and add their estimates to a report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from opcheck.data.chips import load_chips, load_parameters
 from opcheck.data.macs import MacOptions, chips_by_memory
 from opcheck.data.registrations import OpLists
-from opcheck.judge.timing.advice import advice
-from opcheck.judge.timing.estimate import estimate
+from opcheck.judge.timing.intervals import estimate
+from opcheck.judge.timing.speedups import list_speedups
 from opcheck.model.options import Option
 from opcheck.model.records import Report
 
@@ -21,8 +21,8 @@ def chips_of(mac: MacOptions, *, time: bool = False) -> tuple[str, ...]:
     """Return the chips that the options of a Mac mean, in the order of their release.
 
     Args:
-        mac: the options; a memory alone means no chip, unless the time is asked for.
-        time: the user asks for the time; without a Mac for every chip.
+        mac: the options; a memory alone means no chip without ``time``.
+        time: the user wants the time; without a Mac, every chip is meant.
 
     Raises:
         UsageError: no Mac has the name.
@@ -41,7 +41,7 @@ def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
     Args:
         report: with the work of its run; without it nothing is estimated.
         chips: names of op_lists/chips.yaml.
-        lists: the op lists, for what later releases have.
+        lists: the op lists, for the kernels of later releases.
 
     Raises:
         OpListError: a list is damaged.
@@ -51,6 +51,6 @@ def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
     for chip in chips:
         for work in report.workloads:
             each = estimate(work, chip, sold[chip].gpus, parameters)
-            lines = advice(report, work, each, sold[chip].gpus, parameters, lists)
+            lines = list_speedups(report, work, each, sold[chip].gpus, parameters, lists)
             result.append(msgspec.structs.replace(each, advice=lines))
     return msgspec.structs.replace(report, time=tuple(result))

@@ -12,7 +12,7 @@ from opcheck.data.chips import Gpu, Parameters
 from opcheck.data.compile_defects import load_defects
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
-from opcheck.judge.timing.estimate import estimate
+from opcheck.judge.timing.intervals import estimate
 from opcheck.model.records import CallGroup, Report, TimeEstimate, Workload
 
 #: From this share of the time on a cause is named.
@@ -22,7 +22,7 @@ _LARGE_SHARE = 0.2
 _GAIN = 1.2
 
 
-def advice(
+def list_speedups(
     report: Report,
     work: Workload,
     estimated: TimeEstimate,
