@@ -486,7 +486,7 @@ def _sections(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 SHOW = Option(
-    "Sections to add: notes, operators, memory, transfers, evidence.",
+    "Sections to add: notes, operators, memory, time, transfers, evidence.",
     metavar="NAME,...",
     values=("notes", "operators", "memory", "transfers", "evidence"),
     separator=",",

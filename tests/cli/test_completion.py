@@ -334,7 +334,7 @@ TYPED = [
     ("opcheck upgr\t\n", "[upgrade]"),
     ("opcheck op aten::linalg_svdv\t.o\t\n", "[op][aten::linalg_svdvals.out]"),
     ("opcheck audit --torch 2.1\t5\n", "[audit][--torch][2.15]"),
-    ("opcheck audit --torch=2.15\t--mac\t26\t\n", "[audit][--torch=2.15][--macos][26]"),
+    ("opcheck audit --torch=2.15\t--maco\t26\t\n", "[audit][--torch=2.15][--macos][26]"),
     (
         "opcheck audit torchvision:wide_resnet1\t--gr\t\n",
         "[audit][torchvision:wide_resnet101_2][--grad]",

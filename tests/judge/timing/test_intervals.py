@@ -1,0 +1,149 @@
+"""Intervals of time from the work of a run."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from opcheck.common.vocabulary import RouteKind
+from opcheck.data.chips import load_chips, load_parameters
+from opcheck.judge.timing.intervals import estimate, middle
+from opcheck.model.records import CallWork, TimeEstimate, Workload
+
+
+def row(
+    family: str = "memory",
+    *,
+    flops: int = 0,
+    nbytes: int = 0,
+    count: int = 1,
+    dtype: str = "float32",
+    route: RouteKind = "metal",
+) -> CallWork:
+    return CallWork(
+        family=family,
+        route=route,
+        dtype=dtype,
+        flops=flops,
+        nbytes=nbytes,
+        launches=1,
+        count=count,
+    )
+
+
+def on(chip: str, *rows: CallWork, **more: int) -> TimeEstimate:
+    work = Workload(unit="pass", covers="a forward pass", rows=rows, **more)
+    return estimate(work, chip, load_chips()[chip].gpus, load_parameters())
+
+
+def square(size: int, dtype: str = "float32") -> CallWork:
+    itemsize = 4 if dtype == "float32" else 2
+    return row("matrix", flops=2 * size**3, nbytes=3 * size**2 * itemsize, dtype=dtype)
+
+
+#: A token of a model of 8 billion parameters in 16 bits: its weights, in 225 products, and small calls between them.
+TOKEN = (
+    row("matrix", flops=2 * 35_500_000, nbytes=71_000_000, count=225, dtype="float16"),
+    row(nbytes=16_384, count=800, dtype="float16"),
+)
+
+
+@pytest.mark.parametrize("chip", load_chips())
+def test_two_thousand_tiny_calls_are_bound_by_launches(chip: str) -> None:
+    result = on(chip, row(nbytes=512, count=2000))
+    assert result.bound == "launch"
+    assert result.launches == 2000
+    assert result.low_seconds >= 2000 * 1e-6
+
+
+@pytest.mark.parametrize("chip", load_chips())
+def test_a_large_product_is_bound_by_compute(chip: str) -> None:
+    assert on(chip, square(8192)).bound == "compute"
+
+
+@pytest.mark.parametrize("chip", ["M1", "M2", "M3 Pro", "M4", "M4 Pro", "M1 Max", "M5"])
+def test_a_token_is_bound_by_memory_near_the_published_bandwidth(chip: str) -> None:
+    result = on(chip, *TOKEN)
+    assert result.bound == "memory"
+    published = 225 * 71_000_000 / (load_chips()[chip].gpus[-1].gb_s * 1e9)
+    assert published * 0.99 <= result.low_seconds <= published * 1.3
+
+
+def test_no_interval_is_below_the_published_rate() -> None:
+    for chip, figures in load_chips().items():
+        result = on(chip, square(4096))
+        assert result.low_seconds >= 2 * 4096**3 / (figures.gpus[-1].tflops * 1e12) * 0.999
+        assert result.low_seconds < result.high_seconds
+
+
+@pytest.mark.parametrize("chip", load_chips())
+def test_the_shares_are_one(chip: str) -> None:
+    result = on(chip, square(512), *TOKEN, row(nbytes=512, count=99), waits=3, copies=2, copied=9)
+    assert sum(result.shares.values()) == pytest.approx(1, abs=0.01)
+    assert sum(result.families.values()) == pytest.approx(
+        result.shares["compute"] + result.shares["memory"], abs=0.01
+    )
+    assert result.shares[result.bound] == max(result.shares.values())
+
+
+def test_more_work_takes_longer() -> None:
+    small, large = on("M4", square(1024)), on("M4", square(2048))
+    assert (small.low_seconds, small.high_seconds) < (large.low_seconds, large.high_seconds)
+
+
+def test_waits_and_copies_are_bounds_of_their_own() -> None:
+    assert on("M4", row(nbytes=512), waits=50).bound == "wait"
+    assert on("M4", row(nbytes=512), copies=50, copied=10**9).bound == "copy"
+
+
+def test_a_call_on_the_cpu_makes_the_gpu_wait() -> None:
+    result = on("M4", row("matrix", flops=10**12, nbytes=10**6, route="cpu"))
+    assert result.bound == "wait"
+    assert result.launches == 0
+
+
+def test_a_call_without_a_formula_widens_the_interval() -> None:
+    counted, uncounted = on("M4", row(nbytes=10**9)), on("M4", row("none", nbytes=10**9))
+    assert (counted.without_formula, uncounted.without_formula) == (0, 1)
+    assert uncounted.high_seconds > 3 * counted.high_seconds
+    assert uncounted.low_seconds <= counted.low_seconds
+
+
+def test_indexing_reaches_less_of_the_bandwidth() -> None:
+    assert middle(on("M4", row("index", nbytes=10**9))) > 2 * middle(on("M4", row(nbytes=10**9)))
+
+
+def test_only_m5_multiplies_halves_faster() -> None:
+    for chip, faster in {"M4": False, "M5": True}.items():
+        whole, half = on(chip, square(8192)), on(chip, square(8192, "float16"))
+        assert (middle(half) < 0.6 * middle(whole)) == faster
+
+
+def test_m1_has_no_arithmetic_in_bfloat16() -> None:
+    half, brain = on("M1", square(8192, "float16")), on("M1", square(8192, "bfloat16"))
+    assert middle(brain) > 1.5 * middle(half)
+
+
+def test_an_interval_is_about_every_gpu_that_the_chip_is_sold_with() -> None:
+    gpus = load_chips()["M4 Max"].gpus
+    work = Workload(unit="pass", covers="", rows=(square(8192),))
+    both, few, many = (
+        estimate(work, "M4 Max", part, load_parameters()) for part in (gpus, gpus[:1], gpus[1:])
+    )
+    assert both.gpu_cores == (32, 40)
+    assert both.low_seconds == pytest.approx(many.low_seconds, rel=0.02)
+    assert both.high_seconds == pytest.approx(few.high_seconds, rel=0.02)
+    assert many.high_seconds < few.high_seconds
+
+
+def test_few_calls_are_faster_on_the_cpu_and_large_products_are_not() -> None:
+    tiny, large = on("M4", row(nbytes=512, count=100)), on("M4", square(8192))
+    assert tiny.cpu_low_seconds * tiny.cpu_high_seconds < tiny.low_seconds * tiny.high_seconds
+    assert large.cpu_low_seconds * large.cpu_high_seconds > large.low_seconds * large.high_seconds
+
+
+def test_a_spread_is_what_the_parameters_state() -> None:
+    narrow = msgspec.structs.replace(load_parameters(), launch_spread=0.5)
+    work = Workload(unit="pass", covers="", rows=(row(nbytes=512, count=2000),))
+    result = estimate(work, "M4", load_chips()["M4"].gpus, narrow)
+    assert result.high_seconds / result.low_seconds == pytest.approx(2, rel=0.1)
