@@ -115,7 +115,15 @@ def _cache(entries: Sequence[MemoryCache]) -> Table:
     )
 
 
-def plans(entries: Sequence[MemoryPlan]) -> Bullets:
+def answers(memory: Memory) -> Iterator[Block]:
+    """Make what the user asked for: the plan, and the largest sizes."""
+    if memory.plan:
+        yield _plans(memory.plan)
+    if memory.limits:
+        yield _limits(memory.limits)
+
+
+def _plans(entries: Sequence[MemoryPlan]) -> Bullets:
     """Make a line for each plan: what fits, with which changes, and how they are written."""
     return Bullets(
         tuple(
@@ -132,7 +140,7 @@ def _and(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def limits(entries: Sequence[MemoryLimit]) -> Table:
+def _limits(entries: Sequence[MemoryLimit]) -> Table:
     """Make a row for the largest size of each dimension, and what ends the next one."""
     return Table(
         ("dimension", "range", "largest", "Mac", "with", "what ends it", "proved"),

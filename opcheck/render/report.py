@@ -93,10 +93,8 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     else:
         yield from section("Findings", *entries(report))
         yield from section("Summary", summary.facts(report, short=False))
-    if report.memory and report.memory.plan:
-        yield memory_page.plans(report.memory.plan)
-    if report.memory and report.memory.limits:
-        yield memory_page.limits(report.memory.limits)
+    if report.memory:
+        yield from memory_page.answers(report.memory)
     for run in report.precision:
         yield from precision.blocks(run)
     if short:

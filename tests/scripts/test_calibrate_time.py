@@ -32,7 +32,7 @@ def test_each_time_has_its_source_and_its_programs() -> None:
 
 
 def test_the_page_has_the_figures_of_the_shipped_parameters(predicted: list[Predicted]) -> None:
-    text = (calibrate_time._PAGE).read_text(encoding="utf-8")  # noqa: SLF001
+    text = (calibrate_time._PAGE).read_text(encoding="utf-8")
     assert figures(predicted) in text
 
 
@@ -43,5 +43,5 @@ def test_a_time_moves_the_fit() -> None:
         [*times, *(each for each in calibrate_time.measurements().times if "gather" in each.id)],
         work,
     )
-    assert fitted.gpu_matrix == calibrate_time._PRIOR.gpu_matrix  # noqa: SLF001
-    assert fitted.gpu_index != calibrate_time._PRIOR.gpu_index  # noqa: SLF001
+    assert fitted.gpu_matrix == calibrate_time._PRIOR.gpu_matrix
+    assert fitted.gpu_index != calibrate_time._PRIOR.gpu_index

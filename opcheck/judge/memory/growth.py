@@ -29,7 +29,8 @@ SOURCE = (
 #: The keys of these leave the shapes out: softmax_mps_out and bmm_out_mps_impl.
 SHAPELESS = frozenset({"aten::_softmax", "aten::_softmax.out", "aten::bmm", "aten::bmm.out"})
 #: Operators whose keys have real numbers: clamp_scalar_out_mps, by https://github.com/pytorch/pytorch/issues/171679.
-#: Others take theirs as inputs of the graph (the value of addcdiv); whole numbers, such as a dimension, are in each key.
+#: Others take theirs as inputs of the graph (the value of addcdiv); whole numbers, such as a dimension, are in each
+#: key.
 REAL_NUMBERS_IN_KEY = ("aten::clamp", "aten::clip")
 #: Distinct keys of one operator at one line and module from which on its shapes count as varying.
 _VARIES = 4

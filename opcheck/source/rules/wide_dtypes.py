@@ -233,7 +233,10 @@ _CAST_KIND = "torch.float8_e4m3fn"
 def find_float8(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.to(torch.float8_e4m3fn)``, ``dtype=torch.float8_e5m2``, ``storage_dtype=torch.float8_e4m3fn``."""
     named = [*node.args, *(word.value for word in node.keywords if word.arg)]
-    dtypes = [scanned.dotted_name(each) or scanned.dotted_name(scanned.program.only_value(each)) for each in named]
+    dtypes = [
+        scanned.dotted_name(each) or scanned.dotted_name(scanned.program.only_value(each))
+        for each in named
+    ]
     kind = next((each for each in dtypes if each.startswith(_FLOAT8)), "")
     can_cast = kind == _CAST_KIND and scanned.target.torch >= _CASTS
     if not kind or can_cast or _on_cpu(node, scanned):

@@ -245,7 +245,7 @@ def test_the_memory_is_that_of_the_weights(answer: Any, tmp_path: Path) -> None:
 
 def _on(address: str, answer: Any, name: str) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
-        import huggingface_hub.constants as constants
+        from huggingface_hub import constants
 
         patch.setattr(constants, "ENDPOINT", address)
         patch.setattr(

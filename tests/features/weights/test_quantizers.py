@@ -81,10 +81,29 @@ def test_the_list_agrees_with_the_checks() -> None:
 def test_most_methods_are_decided_with_evidence(opcheck: CommandLine) -> None:
     result = opcheck("weights", "--methods", "-f", "json", "--torch", "2.15")
     methods = {each["part"]: each for each in json.loads(result.out)["methods"]}
-    wanted = (
-        "bitsandbytes gptq awq torchao quanto hqq eetq aqlm compressed-tensors fbgemm_fp8 fp8 mxfp4 "
-        "higgs spqr vptq bitnet quark auto-round sinq fp_quant metal"
-    ).split()
+    wanted = [
+        "bitsandbytes",
+        "gptq",
+        "awq",
+        "torchao",
+        "quanto",
+        "hqq",
+        "eetq",
+        "aqlm",
+        "compressed-tensors",
+        "fbgemm_fp8",
+        "fp8",
+        "mxfp4",
+        "higgs",
+        "spqr",
+        "vptq",
+        "bitnet",
+        "quark",
+        "auto-round",
+        "sinq",
+        "fp_quant",
+        "metal",
+    ]
     decided = [name for name in wanted if methods[name]["outcome"] != "unknown"]
     assert len(decided) >= 18
     assert all(methods[name]["evidence"] and methods[name]["because"] for name in wanted)
