@@ -425,6 +425,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             action="writes",
         ),
     ] = ""
+    brief: Annotated[bool, flag("JSON of what decides, in 400 tokens.")] = False
 
     @property
     def to_stdout(self) -> bool:
@@ -434,7 +435,22 @@ class OutputOptions(Record, frozen=True, kw_only=True):
     def chosen(self, names: Iterable[str]) -> str:
         """Return the format: that of ``--format``, else by the file's suffix, else the first."""
         by_suffix = format_of(self.path)
-        return self.format or (by_suffix if by_suffix in {*names} else None) or next(iter(names))
+        named = self.format or (by_suffix if by_suffix in {*names} else None)
+        if self.brief and named not in {None, "json"}:
+            raise UsageError(
+                f"--brief shortens JSON, not {named}",
+                context="--brief",
+                hint="leave out the format, or --brief",
+            )
+        return named or ("json" if self.brief else next(iter(names)))
+
+    def shortened(self, text: str) -> str:
+        """Return the text as it is written: the JSON of an answer is shortened by ``--brief``."""
+        if not self.brief:
+            return text
+        from opcheck.render.brief import brief
+
+        return brief(text)
 
     def put(self, text: str) -> None:
         """Write a text to stdout or the file.
@@ -442,6 +458,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         Raises:
             UsageError: the file cannot be written.
         """
+        text = self.shortened(text)
         if self.to_stdout:
             streams.emit(text)
         else:
@@ -518,7 +535,7 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         else:
             from opcheck.render import summary
 
-            write_text(Path(self.path), render(report, name))
+            write_text(Path(self.path), self.shortened(render(report, name)))
             streams.note(f"{summary.answer(report)}; the report is in {self.path}")
         streams.step_summary(report, name)
 
@@ -526,7 +543,7 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         """Render the report; its text is as wide as the terminal, and coloured by ``--color``."""
         name = self.chosen(FORMATS)
         if name != "text":
-            return render(report, name)
+            return self.shortened(render(report, name))
         from opcheck.render.report import SECTIONS, document
         from opcheck.render.text import WIDTH, as_text
 

@@ -39,6 +39,8 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     documents: dict[str, str] = {}
     #: the modules that write records in every format, by the name of the record
     pages: dict[str, str] = {}
+    #: the keys that ``--brief`` keeps of a document, by its name; "findings.rule" is a key of the entries of a list
+    brief: dict[str, tuple[str, ...]] = {}
 
 
 @functools.cache
@@ -84,6 +86,11 @@ def documents() -> Mapping[str, str]:
 def pages() -> Mapping[str, str]:
     """Return the module that writes a record in every format, by the name of the record."""
     return {record: module for each in features().values() for record, module in each.pages.items()}
+
+
+def brief_keys(document: str) -> tuple[str, ...]:
+    """Return the keys that ``--brief`` keeps of a document; none: those of all."""
+    return next((f.brief[document] for f in features().values() if document in f.brief), ())
 
 
 def menu() -> list[dict[str, list[dict[str, str]]]]:

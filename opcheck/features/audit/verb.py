@@ -32,9 +32,8 @@ from opcheck.worker.dependency_tracking import Dependencies
     "audit",
     table="",
     takes=RUNNER,
-    epilog="MODEL: file.py:Net, package.module:attribute, file.pt2, org/name, hf:name@revision, a folder, or "
-    "transformers:, timm:, torchvision:, diffusers: and a name. Each flag has a variable (OPCHECK_FAIL_ON) and a key "
-    "in [tool.opcheck] (fail-on).",
+    epilog="MODEL: file.py:Net, module:attribute, file.pt2, org/name, hf:name@revision, a folder, or transformers:, "
+    "timm:, torchvision:, diffusers: and a name. Flags have variables: OPCHECK_FAIL_ON.",
 )
 @click.argument("model")
 def command(

@@ -1,0 +1,1 @@
+"""``opcheck mcp``; ``feature.json`` declares it."""

@@ -1,0 +1,40 @@
+"""``opcheck mcp``: a server of the Model Context Protocol, for agents and editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from opcheck.cli.options import flag, verb
+from opcheck.common.errors import UsageError
+
+
+@verb(
+    "mcp",
+    epilog="The tools are op, audit, scan, fix and explain; each runs the verb of the command line and answers with "
+    "its JSON as --brief shortens it. The server speaks MCP on its standard streams until they end. Needs the extra: "
+    "pip install 'opcheck[mcp]'.",
+)
+def command(
+    *,
+    folder: Annotated[
+        Path, flag("Folder that paths are relative to.", metavar="FOLDER", default_text=".")
+    ] = Path(),
+) -> int:
+    """Serve until the client closes the streams."""
+    try:
+        from opcheck.features.mcp.tools import make_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"mcp", "anyio"}:
+            raise
+        raise UsageError(
+            f"the server needs the package {error.name}, which is not installed",
+            context="opcheck mcp",
+            hint="pip install 'opcheck[mcp]'",
+        ) from error
+    if not folder.is_dir():
+        raise UsageError(
+            "no such folder", context=f"--folder {folder}", hint="name the folder of a project"
+        )
+    make_server(folder.resolve()).run("stdio")
+    return 0

@@ -1,0 +1,95 @@
+"""Shortens the JSON of an answer for a reader with little room, such as a language model; pure."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opcheck.common.sanitize import for_json
+from opcheck.common.text import shorten
+from opcheck.features import brief_keys
+
+#: characters of a short answer: about 400 tokens of English and JSON.
+BUDGET = 1200
+#: What is cut in turn until the answer fits: entries of a list, characters of a text.
+_CUTS = ((8, 240), (5, 160), (3, 120), (2, 100), (1, 80))
+#: Suffix of the key that counts the entries that a list has lost.
+LEFT_OUT = "_left_out"
+
+
+def brief(text: str) -> str:
+    """Return the JSON of an answer on a single line, cut down to the keys that its verb declares.
+
+    Empty values and counts of 0 are left out, a mapping of many names to few values is turned round, lists and texts
+    are cut until the answer has at most BUDGET characters; ``KEY_left_out`` counts what a list has lost.
+    """
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        return text
+    document = str(content.get("schema", "")).removeprefix("opcheck-").partition("/")[0]
+    keys = brief_keys(document)
+    chosen = _choose(content, [key.split(".") for key in keys]) if keys else content
+    compact = _compact(chosen)
+    for entries, characters in _CUTS:
+        written = for_json(json.dumps(_cut(compact, entries, characters), ensure_ascii=False))
+        if len(written) <= BUDGET:
+            break
+    return written + "\n"
+
+
+def _choose(value: Any, paths: list[list[str]]) -> Any:
+    """Return the parts of a value at these paths, in their order; a path runs through lists."""
+    if isinstance(value, list):
+        return [_choose(entry, paths) for entry in value]
+    if not isinstance(value, Mapping) or not all(paths):
+        return value
+    below: dict[str, list[list[str]]] = defaultdict(list)
+    for key, *rest in paths:
+        below[key].append(rest)
+    return {key: _choose(value[key], rest) for key, rest in below.items() if key in value}
+
+
+def _compact(value: Any) -> Any:
+    """Leave out what is empty, and turn round what maps several names to equal values."""
+    if isinstance(value, list):
+        return [_compact(entry) for entry in value]
+    if not isinstance(value, Mapping):
+        return value
+    inner = {key: _compact(entry) for key, entry in value.items()}
+    kept = {key: entry for key, entry in inner.items() if entry is False or not _is_empty(entry)}
+    return _turned_round(kept) if len(kept) > 3 else kept
+
+
+def _is_empty(value: Any) -> bool:
+    return value in (None, 0, "", [], {})
+
+
+def _turned_round(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``{"native": "float32, float16"}`` for states by name; other mappings as they are."""
+    if not all(isinstance(value, Mapping) and "status" in value for value in names.values()):
+        return names
+    by_state: dict[str, list[str]] = defaultdict(list)
+    for name, state in names.items():
+        by_state[", ".join(map(str, state.values()))].append(name)
+    return {state: ", ".join(of_state) for state, of_state in by_state.items()}
+
+
+def _cut(value: Any, entries: int, characters: int) -> Any:
+    if isinstance(value, str):
+        return shorten(value, characters)
+    if isinstance(value, list):
+        return [_cut(entry, entries, characters) for entry in value[:entries]]
+    if isinstance(value, Mapping):
+        return dict(_cut_entries(value.items(), entries, characters))
+    return value
+
+
+def _cut_entries(
+    items: Iterable[tuple[str, Any]], entries: int, characters: int
+) -> Iterable[tuple[str, Any]]:
+    for key, value in items:
+        yield key, _cut(value, entries, characters)
+        if isinstance(value, list) and len(value) > entries:
+            yield key + LEFT_OUT, len(value) - entries
