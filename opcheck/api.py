@@ -13,6 +13,7 @@ from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureReques
 from opcheck.common.documents import brief
 from opcheck.common.errors import UnknownTargetError, UsageError, named_by_keyword
 from opcheck.data.macs import MAC, MEMORY, MacOptions
+from opcheck.data.built_lists import select
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
 from opcheck.model.options import options_of
@@ -121,8 +122,9 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
 
 
 def _audit(model: str | Callable[..., Any], inputs: Any, options: dict[str, Any]) -> Report:
-    lists = load()
     chosen = _check_options(options)
+    select(chosen.torch)
+    lists = load()
     mac = target(chosen.torch, chosen.macos, lists, fallback=chosen.fallback)
     if mac.beyond and not chosen.newest_known:
         raise UnknownTargetError(

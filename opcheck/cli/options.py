@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
@@ -247,6 +247,7 @@ def verb(
         records, flags = flags_of(function)
 
         def call_with_records(**values: Any) -> int:
+            select_lists(values)
             judging = []
             for parameter, (record, fields) in records.items():
                 values[parameter] = record(**{field: values.pop(field) for field in fields})
@@ -269,6 +270,19 @@ def verb(
         return command
 
     return decorate
+
+
+#: Parameters that name torch releases.
+_RELEASES = ("torch", "what", "old", "new", "before", "after")
+
+
+def select_lists(values: Mapping[str, Any]) -> None:
+    """Choose the op lists of the run by the releases that its parameters name (data/built_lists.py)."""
+    from opcheck.data import built_lists
+
+    named = [values.get(name) for name in _RELEASES]
+    texts = [text for each in named for text in (each if isinstance(each, tuple) else [each])]
+    built_lists.select(*filter(built_lists.is_unlisted_name, texts))
 
 
 def conclusive(code: int, *records: msgspec.Struct, beyond: str = "") -> int:

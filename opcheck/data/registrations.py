@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -252,8 +253,18 @@ class OpLists:
         return Resolution(status=status, kind=kind, chain=tuple(chain), value=value)
 
 
-@functools.cache
+#: The variable that names the op lists of a process, where they are not the shipped ones (built_lists.py).
+VARIABLE = "OPCHECK_LISTS"
+
+
 def data_directory() -> Path:
+    """Return the directory of the op lists: the built ones that the run has chosen, else the shipped ones."""
+    chosen = os.environ.get(VARIABLE)
+    return Path(chosen) if chosen else shipped_directory()
+
+
+@functools.cache
+def shipped_directory() -> Path:
     """Return the directory of the shipped data: inside an installed package, else at the checkout's top."""
     package = Path(__file__).parents[1]
     installed = package / "op_lists"

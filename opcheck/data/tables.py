@@ -41,7 +41,7 @@ class ListFile(Generic[Kind]):
     ) -> None:
         self.name, self._kind, self._made_by = name, kind, made_by
         self._check, self._missing = check, missing
-        self._values: dict[Path | None, Kind] = {}
+        self._values: dict[Path, Kind] = {}
 
     def load(self, directory: Path | None = None) -> Kind:
         """Return the content of the file below a directory; below the shipped op lists by default.
@@ -49,8 +49,9 @@ class ListFile(Generic[Kind]):
         Raises:
             OpListError: the file is missing or damaged; the message names every problem of a YAML file.
         """
+        directory = directory or data_directory()
         if directory not in self._values:
-            self._values[directory] = self._read((directory or data_directory()) / self.name)
+            self._values[directory] = self._read(directory / self.name)
         return self._values[directory]
 
     def _read(self, path: Path) -> Kind:

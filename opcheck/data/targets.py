@@ -24,6 +24,7 @@ from typing import Annotated, NamedTuple
 from opcheck.common.documents import brief
 from opcheck.common.errors import OpcheckError, UnknownTargetError, UsageError, located_at
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.data.built_lists import NIGHTLY, find, selected
 from opcheck.data.files import Release
 from opcheck.data.registrations import OpLists
 from opcheck.model.options import Option
@@ -157,6 +158,9 @@ def written_release(text: str | None) -> str:
                 context="--torch installed",
                 hint="name a release, such as 2.13, or latest",
             ) from error
+    if word == NIGHTLY:
+        chosen = find(word)
+        return chosen.torch if chosen else ""
     return "" if word in LATEST else (text or "")
 
 
@@ -252,7 +256,11 @@ def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
         OpcheckError: as ``pairs`` raises it.
     """
     lines = lists.versions
-    return _select_versions(texts, "torch", lines, lambda text: parse_torch(text, lines))
+    built = selected()
+    # A range means releases; a nightly build is none.
+    is_new = built is not None and built.is_new_line
+    shipped = tuple(line for line in lines if not (is_new and built and str(line) == built.line))
+    return _select_versions(texts, "torch", shipped, lambda text: parse_torch(text, lines))
 
 
 def systems(texts: Texts) -> tuple[Version, ...]:
@@ -299,7 +307,7 @@ def _versions(
         return set(known)
     if text in LATEST:
         return {known[-1]}
-    if text == INSTALLED and what == "torch":
+    if text in {INSTALLED, NIGHTLY} and what == "torch":
         text = written_release(text)
     last = _LAST.fullmatch(text)
     if last:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import subprocess
+import tempfile
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 LIBRARY = "torch/lib/libtorch_cpu.dylib"
 _TORCHGEN = "torchgen/"
 _APPLE_SILICON = re.compile(r"macosx_\w+_arm64")
-_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+(?:\.dev\d+|(?:a|b|rc)\d+)?")
 #: Only the platform of the tag matters: the dispatcher's registrations are the same for every Python.
 _PLATFORMS = ("macosx_14_0_arm64", "macosx_11_0_arm64")
 #: Newest first; 1.13.1 was built for 3.10 at most.
@@ -105,16 +106,41 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
     )
 
 
+#: Where PyTorch publishes its nightly builds; OPCHECK_NIGHTLY_INDEX names a mirror.
+_NIGHTLY_INDEX = "https://download.pytorch.org/whl/nightly/cpu"
+
+
+def obtain_nightly(cache: Path) -> Path:
+    """Download the newest nightly wheel of torch, and return its path.
+
+    Raises:
+        OpListError: pip could not get it.
+    """
+    require_private(cache, "name another folder in OPCHECK_CACHE")
+    index = os.environ.get("OPCHECK_NIGHTLY_INDEX", _NIGHTLY_INDEX)
+    problem = ""
+    for python in _PYTHONS:
+        with tempfile.TemporaryDirectory(prefix=".nightly-", dir=cache) as folder:
+            problem = _download("", Path(folder), python, "torch", "--pre", "--index-url", index)
+            for wheel in Path(folder).glob("torch-*_arm64.whl"):
+                return wheel.rename(cache / wheel.name)
+    raise OpListError(
+        "no nightly wheel of torch could be downloaded",
+        context=problem,
+        hint="download one elsewhere: opcheck lists build --wheel FILE",
+    )
+
+
 def _find_cached(release: str, cache: Path, package: str) -> Path | None:
     # Sorted: the choice among several builds of a release must not depend on the folder's order.
     return max(sorted(cache.glob(f"{package}-{release}-*_arm64.whl")), default=None)
 
 
-def _download(release: str, cache: Path, python: str, package: str) -> str:
+def _download(release: str, cache: Path, python: str, package: str, *more: str) -> str:
     command = process.python("-m", "pip", "download", "--no-deps", "--only-binary=:all:")
     command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
     command += ["--python-version", python, "--implementation", "cp", "--abi", f"cp{python}"]
-    command += [f"{package}=={release}", "--dest", str(cache)]
+    command += [f"{package}=={release}" if release else package, "--dest", str(cache), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stderr.strip().splitlines() or [""])[-1]
 

@@ -20,6 +20,7 @@ from opcheck.cli.options import (
     flag,
     formats,
     jobs,
+    select_lists,
     verb,
 )
 from opcheck.common.errors import UsageError
@@ -124,6 +125,8 @@ def command(
             context="--update-baseline",
             hint="name its file: --baseline opcheck-baseline.yaml",
         )
+    if not _own_targets():
+        select_lists({"torch": _configured_releases()})
     lists = load()
     plan = _plan(names, options, lists)
     known = _baseline(options.baseline, may_be_missing=options.update_baseline)
@@ -186,6 +189,19 @@ def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSett
         targets=own if forced or not tables.get("targets") else None,
     )
     return select_settings(plan, names, f"opcheck gate; {where}", on_every_target=forced)
+
+
+def _configured_releases() -> tuple[str, ...]:
+    """Return the texts of ``torch`` in the configured targets; what is no text is refused later."""
+    tables = config.table(Path.cwd())[0].get("targets")
+    listed = tables if isinstance(tables, list) else []
+    named = [table.get("torch") for table in listed if isinstance(table, dict)]
+    return tuple(
+        text
+        for value in named
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str)
+    )
 
 
 def _own_targets() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,10 @@ from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import ProgressOptions, flag, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr
-from opcheck.common.text import plural
-from opcheck.data.registrations import OpLists, data_directory, load
+from opcheck.common.text import and_more, plural
+from opcheck.data import built_lists
+from opcheck.data.built_lists import BuiltLists
+from opcheck.data.registrations import OpLists, data_directory, load, shipped_directory
 from opcheck.features import help_of
 
 _Directory = Annotated[
@@ -91,28 +94,41 @@ def merge(
     "build",
     parent=command,
     help="Read macOS wheels into the lists.\n\n"
-    "SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path.",
+    "SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path; it changes the lists "
+    "themselves. With --wheel, or the word nightly for SOURCE, the lists of any wheel are kept in the cache, and "
+    "--torch takes its version (and nightly, the newest that is no release).",
 )
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.argument("sources", metavar="[SOURCE...]", nargs=-1)
 def build(
     *,
     sources: tuple[str, ...],
+    wheels: Annotated[
+        tuple[Path, ...],
+        flag("macOS wheel of any torch, a nightly too. Repeatable.", "wheel", metavar="FILE"),
+    ] = (),
     directory: _Directory = None,
     cache: Annotated[Path | None, flag("Folder of downloaded wheels.", metavar="FOLDER")] = None,
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Read each wheel in turn."""
-    try:
+    with built_lists.reading("opcheck lists build"):
         from opcheck.data.wheels import archive, builder, extension
-    except ModuleNotFoundError as error:
-        if error.name not in {"lief", "capstone", "numpy"}:
-            raise
+    if not sources and not wheels:
         raise UsageError(
-            f"reading a wheel needs {error.name}, which is not installed",
+            "no wheel to read",
             context="opcheck lists build",
-            hint="pip install 'opcheck[wheels]'",
-        ) from error
+            hint="name a release such as 2.15.0, the word nightly, or --wheel FILE",
+        )
     directory, cache = directory or data_directory(), cache or archive.default_cache()
+    if built_lists.NIGHTLY in sources:
+        wheels = (*wheels, archive.obtain_nightly(cache))
+        sources = tuple(source for source in sources if source != built_lists.NIGHTLY)
+    for wheel in wheels:
+        with progress.shown() as say:
+            if say is not None:
+                say(f"reading {wheel.name}")
+            about = built_lists.build_lists(wheel)
+        streams.emit("\n".join(_summary(about)))
     for source in sources:
         with progress.shown() as say:
             if say is not None:
@@ -126,6 +142,24 @@ def build(
                 built, changed = f"torch {done.release.torch}", done.changed
         streams.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
     return 0
+
+
+#: Operators that a summary names.
+_NAMED = 8
+
+
+def _summary(about: BuiltLists) -> Iterator[str]:
+    """Yield what the wheel changes in the registrations of the release that it follows."""
+    built = load(built_lists.folder() / about.torch)
+    before = load(shipped_directory())
+    carried = next(each.line for each in before.releases if each.torch == about.carried)
+    now, old = built.kernels(about.line), before.kernels(carried)
+    yield f"torch {about.torch}: {len(now)} registrations for MPS, {about.carried} has {len(old)}"
+    for word, names in (("gained", now - old), ("lost", old - now)):
+        if names:
+            yield f"  {word}   {and_more(sorted(names), _NAMED)}"
+    yield f"  statements are those of {about.carried}; the kernels: opcheck kernels diff {about.carried} {about.torch}"
+    yield f"  next     opcheck audit MODEL --torch {about.torch}"
 
 
 def _table(lists: OpLists) -> str:
