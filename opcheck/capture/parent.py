@@ -20,6 +20,7 @@ from opcheck.common.versions import Target
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Trace
 from opcheck.worker import platform
+from opcheck.worker.environments import locked_interpreter
 from opcheck.worker.protocol import Limits, Notes, WorkFailure, error_of
 from opcheck.worker.worker import GRACE, Worker, WorkerError
 
@@ -305,7 +306,11 @@ def ask(
     # The content of the op lists is part of the key of a result (report_cache.py).
     unwatched = (str(data_directory().resolve()),)
     settings = variables(cpu_fallback=capture.cpu_fallback, device=device)
-    python = interpreter(capture.model, capture.target, progress) if capture.exact else ""
+    python = ""
+    if capture.exact:
+        python = interpreter(capture.model, capture.target, progress)
+    elif capture.packages:
+        python = locked_interpreter(capture.packages, progress)
     with Worker[Any, Answer](
         function,
         answer,

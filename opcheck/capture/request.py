@@ -325,6 +325,8 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
     #: what a hub or a folder states of the model; None: its name is of another form.
     repository: Repository | None = None
+    #: the packages of the environment that it runs in, each ``name==version``; none: those of this environment
+    packages: tuple[str, ...] = ()
     #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: none.
     notes: str = ""
 

@@ -17,12 +17,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from packaging.requirements import Requirement
 
+from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import CaptureError
+from opcheck.common.files import write_text
 from opcheck.model.records import Record
 from opcheck.worker.platform import lock
 
@@ -32,6 +35,9 @@ _LOOK = 1.0
 _PACKAGE = Path(__file__).parents[1]
 #: What an environment has when it is complete: its description.
 _READY = "opcheck-environment.json"
+
+
+_Kind = TypeVar("_Kind", "Wanted", "LockedEnvironment")
 
 
 class Wanted(Record, frozen=True, kw_only=True):
@@ -66,15 +72,120 @@ def interpreter(wanted: Wanted, progress: Callable[[str], None] | None = None) -
     Raises:
         CaptureError: it cannot be made: no network, no such release for this Python.
     """
+    hint = f"it installs torch=={wanted.torch} {_quoted(wanted.libraries)}; or leave --exact out"
+    return _obtain(wanted, _commands, f"torch {wanted.torch}", hint, progress)
+
+
+class LockedEnvironment(Record, frozen=True, kw_only=True):
+    """The packages of an environment, each at one version: the lock that it is kept by."""
+
+    packages: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The environment's folder: equal for requirements that come to the same versions."""
+        content = msgspec.json.encode((self, str(_PACKAGE), sys.version_info[:2]))
+        return f"locked-{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def find_lock(libraries: Sequence[str]) -> LockedEnvironment | None:
+    """Return the lock that these requirements came to before, with the torch of this environment; None: never."""
+    file = _lock_file(libraries)
+    try:
+        return msgspec.json.decode(documents.read(file), type=LockedEnvironment)
+    except (OSError, documents.DocumentError, msgspec.DecodeError):
+        return None
+
+
+def resolve(libraries: Sequence[str]) -> LockedEnvironment:
+    """Return the versions that requirements come to with the torch of this environment; later calls return the same.
+
+    Raises:
+        CaptureError: uv is missing, or finds no versions.
+    """
+    if lock := find_lock(libraries):
+        return lock
+    uv = _uv() or ["uv"]
+    try:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        resolving = [*uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "-"]
+        resolving += ["--python-version", version]
+        rest = ["numpy", "setuptools", *libraries, *_own()]
+        public = _torch().partition("+")[0]
+        text = _run(
+            [
+                resolving,
+                [*resolving, "--torch-backend", "cpu"],
+                resolving,
+            ],
+            inputs=["\n".join([f"torch=={torch}", *rest]) for torch in (_torch(), public, public)],
+        )
+    except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
+        raise CaptureError(
+            f"no versions of {', '.join(libraries)} fit this torch",
+            context=" ".join(str(error).split())[-300:],
+            hint="pip install 'opcheck[exact]' brings uv; it needs the package index once",
+        ) from error
+    lines = (line.strip() for line in text.splitlines())
+    lock = LockedEnvironment(packages=tuple(sorted(line for line in lines if "==" in line)))
+    file = _lock_file(libraries)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, msgspec.json.encode(lock).decode())
+    return lock
+
+
+def locked_interpreter(
+    packages: tuple[str, ...], progress: Callable[[str], None] | None = None
+) -> str:
+    """Return the Python of the environment with these packages, which is made if it is not there.
+
+    Raises:
+        CaptureError: it cannot be made.
+    """
+    about = next((p for p in packages if p.startswith("transformers==")), "other libraries")
+    hint = "the gate resolves the lock again after its folder locks is deleted"
+    return _obtain(LockedEnvironment(packages=packages), _locked_commands, about, hint, progress)
+
+
+def _locked_commands(place: Path, wanted: LockedEnvironment) -> Iterator[list[list[str]]]:
+    uv = _uv()
+    yield [[*uv, "venv", "--quiet", "--no-project", "--python", sys.executable, str(place)]]
+    install = [*uv, "pip", "install", "--quiet", "--no-deps", "--python", str(_python(place))]
+    yield [
+        [*install, *wanted.packages],
+        [*install, "--torch-backend", "cpu", *wanted.packages],
+    ]
+
+
+def _lock_file(libraries: Sequence[str]) -> Path:
+    content = (sorted(libraries), _torch(), sorted(_own()), sys.version_info[:2])
+    name = hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
+    return require_private(folder()) / "locks" / f"{name}.json"
+
+
+def _torch() -> str:
+    return importlib.metadata.version("torch")
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return " ".join(f"'{name}'" for name in names)
+
+
+def _obtain(
+    wanted: _Kind,
+    commands: Callable[[Path, _Kind], Iterator[list[list[str]]]],
+    about: str,
+    hint: str,
+    progress: Callable[[str], None] | None,
+) -> str:
     place = require_private(folder()) / wanted.name
-    python = _python(place)
     if not (place / _READY).is_file():
         with _lock(place):
             if not (place / _READY).is_file():
                 if progress:
-                    progress(f"making an environment with torch {wanted.torch}, once")
-                _make(place, wanted)
-    return str(python)
+                    progress(f"making an environment with {about}, once")
+                _make(place, wanted, commands, about, hint)
+    return str(_python(place))
 
 
 def _python(place: Path) -> Path:
@@ -85,21 +196,25 @@ def _python(place: Path) -> Path:
     )
 
 
-def _make(place: Path, wanted: Wanted) -> None:
+def _make(
+    place: Path,
+    wanted: _Kind,
+    commands: Callable[[Path, _Kind], Iterator[list[list[str]]]],
+    about: str,
+    hint: str,
+) -> None:
     shutil.rmtree(place, ignore_errors=True)
     try:
-        for alternatives in _commands(place, wanted):
+        for alternatives in commands(place, wanted):
             _run(alternatives)
         _see_opcheck(place)
     except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
         shutil.rmtree(place, ignore_errors=True)
-        libraries = " ".join(f"'{library}'" for library in wanted.libraries)
         raise CaptureError(
-            f"no environment with torch {wanted.torch} could be made for Python "
+            f"no environment with {about} could be made for Python "
             f"{sys.version_info.major}.{sys.version_info.minor}",
             context=" ".join(str(error).split())[-300:],
-            hint=f"with a network run it once, and keep {folder()}; it installs torch=={wanted.torch} "
-            f"{libraries}; or leave --exact out",
+            hint=f"with a network run it once, and keep {folder()}; {hint}",
         ) from error
     (place / _READY).write_bytes(msgspec.json.encode(wanted))
 
@@ -141,16 +256,40 @@ class _InstallError(Exception):
     """An installer failed; the text is the last lines that it wrote."""
 
 
-def _run(alternatives: Sequence[Sequence[str]]) -> None:
+def _run(alternatives: Sequence[Sequence[str]], inputs: Sequence[str] = ()) -> str:
+    """Run commands in turn until one succeeds, each with its own input, and return what that wrote."""
     for number, command in enumerate(alternatives, 1):
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MOST_SECONDS,
+            env=_index_settings(),
+            input=inputs[number - 1] if inputs else None,
         )
         if done.returncode == 0:
-            return
+            break
         if number == len(alternatives):
             lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
             raise _InstallError(" ".join(lines[-3:]) or f"{command[0]} failed")
+    return done.stdout
+
+
+#: uv reads no setting of pip's.
+_SETTINGS = {
+    "UV_DEFAULT_INDEX": "PIP_INDEX_URL",
+    "UV_EXTRA_INDEX_URL": "PIP_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS": "PIP_FIND_LINKS",
+}
+
+
+def _index_settings() -> dict[str, str]:
+    """Return the variables of an installer: where pip's name an index, uv's do, too."""
+    named = {
+        name: os.environ[of_pip] for name, of_pip in _SETTINGS.items() if os.environ.get(of_pip)
+    }
+    return {**named, **os.environ}
 
 
 def _own() -> list[str]:

@@ -12,7 +12,13 @@ from opcheck.features.gate.costs import compare_costs, cost_of, with_growth
 from opcheck.features.gate.gate_baseline import Baseline
 from opcheck.features.gate.gate_records import GateCell, GateReport
 from opcheck.features.gate.jobs import JobResult
-from opcheck.features.gate.settings import GateModel, GateSettings, Planned, targets_of
+from opcheck.features.gate.settings import (
+    GateModel,
+    GateSettings,
+    Planned,
+    library_text,
+    targets_of,
+)
 from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judge_report
 from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report
@@ -46,10 +52,13 @@ def report(
     cells = [
         cell
         for model in plan.models
-        if model.name in results
-        for cell in _model_cells(model, plan, results[model.name], policy_of, ignores, baseline)
+        for name, planned in jobs_of(model, plan).items()
+        if name in results
+        for cell in _model_cells(model, planned, results[name], policy_of, ignores, baseline)
     ]
-    left = tuple(model.name for model in plan.models if model.name not in results)
+    left = tuple(
+        name for model in plan.models for name in jobs_of(model, plan) if name not in results
+    )
     notes = [*plan.left_out, *ignores.list_expired()]
     # A partial run cannot know which entries are unused.
     if whole and not left and all(cell.report is not None for cell in cells):
@@ -72,7 +81,7 @@ def report(
         tool=TOOL,
         op_lists=op_lists,
         models=tuple(model.name for model in plan.models),
-        targets=tuple(str(planned.target) for planned in plan.targets),
+        targets=tuple(planned.label for planned in plan.targets),
         cells=tuple(cells),
         baseline=baseline is not None,
         notes=tuple(notes),
@@ -82,28 +91,47 @@ def report(
 
 def _model_cells(
     model: GateModel,
-    plan: GateSettings,
+    planned: Sequence[Planned],
     result: JobResult,
     policy_of: PolicyOf,
     ignores: Ignores,
     baseline: Baseline | None,
 ) -> Sequence[GateCell]:
-    planned = targets_of(model, plan.targets)
     if (failed := result.failed) is not None:
         judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
         return [
-            GateCell(model=model.name, target=str(each.target), judgement=judgement, failed=failed)
+            GateCell(
+                model=model.name,
+                target=each.label,
+                libraries=result.libraries,
+                judgement=judgement,
+                failed=failed,
+            )
             for each in planned
         ]
     return [
-        _cell(model.name, each.target, made, policy_of(model, each), ignores, baseline)
+        msgspec.structs.replace(
+            _cell(model.name, each.label, made, policy_of(model, each), ignores, baseline),
+            libraries=result.libraries,
+        )
         for each, made in zip(planned, result.reports, strict=True)
     ]
 
 
+def jobs_of(model: GateModel, plan: GateSettings) -> dict[str, tuple[Planned, ...]]:
+    """Return the jobs of a model by name, with their targets: one for each combination of libraries."""
+    by_libraries: dict[tuple[str, ...], list[Planned]] = {}
+    for each in targets_of(model, plan.targets):
+        by_libraries.setdefault(each.libraries, []).append(each)
+    return {
+        ", ".join((model.name, *map(library_text, libraries))): tuple(planned)
+        for libraries, planned in by_libraries.items()
+    }
+
+
 def _cell(
     name: str,
-    target: Target,
+    target: str,
     made: Report,
     policy: Policy,
     ignores: Ignores,
@@ -113,13 +141,13 @@ def _cell(
         place.location.file for group in made.groups for place in group.locations if place.location
     )
     marked = msgspec.structs.replace(made, findings=ignores.mark_ignored(made.findings, model=name))
-    known = baseline.known_on(name, str(target)) if baseline else ()
+    known = baseline.known_on(name, target) if baseline else ()
     here = {name for finding in marked.findings for name in finding.fingerprints}
-    carried = baseline.carried_to(name, str(target), marked.findings) if baseline else ()
+    carried = baseline.carried_to(name, target, marked.findings) if baseline else ()
     names = (*(entry.fingerprint for entry in known), *carried)
     return GateCell(
         model=name,
-        target=str(target),
+        target=target,
         report=marked,
         judgement=judge_report(marked, policy, names),
         known=tuple(own for own in names if own in here),

@@ -39,6 +39,8 @@ class GateCell(Record, frozen=True, kw_only=True):
     model: str
     target: str
     judgement: Judgement
+    #: ``transformers==5.8.1``: versions of the libraries that the target names
+    libraries: tuple[str, ...] = ()
     #: with its ignored findings marked; None: there is none.
     report: Report | None = None
     failed: Failed | None = None
@@ -83,6 +85,7 @@ class SavedCell(Record, frozen=True, kw_only=True):
 
     model: str
     target: str
+    libraries: tuple[str, ...]
     headline: Headline
     code: int
     reasons: tuple[str, ...]

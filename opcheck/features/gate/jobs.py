@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from packaging.requirements import Requirement
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
@@ -18,6 +19,7 @@ from opcheck.data.registrations import load
 from opcheck.features.gate.gate_records import Failed
 from opcheck.model.records import Record, Report
 from opcheck.report_cache import Cache, dependencies
+from opcheck.worker import environments
 from opcheck.worker.worker import Worker, WorkerError
 
 
@@ -28,6 +30,8 @@ class Job(Record, frozen=True, kw_only=True):
     #: its target is not looked at.
     request: CaptureRequest
     targets: tuple[Target, ...]
+    #: requirements of the environment that the model runs in; none: this environment
+    libraries: tuple[str, ...] = ()
     #: the folder of the cache; empty: none.
     cache: str = ""
     #: pass the model's output on to stderr.
@@ -41,6 +45,8 @@ class JobResult(Record, frozen=True, kw_only=True):
 
     reports: tuple[Report, ...] = ()
     failed: Failed | None = None
+    #: the versions that the job's libraries came to
+    libraries: tuple[str, ...] = ()
     #: how many of the reports come from the cache
     kept: int = 0
     #: why the new reports could not be cached; empty: they were.
@@ -51,14 +57,36 @@ def read_cached(job: Job) -> JobResult | None:
     """Return the result if all reports of the job are cached."""
     if not job.cache:
         return None
+    lock = environments.find_lock(job.libraries) if job.libraries else None
+    if job.libraries and lock is None:
+        return None
+    job = _with_lock(job, lock)
     cache = Cache(Path(job.cache))
     cached = [cache.find(job.request.on(target)) for target in job.targets]
     reports = tuple(report for report in cached if report is not None)
-    return JobResult(reports=reports, kept=len(reports)) if len(reports) == len(cached) else None
+    if len(reports) < len(cached):
+        return None
+    return JobResult(reports=reports, kept=len(reports), libraries=_versions(job))
+
+
+def _with_lock(job: Job, lock: environments.LockedEnvironment | None) -> Job:
+    request = msgspec.structs.replace(job.request, packages=lock.packages if lock else ())
+    return msgspec.structs.replace(job, request=request)
+
+
+def _versions(job: Job) -> tuple[str, ...]:
+    """Return the packages of the environment that the job's requirements name."""
+    names = {Requirement(text).name for text in job.libraries}
+    return tuple(text for text in job.request.packages if text.partition("==")[0] in names)
 
 
 def work(job: Job, say: Callable[[str], None]) -> JobResult:
     """Return the reports of a job; a failure of the model is part of the result."""
+    if job.libraries:
+        try:
+            job = _with_lock(job, environments.resolve(job.libraries))
+        except OpcheckError as error:
+            return JobResult(failed=describe_failure(error))
     cache = Cache(Path(job.cache)) if job.cache else None
     asked = {target: job.request.on(target) for target in job.targets}
     reports = {target: cache.find(request) for target, request in asked.items()} if cache else {}
@@ -68,10 +96,15 @@ def work(job: Job, say: Callable[[str], None]) -> JobResult:
         try:
             audited, not_kept = _audit(job, missing, cache, say)
         except OpcheckError as error:
-            return JobResult(failed=describe_failure(error))
+            return JobResult(failed=describe_failure(error), libraries=_versions(job))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
     complete = tuple(report for target in job.targets if (report := reports[target]) is not None)
-    return JobResult(reports=complete, kept=len(job.targets) - len(missing), not_kept=not_kept)
+    return JobResult(
+        reports=complete,
+        libraries=_versions(job),
+        kept=len(job.targets) - len(missing),
+        not_kept=not_kept,
+    )
 
 
 def describe_failure(error: OpcheckError) -> Failed:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli.config import entries, of_kind, one_of, prefix_errors, read_ignores
+from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists
-from opcheck.data.targets import NEWEST, pairs
+from opcheck.data.targets import LATEST, NEWEST, pairs
 from opcheck.judge.policy import Policy
 from opcheck.model.ignores import IgnoreEntry
 from opcheck.model.options import PATHS, check_inside, options_of
@@ -57,6 +60,17 @@ class Targets(_OptionTable, frozen=True, kw_only=True):
     fallback: bool = False
     #: what ``--environment`` chooses by
     environments: tuple[str, ...] = ()
+    #: versions of libraries, as of torch: ``["5.8", "5.9"]``; each has an environment of its own
+    accelerate: str | tuple[str, ...] = ()
+    diffusers: str | tuple[str, ...] = ()
+    peft: str | tuple[str, ...] = ()
+    timm: str | tuple[str, ...] = ()
+    torchaudio: str | tuple[str, ...] = ()
+    torchvision: str | tuple[str, ...] = ()
+    transformers: str | tuple[str, ...] = ()
+
+
+LIBRARIES = ("accelerate", "diffusers", "peft", "timm", "torchaudio", "torchvision", "transformers")
 
 
 def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
@@ -84,10 +98,53 @@ TargetsTable = table(Targets, Policy)
 
 
 class Planned(Record, frozen=True, kw_only=True):
-    """A target, and the table that lists it."""
+    """A target, the versions of libraries that it is audited with, and the table that lists it."""
 
     target: Target
     table: Targets
+    #: requirements; none: what is installed here
+    libraries: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Return the target with the libraries: ``torch 2.13, macOS 15.0, transformers 5.8``."""
+        return ", ".join((str(self.target), *map(library_text, self.libraries)))
+
+
+def library_text(requirement: str) -> str:
+    """Return ``transformers 5.8`` for ``transformers==5.8.*``, and ``transformers>=5.8`` as it is."""
+    return requirement.replace("==", " ", 1).removesuffix(".*")
+
+
+def _requirements(table: Targets, place: str) -> Iterator[tuple[str, ...]]:
+    """Yield the combinations of the libraries' versions that a table lists; a single empty one without libraries.
+
+    Raises:
+        UsageError: a text that is no version.
+    """
+    axes = []
+    for name in LIBRARIES:
+        texts = getattr(table, name)
+        texts = (texts,) if isinstance(texts, str) else texts
+        if texts:
+            axes.append([_requirement(name, text.strip(), place) for text in texts])
+    yield from map(tuple, product(*axes))
+
+
+def _requirement(name: str, text: str, place: str) -> str:
+    """Return the requirement for a version: ``5.8`` means its newest patch release."""
+    if text in LATEST:
+        return name
+    if text[:1].isdigit():
+        text = f"=={text}.*" if text.count(".") < 2 else f"=={text}"
+    try:
+        return f"{name}{SpecifierSet(text)}"
+    except InvalidSpecifier as error:
+        raise UsageError(
+            f"not a version of {name}: {brief(text)}",
+            context=f"{place}: {name}",
+            hint=f'write {name} = ["5.8", "5.9"], "newest" or ">=5.8,<5.10"',
+        ) from error
 
 
 class GateSettings(Record, frozen=True, kw_only=True):
@@ -260,12 +317,14 @@ def _plan_targets(
     tables: Iterable[Targets], where: str, lists: OpLists
 ) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
     """Return each target once, by the first table that lists it."""
-    plans: dict[Target, Planned] = {}
+    plans: dict[tuple[Target, tuple[str, ...]], Planned] = {}
     left_out: dict[str, None] = {}
     for table in tables:
         with prefix_errors(f"{where} targets {table.name}".strip()):
             possible = pairs(table.torch, table.macos, lists=lists, cpu_fallback=table.fallback)
         left_out.update(dict.fromkeys(possible.left_out))
-        for target in possible.targets:
-            plans.setdefault(target, Planned(target=target, table=table))
+        for libraries in _requirements(table, f"{where} targets {table.name}".strip()):
+            for target in possible.targets:
+                planned = Planned(target=target, table=table, libraries=libraries)
+                plans.setdefault((target, libraries), planned)
     return tuple(plans.values()), tuple(left_out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +41,6 @@ from opcheck.features.gate.settings import (
     policy,
     select_settings,
     settings,
-    targets_of,
 )
 from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
@@ -134,7 +133,7 @@ def command(
     from opcheck.features.gate import assemble
 
     whole = not (names or options.environment or _own_targets())
-    every = [_job(model, plan, capture, options, progress) for model in plan.models]
+    every = [job for model in plan.models for job in _jobs(model, plan, capture, options, progress)]
     results, interrupted = _results(every, options.jobs, progress)
     policies = _policies(msgspec.structs.replace(base, newest_known=options.newest_known))
 
@@ -266,22 +265,26 @@ def _note_progress(results: Mapping[str, JobResult], *, interrupted: bool) -> No
         streams.note("interrupted: the report has the finished results")
 
 
-def _job(
+def _jobs(
     model: GateModel,
     plan: GateSettings,
     capture: CaptureOptions,
     options: RunOptions,
     progress: ProgressOptions,
-) -> Job:
-    targets = tuple(planned.target for planned in targets_of(model, plan.targets))
+) -> Iterator[Job]:
+    """Yield a job for each combination of libraries that the model is audited with."""
+    from opcheck.features.gate.assemble import jobs_of
+
     own = msgspec.structs.replace(capture, **model.pick_options(CaptureOptions))
-    return Job(
-        name=model.name,
-        request=request_of(model.model, targets[0], own),
-        targets=targets,
-        cache=str(options.cache_dir or default_folder()) if options.cache else "",
-        show_output=progress.verbose,
-    )
+    for name, planned in jobs_of(model, plan).items():
+        yield Job(
+            name=name,
+            request=request_of(model.model, planned[0].target, own),
+            targets=tuple(each.target for each in planned),
+            libraries=planned[0].libraries,
+            cache=str(options.cache_dir or default_folder()) if options.cache else "",
+            show_output=progress.verbose,
+        )
 
 
 def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
