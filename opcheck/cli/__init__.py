@@ -38,7 +38,9 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in verbs():
             return None
-        command: click.Command = import_module(f"opcheck.features.{cmd_name}.verb").command
+        command: click.Command = import_module(
+            f"opcheck.features.{cmd_name.replace('-', '_')}.verb"
+        ).command
         if _ASKED_BY_SHELL in os.environ:
             import_module("opcheck.cli.complete").attach(command)
         return command

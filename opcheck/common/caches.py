@@ -121,6 +121,11 @@ def seal(path: Path, body: bytes) -> bytes:
     return hmac.digest(_key(user_cache()), about + body, hashlib.sha256)
 
 
+def sign(body: bytes, key: bytes = b"") -> str:
+    """Return the digits that only the owner of a key can compute of a text; this user's key by default."""
+    return hmac.new(key or _key(user_cache()), body, hashlib.sha256).hexdigest()
+
+
 @functools.cache
 def _key(folder: Path) -> bytes:
     """Return this user's key, which is made once; a temporary key where it cannot be saved."""

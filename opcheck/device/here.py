@@ -19,6 +19,7 @@ import msgspec
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
+from opcheck.data import targets
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe import observed_run
 from opcheck.device.observe.profiler_variables import installed_line
@@ -87,6 +88,36 @@ def observe_model(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Repo
         )
         report = observed_run.run(program, lists).report
     return msgspec.structs.replace(report, model=request.model)
+
+
+def verify_program(program: str, mac: ThisMac, lists: OpLists, *, cpu_fallback: bool) -> Verified:
+    """Run a program emulated and observed on this Mac, and compare.
+
+    Raises:
+        CaptureError: one of the runs left no report.
+    """
+    from opcheck.device.emulator import emulated_run
+    from opcheck.device.emulator.emulation_request import RunRequest
+
+    target = targets.target(mac.torch, mac.macos, lists)
+    predicted = emulated_run.run(
+        RunRequest(
+            program=program,
+            torch=str(target.torch),
+            macos=str(target.macos),
+            cpu_fallback=cpu_fallback,
+        )
+    ).report
+    observation = observed_run.run(
+        ObserveRequest(
+            program=program,
+            cpu_fallback=cpu_fallback,
+            stand_in=mac.stand_in,
+            kernels=mac.kernels,
+        ),
+        lists,
+    ).report
+    return Verified(predicted, observation, verify(predicted, observation, lists))
 
 
 def verify_model(

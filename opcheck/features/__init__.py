@@ -48,7 +48,7 @@ def verbs() -> Mapping[str, Path]:
     """Return the declarations of the features by verb, without importing them."""
     # importlib.resources would cost the help a fifth of its time.
     declarations = (file for folder in __path__ for file in Path(folder).glob("*/feature.json"))
-    return {file.parent.name: file for file in declarations}
+    return {file.parent.name.replace("_", "-"): file for file in declarations}
 
 
 def feature(verb: str) -> Feature | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import click
 
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
-from opcheck.cli.options import VERBOSE, OutputOptions, ProgressOptions, only, verb
+from opcheck.cli.options import VERBOSE, OutputOptions, ProgressOptions, flag, only, verb
 from opcheck.cli.verification import FOLDER, KEPT, exit_code, keep, target_here, write_proposal
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
@@ -46,6 +46,9 @@ def command(
     here: Annotated[
         bool, Option("Audit the model, run it on this Mac's GPU, and compare.", action="runs")
     ] = False,
+    program: Annotated[
+        bool, flag("With --here: the name is a program's file, which runs emulated and observed.")
+    ] = False,
     folder: Annotated[str, FOLDER] = KEPT,
     target: Annotated[
         TargetOptions, only(fallback="With --here: PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
@@ -75,10 +78,14 @@ def command(
                 hint="opcheck verify MODEL --here, or opcheck verify PREDICTION OBSERVATION",
             )
         mac = this.this_mac()
-        request = request_of(prediction, target_here(target).target(lists), capture)
-        with ProgressOptions(verbose=verbose).shown() as say:
-            predicted = _audit(request, lists, say)
-            verified = this.verify_model(request, predicted, mac, lists, say)
+        if program:
+            fallback = target_here(target).fallback
+            verified = this.verify_program(prediction, mac, lists, cpu_fallback=fallback)
+        else:
+            request = request_of(prediction, target_here(target).target(lists), capture)
+            with ProgressOptions(verbose=verbose).shown() as say:
+                predicted = _audit(request, lists, say)
+                verified = this.verify_model(request, predicted, mac, lists, say)
         verification = verified.verification
         keep(verified, Path(folder), lists)
     elif observation:

@@ -70,7 +70,8 @@ def measure(
     if not both.any():
         return WorstElement()
     share, targets_of = TOLERANCES[dtype_name(dtype)]
-    scale = exact[both].square().mean().sqrt()
+    # No index: an emulated Mac would judge it as the program's.
+    scale = (exact.where(both, 0.0).square().sum() / both.sum()).sqrt()
     large = exact.abs() if size is None else torch.maximum(exact.abs(), size.double())
     error = (wide - exact).abs() / (share * large + targets_of * scale + _smallest(dtype))
     return _worst(error.where(both, 0.0), wide, exact, "value")

@@ -95,10 +95,10 @@ def _device(request: ObserveRequest) -> Iterator[None]:
     if not request.stand_in:
         yield
         return
-    from opcheck.device.emulator.child.session import emulate
+    from opcheck.device.emulator.child.planted import stand_in_device
 
-    torch, macos = (request.kernels or request.stand_in).split("/")
-    with emulate(torch, macos, fallback=request.cpu_fallback):
+    mac = request.kernels or request.stand_in
+    with stand_in_device(mac, cpu_fallback=request.cpu_fallback):
         yield
 
 

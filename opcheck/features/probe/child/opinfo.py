@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import random
 import re
 import warnings
@@ -18,6 +19,8 @@ from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.globs import fits
 from opcheck.data.device_evidence import Outcome, Result
 from opcheck.data.messages import fallback_warning
+from opcheck.device.emulator.child.planted import stand_in_device
+from opcheck.device.here import VARIABLE
 from opcheck.features.probe.probe_messages import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
 from opcheck.numerics.child import installed_devices
 from opcheck.numerics.child.kept_tensors import place
@@ -280,6 +283,15 @@ def answer(request: Setup | ProbeTrial, _say: Say) -> Ready | ProbeDone:
         UsageError: this machine has no such device, or a pattern matches nothing.
         CaptureError: there is no database, or the probe itself broke off.
     """
+    setup = request if isinstance(request, Setup) else request.setup
+    database()
+    # An emulated Mac where OPCHECK_TEST_MAC names one (device/here.py).
+    stand_in = os.environ.get(VARIABLE, "").rpartition("=")[2] if setup.device == "mps" else ""
+    with stand_in_device(stand_in):
+        return _answer(request)
+
+
+def _answer(request: Setup | ProbeTrial) -> Ready | ProbeDone:
     if isinstance(request, Setup):
         device, ops = _prepare(request)
         return Ready(

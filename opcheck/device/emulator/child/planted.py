@@ -1,0 +1,77 @@
+"""An emulated Mac in the place of the GPU, to try observations on any machine, with planted differences.
+
+``OPCHECK_TEST_LISTS`` names op lists that the emulated Mac has in place of the shipped ones, and ``OPCHECK_TEST_WRONG``
+operators whose results on it are wrong (``aten::erf``) or that end the process (``!aten::erf``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcheck.data.registrations import VARIABLE, forget
+from opcheck.device.emulator.child.session import emulate
+from opcheck.tracing.torch_private.trees import tensors, tree_map_only
+
+LISTS = "OPCHECK_TEST_LISTS"
+WRONG = "OPCHECK_TEST_WRONG"
+
+
+class PlantedErrors(TorchDispatchMode):
+    """Makes results of these operators on mps wrong; an operator with an exclamation mark ends the process."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Compute the call, and change what it gives."""
+        out = func(*args, **(kwargs or {}))
+        if not any(tensor.device.type == "mps" for tensor in tensors((args, kwargs))):
+            return out
+        if f"!{func.name()}" in self._names:
+            os.abort()
+        return tree_map_only(torch.Tensor, _change, out) if func.name() in self._names else out
+
+
+def _change(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor * 1.5 + 0.5 if tensor.is_floating_point() else tensor
+
+
+@contextlib.contextmanager
+def stand_in_device(mac: str, *, cpu_fallback: bool = False) -> Iterator[None]:
+    """Emulate a Mac, ``2.13/15``, for the length of a block; with an empty text the machine's own device stays."""
+    if not mac:
+        yield
+        return
+    torch_line, macos = mac.split("/")
+    lists = os.environ.get(LISTS)
+    with contextlib.ExitStack() as stack:
+        if lists:
+            stack.enter_context(_other_lists(lists))
+        stack.enter_context(emulate(torch_line, macos, fallback=cpu_fallback))
+        names = frozenset(filter(None, os.environ.get(WRONG, "").split(",")))
+        if names:
+            stack.enter_context(PlantedErrors(names))
+        yield
+
+
+@contextlib.contextmanager
+def _other_lists(folder: str) -> Iterator[None]:
+    before: Callable[[], Any] = forget
+    os.environ[VARIABLE] = folder
+    before()
+    yield
+    os.environ.pop(VARIABLE, None)
+    before()

@@ -1,0 +1,314 @@
+"""Merges evidence of machines into a folder: the runs, and what they say of the predictions.
+
+Each run is a file of its own, so that merging again changes nothing and two merges at once lose nothing; everything
+else is computed from the files of the runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from opcheck.common import documents
+from opcheck.common.errors import InputError
+from opcheck.common.files import write_text
+from opcheck.common.tool import TOOL
+from opcheck.common.versions import Version
+from opcheck.data.registrations import OpLists
+from opcheck.device.observation_evidence import (
+    HostEvidence,
+    HostRow,
+    StepKind,
+    read_evidence,
+    read_rows,
+)
+from opcheck.model.records import Record
+
+SCHEMA = "opcheck-observed/1"
+_RUNS = "runs"
+_LARGEST = 256 << 20
+
+
+class KeptRun(Record, frozen=True, kw_only=True):
+    """A run as the folder keeps it: its description, and the rows of its steps by their files."""
+
+    evidence: HostEvidence
+    rows: dict[str, tuple[HostRow, ...]]
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """How often predictions of a kind were right on hosts that are alike."""
+
+    kind: StepKind
+    torch: str
+    macos: str
+    gpu: str
+    agreed: int
+    contradicted: int
+    #: rows of which a prediction or an observation claims nothing
+    unknown: int
+
+
+class ObservedContradiction(Record, frozen=True, kw_only=True):
+    """What hosts did otherwise than predicted, with an operator."""
+
+    op: str
+    predicted: str
+    observed: str
+    dtypes: tuple[str, ...]
+    kinds: tuple[StepKind, ...]
+    torch: tuple[str, ...]
+    macos: tuple[str, ...]
+    #: runs on a real GPU and on others, which count apart
+    real: int
+    virtual: int
+    subjects: tuple[str, ...]
+    count: int
+    text: str = ""
+    line: str = ""
+
+
+class ObservedSummary(Record, frozen=True, kw_only=True):
+    """Predicted and observed: all runs of a folder."""
+
+    schema: str = SCHEMA
+    tool: str = TOOL
+    runs: int
+    #: runs that ended before all their steps were done
+    partial: int
+    hosts: tuple[str, ...]
+    agreements: tuple[Agreement, ...]
+    contradictions: tuple[ObservedContradiction, ...]
+    #: steps that failed, with the reason
+    failed: tuple[str, ...] = ()
+
+
+class MergeResult(Record, frozen=True, kw_only=True):
+    """What a merge did."""
+
+    added: int
+    extended: int
+    unchanged: int
+    summary: ObservedSummary
+
+
+_KEPT = msgspec.json.Decoder(KeptRun)
+
+
+def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
+    """Add the evidence of folders to the runs of ``into``, and write the summary; all or nothing.
+
+    Raises:
+        InputError: evidence is damaged, of another key, or of a torch without a list.
+    """
+    read = [_read_run(folder, lists) for folder in folders]
+    counts: Counter[str] = Counter()
+    for run in read:
+        counts[_keep(run, into)] += 1
+    summary = summarize(into)
+    write_text(into / "observed.json", _json(summary))
+    proposal = propose(summary, lists)
+    if proposal:
+        write_text(into / "proposed.yaml", proposal)
+    return MergeResult(
+        added=counts["added"],
+        extended=counts["extended"],
+        unchanged=counts["unchanged"],
+        summary=summary,
+    )
+
+
+def _read_run(folder: Path, lists: OpLists) -> KeptRun:
+    evidence = read_evidence(folder)
+    line = str(Version.parse(evidence.host.torch))
+    if line not in {release.line for release in lists.releases}:
+        raise InputError(
+            f"this evidence is of torch {evidence.host.torch}, which has no list",
+            context=str(folder),
+            hint="opcheck lists build --wheel FILE makes one; or leave the folder out",
+        )
+    return KeptRun(evidence=evidence, rows=read_rows(folder, evidence))
+
+
+def _keep(run: KeptRun, into: Path) -> str:
+    """Write a run unless the folder has all of it; of two parts of a run the longer one counts."""
+    path = into / _RUNS / f"{run.evidence.run}.json"
+    before = _read_kept(path) if path.exists() else None
+    if before is not None and len(before.rows) >= len(run.rows):
+        return "unchanged"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, _json(run))
+    return "added" if before is None else "extended"
+
+
+def _read_kept(path: Path) -> KeptRun:
+    try:
+        return _KEPT.decode(documents.read(path, _LARGEST))
+    except (OSError, documents.DocumentError, msgspec.DecodeError) as error:
+        raise InputError(
+            f"a run that was merged before is damaged: {error}",
+            context=str(path),
+            hint="delete the file, and merge its evidence again",
+        ) from error
+
+
+def summarize(into: Path) -> ObservedSummary:
+    """Return what all runs of a folder say; equal for equal runs, in whatever order they came."""
+    return _summarize([_read_kept(path) for path in sorted((into / _RUNS).glob("*.json"))])
+
+
+def summarize_run(folder: Path, evidence: HostEvidence) -> ObservedSummary:
+    """Return what a single run says.
+
+    Raises:
+        InputError: a file of its rows is damaged.
+    """
+    return _summarize([KeptRun(evidence=evidence, rows=read_rows(folder, evidence))])
+
+
+def _summarize(runs: Sequence[KeptRun]) -> ObservedSummary:
+    tallies: dict[tuple[StepKind, str, str, str], Counter[str]] = {}
+    found: dict[tuple[str, str, str], list[tuple[HostEvidence, StepKind, HostRow]]] = {}
+    for run in runs:
+        host = run.evidence.host
+        for step in run.evidence.steps:
+            key = (step.kind, str(Version.parse(host.torch)), _major(host.macos), host.gpu)
+            for row in run.rows.get(step.file, ()):
+                tallies.setdefault(key, Counter())[_outcome(row)] += 1
+                if row.is_contradiction:
+                    named = (row.op, row.predicted, row.observed)
+                    found.setdefault(named, []).append((run.evidence, step.kind, row))
+    return ObservedSummary(
+        runs=len(runs),
+        partial=sum(not run.evidence.complete for run in runs),
+        hosts=tuple(sorted({describe_host(run.evidence) for run in runs})),
+        agreements=tuple(
+            Agreement(
+                kind=kind,
+                torch=torch,
+                macos=macos,
+                gpu=gpu,
+                agreed=tally["agreed"],
+                contradicted=tally["contradicted"],
+                unknown=tally["unknown"],
+            )
+            for (kind, torch, macos, gpu), tally in sorted(tallies.items())
+        ),
+        contradictions=tuple(_contradiction(*named) for named in sorted(found.items())),
+        failed=tuple(
+            sorted(
+                f"{step.kind} {step.name} on {describe_host(run.evidence)}: {step.why}"
+                for run in runs
+                for step in run.evidence.steps
+                if step.state == "failed"
+            )
+        ),
+    )
+
+
+def describe_host(evidence: HostEvidence) -> str:
+    """Return ``macos15 20261101.12, Apple M1 (Virtual), macOS 15.7 (24G222), torch 2.13.0, virtual GPU``."""
+    host = evidence.host
+    build = f" ({host.build})" if host.build else ""
+    parts = (host.image, host.chip, f"macOS {host.macos}{build}", f"torch {host.torch}")
+    return ", ".join((*filter(None, parts), f"{host.gpu} GPU"))
+
+
+def _major(macos: str) -> str:
+    return macos.partition(".")[0]
+
+
+def _outcome(row: HostRow) -> str:
+    if row.is_contradiction:
+        return "contradicted"
+    return "agreed" if row.predicted == row.observed else "unknown"
+
+
+def _contradiction(
+    named: tuple[str, str, str], seen: Sequence[tuple[HostEvidence, StepKind, HostRow]]
+) -> ObservedContradiction:
+    op, predicted, observed = named
+    rows = [row for _, _, row in seen]
+    real = {evidence.run for evidence, _, _ in seen if evidence.host.gpu == "real"}
+    others = {evidence.run for evidence, _, _ in seen if evidence.host.gpu != "real"}
+
+    def each(values: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted({value for value in values if value}))
+
+    return ObservedContradiction(
+        op=op,
+        predicted=predicted,
+        observed=observed,
+        dtypes=each(dtype for row in rows for dtype in row.dtypes),
+        kinds=tuple(sorted({kind for _, kind, _ in seen})),
+        torch=each(str(Version.parse(evidence.host.torch)) for evidence, _, _ in seen),
+        macos=each(_major(evidence.host.macos) for evidence, _, _ in seen),
+        real=len(real),
+        virtual=len(others),
+        subjects=each(row.subject for row in rows),
+        count=sum(row.count for row in rows),
+        text=min((row.text for row in rows if row.text), default=""),
+        line=min((row.line for row in rows if row.line), default=""),
+    )
+
+
+#: By what was observed, the effect of a proposed statement, and its kind.
+_EFFECTS = {
+    "unsupported": ("limitations", "raises"),
+    "fallback": ("limitations", "falls_back"),
+    "aborts": ("limitations", "aborts"),
+    "wrong": ("advisories", "wrong_result"),
+}
+
+
+def propose(summary: ObservedSummary, lists: OpLists) -> str:
+    """Return proposed statements on the contradictions as YAML, which a person judges; empty: there are none.
+
+    An observation that is better than its prediction becomes a comment: it ends or narrows a statement.
+    """
+    entries: dict[str, list[dict[str, object]]] = {"limitations": [], "advisories": []}
+    comments = []
+    for each in summary.contradictions:
+        if each.observed not in _EFFECTS or "::" not in each.op:
+            comments.append(
+                f"# {each.op}: predicted {each.predicted}, observed {each.observed} on torch {', '.join(each.torch)}\n"
+            )
+            continue
+        kind, effect = _EFFECTS[each.observed]
+        where = "; ".join(summary.hosts)
+        entry: dict[str, object] = {
+            "id": _name(each.op, effect),
+            "ops": [each.op],
+            "effect": effect,
+            "torch": {"since": each.torch[0], "until": _next(each.torch[-1], lists)},
+            "when": "observed with some inputs; which of them decide is not known",
+            "summary": f"{each.op} was predicted {each.predicted}, and was {each.observed} on hosted Macs.",
+            "evidence": [{"kind": "measured", "torch": each.torch[-1], "where": where}],
+        }
+        if each.dtypes:
+            entry["dtypes"] = [*each.dtypes]
+        entries[kind].append(entry)
+    if not comments and not any(entries.values()):
+        return ""
+    head = "# Proposed from observations on hosted Macs; a person judges each entry.\n"
+    body = {"schema": 1, **{kind: listed for kind, listed in entries.items() if listed}}
+    return head + "".join(comments) + yaml.safe_dump(body, sort_keys=False, width=110)
+
+
+def _name(op: str, effect: str) -> str:
+    words = re.findall(r"[a-z0-9]+", op.partition("::")[2].lower())
+    return "-".join(("seen", *words, *effect.split("_")))
+
+
+def _next(line: str, lists: OpLists) -> str | None:
+    versions = [version for version in lists.versions if version > Version.parse(line)]
+    return str(versions[0]) if versions else None
+
+
+def _json(record: msgspec.Struct) -> str:
+    return msgspec.json.format(msgspec.json.encode(record), indent=1).decode() + "\n"

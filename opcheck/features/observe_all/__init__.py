@@ -1,0 +1,1 @@
+"""``opcheck observe-all``; ``feature.json`` declares it."""

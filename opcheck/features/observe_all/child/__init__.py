@@ -1,0 +1,1 @@
+"""What runs PyTorch's operator database, in child processes, where torch is imported."""

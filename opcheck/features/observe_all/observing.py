@@ -1,0 +1,260 @@
+"""Runs the steps of ``opcheck observe-all``, each in a process of its own with a limit of time, at most twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from opcheck.common import documents
+from opcheck.common.errors import InputError, OpcheckError
+from opcheck.data.device_evidence import load as load_probe
+from opcheck.data.registrations import OpLists
+from opcheck.device.here import ThisMac
+from opcheck.device.observation_evidence import (
+    FILE,
+    Host,
+    HostEvidence,
+    HostRow,
+    Step,
+    StepKind,
+    read_evidence,
+    write_evidence,
+    write_rows,
+)
+from opcheck.features.observe_all.probe_rows import rows_of_probe
+
+#: Seconds that a step may take, and how often it is tried.
+_SECONDS, _ATTEMPTS = 600.0, 2
+_STEPS = Path(__file__).with_name("steps.yaml")
+
+
+class Chosen(NamedTuple):
+    """The steps of a run."""
+
+    kinds: tuple[StepKind, ...]
+    programs: tuple[Path, ...] = ()
+    #: OpInfos to probe, and models; none: those of steps.yaml
+    ops: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    #: seconds; 0: without a limit
+    budget: float = 0.0
+
+
+class PlannedStep(NamedTuple):
+    """A step and the words of its command; the command writes its answer to a file that is put behind them."""
+
+    kind: StepKind
+    name: str
+    words: tuple[str, ...]
+
+
+def plan(chosen: Chosen) -> Iterator[PlannedStep]:
+    """Yield the steps in their order: what is quick comes first, so that a short run has some of everything."""
+    table = yaml.safe_load(documents.read(_STEPS))
+    models = {
+        name: ("verify", name, "--here", *words, *_JSON)
+        for name, words in table["models"].items()
+        if not chosen.models or name in chosen.models
+    }
+    commands: dict[StepKind, dict[str, tuple[str, ...]]] = {
+        "doctor": {"doctor": ("doctor", "--gather", "--output")},
+        "models": models,
+        "programs": {
+            program.name: ("verify", str(program), "--here", "--program", *_JSON)
+            for program in chosen.programs
+        },
+        "kernels": {
+            name: ("kernels", "test", "--op", name, "--family", "unary", "--quiet")
+            for name in table["kernels"]
+        },
+        "probe": {
+            name: (*_PROBE, "--op", name, "--dtype", "float32", "--quiet", "--output")
+            for name in chosen.ops or table["probe"]
+        },
+    }
+    for kind, named in commands.items():
+        if kind in chosen.kinds:
+            yield from (PlannedStep(kind, name, words) for name, words in named.items())
+
+
+_PROBE = ("probe", "--device", "mps")
+_JSON = ("--format", "json", "--output")
+
+
+def observe(
+    folder: Path,
+    host: Host,
+    mac: ThisMac,
+    chosen: Chosen,
+    lists: OpLists,
+    say: Callable[[str], None] | None = None,
+) -> HostEvidence:
+    """Run the steps that the folder does not have yet; it is complete evidence after each of them.
+
+    Raises:
+        InputError: the folder has evidence of another host, or of another key.
+        UsageError: the folder cannot be written.
+    """
+    evidence = _start(folder, host, lists)
+    done = {(step.kind, step.name): step for step in evidence.steps if step.state == "done"}
+    planned = [*plan(chosen)]
+    end = time.monotonic() + chosen.budget if chosen.budget else float("inf")
+    for number, each in enumerate(planned, 1):
+        if (each.kind, each.name) in done:
+            continue
+        if time.monotonic() > end:
+            break
+        if say is not None:
+            say(f"{number} of {len(planned)}: {each.kind} {each.name}")
+        done[each.kind, each.name] = _run(folder, each, mac, host, lists)
+        evidence = msgspec.structs.replace(
+            evidence,
+            steps=tuple(done.values()),
+            complete=all((one.kind, one.name) in done for one in planned),
+        )
+        write_evidence(folder, evidence)
+    return evidence
+
+
+def _start(folder: Path, host: Host, lists: OpLists) -> HostEvidence:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / FILE).exists():
+        run = os.urandom(16).hex()
+        today = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+        evidence = HostEvidence(run=run, made=today, op_lists=lists.digest, host=host)
+        write_evidence(folder, evidence)
+        return evidence
+    evidence = read_evidence(folder)
+    if evidence.host != host or evidence.op_lists != lists.digest:
+        raise InputError(
+            "the folder has evidence of another host or of other op lists",
+            context=str(folder / FILE),
+            hint="name another folder",
+        )
+    return evidence
+
+
+def _run(folder: Path, planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Step:
+    start, why = time.monotonic(), ""
+    step = Step(kind=planned.kind, name=planned.name, state="failed")
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            rows = _rows(planned, mac, host, lists)
+        except (OpcheckError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+            why = " ".join(str(error).split())[:500]
+            continue
+        step = write_rows(folder, step, rows)
+        return msgspec.structs.replace(
+            step, state="done", attempts=attempt, seconds=round(time.monotonic() - start, 1)
+        )
+    return msgspec.structs.replace(step, attempts=_ATTEMPTS, why=why)
+
+
+def _rows(planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Sequence[HostRow]:
+    """Run the command of a step, and return its rows.
+
+    Raises:
+        OpcheckError, ValueError: there is no answer.
+        OSError: the answer cannot be written: the disk is full.
+        subprocess.TimeoutExpired: it took too long.
+    """
+    with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as scratch:
+        answer = Path(scratch, "answer.json")
+        words = [*planned.words, str(answer)]
+        if planned.kind == "kernels":
+            run = Path(scratch, "kernels.json")
+            _call(["-m", "opcheck", *words[:-1], "--torch", mac.torch, *_JSON, str(run)], run)
+            words = [planned.name, str(run), mac.stand_in, str(answer)]
+            _call(["-m", _KERNEL_HERE, *words], answer)
+        else:
+            more = ["--folder", str(Path(scratch, "reports"))] if "--here" in words else []
+            _call(["-m", "opcheck", *words, *more], answer)
+        if planned.kind == "probe":
+            return rows_of_probe(load_probe(answer), host, lists)
+        content = documents.from_json(documents.read(answer))
+    if planned.kind == "kernels":
+        return msgspec.convert(content, tuple[HostRow, ...])
+    return [] if planned.kind == "doctor" else [*_of_verification(planned.name, content)]
+
+
+_KERNEL_HERE = "opcheck.features.observe_all.child.kernel_here"
+
+
+def _call(arguments: Sequence[str], answer: Path) -> None:
+    """Run Python with these arguments.
+
+    Raises:
+        ValueError: it left no answer.
+    """
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=_SECONDS,
+    )
+    if not answer.is_file():
+        last = [line for line in done.stderr.strip().splitlines() if line.strip()][-4:]
+        raise ValueError(" ".join(last) or f"exit code {done.returncode}")
+
+
+def _of_verification(name: str, content: Any) -> Iterator[HostRow]:
+    for pair in content["pairs"]:
+        yield HostRow(
+            subject=name,
+            op=pair["op"],
+            dtypes=tuple(pair["dtypes"]),
+            predicted=pair["predicted"],
+            observed=pair["observed"],
+            count=pair["count"],
+            text=pair["prints"],
+            line=pair["line"],
+        )
+
+
+def gather_host(mac: ThisMac) -> Host:
+    """Return the description of this machine, from the facts that ``opcheck doctor --gather`` writes.
+
+    Raises:
+        InputError: the facts cannot be had.
+    """
+    if mac.stand_in:
+        return Host(torch=mac.torch, macos=mac.macos, chip="emulated", gpu="emulated")
+    done = subprocess.run(
+        [sys.executable, "-m", "opcheck", "doctor", "--gather"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+    try:
+        facts = json.loads(done.stdout)
+    except ValueError as error:
+        raise InputError(
+            "opcheck doctor --gather gave no facts",
+            context=done.stderr.strip()[-300:],
+            hint="run opcheck doctor",
+        ) from error
+    machine = facts.get("machine", {})
+    hosted = bool(machine.get("virtual") or machine.get("hosted"))
+    image = " ".join(filter(None, (os.environ.get("ImageOS"), os.environ.get("ImageVersion"))))  # noqa: SIM112
+    return Host(
+        torch=mac.torch,
+        macos=mac.macos,
+        build=str(machine.get("build") or ""),
+        chip=str(machine.get("chip") or machine.get("model") or ""),
+        image=image,
+        gpu="virtual" if hosted else "real",
+    )

@@ -1,0 +1,69 @@
+"""Predicted and observed, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.common.text import and_more, plural, shorten
+from opcheck.device.observation_store import ObservedContradiction, ObservedSummary
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+
+#: contradictions in a page, characters of a text
+_MOST, _TEXT = 100, 200
+
+
+def document(summary: ObservedSummary) -> Iterator[Block]:
+    """Make the page: how often predictions were right by host, what contradicts them, what failed."""
+    yield Heading("Predicted and observed", 1)
+    agreed = sum(each.agreed for each in summary.agreements)
+    against = sum(each.contradicted for each in summary.agreements)
+    partial = f", {summary.partial} of them partial" if summary.partial else ""
+    differences = plural(len(summary.contradictions), "difference")
+    runs = plural(summary.runs, "run")
+    yield Lines((f"{runs}{partial}: {agreed:,} agree, {against:,} contradict by {differences}.",))
+    if any(each.gpu == "emulated" for each in summary.agreements):
+        yield Lines(("Emulated hosts test opcheck, and say nothing of a Mac.",))
+    rows = tuple(
+        (
+            each.kind,
+            each.torch,
+            each.macos,
+            each.gpu,
+            f"{each.agreed:,}",
+            f"{each.contradicted:,}",
+            f"{each.unknown:,}",
+        )
+        for each in summary.agreements
+    )
+    if rows:
+        headers = ("what", "torch", "macOS", "GPU", "agree", "contradict", "unknown")
+        yield Table(headers, rows)
+    more = len(summary.contradictions) - _MOST
+    yield from section(
+        "Contradictions",
+        Bullets(
+            (
+                *map(_contradiction, summary.contradictions[:_MOST]),
+                *([f"and {more} more"] if more > 0 else []),
+            )
+        )
+        if summary.contradictions
+        else Lines(("none",)),
+    )
+    yield from section("Failed steps", Bullets(summary.failed))
+    yield from section("Hosts", Bullets(summary.hosts))
+
+
+def _contradiction(each: ObservedContradiction) -> str:
+    dtypes = f" ({and_more(each.dtypes, 3)})" if each.dtypes else ""
+    hosts = ", ".join(
+        f"{plural(count, 'run')} on {gpu}"
+        for count, gpu in ((each.real, "a real GPU"), (each.virtual, "a virtual or emulated GPU"))
+        if count
+    )
+    where = f"torch {', '.join(each.torch)}, macOS {', '.join(each.macos)}; {hosts}"
+    text = f": {shorten(' '.join(each.text.split()), _TEXT)}" if each.text else ""
+    return (
+        f"{each.op}{dtypes}: predicted {each.predicted}, observed {each.observed} in "
+        f"{and_more(each.subjects, 3)} ({where}){text}"
+    )
