@@ -95,7 +95,7 @@ def _device(request: ObserveRequest) -> Iterator[None]:
     if not request.stand_in:
         yield
         return
-    from opcheck.device.emulator.child.planted import stand_in_device
+    from opcheck.device.observe.child.planted import stand_in_device
 
     mac = request.kernels or request.stand_in
     with stand_in_device(mac, cpu_fallback=request.cpu_fallback):

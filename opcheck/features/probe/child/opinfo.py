@@ -19,8 +19,8 @@ from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.globs import fits
 from opcheck.data.device_evidence import Outcome, Result
 from opcheck.data.messages import fallback_warning
-from opcheck.device.emulator.child.planted import stand_in_device
 from opcheck.device.here import VARIABLE
+from opcheck.device.observe.child.planted import stand_in_device
 from opcheck.features.probe.probe_messages import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
 from opcheck.numerics.child import installed_devices
 from opcheck.numerics.child.kept_tensors import place
