@@ -172,7 +172,9 @@ def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Rele
     """
     text = written_release(text)
     if not text:
-        return lists.releases[-1]
+        built = selected()
+        is_new = built is not None and built.is_new_line
+        return lists.releases[-2 if is_new and len(lists.releases) > 1 else -1]
     with located_at(place):
         return lists.release(str(parse_torch(text, lists.versions)))
 
