@@ -110,11 +110,16 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
     counts: Counter[str] = Counter()
     for run in read:
         counts[_keep(run, into)] += 1
-    summary = summarize(into)
-    write_text(into / "observed.json", _json(summary))
-    proposal = propose(summary, lists)
-    if proposal:
-        write_text(into / "proposed.yaml", proposal)
+    while True:
+        kept = _list_runs(into)
+        summary = summarize(into)
+        write_text(into / "observed.json", _json(summary))
+        proposal = propose(summary, lists)
+        if proposal:
+            write_text(into / "proposed.yaml", proposal)
+        # Another merge may have added a run meanwhile.
+        if _list_runs(into) == kept:
+            break
     return MergeResult(
         added=counts["added"],
         extended=counts["extended"],
@@ -159,7 +164,11 @@ def _read_kept(path: Path) -> KeptRun:
 
 def summarize(into: Path) -> ObservedSummary:
     """Return what all runs of a folder say; equal for equal runs, in whatever order they came."""
-    return _summarize([_read_kept(path) for path in sorted((into / _RUNS).glob("*.json"))])
+    return _summarize([_read_kept(path) for path in _list_runs(into)])
+
+
+def _list_runs(into: Path) -> list[Path]:
+    return sorted((into / _RUNS).glob("*.json"))
 
 
 def summarize_run(folder: Path, evidence: HostEvidence) -> ObservedSummary:

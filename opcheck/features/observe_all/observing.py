@@ -44,9 +44,10 @@ class Chosen(NamedTuple):
 
     kinds: tuple[StepKind, ...]
     programs: tuple[Path, ...] = ()
-    #: OpInfos to probe, and models; none: those of steps.yaml
+    #: OpInfos to probe, models, operations of kernels; none: those of steps.yaml
     ops: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
     #: seconds; 0: without a limit
     budget: float = 0.0
 
@@ -76,7 +77,7 @@ def plan(chosen: Chosen) -> Iterator[PlannedStep]:
         },
         "kernels": {
             name: ("kernels", "test", "--op", name, "--family", "unary", "--quiet")
-            for name in table["kernels"]
+            for name in chosen.kernels or table["kernels"]
         },
         "probe": {
             name: (*_PROBE, "--op", name, "--dtype", "float32", "--quiet", "--output")

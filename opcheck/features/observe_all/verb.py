@@ -50,6 +50,10 @@ def command(
     models: Annotated[
         tuple[str, ...], flag("Only this model of the list. Repeatable.", "model", metavar="NAME")
     ] = (),
+    kernels: Annotated[
+        tuple[str, ...],
+        flag("Only kernels of this operation. Repeatable.", "kernel", metavar="NAME"),
+    ] = (),
     minutes: Annotated[float, flag("Begin no step after so many.", metavar="N", above=0)] = 300.0,
     output: OutputOptions,
     progress: Annotated[ProgressOptions, only("quiet")],
@@ -88,6 +92,7 @@ def command(
         programs=programs,
         ops=ops,
         models=models,
+        kernels=kernels,
         budget=minutes * 60,
     )
     with progress.shown() as say:
