@@ -1,4 +1,4 @@
-# Both commands need Python (3.11 to 3.13) and make only: they create .venv themselves.
+# Both commands need Python (3.11 to 3.14) and make only: they create .venv themselves.
 #
 #   make audit MODEL=transformers:BertModel TORCH=2.13 MACOS=15.0 FORMAT=text
 #   make test
