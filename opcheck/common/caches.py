@@ -86,9 +86,9 @@ def require_private(folder: Path, hint: str = "name another folder in OPCHECK_CA
         ) from error
     if not is_private(folder):
         raise UsageError(
-            "the cache folder belongs to another user, or others can write to it: its code is not run",
+            "another user owns the cache folder or can write to it, so its code is not run",
             context=str(folder),
-            hint=f"{hint}, or delete this one, or take the right to write from others: chmod go-w",
+            hint=f"{hint}, or delete the folder, or remove the write permission of others: chmod go-w",
         )
     return folder
 

@@ -420,7 +420,7 @@ def _check_aliases(root: Any) -> None:
                 if id(child) not in counted:
                     waiting.append(child)
                 elif counted[id(child)] is None:
-                    message = "an alias refers to what contains it"
+                    message = "an alias refers to a node that contains it"
                     raise DocumentError(message, line=child.start_mark.line + 1)
             continue
         waiting.pop()

@@ -137,7 +137,7 @@ def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
     names = ", ".join(str(line) for line in sorted(nearest))
     raise UnknownTargetError(
         f"there is no op list for torch {text}",
-        context=f"the lists hold torch {', '.join(str(line) for line in known)}",
+        context=f"the op lists have torch {', '.join(str(line) for line in known)}",
         hint=f"the nearest are {names}",
     )
 

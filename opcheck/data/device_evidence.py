@@ -36,12 +36,12 @@ Outcome = Literal[
 #: outcome -> its meaning for an OpInfo with a dtype
 OUTCOMES: dict[Outcome, str] = {
     "works": "its samples run, and each call that could be compared is within the tolerance",
-    "falls back": "as works, but a call says that it runs on the CPU",
+    "falls back": "as works, but a call warns that it runs on the CPU",
     "raises": "a sample raises that the CPU runs",
     "wrong": "a call's result is not float64's",
-    "crashes": "the process ended, over the device's kernels or the CPU's beside them",
-    "too long": "it was not done in its time",
-    "not compared": "its samples run, but no call of theirs could be held against float64",
+    "crashes": "the process ended, in a kernel of the device or of the CPU",
+    "too long": "it exceeded its time limit",
+    "not compared": "its samples run, but none of their calls could be compared with float64",
     "not judged": "it has no sample that the CPU runs",
 }
 Phase = Literal["forward", "gradient"]

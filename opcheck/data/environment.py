@@ -103,7 +103,7 @@ class MpsVariables(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         if variable is None:
             text = f"opcheck does not know {name}"
             if NAME.fullmatch(name):
-                text += f"; torch {version} does not read it, as far as its wheel tells"
+                text += f"; torch {version} does not read it, according to its wheel"
             return Explanation(name=name, status="unknown", text=text)
         if version in variable.torch:
             return Explanation(name=name, status="read", text=variable.meaning, variable=variable)

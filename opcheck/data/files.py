@@ -196,7 +196,8 @@ def _first_row(raw: bytes, matches: Callable[[bytes], bool]) -> str:
 def _check_schema(schema: int, path: Path) -> None:
     if schema != SCHEMA:
         _fail(
-            f"schema {schema} is not the one that this opcheck reads ({SCHEMA})", f"{path}: schema"
+            f"the file has schema {schema}, and this opcheck reads schema {SCHEMA}",
+            f"{path}: schema",
         )
 
 

@@ -216,7 +216,7 @@ def _pair_problems(check: str, first: Written, second: Written) -> Iterator[Excu
     if not shared:
         for own, others in ((statement.ops, counterpart.ops), (counterpart.ops, statement.ops)):
             shared += sorted(op for op in own if op != "*" and _names_operator(others, op))
-    verb = {"overlap": "says the same as", "contradiction": "contradicts"}[check]
+    verb = {"overlap": "duplicates", "contradiction": "contradicts"}[check]
     place = f"{first.place.file}:{first.place.line}"
     for op in shared:
         message = f"{verb} {statement.id} ({place}) on {op}, torch {_common(statement.torch, counterpart.torch)}"

@@ -60,7 +60,7 @@ def review(proposal: Path, directory: Path) -> Merge:
         raise UsageError(
             f"not a proposal: {problems}",
             context=str(proposal),
-            hint="opcheck verify --propose FILE writes one; op_lists/README.md explains the fields",
+            hint="opcheck verify --propose FILE writes a proposal; op_lists/README.md explains the fields",
         )
     key = next((key for key in SORTS if value.get(key)), None)
     if key is None:

@@ -135,7 +135,7 @@ class OpLists:
                 return release
         raise OpListError(
             f"there is no op list for torch {line}",
-            context=f"the lists hold torch {', '.join(self._lines)}",
+            context=f"the op lists have torch {', '.join(self._lines)}",
             hint=f"build it: opcheck lists build {line}.0",
         )
 

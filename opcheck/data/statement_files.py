@@ -73,9 +73,9 @@ def refuse(problems: Iterable[FileProblem]) -> None:
     if ordered:
         count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
         raise OpListError(
-            f"the op lists hold {count}:\n" + "\n".join(f"  {problem}" for problem in ordered),
+            f"the op lists have {count}:\n" + "\n".join(f"  {problem}" for problem in ordered),
             context="the curated op lists",
-            hint="mend each, then: python scripts/compile_statements.py, opcheck lists lint",
+            hint="correct each problem, then run: python scripts/compile_statements.py, opcheck lists lint",
         )
 
 
@@ -257,7 +257,7 @@ def _check_evidence(
 ) -> tuple[StatementEvidence, ...]:
     for index, entry in enumerate(entries):
         if not entry.where and not entry.detail:
-            document.report((*path, index), "evidence says where, or gives a detail")
+            document.report((*path, index), "evidence needs a place (where) or a detail")
     return msgspec.convert(msgspec.to_builtins(entries), tuple[StatementEvidence, ...])
 
 

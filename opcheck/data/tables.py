@@ -69,7 +69,7 @@ class ListFile(Generic[Kind]):
             ) from error
         if value.schema != SCHEMA:
             raise OpListError(
-                f"schema {value.schema} is not the one that this opcheck reads ({SCHEMA})",
+                f"the file has schema {value.schema}, and this opcheck reads schema {SCHEMA}",
                 context=f"{path}: schema",
                 hint="install the opcheck that the lists belong to",
             )

@@ -244,9 +244,9 @@ def pairs(
                 )
     if not targets:
         raise UnknownTargetError(
-            f"none of these targets can be: {left_out[0]}",
+            f"none of these targets exists: {left_out[0]}",
             context=f"torch {_quote_texts(torch)} with macOS {_quote_texts(macos)}",
-            hint="widen one of the ranges",
+            hint="widen a range",
         )
     return Pairs(tuple(targets), tuple(left_out))
 

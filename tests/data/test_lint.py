@@ -120,14 +120,14 @@ def test_one_statement(made: Path, fields: dict[str, object], problem: str) -> N
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({}, "says the same as a (limitations/made.yaml:3) on aten::mm, torch 2.8 to the newest"),
+        ({}, "duplicates a (limitations/made.yaml:3) on aten::mm, torch 2.8 to the newest"),
         ({"effect": "falls_back"}, "contradicts a (limitations/made.yaml:3) on aten::mm"),
         ({"effect": "aborts"}, "contradicts a"),
         ({"effect": "narrows"}, "contradicts a"),
-        ({"ops": ["aten::mm*"]}, "says the same as a"),
+        ({"ops": ["aten::mm*"]}, "duplicates a"),
         ({"effect": "warns"}, ""),
         ({"dtypes": ["int8"]}, ""),
-        ({"dtypes": ["float16", "int8"]}, "says the same as a"),
+        ({"dtypes": ["float16", "int8"]}, "duplicates a"),
         ({"condition": "self.dim == 3"}, ""),
         ({"when": "it depends"}, ""),
         ({"macos": {"since": "15.0"}}, ""),

@@ -64,7 +64,7 @@ def problems(directory: Path) -> list[str]:
     with pytest.raises(OpListError) as caught:
         load_statements(directory)
     head, *lines = caught.value.message.splitlines()
-    assert head.startswith("the op lists hold")
+    assert head.startswith("the op lists have")
     return [line.strip() for line in lines]
 
 

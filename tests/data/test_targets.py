@@ -77,7 +77,7 @@ def test_a_release_is_left_out_on_a_macos_on_which_it_does_not_start() -> None:
         ([], "15", "no torch version is named", "torch []", 2),
         ("1.4", "15", "there is no op list for torch 1.4", "torch '1.4'", 2),
         ("2.12", "16", "there is no macOS 16", "macOS '16'", 2),
-        ("2.12", "13", "none of these targets can be: torch 2.12", "torch 2.12 with macOS 13", 2),
+        ("2.12", "13", "none of these targets exists: torch 2.12", "torch 2.12 with macOS 13", 2),
     ],
 )
 def test_an_impossible_range_is_said_in_three_lines(

@@ -94,6 +94,6 @@ def _read_releases(op_lists_dir: Path) -> Sequence[Release]:
         raise OpListError(
             "op lists without their releases.yaml",
             context=str(op_lists_dir / orphan),
-            hint="restore releases.yaml, or remove the directory's registrations to start anew",
+            hint="restore releases.yaml, or remove the directory's registrations to start over",
         )
     return ()

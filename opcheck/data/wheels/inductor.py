@@ -63,9 +63,9 @@ def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
         != release.sha256
     ):
         raise OpListError(
-            "the wheel in the cache is not the released one",
+            "the wheel in the cache differs from the released wheel",
             context=f"{wheel}: its SHA-256 is not that of the op lists",
-            hint="delete the file and run again: it is then downloaded anew",
+            hint="delete the file and run the command again, which downloads it",
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as scratch:

@@ -71,7 +71,7 @@ def functions(data: bytes) -> tuple[Function, ...]:
         OpListError: not a metallib, or a damaged metallib.
     """
     if data[:4] != _MAGIC:
-        raise OpListError("a Metal section that holds no metallib", hint=_HINT)
+        raise OpListError("the Metal section contains no metallib", hint=_HINT)
     compiled = []
     try:
         (start,) = struct.unpack_from("<Q", data, _FUNCTIONS_AT)

@@ -109,7 +109,7 @@ def _minimum_macos(image: Image) -> tuple[str, str]:
     versions = {match[1] for text in texts if (match := _VERSION.search(text))}
     if len(versions) != 1 or len(texts) != 1:
         raise OpListError(
-            "the library does not say from which macOS on its MPS backend starts",
+            "the library does not state the oldest macOS of its MPS backend",
             context=f"{_MINIMUM.decode()!r}: {texts}",
             hint="the text has changed; read aten/src/ATen/mps and teach release.py",
         )

@@ -46,7 +46,7 @@ def read_schemas(tree: Path) -> dict[str, Schema]:
         raise OpListError(
             "the wheel's torchgen does not parse its native_functions.yaml",
             context=" ".join(line.strip() for line in lines) or "no output",
-            hint="PyYAML and typing_extensions must be installed beside opcheck (opcheck[wheels])",
+            hint="install PyYAML and typing_extensions: pip install 'opcheck[wheels]'",
         )
     try:
         schemas = documents.from_json(done.out, dict[str, Schema])

@@ -42,7 +42,7 @@ def test_a_wheel_with_another_digest_is_refused(
     wheel = tmp_path / release.wheel
     wheel.write_bytes(b"another")
     monkeypatch.setattr(archive, "obtain", lambda *_: wheel)
-    with pytest.raises(OpListError, match="not the released one"):
+    with pytest.raises(OpListError, match="differs from the released wheel"):
         inductor.unpack_inductor(release, tmp_path / "wheels")
 
 
