@@ -308,7 +308,9 @@ def _change(
         if any(not each.path.is_symlink() and each.path.resolve() == target for each in files):
             return "", "", "", Counter()
         if path not in named:
-            raise _refuse_fix(path, "it is a link out of what was named; name what it leads to")
+            raise _refuse_fix(
+                path, "it is a link to a file outside of the given paths; name that file"
+            )
     before, name = _text(proposals[0].content, file)
     if file.kind == "notebook":
         after, count = _notebook(before, proposals, path)

@@ -81,7 +81,7 @@ def _hints(report: ScanReport) -> Iterator[str]:
             if hint:
                 yield f"{rule}: {hint}"
     if hints:
-        yield "opcheck explain CODE says what each means"
+        yield "opcheck explain CODE explains each rule"
 
 
 def _not_fixable(report: ScanReport) -> Iterator[str]:

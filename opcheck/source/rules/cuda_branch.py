@@ -39,7 +39,7 @@ def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
             node=node.test,
             severity="note" if may else None,
             fix=_fix(node, scanned),
-            message="where the rest of the condition holds, the program ends here without CUDA"
+            message="without CUDA the program ends here if the rest of the condition is true"
             if may
             else "without CUDA the program ends here: the condition fails on a Mac",
             hint="require what is needed, not CUDA: x.device.type in {...}, or drop the check",
@@ -135,8 +135,8 @@ def find_cuda_branches(
     elif _asks(node, scanned) and scanned.mac.truth(node) is not None and _decides(node, scanned):
         yield Hit(
             node=node,
-            message="this holds for CUDA alone: a Mac takes the other way",
-            hint='if MPS can take it, too: device.type in {"cuda", "mps"}, or device.type != "cpu"',
+            message="this is true for CUDA alone: a Mac takes the other branch",
+            hint='if MPS can take this branch, too: device.type in {"cuda", "mps"}, or device.type != "cpu"',
         )
 
 

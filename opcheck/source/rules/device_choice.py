@@ -250,7 +250,7 @@ def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None
         node.test,
         _memory_fix(node, called, scanned) if sides.on_cuda and all(called) else None,
         f"torch.cuda.{names[0]} is called for CUDA alone",
-        "for MPS beside it, behind its own guard: torch.mps",
+        "add a branch for MPS with its own check: torch.mps",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcheck.source.rule import ScanRule
 
-WITHOUT_REASON = ScanRule(id="OC220", severity="warning", no_fix="only a person knows the reason")
+WITHOUT_REASON = ScanRule(id="OC220", severity="warning", no_fix="a person must write the reason")
 UNUSED = ScanRule(
     id="OC221", severity="warning", no_fix="the comment may be meant for another line"
 )

@@ -70,8 +70,8 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     elif is_count or (isinstance(listed, (ast.List, ast.Tuple)) and len(listed.elts) > 1):
         yield Hit(
             node=node,
-            message="more than one device is asked for, and a Mac has one GPU",
-            hint='devices="auto" takes those that the machine has',
+            message="this requests more than one device, and a Mac has one GPU",
+            hint='devices="auto" takes the devices of the machine',
         )
 
 

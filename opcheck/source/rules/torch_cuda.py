@@ -155,8 +155,8 @@ def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> 
         yield Hit(
             node=node,
             fix=Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None,
-            message="torch.has_mps is deprecated, and says how torch was built, not what the Mac "
-            "has",
+            message="torch.has_mps is deprecated: it is about the build of torch, not about the "
+            "Mac",
             hint="torch.backends.mps.is_available()",
         )
 

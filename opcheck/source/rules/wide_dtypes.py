@@ -64,7 +64,7 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         return
     yield Hit(
         node=node,
-        message=f"{dtype} is asked of a tensor; MPS has no {dtype}, and raises if it is there",
+        message=f"this requests {dtype}, which MPS does not have: it raises if the tensor is on MPS",
         hint="float32, or .cpu() before it; opcheck audit --precision names the parts that need more",
     )
 
