@@ -270,4 +270,4 @@ def _notes(prediction: Report, observation: Report) -> Iterator[str]:
     if observation.capture.tracer == "log":
         yield "the observation is of logs: a call that printed nothing is not in it"
     if observation.capture.tracer == "stand-in":
-        yield "the observation is of an emulated Mac: it tests opcheck, and says nothing of a Mac"
+        yield "the observation is of an emulated Mac: it tests opcheck and proves nothing about a Mac"

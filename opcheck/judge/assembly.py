@@ -60,7 +60,7 @@ from opcheck.model.records import (
 )
 
 _NEVER_CHECKED = (
-    "nothing was observed on a Mac: the verdicts follow from what the release registers",
+    "nothing was observed on a Mac: the verdicts follow from the release's registrations",
     "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured",
     "limits on dtypes, shapes and macOS versions that no statement in the op lists names",
     "other inputs than these",
@@ -74,8 +74,8 @@ _OF_A_RUN = (
 
 #: opcheck/simulator/visible/machine.py answers the rest
 _OF_THE_MACHINE = (
-    "what a Mac answers beside torch and platform: sys.platform, os.name, sysconfig, its memory and "
-    "processors are this machine's; libraries read platform.system() and machine() of this machine, too"
+    "a Mac's answers outside of torch and platform: sys.platform, os.name, sysconfig, memory and processors "
+    "are this machine's, and libraries also read this machine's platform.system() and machine()"
 )
 
 

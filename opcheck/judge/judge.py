@@ -331,8 +331,8 @@ def _sparse(case: _CallOnTarget, layouts: frozenset[str]) -> Verdict:
         )
     return Verdict(
         status="unknown",
-        because=f"an input is {', '.join(sorted(layouts))}, for which "
-        f"torch {case.release.torch} registers no {key or 'MPS'} kernel",
+        because=f"an input is {', '.join(sorted(layouts))}, and torch {case.release.torch} "
+        f"registers no {key or 'MPS'} kernel for it",
         evidence=(case.registered(case.call.op, f"{key or 'any sparse key'} absent"),),
     )
 
@@ -524,7 +524,7 @@ def _not_described(case: _CallOnTarget, namespace: str) -> str:
     if case.resolution.extension:
         return f"{case.resolution.extension} registers no operator {case.call.op}"
     if namespace in LIBRARIES:
-        return f"the op lists hold no {namespace} that goes with torch {case.line}"
+        return f"the op lists have no {namespace} for torch {case.line}"
     return f"the op lists do not describe the namespace {namespace}"
 
 

@@ -12,7 +12,7 @@ from opcheck.model.fingerprint import without_quantities
 from opcheck.model.records import Finding, GroupLocation, Record, Report, ReportTarget
 
 NOT_CHECKED = (
-    "nothing was observed on a Mac: both sides follow from what the releases register",
+    "nothing was observed on a Mac: both sides follow from the releases' registrations",
     "a line that was rewritten counts as one finding fixed and one new",
 )
 
@@ -200,4 +200,4 @@ def _warnings(before: Side, after: Side) -> Iterator[str]:
         if not side.complete:
             yield f"the run of {side.name} broke off: what came after is in neither list"
     if before.op_lists != after.op_lists:
-        yield "judged by different op lists: a change may be one of the lists alone"
+        yield "the op lists differ: a change may come from the lists, not from the model"

@@ -208,7 +208,9 @@ def _emulate(chosen: ChosenFinding, path: Path) -> _Emulated:
     try:
         groups = read(str(answer)).groups
     except OpcheckError as damaged:
-        return _Emulated(same=None, note=f"what {target} said cannot be read ({damaged.message}).")
+        return _Emulated(
+            same=None, note=f"the report of {target} cannot be read ({damaged.message})."
+        )
     if any(_is_same(calls, group) for group in groups):
         more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
         more = more if chosen.silent else ""

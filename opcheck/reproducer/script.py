@@ -102,7 +102,7 @@ def _header(
         "",
         *checked,
         (
-            f"Observed on a Mac, says the report ({report.tool})."
+            f"The report was observed on a Mac ({report.tool})."
             if chosen.observed
             else f"Predicted by {report.tool} from the release's own registrations and its op lists "
             f"({report.op_lists.digest}). Nothing was observed on a Mac."

@@ -316,8 +316,8 @@ def _target(
         macos = parse_macos(start.macos, minimum, torch)
     except UnknownTargetError:
         macos = Version(MACOS_MAJORS[-1])
-        known_of = f"what is known of macOS {start.macos}"
-        notes = (f"{known_of}: the lists do not have it, {macos} stands for it",)
+        unknown = f"macOS {start.macos}, which the lists do not have"
+        notes = (f"{unknown}: it was judged as macOS {macos}",)
     return Target(torch=torch, macos=macos, cpu_fallback=request.cpu_fallback), notes
 
 
@@ -373,9 +373,7 @@ def _not_checked(
         "what a graph of torch.compile runs as one kernel: its calls are seen only where they "
         "reach the dispatcher"
     )
-    yield (
-        "numerical results, and the speed of what ran on the GPU: the observation itself costs time"
-    )
+    yield ("numerical results, and the speed on the GPU: the observation itself costs time")
     yield (
         "that a call is native where its kernel goes to the CPU without a copy that the profiler "
         "prints"

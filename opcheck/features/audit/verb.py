@@ -170,7 +170,7 @@ def _broke_off(report: Report) -> str:
         CaptureError(
             problem.message,
             context=where,
-            hint="the report has only the calls before this one; the rest was not judged",
+            hint="the report has only the calls before this error; later calls were not judged",
         )
     )
 

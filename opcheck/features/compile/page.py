@@ -168,7 +168,7 @@ def _times(report: CompileReport) -> Iterator[str]:
         if tried.seconds:
             variant = tried.variant
             side = sum(graph.seconds for graph in tried.side)
-            beside = f", of which {side:.1f} s for Metal" if variant.metal else ""
+            beside = f", with {side:.1f} s for Metal" if variant.metal else ""
             yield f"{variant} ({variant.dtype}, {variant.run}): {tried.seconds:.1f} s{beside}"
 
 

@@ -46,8 +46,8 @@ METAL_READY = Version(2, 8)
 
 
 _NOT_CHECKED = (
-    "nothing was compiled by Metal and nothing ran on a Mac: kernels are what Inductor writes for it",
-    "other inputs than these, and what their shapes would compile anew",
+    "Metal compiled nothing and nothing ran on a Mac: the kernels are what Inductor writes",
+    "other inputs, and the recompilations that their shapes cause",
     "branches on the device in the program and in torch: the graphs were traced on the CPU",
 )
 

@@ -86,9 +86,9 @@ def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:
         yield "<!-- add what `python -m torch.utils.collect_env` prints there -->"
     else:
         yield (
-            f"Predicted by {markdown(report.tool)} from what the release registers; nothing was observed on a Mac. "
-            "<!-- run the program on a Mac before this is sent, then replace this line by what "
-            "`python -m torch.utils.collect_env` prints there -->"
+            f"Predicted by {markdown(report.tool)} from the release's registrations; nothing was observed on a Mac. "
+            "<!-- run the program on a Mac before this is sent, then replace this line with the output of "
+            "`python -m torch.utils.collect_env` there -->"
         )
     yield from ("", "Evidence:", "")
     for entry in calls.evidence:

@@ -30,7 +30,7 @@ _WHOSE = {
     "model": "the model's: it does not build or run without opcheck either, or needs a package that is not installed",
     "pytorch": "PyTorch's: an operator has no rule for shapes without values, or the release rejects "
     "the program's request, on a Mac as well",
-    "opcheck": "opcheck's: everything else, so also a model for which no rule here makes inputs that it takes",
+    "opcheck": "opcheck's: everything else, including models whose inputs opcheck cannot make",
 }
 
 
@@ -55,7 +55,7 @@ def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
         (
             f"What {' and '.join(about.modes)} of each come to on each torch release and macOS, "
             + ("in a small configuration of its own family. " if about.small else "")
-            + "Nothing was observed on a Mac: the verdicts follow from what the releases register.",
+            + "Nothing was observed on a Mac: the verdicts follow from the releases' registrations.",
             f"{packages}; op lists {about.op_lists}.",
             _cost(summary),
         )
@@ -108,7 +108,7 @@ def _by_library(summary: Summary, target: str) -> Table:
 
 def _families(summary: Summary, target: str) -> Iterator[Block]:
     families = summary.families(target)
-    yield Heading(f"Families of which not every model runs natively, on {_words(target)}")
+    yield Heading(f"Families with models that do not run natively, on {_words(target)}")
     yield Lines(
         (f"{len(families)} of {len(set(summary.homes.values()))} families; models and modes:",)
     )

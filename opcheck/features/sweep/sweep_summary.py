@@ -187,9 +187,9 @@ def attribute(spec: str, result: MissingVerdict) -> Attribution:
     elif result.stage == "load" and _same(result):
         owner, why = MODELS, "the library does not build it from its own default configuration"
     elif result.stage == "inputs":
-        why = "nothing here says what it is called with"
+        why = "opcheck cannot make its inputs"
     elif _same(result):
-        why = "refuses the inputs that were made for it, on a CPU, too"
+        why = "refuses the inputs that opcheck made, also on a CPU"
     elif "NotImplementedError" in result.message and "meta" in result.message.lower():
         owner, why = PYTORCH, "the operator has no rule for shapes without values"
     return Attribution(owner, why)

@@ -222,8 +222,8 @@ find_own_limits = audit_rule("OC125", "error")(
         dict.fromkeys(
             OWN_LIMITS,
             lambda _: (
-                "this says nothing about a Mac; what follows this point was not judged: leave the call "
-                "out, or report it to opcheck with the traceback"
+                "a Mac may run this call; nothing after it was judged: leave the call out, or report it "
+                "to opcheck with the traceback"
             ),
         ),
         *OWN_LIMITS,

@@ -124,5 +124,5 @@ class BodySink:
         """
         self._asked += 1
         if self._asked > _MOST_GUESSES:
-            message = f"{operator} was answered {answer} and asks again"
+            message = f"{operator} got the answer {answer} and requests it again and again"
             raise RuntimeError(message)

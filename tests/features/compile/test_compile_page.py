@@ -62,7 +62,7 @@ Compiled again
 TIMES = """
 Time to compile
 
-  inductor for Metal (float32, inference): 1.5 s, of which 0.2 s for Metal
+  inductor for Metal (float32, inference): 1.5 s, with 0.2 s for Metal
 """
 
 END = """
@@ -75,8 +75,8 @@ Metal
 
 Not checked
 
-  nothing was compiled by Metal and nothing ran on a Mac: kernels are what Inductor writes for it
-  other inputs than these, and what their shapes would compile anew
+  Metal compiled nothing and nothing ran on a Mac: the kernels are what Inductor writes
+  other inputs, and the recompilations that their shapes cause
   branches on the device in the program and in torch: the graphs were traced on the CPU
   the Inductor of torch 2.12: that of torch 2.13.0, which is installed here, wrote the kernels
 """

@@ -176,8 +176,8 @@ def mac_error(
                 f"{operator}: {nowhere(dtype)} [the Mac's own text is not known]"
             )
     return CpuRefusesError(
-        f"{operator}: this machine's CPU, which computes in place of the MPS kernel, refuses "
-        f"{dtypes}; whether a Mac does, and in which words, is not known"
+        f"{operator}: this machine's CPU computes in place of the MPS kernel, and refuses "
+        f"{dtypes}; whether a Mac refuses it, and its message, are unknown"
     )
 
 

@@ -244,7 +244,7 @@ class Emulation:
 
     def _why_nowhere(self, *, imports_torch: bool) -> str:
         if self._processes and self._processes.is_any_unemulated:
-            return "the program started other processes, in which nothing is emulated"
+            return "the program started other processes, and opcheck emulates nothing there"
         if not imports_torch:
             return "the program did not import torch"
         calls = self._mac.elsewhere if self._mac else 0

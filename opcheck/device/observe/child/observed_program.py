@@ -126,5 +126,5 @@ def _no_device(torch: str) -> WorkFailure:
         error=CaptureError.__name__,
         message=f"torch {torch} finds no MPS device here",
         context=f"{platform.system()} {platform.mac_ver()[0] or platform.release()}, {platform.machine()}",
-        hint="opcheck run --emulate runs the program on an emulated Mac; opcheck doctor says what is in the way",
+        hint="opcheck run --emulate runs the program on an emulated Mac; opcheck doctor finds the cause",
     )

@@ -85,8 +85,8 @@ def torch_headers() -> Path | None:
 
 
 NOT_PROVEN = (
-    "that Metal compiles the kernels in which Clang found no error: Metal's own compiler tells address spaces apart, "
-    "converts less by itself, and has limits of its own"
+    "whether Metal compiles the kernels without an error of Clang: Metal's compiler distinguishes address spaces, "
+    "converts less implicitly, and has its own limits"
 )
 
 #: One target for every host: long has 64 bits, as in Metal, and no header of the host is read.

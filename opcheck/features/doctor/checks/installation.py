@@ -97,8 +97,8 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     yield finding(
         message=f"torch {torch.version} has MPS, which is not available for a reason that opcheck "
         "does not recognize",
-        hint="log in at the Mac's own screen once and try again: a session without a GPU, such as "
-        "one of a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' "
+        hint="log in at the Mac's own screen once and try again: the session of a daemon, for "
+        "example, has no GPU; python -c 'import torch; torch.zeros(1, device=\"mps\")' "
         "prints torch's own reason",
     )
 
