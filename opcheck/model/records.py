@@ -698,7 +698,7 @@ class MemoryCache(Record, frozen=True, kw_only=True):
 class Memory(Record, frozen=True, kw_only=True):
     """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
-    asked: Annotated[Count, Meta(description="the Mac that was asked about; 0: none")] = 0
+    asked: Annotated[Count, Meta(description="memory of the selected Mac in GB; 0: none")] = 0
     #: empty for a program that ran: only what grew is known
     peaks: tuple[MemoryPeak, ...] = ()
     holders: tuple[MemoryHolder, ...] = ()
@@ -739,7 +739,7 @@ class PrecisionLine(Record, frozen=True, kw_only=True):
         RelativeError,
         Meta(description="the largest error that such a call makes by itself, given exact inputs"),
     ]
-    inherited: Annotated[RelativeError, Meta(description="the largest error of what it read")]
+    inherited: Annotated[RelativeError, Meta(description="the largest error of its inputs")]
     total: Annotated[RelativeError, Meta(description="the largest error of its result")]
     place: GroupLocation = msgspec.field(name="location")
 
@@ -761,8 +761,8 @@ class PrecisionModule(Record, frozen=True, kw_only=True):
     name: str
     kind: str
     calls: Count
-    inherited: Annotated[RelativeError, Meta(description="the largest error of what goes in")]
-    total: Annotated[RelativeError, Meta(description="the largest error of what comes out")]
+    inherited: Annotated[RelativeError, Meta(description="the largest error of its inputs")]
+    total: Annotated[RelativeError, Meta(description="the largest error of its results")]
     bytes_in: Annotated[
         Count, Meta(description="that cross in all calls if it alone is kept on the CPU")
     ]
@@ -777,7 +777,7 @@ class Precision(Record, frozen=True, kw_only=True):
     """A run on this machine's CPU in one dtype, call by call next to float64."""
 
     dtype: str
-    limit: Annotated[float, Meta(description="relative error from which on a call is named")]
+    limit: Annotated[float, Meta(description="relative error above which the report names a call")]
     calls: Annotated[Count, Meta(description="calls that were compared with float64")]
     divergence: Annotated[
         PrecisionLine | None,
@@ -805,7 +805,7 @@ class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
     rule: Annotated[
-        str, Meta(description="a code, as opcheck explain knows it", pattern=r"^OC\d{3}$")
+        str, Meta(description="a code that opcheck explain accepts", pattern=r"^OC\d{3}$")
     ]
     severity: Severity
     message: str
@@ -819,10 +819,10 @@ class Finding(Record, frozen=True, kw_only=True):
     locations: tuple[GroupLocation, ...] = ()
     fingerprints: Annotated[
         tuple[str, ...],
-        Meta(description="one a location, or one; edits around a line keep it"),
+        Meta(description="one per location, or one in all; edits around a line keep it"),
     ] = ()
     ignored: Annotated[
-        str, Meta(description="why nobody needs to look at it; empty: it counts")
+        str, Meta(description="reason why the finding does not count; empty: it counts")
     ] = ""
 
 
@@ -970,10 +970,10 @@ class Report(Record, frozen=True, kw_only=True):
     model: str
     target: ReportTarget
     newest: Annotated[
-        bool, Meta(description="nobody named a release: it is the newest of the op lists")
+        bool, Meta(description="no release was selected: it is the newest of the op lists")
     ] = False
     totals: Annotated[
-        dict[str, Count], Meta(description="calls by what happens, and all calls and operators")
+        dict[str, Count], Meta(description="calls by status, and all calls and operators")
     ]
     findings: Annotated[tuple[Finding, ...], Meta(description="the most severe first")]
     groups: Annotated[tuple[CallGroup, ...], Meta(description="the worst first")] = msgspec.field(
@@ -993,7 +993,8 @@ class Report(Record, frozen=True, kw_only=True):
         Meta(description="by side; empty: the calls were counted, not kept"),
     ] = ()
     routes: Annotated[
-        tuple[RouteWork, ...], Meta(description="the calls by what computes them on MPS")
+        tuple[RouteWork, ...],
+        Meta(description="the calls by the kind of kernel that computes them on MPS"),
     ] = ()
     synchronizations: Annotated[
         tuple[Synchronization, ...],
@@ -1003,10 +1004,10 @@ class Report(Record, frozen=True, kw_only=True):
     memory: Memory | None = None
     time: Annotated[
         tuple[TimeEstimate, ...],
-        Meta(description="one for each chip and unit that was asked about; empty: none was"),
+        Meta(description="one for each selected chip and unit; empty: none was selected"),
     ] = ()
     precision: Annotated[
-        tuple[Precision, ...], Meta(description="one for each dtype that --precision asked for")
+        tuple[Precision, ...], Meta(description="one for each dtype of --precision")
     ] = ()
     capture: CaptureFacts
     op_lists: OpListFacts

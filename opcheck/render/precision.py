@@ -30,7 +30,7 @@ _EVENTS = {
 
 def blocks(run: Precision) -> Iterator[Block]:
     """Make the section of one run."""
-    yield Heading(f"Precision: {run.dtype} beside float64, on this machine's CPU")
+    yield Heading(f"Precision: {run.dtype} compared with float64, on this machine's CPU")
     yield Lines((f"{_verdict(run)}.",))
     yield from (table for table in (_lines(run), _modules(run)) if table.rows)
     yield Bullets(tuple(_sentences(run)))
@@ -78,7 +78,7 @@ def _verdict(run: Precision) -> str:
 def _lines(run: Precision) -> Table:
     """List the lines whose calls lose most by themselves."""
     return Table(
-        ("operator", "line", "own error", "of what it read", "of its result"),
+        ("operator", "line", "own error", "error of its inputs", "error of its result"),
         tuple(
             (
                 line.op,

@@ -151,7 +151,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("memory", fits(memory) if memory else ""),
         *timing_page.facts(report.time, report.workloads),
         ("assumed", "; ".join(_assumptions(report))),
-        ("not checked", _unchecked_parts(report) + (" (-v says more)" if short else "")),
+        ("not checked", _unchecked_parts(report) + (" (-v shows more)" if short else "")),
         ("wrong", _name_unproved(report) if short else ""),
         ("next", TextSpan(next_command(report))),
     )
