@@ -12,8 +12,8 @@ import msgspec
 from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, request_of
 from opcheck.common.documents import brief
 from opcheck.common.errors import UnknownTargetError, UsageError, named_by_keyword
-from opcheck.data.macs import MAC, MEMORY, MacOptions
 from opcheck.data.built_lists import select
+from opcheck.data.macs import MAC, MEMORY, MacOptions
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
 from opcheck.model.options import options_of

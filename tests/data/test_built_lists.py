@@ -77,7 +77,11 @@ def test_a_range_and_newest_mean_releases_and_nightly_the_wheel(
     assert built_lists.select(built_lists.NIGHTLY, ">=2.14") is not None
     lists = load()
     assert targets.release_of("nightly", lists).torch == NEW
-    assert targets.release_of("latest", lists).torch == targets.release_of(None, lists).torch == "2.15.0"
+    assert (
+        targets.release_of("latest", lists).torch
+        == targets.release_of(None, lists).torch
+        == "2.15.0"
+    )
     assert [str(line) for line in targets.releases(">=2.14", lists)] == ["2.14", "2.15"]
     assert [str(line) for line in targets.releases(["newest", "nightly"], lists)] == [
         "2.15",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from opcheck.common.tool import TOOL
-from opcheck.common.versions import Target
 from opcheck.features.gate.costs import compare_costs, cost_of, with_growth
 from opcheck.features.gate.gate_baseline import Baseline
 from opcheck.features.gate.gate_records import GateCell, GateReport
