@@ -155,6 +155,8 @@ class Listed(Record, frozen=True, kw_only=True):
     since: str
     overloads: int
     notes: int
+    #: on that release and the newest macOS: the dtypes that fare differently from the usual dtype.
+    differs: tuple[str, ...] = ()
 
 
 class Operators(SitePage, frozen=True, kw_only=True):
@@ -269,6 +271,8 @@ class StatementPage(Record, frozen=True, kw_only=True):
 
     note: Note
     operators: tuple[str, ...]
+    #: the release lines that it spans.
+    torch: tuple[str, ...] = ()
 
 
 class Statements(SitePage, frozen=True, kw_only=True):

@@ -131,6 +131,7 @@ def _operator_list(
                 since=operator.since,
                 overloads=len(operator.overloads),
                 notes=len(operator.limitations) + len(operator.advisories),
+                differs=tuple(operator.tables[operator.overloads[0].table][-1].dtypes),
             )
             for operator in op_pages
         ),
@@ -157,6 +158,7 @@ def _statements(
     sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[OperatorPage]
 ) -> page_records.Statements:
     """Return the page of all limitations, or of all advisories, the worst effect first."""
+    by_id = lists.statements.by_id
     names: dict[str, list[str]] = {}
     for operator in operators:
         for about in (*operator.limitations, *operator.advisories):
@@ -164,7 +166,15 @@ def _statements(
     return page_records.Statements(
         sort=sort,
         statements=tuple(
-            page_records.StatementPage(note=note, operators=tuple(names.get(note.id, ())))
+            page_records.StatementPage(
+                note=note,
+                operators=tuple(names.get(note.id, ())),
+                torch=tuple(
+                    release.line
+                    for release in lists.releases
+                    if release.version in by_id[note.id].torch
+                ),
+            )
             for note in notes(lists.statements.by_id.values(), sort)
         ),
     )

@@ -52,6 +52,7 @@ def files(
         ".nojekyll": "",  # GitHub Pages would leave files out whose names begin with _
         "style.css": (folder / "style.css").read_text(encoding="utf-8"),
         "search.js": (folder / "search.js").read_text(encoding="utf-8"),
+        "list.js": (folder / "list.js").read_text(encoding="utf-8"),
         "search-index.js": search_index(pages),
         "schema.json": schema(),
         "coverage.svg": plot(home.counts, home.macos),

@@ -100,6 +100,19 @@ def test_the_keyboard_alone_will_do(browser: Any, small: Path) -> None:
         page.wait_for_url("**/op/aten/mm.html")
 
 
+def test_a_list_shows_what_fits_its_filters(browser: Any, small: Path) -> None:
+    with opened(browser, csp=True) as (page, result):
+        page.goto((small / "operators.html").as_uri())
+        page.get_by_label("status").select_option("native")
+        states = page.locator("tbody tr:visible .state").all_inner_texts()
+        assert states
+        assert {state.strip("✓ ") for state in states} == {"native"}
+        page.get_by_label("contains").fill("no operator")
+        assert page.locator("tbody tr:visible").count() == 0
+        assert page.get_by_text("Nothing fits").is_visible()
+        assert result == []
+
+
 def test_pages_can_be_read_without_script(browser: Any, small: Path) -> None:
     with opened(browser, script=False) as (page, _):
         page.goto((small / "op/aten/mm.html").as_uri())

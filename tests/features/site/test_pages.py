@@ -204,3 +204,18 @@ def test_a_dtype_whose_results_are_wrong_is_marked_in_its_cell(lists: OpLists) -
     newest = page.tables[page.overloads[0].table][-1]
     assert (newest.state, newest.dtypes["complex64"]) == ("native", "native_wrong")
     assert filters.dtypes(newest.dtypes) == "refused: float64; wrong for some inputs: complex64"
+
+
+def test_each_entry_of_a_list_has_what_its_filters_compare(parsed: dict[str, Element]) -> None:
+    for name, keys in (
+        ("operators.html", {"status", "since", "differs"}),
+        ("advisories.html", {"effect", "torch", "dtype"}),
+        ("limitations.html", {"effect", "torch", "dtype"}),
+    ):
+        page = parsed[name]
+        (fields,) = [each.get("data-filters") for each in page.iter() if each.get("data-filters")]
+        entries = [each for each in page.iter() if each.get("data-item") is not None]
+        assert set(fields.split()) == keys
+        assert entries
+        for entry in entries:
+            assert keys <= {key.removeprefix("data-") for key in entry.attrib}
