@@ -17,9 +17,15 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.judge.memory.limits import Limits, Range, check_names, neighbours, not_scaling
-from opcheck.judge.memory.plan import Plan, changes_for
+from opcheck.judge.memory.limits import (
+    DimensionRange,
+    LimitSearch,
+    check_names,
+    neighbours,
+    not_scaling,
+)
 from opcheck.judge.memory.scaling import ScaledRun, second_sizes
+from opcheck.judge.memory.smallest_change import PlanSearch, changes_for
 from opcheck.model.records import Memory, Precision, Problem, Record, Report, Trace
 from opcheck.report_cache import Cache, dependencies
 from opcheck.worker.dependency_tracking import Dependencies
@@ -196,7 +202,7 @@ def audit_or_reuse(
 def audit_limits(
     request: CaptureRequest,
     lists: OpLists,
-    ranges: Sequence[Range],
+    ranges: Sequence[DimensionRange],
     *,
     mac: int = 0,
     macs: Collection[int] = (),
@@ -236,9 +242,9 @@ def audit_limits(
     (second,) = captures(other)
     base = report_of_request(request, first, target, lists, mac=mac)
     run = ScaledRun(first, second, at, other)
-    if not run.is_aligned:
+    if not run.has_same_calls:
         raise not_scaling(first, second, other)
-    limits = Limits(run, base, lists, ranges, mac)
+    limits = LimitSearch(run, base, lists, ranges, mac)
     found = [limits.boundary(each) for each in ranges]
     wanted = [
         {**limits.others(each.range), each.range.name: size}
@@ -247,9 +253,9 @@ def audit_limits(
     ]
     proofs = zip(wanted, captures(*wanted), strict=True)
     ends = [(sizes, limits.reason_of(trace)) for sizes, trace in proofs]
-    entries = [limits.proved(each, ends) for each in found]
+    entries = [limits.record_proved(each, ends) for each in found]
     entries += limits.at_most(found)
-    entries += [limits.computed(each, memory) for memory in macs for each in ranges]
+    entries += [limits.compute(each, memory) for memory in macs for each in ranges]
     memory = base.memory or Memory()
     return msgspec.structs.replace(
         base, memory=msgspec.structs.replace(memory, limits=tuple(entries))
@@ -291,5 +297,5 @@ def audit_plan(
         return base
     newest = msgspec.structs.replace(request.target, torch=lists.versions[-1])
     options = changes_for(request, trace, newest)
-    plan = tuple(Plan(request, trace, lists, mac, another).search(options))
+    plan = tuple(PlanSearch(request, trace, lists, mac, another).search(options))
     return msgspec.structs.replace(base, memory=msgspec.structs.replace(base.memory, plan=plan))

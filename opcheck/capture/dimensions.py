@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _SPEC = re.compile(r"(?:(?P<name>[^=]*)=)?(?P<sizes>\d+(?:x\d+)*):(?P<dtype>\w+)")
-#: Inputs whose axis of time is the last one: spectrograms with their bands first.
+#: Inputs with the axis of time last: spectrograms with their bands first.
 _BANDS_FIRST = re.compile(r"input_features|mel|spectrogram")
 
 

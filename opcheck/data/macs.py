@@ -205,8 +205,8 @@ def _known_name(text: str) -> str:
     return str(macs[0]) if len(macs) == 1 else macs[0].chip
 
 
-MEMORY = Option("The Mac's memory, such as 8, 16, 24 or 64.", metavar="GB", least=1)
-MAC = Option('A Mac, such as "M4 Pro 24 GB", or all.', metavar="NAME", check=_known_name)
+MEMORY = Option("The Mac's memory: 8, 16, 24 ...", metavar="GB", least=1)
+MAC = Option('"M4 Pro 24 GB", or all.', metavar="NAME", check=_known_name)
 
 
 class MacOptions(Record, frozen=True, kw_only=True):

@@ -124,7 +124,7 @@ def answers(memory: Memory) -> Iterator[Block]:
 
 
 def _plans(entries: Sequence[MemoryPlan]) -> Bullets:
-    """Make a line for each plan: what fits, with which changes, and how they are written."""
+    """Make a line for each plan: the changes, how they are written, and the memory."""
     return Bullets(
         tuple(
             f"{_PLANNED[each.state]} {each.memory} GB with {_and(each.changes)}: MPS allocated "
@@ -141,7 +141,7 @@ def _and(words: Sequence[str]) -> str:
 
 
 def _limits(entries: Sequence[MemoryLimit]) -> Table:
-    """Make a row for the largest size of each dimension, and what ends the next one."""
+    """Make a row for the largest size of each dimension, and what ends the next size."""
     return Table(
         ("dimension", "range", "largest", "Mac", "with", "what ends it", "proved"),
         tuple(

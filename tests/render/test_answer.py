@@ -54,7 +54,7 @@ def text(report: Report, *shown: str) -> str:
         ),
         (
             make_report(call("aten::mm"), lifetimes=HUGE),
-            "an estimated 300.0 GiB on a Mac of 128 GB",
+            "an estimated 300.0 GiB on a Mac of 512 GB",
         ),
     ],
 )

@@ -14,24 +14,22 @@ from opcheck.model.records import Record, Report
 
 
 class MemoryQuestions(Record, frozen=True, kw_only=True):
-    """What is asked about memory beyond the estimate."""
+    """Questions about memory that go beyond the estimate."""
 
     vary: Annotated[
         tuple[str, ...],
         flag(
-            "The largest input that runs: batch=1..64, length=128..32768. Repeatable.",
-            metavar="NAME=LOW..HIGH",
+            "The largest batch=1..64 that runs. Repeatable.",
+            metavar="NAME=RANGE",
         ),
     ] = ()
-    plan: Annotated[
-        bool, flag("Find the smallest change that fits the Mac of --memory or --mac.")
-    ] = False
+    plan: Annotated[bool, flag("The smallest change that fits the Mac.")] = False
 
     def check(self, mac: MacOptions) -> None:
         """Refuse questions that do not go together, and ranges that cannot be read.
 
         Raises:
-            UsageError: there is one.
+            UsageError: a flag is wrong.
         """
         for text in self.vary:
             parse_range(text)
@@ -45,7 +43,7 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
     def report(
         self, request: CaptureRequest, lists: OpLists, mac: MacOptions, progress: ProgressOptions
     ) -> Report | None:
-        """Return the report with the answers; None if nothing was asked.
+        """Return the report with the answers; None without a question.
 
         Raises:
             OpcheckError: as an audit does.

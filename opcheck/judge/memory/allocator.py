@@ -17,7 +17,7 @@ SMALL, LARGE_FROM = MIB, 10 * MIB
 SMALL_HEAP, LARGE_HEAP, XLARGE_HEAP, ROUND_LARGE = 8 * MIB, 32 * MIB, 1024 * MIB, 2 * MIB
 #: Metal's heapBufferSizeAndAlignWithLength on Apple GPUs, as out-of-memory texts show it.
 ALIGNMENT = 256
-#: MTLHeapTypePlacement: the release from which on the allocator places buffers itself.
+#: MTLHeapTypePlacement: since this release the allocator places buffers itself.
 _PLACES_BUFFERS = Version(2, 14)
 
 
@@ -25,7 +25,7 @@ class LimitExceededError(Exception):
     """The allocator raises: the limit would be exceeded although nothing is cached."""
 
 
-class Heap:
+class MetalHeap:
     """A Metal heap; ``room`` is what no buffer occupies, and ``buffers`` counts the others."""
 
     __slots__ = ("blocks", "buffers", "room", "total")
@@ -34,15 +34,15 @@ class Heap:
         self.total = self.room = total
         self.buffers = 0
         #: from 2.14 on: its ranges by offset
-        self.blocks: list[Block] = []
+        self.blocks: list[HeapBlock] = []
 
 
-class Block:
+class HeapBlock:
     """A buffer, or from 2.14 on a free range of a heap."""
 
     __slots__ = ("age", "heap", "is_free", "offset", "size")
 
-    def __init__(self, size: int, heap: Heap, offset: int = 0) -> None:
+    def __init__(self, size: int, heap: MetalHeap, offset: int = 0) -> None:
         self.size, self.heap, self.offset = size, heap, offset
         self.is_free, self.age = False, 0
 
@@ -50,22 +50,22 @@ class Block:
 _size, _offset, _room = attrgetter("size"), attrgetter("offset"), attrgetter("room")
 
 
-class Pool:
+class BufferPool:
     """The heaps and the cached blocks of small (up to 1 MiB) or of large buffers; sorted by size."""
 
     def __init__(self, *, is_small: bool) -> None:
         self.is_small = is_small
-        self.heaps: list[Heap] = []
-        self.cached: list[Block] = []
+        self.heaps: list[MetalHeap] = []
+        self.cached: list[HeapBlock] = []
         self.available = 0
 
-    def cache(self, block: Block) -> None:
+    def cache(self, block: HeapBlock) -> None:
         """Put a freed block among the cached ones."""
         block.is_free, block.age = True, 0
         insort(self.cached, block, key=_size)
         self.available += block.size
 
-    def take(self, block: Block) -> None:
+    def take(self, block: HeapBlock) -> None:
         """Take a cached block out."""
         at = bisect_left(self.cached, block.size, key=_size)
         while self.cached[at] is not block:
@@ -74,7 +74,7 @@ class Pool:
         block.is_free = False
         self.available -= block.size
 
-    def best_cached(self, size: int) -> Block | None:
+    def find_cached(self, size: int) -> HeapBlock | None:
         """Return the smallest cached block of at least this size."""
         at = bisect_left(self.cached, size, key=_size)
         return self.cached[at] if at < len(self.cached) else None
@@ -86,21 +86,21 @@ class Allocator:
     Args:
         torch: the release.
         limit: the bytes above which it raises; 0: none.
-        low: the bytes from which on it collects cached buffers; 0: none.
+        low: at these bytes it collects cached buffers; 0: none.
     """
 
     def __init__(self, torch: Version, *, limit: int = 0, low: int = 0) -> None:
         self._places = torch >= _PLACES_BUFFERS
         self._limit, self._low = limit, low
-        self._small, self._large = Pool(is_small=True), Pool(is_small=False)
+        self._small, self._large = BufferPool(is_small=True), BufferPool(is_small=False)
         #: bytes of all heaps, which an error calls "MPS allocated"
         self.allocated = 0
         #: bytes of all buffers in use
         self.live = 0
-        #: bytes that the process has beside the heaps, which an error calls "other allocations"
+        #: bytes of the process outside of the heaps, which an error calls "other allocations"
         self.other = 0
 
-    def allocate(self, nbytes: int) -> Block:
+    def allocate(self, nbytes: int) -> HeapBlock:
         """Return a buffer.
 
         Raises:
@@ -112,11 +112,11 @@ class Allocator:
         self.live += block.size
         return block
 
-    def free(self, block: Block) -> None:
+    def free(self, block: HeapBlock) -> None:
         """Return a buffer to its pool."""
         self.live -= block.size
         pool = self._small if block.heap.total == SMALL_HEAP else self._large
-        pool.cache(self._joined(pool, block) if self._places else block)
+        pool.cache(self._join(pool, block) if self._places else block)
 
     def empty_cache(self) -> None:
         """Release what is cached, as ``torch.mps.empty_cache`` does."""
@@ -124,10 +124,10 @@ class Allocator:
             for block in [*pool.cached]:
                 self._release(pool, block)
 
-    def _attempt(self, pool: Pool, size: int) -> Block:
-        """Follow alloc_buffer_block: a cached buffer, a new one, and again after each release of cached ones."""
+    def _attempt(self, pool: BufferPool, size: int) -> HeapBlock:
+        """Follow alloc_buffer_block: a cached buffer, a new buffer, and again after each release of cached ones."""
         pressed = not pool.is_small and bool(self._low) and self.allocated + self.other >= self._low
-        block = self._cached(pool, size)
+        block = self._reuse(pool, size)
         if block is None and pressed and size < pool.available:
             self._collect(pool)
         block = block or self._new(pool, size, pressed=pressed)
@@ -143,14 +143,14 @@ class Allocator:
     def _exceeds(self, size: int) -> bool:
         return bool(self._limit) and self.allocated + self.other + size > self._limit
 
-    def _cached(self, pool: Pool, size: int) -> Block | None:
+    def _reuse(self, pool: BufferPool, size: int) -> HeapBlock | None:
         """Follow get_free_buffer: the best cached buffer, unless it is much too large."""
         if self._exceeds(size):
             return None
         if not pool.is_small:
             for each in pool.cached if self._low else ():
                 each.age += 1
-        block = pool.best_cached(size)
+        block = pool.find_cached(size)
         if block is None:
             return None
         if self._places:
@@ -163,22 +163,22 @@ class Allocator:
             self._release(pool, block, keeps_heap=True)
         return None
 
-    def _new(self, pool: Pool, size: int, *, pressed: bool) -> Block | None:
+    def _new(self, pool: BufferPool, size: int, *, pressed: bool) -> HeapBlock | None:
         """Follow alloc_buffer: from a heap with room, or from a new heap."""
         if self._exceeds(size):
             return None
         if self._places:
             heap = self._new_heap(pool, size, pressed=pressed)
-            block = Block(heap.total, heap)
+            block = HeapBlock(heap.total, heap)
             heap.blocks.append(block)
             return self._split(pool, block, size)
         fitting = [heap for heap in pool.heaps if heap.room >= size]
         heap = min(fitting, key=_room) if fitting else self._new_heap(pool, size, pressed=pressed)
         heap.room -= size
         heap.buffers += 1
-        return Block(size, heap)
+        return HeapBlock(size, heap)
 
-    def _new_heap(self, pool: Pool, size: int, *, pressed: bool) -> Heap:
+    def _new_heap(self, pool: BufferPool, size: int, *, pressed: bool) -> MetalHeap:
         if size <= SMALL:
             total = SMALL_HEAP
         elif size < LARGE_FROM:
@@ -187,24 +187,24 @@ class Allocator:
             total = XLARGE_HEAP
         else:
             total = -(-size // ROUND_LARGE) * ROUND_LARGE
-        heap = Heap(total)
+        heap = MetalHeap(total)
         pool.heaps.append(heap)
         self.allocated += total
         return heap
 
-    def _split(self, pool: Pool, block: Block, size: int) -> Block:
+    def _split(self, pool: BufferPool, block: HeapBlock, size: int) -> HeapBlock:
         """Cut a range to size, and cache the rest unless it is too small for any buffer of the pool."""
         rest = block.size - size
         heap = block.heap
         heap.buffers += 1
         if rest >= (ALIGNMENT if pool.is_small else SMALL):
             block.size = size
-            right = Block(rest, heap, block.offset + size)
+            right = HeapBlock(rest, heap, block.offset + size)
             heap.blocks.insert(bisect_left(heap.blocks, right.offset, key=_offset), right)
             pool.cache(right)
         return block
 
-    def _joined(self, pool: Pool, block: Block) -> Block:
+    def _join(self, pool: BufferPool, block: HeapBlock) -> HeapBlock:
         """Join a freed range with free neighbours."""
         heap = block.heap
         heap.buffers -= 1
@@ -217,7 +217,7 @@ class Allocator:
             block.offset, block.size = min(block.offset, other.offset), block.size + other.size
         return block
 
-    def _release(self, pool: Pool, block: Block, *, keeps_heap: bool = False) -> None:
+    def _release(self, pool: BufferPool, block: HeapBlock, *, keeps_heap: bool = False) -> None:
         """Follow release_buffer; from 2.14 on a heap is released when all of it is free."""
         heap = block.heap
         if self._places:
@@ -232,9 +232,9 @@ class Allocator:
             pool.heaps.remove(heap)
             self.allocated -= heap.total
 
-    def _release_for(self, pool: Pool, size: int) -> bool:
-        """Follow release_available_cached_buffers: one that is large enough, or the largest until their sum is."""
-        block = pool.best_cached(size)
+    def _release_for(self, pool: BufferPool, size: int) -> bool:
+        """Follow release_available_cached_buffers: a large enough buffer, or the largest until their sum is."""
+        block = pool.find_cached(size)
         if block is not None:
             self._release(pool, block)
             return True
@@ -246,7 +246,7 @@ class Allocator:
             self._release(pool, each)
         return released >= size
 
-    def _collect(self, pool: Pool) -> None:
+    def _collect(self, pool: BufferPool) -> None:
         """Follow garbage_collect_cached_buffers: release those of at least the average age, down to the low limit."""
         target = self.allocated + self.other - self._low
         oldest = sorted(pool.cached, key=lambda block: -block.age)

@@ -29,10 +29,9 @@ SOURCE = (
 #: The keys of these leave the shapes out: softmax_mps_out and bmm_out_mps_impl.
 SHAPELESS = frozenset({"aten::_softmax", "aten::_softmax.out", "aten::bmm", "aten::bmm.out"})
 #: Operators whose keys have real numbers: clamp_scalar_out_mps, by https://github.com/pytorch/pytorch/issues/171679.
-#: Others take theirs as inputs of the graph (the value of addcdiv); whole numbers, such as a dimension, are in each
-#: key.
+#: Others take theirs as inputs of the graph (the value of addcdiv); whole numbers (a dimension) are in each key.
 REAL_NUMBERS_IN_KEY = ("aten::clamp", "aten::clip")
-#: Distinct keys of one operator at one line and module from which on its shapes count as varying.
+#: Shapes count as varying from so many distinct keys of an operator at a line and module on.
 _VARIES = 4
 #: Distinct keys above which it does not matter whether new ones still come.
 _MANY = 32
@@ -90,7 +89,7 @@ class GraphUses:
 
 
 def key_of(call: OpCall) -> Hashable:
-    """Return what tells the graph of a call from those of other calls of the operator."""
+    """Return the key of a call's graph among those of the operator."""
     return (
         tuple((spec.dtype, spec.shape) for spec in call.inputs),
         tuple(
@@ -147,7 +146,7 @@ def describe(
         graphs: those that a new shape of the inputs adds.
         seen: those of the run, if its shapes varied; else 0.
         target: the target.
-        lists: the op lists, for what other releases do.
+        lists: the op lists, for the routes of other releases.
     """
     names = sorted(operators, key=lambda op: -operators[op])
     return MemoryGrowth(
@@ -178,7 +177,7 @@ def _cure(operators: Iterable[str], target: Target, lists: OpLists) -> str:
 
 
 def _release_without_graphs(operators: tuple[str, ...], target: Target, lists: OpLists) -> str:
-    """Return the first newer release in which none of the operators goes through MPSGraph."""
+    """Return the first newer release that computes none of the operators by MPSGraph."""
     table = routes(lists)
     for version in lists.versions:
         kinds = {table.of_operators((op,), str(version)).kind for op in operators}

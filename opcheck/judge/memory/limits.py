@@ -31,7 +31,7 @@ _MOST = 10**9
 _NAMES = 12
 
 
-class Range(NamedTuple):
+class DimensionRange(NamedTuple):
     """The values of a dimension that are tried."""
 
     name: str
@@ -40,18 +40,18 @@ class Range(NamedTuple):
     step: int
 
     def floor(self, value: int) -> int:
-        """Return the largest value of the range that is not above this one."""
+        """Return the largest value of the range that is not above this value."""
         return self.least + (min(value, self.most) - self.least) // self.step * self.step
 
 
-class Reason(NamedTuple):
+class LimitReason(NamedTuple):
     """What ends a run."""
 
     kind: LimitKind
     text: str
 
 
-def parse_range(text: str) -> Range:
+def parse_range(text: str) -> DimensionRange:
     """Read ``batch=1..64`` or ``height=512..2048:64``.
 
     Raises:
@@ -72,7 +72,7 @@ def parse_range(text: str) -> Range:
             context=f"--vary {brief(text)}",
             hint=f"it goes from at least 1 up to a larger number; {_GRAMMAR}",
         )
-    return Range(name.strip(), low, high, by if step else _usual_step(name.strip(), low))
+    return DimensionRange(name.strip(), low, high, by if step else _usual_step(name.strip(), low))
 
 
 def _usual_step(name: str, least: int) -> int:
@@ -81,27 +81,27 @@ def _usual_step(name: str, least: int) -> int:
     return _FRAMES_STEP if name == "frames" else 1
 
 
-def reason(report: Report, base: Report) -> Reason | None:
+def reason(report: Report, base: Report) -> LimitReason | None:
     """Return what ends the run of a report; None: it comes to its end as the base does."""
     if not report.capture.complete:
         problem = report.problems[-1].message if report.problems else "the run broke off"
-        return Reason("raises", problem)
+        return LimitReason("raises", problem)
     memory = report.memory
     mac = deciding(memory) if memory else None
     before = {(group.op, group.because) for group in base.groups if group.status == "unsupported"}
     for group in report.groups:
         if group.status == "unsupported" and (group.op, group.because) not in before:
-            return Reason("shape", f"{group.op}: {group.because}")
+            return LimitReason("shape", f"{group.op}: {group.because}")
     old = {each.message.partition(":")[0] for each in base.findings if each.rule == "OC131"}
     for finding in report.findings:
         if finding.rule == "OC131" and finding.message.partition(":")[0] not in old:
-            return Reason("shape", finding.message)
+            return LimitReason("shape", finding.message)
     if mac is not None and mac.state == "raises":
-        return Reason("memory", _memory_text(mac))
+        return LimitReason("memory", _memory_text(mac))
     known = {name for wrong in base.wrong if wrong.frequency == "always" for name in wrong.ids}
     for wrong in report.wrong:
         if wrong.frequency == "always" and not known.issuperset(wrong.ids):
-            return Reason("wrong", f"{wrong.op}: wrong results ({', '.join(wrong.ids)})")
+            return LimitReason("wrong", f"{wrong.op}: wrong results ({', '.join(wrong.ids)})")
     return None
 
 
@@ -115,7 +115,7 @@ def _memory_text(mac: MacFit) -> str:
     )
 
 
-def table_end(trace: Trace) -> Reason | None:
+def table_end(trace: Trace) -> LimitReason | None:
     """Return which table of positions the run reads beyond its end, as a text longer than the model takes does."""
     counted: set[int] = set()
     for call in trace.calls:
@@ -127,26 +127,26 @@ def table_end(trace: Trace) -> Reason | None:
         elif call.op == "aten::embedding" and len(tensors) == 2:
             weight, indices = tensors
             if indices.storage in counted and indices.shape[-1] > weight.shape[0]:
-                return Reason(
+                return LimitReason(
                     "shape",
                     f"a table of {weight.shape[0]:,} positions (aten::embedding {call.location})",
                 )
     return None
 
 
-class Boundary(NamedTuple):
-    """The largest size of one dimension that runs, by the computed sizes; ``reason`` ends the next one."""
+class DimensionBoundary(NamedTuple):
+    """The largest size of one dimension that runs, by the computed sizes; ``reason`` ends the next value."""
 
-    range: Range
+    range: DimensionRange
     largest: int
-    reason: Reason | None
+    reason: LimitReason | None
 
 
 def find_boundary(
-    dimension: Range,
+    dimension: DimensionRange,
     is_too_large: Callable[[int], bool],
-    why: Callable[[int], Reason | None],
-) -> Boundary:
+    why: Callable[[int], LimitReason | None],
+) -> DimensionBoundary:
     """Find the largest value of a range that runs.
 
     Args:
@@ -161,10 +161,10 @@ def find_boundary(
         ends = why(following) or ends
     elif top < dimension.floor(dimension.most):
         ends = why(top + dimension.step)
-    return Boundary(dimension, top, ends)
+    return DimensionBoundary(dimension, top, ends)
 
 
-def _last(dimension: Range, ends: Callable[[int], bool]) -> int:
+def _last(dimension: DimensionRange, ends: Callable[[int], bool]) -> int:
     """Return the last value that does not end, by bisection; the least where even that ends."""
     if not ends(dimension.floor(dimension.most)):
         return dimension.floor(dimension.most)
@@ -178,14 +178,14 @@ def _last(dimension: Range, ends: Callable[[int], bool]) -> int:
     return dimension.least + runs * dimension.step
 
 
-def neighbours(boundary: Boundary) -> Iterator[int]:
+def neighbours(boundary: DimensionBoundary) -> Iterator[int]:
     """Yield the sizes whose captures prove a boundary: the largest, and the next one inside the range."""
     yield boundary.largest
     if boundary.largest + boundary.range.step <= boundary.range.most:
         yield boundary.largest + boundary.range.step
 
 
-class Limits:
+class LimitSearch:
     """Finds the boundaries of a model's dimensions.
 
     Args:
@@ -197,7 +197,12 @@ class Limits:
     """
 
     def __init__(
-        self, run: ScaledRun, base: Report, lists: OpLists, ranges: Sequence[Range], memory: int
+        self,
+        run: ScaledRun,
+        base: Report,
+        lists: OpLists,
+        ranges: Sequence[DimensionRange],
+        memory: int,
     ) -> None:
         self._run, self._base, self._lists, self._ranges = run, base, lists, ranges
         self._memory = memory or _smallest(base)
@@ -211,7 +216,7 @@ class Limits:
         self._at_most: dict[str, dict[str, int]] = {}
         self._traces: dict[tuple[tuple[str, int], ...], Trace] = {}
 
-    def others(self, dimension: Range) -> dict[str, int]:
+    def others(self, dimension: DimensionRange) -> dict[str, int]:
         """Return the sizes of the other dimensions: the usual ones, within their ranges."""
         return self._at_most.get(dimension.name) or {
             each.name: each.floor(max(self._run.at[each.name], each.least))
@@ -219,7 +224,7 @@ class Limits:
             if each != dimension
         }
 
-    def boundary(self, dimension: Range) -> Boundary:
+    def boundary(self, dimension: DimensionRange) -> DimensionBoundary:
         """Return the boundary of one dimension by the computed sizes."""
         return find_boundary(
             dimension,
@@ -227,15 +232,17 @@ class Limits:
             lambda size: self.reason_of(self._trace(dimension, size)),
         )
 
-    def reason_of(self, trace: Trace) -> Reason | None:
+    def reason_of(self, trace: Trace) -> LimitReason | None:
         """Return what ends a run, captured or computed; None: it comes to its end."""
         if trace.complete and (end := table_end(trace)):
             return end
         judged = report(trace, self._target, self._lists, mac=self._memory)
         return reason(judged, self._base)
 
-    def proved(
-        self, boundary: Boundary, ends: Iterable[tuple[Mapping[str, int], Reason | None]]
+    def record_proved(
+        self,
+        boundary: DimensionBoundary,
+        ends: Iterable[tuple[Mapping[str, int], LimitReason | None]],
     ) -> MemoryLimit:
         """Return the record of a boundary with the captures on both of its sides.
 
@@ -252,7 +259,7 @@ class Limits:
         }
         return _record(boundary, at, others, self._memory)
 
-    def at_most(self, boundaries: Sequence[Boundary]) -> Iterator[MemoryLimit]:
+    def at_most(self, boundaries: Sequence[DimensionBoundary]) -> Iterator[MemoryLimit]:
         """Yield the limit of each dimension while the others are the largest that run; no capture proves it."""
         for dimension, *_ in boundaries if len(boundaries) > 1 else ():
             others = {each.range.name: each.largest for each in boundaries}
@@ -262,22 +269,22 @@ class Limits:
             yield _record(boundary, {}, others, self._memory)
         self._at_most = {}
 
-    def computed(self, dimension: Range, memory: int) -> MemoryLimit:
+    def compute(self, dimension: DimensionRange, memory: int) -> MemoryLimit:
         """Return the limit that the memory of another Mac sets, which no capture proves."""
         top = _last(dimension, lambda size: self._is_too_large(dimension, size, memory))
         ends = None
         if top < dimension.floor(dimension.most):
-            ends = Reason("memory", f"memory on a Mac of {memory} GB")
-        return _record(Boundary(dimension, top, ends), {}, self.others(dimension), memory)
+            ends = LimitReason("memory", f"memory on a Mac of {memory} GB")
+        return _record(DimensionBoundary(dimension, top, ends), {}, self.others(dimension), memory)
 
-    def _trace(self, dimension: Range, size: int) -> Trace:
+    def _trace(self, dimension: DimensionRange, size: int) -> Trace:
         sizes = {**self.others(dimension), dimension.name: size}
         key = tuple(sorted(sizes.items()))
         if key not in self._traces:
             self._traces[key] = self._run.trace(sizes)
         return self._traces[key]
 
-    def _is_too_large(self, dimension: Range, size: int, memory: int) -> bool:
+    def _is_too_large(self, dimension: DimensionRange, size: int, memory: int) -> bool:
         return exceeds(self._trace(dimension, size), self._target, memory, self._routes)
 
 
@@ -289,8 +296,8 @@ def _smallest(base: Report) -> int:
 
 
 def _record(
-    boundary: Boundary,
-    proofs: Mapping[int, Reason | None],
+    boundary: DimensionBoundary,
+    proofs: Mapping[int, LimitReason | None],
     others: Mapping[str, int],
     memory: int,
 ) -> MemoryLimit:
@@ -333,11 +340,11 @@ def not_scaling(first: Trace, second: Trace, sizes: Mapping[str, int]) -> Captur
     )
 
 
-def check_names(ranges: Sequence[Range], sizes: Mapping[str, int]) -> None:
+def check_names(ranges: Sequence[DimensionRange], sizes: Mapping[str, int]) -> None:
     """Refuse a dimension that the inputs do not have, or that is named twice.
 
     Raises:
-        UsageError: there is one.
+        UsageError: a dimension is wrong.
     """
     names = [each.name for each in ranges]
     for name in names:

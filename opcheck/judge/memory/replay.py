@@ -11,7 +11,7 @@ from opcheck.common.vocabulary import FitState
 from opcheck.data.macs import WorkingSet, chips_by_memory, load_macs
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.judge.memory.allocations import Taken
-from opcheck.judge.memory.allocator import Allocator, Block, LimitExceededError
+from opcheck.judge.memory.allocator import Allocator, HeapBlock, LimitExceededError
 from opcheck.judge.memory.mac_fits import ratio
 from opcheck.model.records import MacFit
 
@@ -36,7 +36,7 @@ class Allocations:
     Args:
         pieces: the memory of the run; an optimizer's state is there from the beginning, as from the second step on.
         calls: how many calls the run has.
-        workspaces: the bytes that each call takes beside the allocator.
+        workspaces: the bytes of each call outside of the allocator.
     """
 
     def __init__(self, pieces: Sequence[Taken], calls: int, workspaces: Sequence[int]) -> None:
@@ -58,7 +58,7 @@ class Allocations:
         if figures is not None:
             high, low = (int(ratio(name, target) * figures.nbytes) for name in ("HIGH", "LOW"))
             allocator = Allocator(target.torch, limit=high, low=low)
-        blocks: dict[int, Block] = {}
+        blocks: dict[int, HeapBlock] = {}
         highest = Replayed(0, 0, 0)
         for index in range(MOVE, self._calls):
             for storage in self._freed.get(index, ()):

@@ -1,7 +1,7 @@
 """Find the sizes of a run as functions of its inputs' dimensions, and make the trace of any other sizes.
 
 Two runs whose dimensions differ by independent ratios give the form of each number of the trace: a product of powers of
-the dimensions, or a straight line in one of them.  What has neither form grows by the ratio of both runs.
+the dimensions, or a straight line in a dimension.  What has neither form grows by the ratio of both runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from opcheck.model.records import Lifetime, OpCall, TensorSpec, Trace
 
 #: What the dimensions of the second run are multiplied by: no product of powers of some equals another, and what
-#: divides the first size divides the second as a rule.  A shorter text is one that the model takes, too.
+#: divides the first size divides the second as a rule.  The model takes a shorter text, too.
 _RATIOS = {
     "batch": Fraction(5),
     "length": Fraction(3, 4),
@@ -24,7 +24,7 @@ _RATIOS = {
     "width": Fraction(3),
 }
 _OTHER_RATIOS = (Fraction(7), Fraction(11), Fraction(13), Fraction(17))
-#: Of a video's frames: models compress four into one, and keep the first.
+#: Of a video's frames: models compress four into first, and keep the first.
 _MORE_FRAMES = 16
 #: Denominators of slopes: what a layer divides a dimension by.
 _DIVISORS = (1, 2, 4, 8, 16)
@@ -56,7 +56,7 @@ class ScaledRun:
     """A run whose sizes follow its dimensions.
 
     Args:
-        first: the trace of one run.
+        first: the trace of first run.
         second: the trace of the same calls with other sizes.
         at: the sizes of the first.
         other: the sizes of the second.
@@ -72,7 +72,7 @@ class ScaledRun:
         self.is_rough = False
 
     @property
-    def is_aligned(self) -> bool:
+    def has_same_calls(self) -> bool:
         """Return whether both runs make the same calls, so that each number has a counterpart."""
         first, second = self.first, self._second
         return (
@@ -86,12 +86,12 @@ class ScaledRun:
         """Return the trace for these sizes."""
         numbers: dict[tuple[int, int], int] = {}
 
-        def scale(one: int, two: int) -> int:
-            if one == two:
-                return one
-            if (one, two) not in numbers:
-                numbers[one, two] = max(self._form(one, two)(sizes), 0)
-            return numbers[one, two]
+        def scale(first: int, second: int) -> int:
+            if first == second:
+                return first
+            if (first, second) not in numbers:
+                numbers[first, second] = max(self._form(first, second)(sizes), 0)
+            return numbers[first, second]
 
         calls = zip(self.first.calls, self._second.calls, strict=True)
         lives = zip(self.first.lifetimes, self._second.lifetimes, strict=True)
@@ -102,27 +102,27 @@ class ScaledRun:
             sizes={**self.first.sizes, **sizes},
         )
 
-    def _form(self, one: int, two: int) -> _Form:
-        if (one, two) not in self._forms:
-            self._forms[one, two] = self._find_form(one, two)
-        return self._forms[one, two]
+    def _form(self, first: int, second: int) -> _Form:
+        if (first, second) not in self._forms:
+            self._forms[first, second] = self._find_form(first, second)
+        return self._forms[first, second]
 
-    def _find_form(self, one: int, two: int) -> _Form:
-        """Return the function of the dimensions that is ``one`` in the first run and ``two`` in the second."""
+    def _find_form(self, first: int, second: int) -> _Form:
+        """Return the function of the dimensions that is ``first`` in the first run and ``second`` in the second."""
         for powers in self._powers():
             ratio = math.prod(self._ratio(name) ** power for name, power in powers.items())
-            if one and one * ratio == two:
-                return self._monomial(one, powers)
+            if first and first * ratio == second:
+                return self._monomial(first, powers)
         for name in self._varied:
             for powers in self._powers():
                 if name in powers:
                     continue
                 others = math.prod(self._ratio(each) ** power for each, power in powers.items())
-                line = self._line(Fraction(one), Fraction(two) / others, name)
+                line = self._line(Fraction(first), Fraction(second) / others, name)
                 if line is not None:
                     return self._times(line, powers)
         self.is_rough = True
-        return self._by_ratio(one, two)
+        return self._by_ratio(first, second)
 
     def _powers(self) -> Iterator[dict[str, int]]:
         """Yield the powers of the dimensions, those of the lowest degree first."""
@@ -134,19 +134,19 @@ class ScaledRun:
     def _ratio(self, name: str) -> Fraction:
         return Fraction(self._other[name], self.at[name])
 
-    def _monomial(self, one: int, powers: Mapping[str, int]) -> _Form:
+    def _monomial(self, first: int, powers: Mapping[str, int]) -> _Form:
         def form(sizes: Sizes) -> int:
             factors = (Fraction(sizes[n], self.at[n]) ** power for n, power in powers.items())
-            return int(one * math.prod(factors))
+            return int(first * math.prod(factors))
 
         return form
 
-    def _line(self, one: Fraction, two: Fraction, name: str) -> _Line | None:
-        """Return a + b * size, where b is a whole number, or half, a quarter ... of one; None: there is none."""
-        slope = (two - one) / (self._other[name] - self.at[name])
+    def _line(self, first: Fraction, second: Fraction, name: str) -> _Line | None:
+        """Return a + b * size, where b is a whole number, or half, a quarter ... of it; None: there is none."""
+        slope = (second - first) / (self._other[name] - self.at[name])
         if slope.denominator not in _DIVISORS or slope <= 0:
             return None
-        return lambda sizes: one + slope * (sizes[name] - self.at[name])
+        return lambda sizes: first + slope * (sizes[name] - self.at[name])
 
     def _times(self, line: _Line, powers: Mapping[str, int]) -> _Form:
         def form(sizes: Sizes) -> int:
@@ -155,14 +155,14 @@ class ScaledRun:
 
         return form
 
-    def _by_ratio(self, one: int, two: int) -> _Form:
+    def _by_ratio(self, first: int, second: int) -> _Form:
         """Return growth by the ratio of both runs, over the product of the dimensions."""
         steps = math.prod(self._ratio(name) for name in self._varied)
-        power = math.log(max(two, 1) / max(one, 1)) / math.log(steps)
+        power = math.log(max(second, 1) / max(first, 1)) / math.log(steps)
 
         def form(sizes: Sizes) -> int:
             grown = math.prod(sizes[name] / self.at[name] for name in self._varied)
-            return int(one * grown**power)
+            return int(first * grown**power)
 
         return form
 
@@ -181,16 +181,18 @@ def _specs(
     scale: Callable[[int, int], int],
 ) -> tuple[TensorSpec, ...]:
     pairs = list(zip(first, second, strict=False))
-    if all(one.shape == two.shape and one.stride == two.stride for one, two in pairs):
+    if all(
+        first.shape == second.shape and first.stride == second.stride for first, second in pairs
+    ):
         return first
     return tuple(
         msgspec.structs.replace(
-            one,
-            shape=tuple(map(scale, one.shape, two.shape)),
-            stride=tuple(map(scale, one.stride, two.stride)),
-            offset=scale(one.offset, two.offset),
+            first,
+            shape=tuple(map(scale, first.shape, second.shape)),
+            stride=tuple(map(scale, first.stride, second.stride)),
+            offset=scale(first.offset, second.offset),
         )
-        for one, two in pairs
+        for first, second in pairs
     )
 
 

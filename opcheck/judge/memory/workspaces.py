@@ -1,6 +1,6 @@
 """Bound the workspaces that kernels take besides their tensors, which an error counts as "other allocations".
 
-No source tells what MPSGraph takes.  The bound for a convolution is its unfolded input, as a matrix product needs it;
+What MPSGraph takes is not published.  The bound for a convolution is its unfolded input, as a matrix product needs it;
 for attention by graph it is a copy of the scores in float32.  Reports of decoders at large sizes show that the
 workspaces of several calls exist at once (139.74 GiB: https://github.com/Comfy-Org/ComfyUI/issues/9308).
 """
@@ -38,7 +38,7 @@ def workspace(call: OpCall, route: RouteKind) -> int:
 
 
 def concurrent(calls: Sequence[OpCall], workspaces: Sequence[int]) -> int:
-    """Return the largest sum of workspaces between two moments at which the CPU waits for the GPU."""
+    """Return the largest sum of workspaces between two waits of the CPU for the GPU."""
     largest = total = 0
     for call, nbytes in zip(calls, workspaces, strict=True):
         total = 0 if call.waits else total + nbytes

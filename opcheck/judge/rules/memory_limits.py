@@ -66,7 +66,7 @@ def _report_memory(memory: Memory, mac: MacFit) -> Finding:
 
 @audit_rule("OC132", "warning")
 def find_growing_memory(audited: Audited) -> Iterator[Finding]:
-    """Yield a finding for the graphs that new shapes add, and one for the tensors that a program keeps.
+    """Yield a finding for the graphs that new shapes add, and another for the tensors that a program keeps.
 
     The shapes of a program that ran are known.  Of a model whose run does not vary them, the finding is a note, and
     only where an input has a length, which programs vary as a rule.

@@ -78,13 +78,15 @@ def resize(inputs: Inputs, model: torch.nn.Module, sizes: Mapping[str, int]) -> 
         for each in axes[name]:
             changes.setdefault(each.place, {})[each.axis] = size
     places = iter(range(len(inputs.specs)))
-    args = tuple(_resized(value, places, changes) for value in inputs.args)
-    kwargs = {name: _resized(value, places, changes) for name, value in inputs.kwargs.items()}
+    args = tuple(_resize_value(value, places, changes) for value in inputs.args)
+    kwargs = {name: _resize_value(value, places, changes) for name, value in inputs.kwargs.items()}
     specs = tuple(describe(args, kwargs))
     return dataclasses.replace(inputs, args=args, kwargs=kwargs, specs=specs)
 
 
-def _resized(value: Any, places: Iterator[int], changes: Mapping[int, Mapping[int, int]]) -> Any:
+def _resize_value(
+    value: Any, places: Iterator[int], changes: Mapping[int, Mapping[int, int]]
+) -> Any:
     """Return a value with the tensors in it resized, in the order of ``describe``."""
     if isinstance(value, torch.Tensor):
         for axis, size in changes.get(next(places), {}).items():
@@ -98,7 +100,7 @@ def _resized(value: Any, places: Iterator[int], changes: Mapping[int, Mapping[in
             value = value.index_select(axis, torch.arange(size) % value.shape[axis])
         return value
     if isinstance(value, dict):
-        return {key: _resized(item, places, changes) for key, item in value.items()}
+        return {key: _resize_value(item, places, changes) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_resized(item, places, changes) for item in value)
+        return type(value)(_resize_value(item, places, changes) for item in value)
     return value

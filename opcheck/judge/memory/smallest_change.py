@@ -1,6 +1,6 @@
 """Find the smallest change that makes a run fit a Mac: precision, tiling, unloading, checkpointing, batch, release.
 
-A change that alters the calls is captured again; one that alters only when memory is held is replayed.  Starts no
+A change that alters the calls is captured again; a change of lifetimes alone is replayed.  Starts no
 process: the orchestrator captures.
 """
 
@@ -33,25 +33,25 @@ _ORDER: tuple[FitState, ...] = ("fits", "pressure", "raises")
 Request = Callable[[CaptureRequest], CaptureRequest]
 
 
-class Change(NamedTuple):
+class MemoryChange(NamedTuple):
     """A change of the program: what it is, how it is written, and how to find out what it saves."""
 
     words: str
     code: str
     #: another capture shows it
     request: Request | None = None
-    #: another time at which memory is held shows it
+    #: other lifetimes show it
     trace: Callable[[Trace], Trace] | None = None
 
 
-class Outcome(NamedTuple):
+class PlannedRun(NamedTuple):
     """A set of changes and the memory that the run takes with them."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[MemoryChange, ...]
     memory: Memory
 
 
-def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[Change]:
+def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[MemoryChange]:
     """Return the changes that a run could take, those that change least about the program first.
 
     Args:
@@ -60,7 +60,7 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[C
         newest: the target with the newest release.
     """
     training = trace.mode == "train"
-    found: list[Change] = []
+    found: list[MemoryChange] = []
     if trace.inputs_note.startswith("as its pipeline"):
         found += [
             *map(_unload, _components(trace)),
@@ -78,7 +78,7 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[C
     if is_single and not request.dtype:
         dtype = "bfloat16" if training else "float16"
         found.append(_setting(f"{dtype} weights", f"--dtype {dtype}", dtype=dtype))
-    paged = Change("a paged optimizer (its state on the CPU)", "", trace=_page_optimizer)
+    paged = MemoryChange("a paged optimizer (its state on the CPU)", "", trace=_page_optimizer)
     found += [paged] if training else []
     batch = trace.sizes.get("batch", 1)
     for smaller in (batch // 2, 1):
@@ -86,20 +86,20 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[C
             found.append(_step(f"batch={smaller}", f"a batch of {smaller}", f"batch={smaller}"))
     if newest.torch > request.target.torch:
         found.append(
-            Change(f"torch {newest.torch}", f"--torch {newest.torch}", lambda r: r.on(newest))
+            MemoryChange(f"torch {newest.torch}", f"--torch {newest.torch}", lambda r: r.on(newest))
         )
     return found
 
 
-def _setting(words: str, code: str, **values: str) -> Change:
-    return Change(words, code, lambda request: msgspec.structs.replace(request, **values))
+def _setting(words: str, code: str, **values: str) -> MemoryChange:
+    return MemoryChange(words, code, lambda request: msgspec.structs.replace(request, **values))
 
 
-def _step(name: str, words: str, code: str) -> Change:
+def _step(name: str, words: str, code: str) -> MemoryChange:
     def request(before: CaptureRequest) -> CaptureRequest:
         return msgspec.structs.replace(before, changes=(*before.changes, name))
 
-    return Change(words, code, request)
+    return MemoryChange(words, code, request)
 
 
 def _components(trace: Trace) -> list[str]:
@@ -117,9 +117,9 @@ def _owners(trace: Trace) -> dict[int, str]:
     }
 
 
-def _unload(component: str) -> Change:
-    def unloaded(trace: Trace) -> Trace:
-        """Free the component's weights after the last call that reads one; what is used later is moved then."""
+def _unload(component: str) -> MemoryChange:
+    def unload(trace: Trace) -> Trace:
+        """Free the component's weights after the last call that reads them; what is used later is moved then."""
         owners, uses = _owners(trace), _uses(trace)
         if component not in uses:
             return trace
@@ -136,7 +136,9 @@ def _unload(component: str) -> Change:
         return msgspec.structs.replace(trace, lifetimes=tuple(lives))
 
     words = f"{component.replace('_', ' ')} unloaded"
-    return Change(words, f"pipeline.{component} = None before the rest is moved", trace=unloaded)
+    return MemoryChange(
+        words, f"pipeline.{component} = None before the rest is moved", trace=unload
+    )
 
 
 def _uses(trace: Trace) -> dict[str, tuple[int, int]]:
@@ -156,7 +158,7 @@ def _page_optimizer(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, lifetimes=tuple(kept))
 
 
-class Plan:
+class PlanSearch:
     """Searches the smallest set of changes.
 
     Args:
@@ -178,7 +180,7 @@ class Plan:
         self._request, self._lists, self._mac, self._capture = request, lists, mac, capture
         self._traces: dict[tuple[str, ...], Trace | None] = {(): trace}
 
-    def search(self, options: Sequence[Change]) -> Iterator[MemoryPlan]:
+    def search(self, options: Sequence[MemoryChange]) -> Iterator[MemoryPlan]:
         """Yield the smallest set of changes that runs at all, and the smallest that fits, where they differ."""
         base = self._outcome(())
         if base is None:
@@ -197,10 +199,10 @@ class Plan:
             if best == 0:
                 return
             if count == 1:
-                most = _need(base.memory) * (1 - _WORTH)
-                useful = [each.changes[0] for each in found if _need(each.memory) <= most]
+                most = _count_needed(base.memory) * (1 - _WORTH)
+                useful = [each.changes[0] for each in found if _count_needed(each.memory) <= most]
 
-    def _outcome(self, changes: tuple[Change, ...]) -> Outcome | None:
+    def _outcome(self, changes: tuple[MemoryChange, ...]) -> PlannedRun | None:
         key = tuple(change.words for change in changes if change.request is not None)
         request = self._request
         for change in changes:
@@ -216,9 +218,9 @@ class Plan:
             trace = change.trace(trace) if change.trace else trace
         routes = call_routes(trace, request.target, self._lists)
         memory = estimate(trace, request.target, asked=self._mac, routes=routes)
-        return None if memory is None else Outcome(changes, memory)
+        return None if memory is None else PlannedRun(changes, memory)
 
-    def _record(self, outcome: Outcome) -> MemoryPlan:
+    def _record(self, outcome: PlannedRun) -> MemoryPlan:
         mac = deciding(outcome.memory)
         assert mac is not None
         return MemoryPlan(
@@ -238,7 +240,7 @@ def _state(memory: Memory) -> FitState:
     return mac.state if mac is not None else "fits"
 
 
-def _need(memory: Memory) -> int:
+def _count_needed(memory: Memory) -> int:
     """Return the bytes that decide about a Mac: tensors and the workspace of a call."""
     workspace = memory.allocation.workspace if memory.allocation else 0
     return memory.peak.total + workspace
