@@ -68,6 +68,7 @@ class ScaledRun:
         self._other = other
         self._varied = [name for name in at if at[name] != other[name]]
         self._forms: dict[tuple[int, int], _Form] = {}
+        self._tensors = self._find_tensors()
         #: whether some number has no exact form
         self.is_rough = False
 
@@ -93,14 +94,36 @@ class ScaledRun:
                 numbers[first, second] = max(self._form(first, second)(sizes), 0)
             return numbers[first, second]
 
-        calls = zip(self.first.calls, self._second.calls, strict=True)
+        pairs = zip(self.first.calls, self._second.calls, strict=True)
+        calls = tuple(_call(*pair, scale) for pair in pairs)
         lives = zip(self.first.lifetimes, self._second.lifetimes, strict=True)
         return msgspec.structs.replace(
             self.first,
-            calls=tuple(_call(*pair, scale) for pair in calls),
-            lifetimes=tuple(_life(*pair, scale) for pair in lives),
+            calls=calls,
+            lifetimes=tuple(_life(*pair, scale, self._tensor(pair[0], calls)) for pair in lives),
             sizes={**self.first.sizes, **sizes},
         )
+
+    def _tensor(self, life: Lifetime, calls: Sequence[OpCall]) -> TensorSpec | None:
+        """Return a tensor of the new run that fills a memory; None: there is none that does."""
+        place = self._tensors.get(life.storage)
+        return None if place is None else _specs_of(calls[place[0]])[place[1]]
+
+    def _find_tensors(self) -> dict[int, tuple[int, int]]:
+        """Return for each memory the call and the place of a tensor that fills it in both runs."""
+        sizes = [
+            {life.storage: life.nbytes for life in trace.lifetimes}
+            for trace in (self.first, self._second)
+        ]
+        places: dict[int, tuple[int, int]] = {}
+        pairs = zip(self.first.calls, self._second.calls, strict=False)
+        for index, (first, second) in enumerate(pairs):
+            specs = zip(_specs_of(first), _specs_of(second), strict=False)
+            for place, (one, other) in enumerate(specs):
+                fills = sizes[0].get(one.storage) == one.nbytes
+                if fills and sizes[1].get(other.storage) == other.nbytes:
+                    places.setdefault(one.storage, (index, place))
+        return places
 
     def _form(self, first: int, second: int) -> _Form:
         if (first, second) not in self._forms:
@@ -113,8 +136,8 @@ class ScaledRun:
             ratio = math.prod(self._ratio(name) ** power for name, power in powers.items())
             if first and first * ratio == second:
                 return self._monomial(first, powers)
-        for name in self._varied:
-            for powers in self._powers():
+        for powers in self._powers():
+            for name in self._varied:
                 if name in powers:
                     continue
                 others = math.prod(self._ratio(each) ** power for each, power in powers.items())
@@ -196,7 +219,18 @@ def _specs(
     )
 
 
-def _life(first: Lifetime, second: Lifetime, scale: Callable[[int, int], int]) -> Lifetime:
+def _specs_of(call: OpCall) -> tuple[TensorSpec, ...]:
+    return (*call.outputs, *call.inputs)
+
+
+def _life(
+    first: Lifetime,
+    second: Lifetime,
+    scale: Callable[[int, int], int],
+    tensor: TensorSpec | None,
+) -> Lifetime:
     if first.nbytes == second.nbytes:
         return first
+    if tensor is not None:
+        return msgspec.structs.replace(first, nbytes=tensor.nbytes)
     return msgspec.structs.replace(first, nbytes=scale(first.nbytes, second.nbytes))
