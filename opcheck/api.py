@@ -16,6 +16,7 @@ from opcheck.data.built_lists import select
 from opcheck.data.macs import MAC, MEMORY, MacOptions
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
+from opcheck.judge.timing.chosen_chips import TIME, chips_of, with_time
 from opcheck.model.options import options_of
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit as audit_request
@@ -33,6 +34,7 @@ class AuditOptions(CaptureOptions, frozen=True, kw_only=True):
     newest_known: Annotated[bool, NEWEST_KNOWN] = False
     memory: Annotated[int | None, MEMORY] = None
     mac: Annotated[str, MAC] = ""
+    time: Annotated[bool, TIME] = False
 
 
 class _AuditFunction(Protocol[_Options]):
@@ -132,18 +134,20 @@ def _audit(model: str | Callable[..., Any], inputs: Any, options: dict[str, Any]
             context="opcheck.audit",
             hint="newest_known=True accepts that answer; its report notes it in target.beyond",
         )
-    memory = MacOptions(memory=chosen.memory, mac=chosen.mac).decisive_memory()
+    named = MacOptions(memory=chosen.memory, mac=chosen.mac)
+    memory, chips = named.decisive_memory(), chips_of(named, time=chosen.time)
     if isinstance(model, str):
         request = request_of(model, mac, chosen)
     else:
         request = request_of(_name(model), mac, chosen, is_object=True)
     if isinstance(model, str):
-        return audit_request(_with_texts(request, inputs), lists, mac=memory)
+        result = audit_request(_with_texts(request, inputs), lists, mac=memory)
+        return with_time(result, chips, lists)
     _check(request, model)
     from opcheck.capture.child.live import capture_live
 
     trace = capture_live(request, model, inputs)
-    return report_of_request(request, trace, mac, lists, mac=memory)
+    return with_time(report_of_request(request, trace, mac, lists, mac=memory), chips, lists)
 
 
 def _check_options(options: dict[str, Any]) -> AuditOptions:

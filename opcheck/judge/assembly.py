@@ -37,6 +37,7 @@ from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.capture_problems import quantized_headline
 from opcheck.judge.rules.rule import Audited
+from opcheck.judge.timing.chosen_chips import WITHOUT_TIME
 from opcheck.judge.timing.workload import RoutedCall, workloads
 from opcheck.judge.work import common_route, route_of, sum_by_route, synchronizations, work
 from opcheck.model.fingerprint import add_fingerprints
@@ -61,7 +62,7 @@ from opcheck.model.records import (
 
 _NEVER_CHECKED = (
     "nothing was observed on a Mac: the verdicts follow from the release's registrations",
-    "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured",
+    WITHOUT_TIME,
     "limits on dtypes, shapes and macOS versions that no statement in the op lists names",
     "other inputs than these",
 )

@@ -539,6 +539,7 @@ class TimeEstimate(Record, frozen=True, kw_only=True):
     ]
     launches: Annotated[Count, Meta(description="kernels that the calls start on the GPU")]
     waits: Count
+    waits_at: Annotated[str, Meta(description="the line with the most of them, or empty")] = ""
     copies: Annotated[Count, Meta(description="between the CPU and the GPU")]
     without_formula: Annotated[
         Count, Meta(description="calls whose work no formula counts: they widen the interval")

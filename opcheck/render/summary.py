@@ -149,7 +149,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("off the GPU", "" if native else leaves(report)),
         ("waits", waits(report)),
         ("memory", fits(memory) if memory else ""),
-        *timing_page.facts(report.time, report.workloads),
+        *timing_page.facts(report.time),
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v shows more)" if short else "")),
         ("wrong", _name_unproved(report) if short else ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import duration, percent, plural
-from opcheck.model.records import TimeEstimate, Workload
+from opcheck.model.records import TimeEstimate
 from opcheck.render.document import Block, Bullets, Heading, Table, Words
 
 TITLE = "Time (an estimate, never observed on a Mac)"
@@ -22,14 +22,11 @@ _FAMILIES = {
 _PARTS = 3
 
 
-def facts(
-    times: Sequence[TimeEstimate], workloads: Sequence[Workload]
-) -> Iterator[tuple[str, Words]]:
+def facts(times: Sequence[TimeEstimate]) -> Iterator[tuple[str, Words]]:
     """Yield the answer in three lines: how long, what it goes to, what would help.
 
     Args:
         times: the estimates of a report, those of a chip in a row.
-        workloads: the parts of the run that they are about.
     """
     if not times:
         return
@@ -47,8 +44,7 @@ def facts(
         "time",
         f"{first.mac}: {_gpu(first)} a {first.unit} ({cores} GPU cores); its CPU: {_cpu(first)}",
     )
-    work = next((each for each in workloads if each.covers == first.covers), None)
-    yield "spent on", ", ".join(_parts(first, work)[:_PARTS])
+    yield "spent on", ", ".join(_parts(first)[:_PARTS])
     if first.advice:
         yield "faster with", "; ".join(first.advice)
 
@@ -96,13 +92,13 @@ def _cpu(each: TimeEstimate) -> str:
     return duration(each.cpu_low_seconds, each.cpu_high_seconds)
 
 
-def _parts(each: TimeEstimate, work: Workload | None) -> list[str]:
+def _parts(each: TimeEstimate) -> list[str]:
     """Return the shares in words, the largest first; those below a hundredth are left out."""
-    where = f" at {work.waits_at}" if work and work.waits_at else ""
-    waits = plural(each.waits, "wait") if each.waits else "the wait for the result"
+    where = f" at {each.waits_at}" if each.waits_at else ""
+    waits = f"{plural(each.waits, 'wait')}{where}" if each.waits else "the wait for the result"
     shares = {_FAMILIES[name]: share for name, share in each.families.items()}
-    shares[plural(each.launches, "launch").replace("launchs", "launches")] = each.shares["launch"]
-    shares[f"{waits}{where if each.waits else ''}"] = each.shares["wait"]
+    shares[f"launches of {plural(each.launches, 'kernel')}"] = each.shares["launch"]
+    shares[waits] = each.shares["wait"]
     shares[plural(each.copies, "copy")] = each.shares["copy"]
     ordered = sorted(shares.items(), key=lambda item: -item[1])
     return [f"{percent(share, 1)} {name}" for name, share in ordered if share >= 0.01]

@@ -14,6 +14,12 @@ from opcheck.judge.timing.speedups import list_speedups
 from opcheck.model.options import Option
 from opcheck.model.records import Report
 
+#: What a report without an estimate of the time does not check, and with it.
+WITHOUT_TIME = (
+    "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured"
+)
+_WITH_TIME = "numerical results; memory and time are estimated from the calls, not measured"
+
 TIME = Option("Estimate the time, on every chip without --mac.")
 
 
@@ -53,4 +59,7 @@ def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
             each = estimate(work, chip, sold[chip].gpus, parameters)
             lines = list_speedups(report, work, each, sold[chip].gpus, parameters, lists)
             result.append(msgspec.structs.replace(each, advice=lines))
-    return msgspec.structs.replace(report, time=tuple(result))
+    if not result:
+        return report
+    left = tuple(_WITH_TIME if each == WITHOUT_TIME else each for each in report.not_checked)
+    return msgspec.structs.replace(report, time=tuple(result), not_checked=left)

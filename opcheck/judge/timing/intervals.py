@@ -83,6 +83,7 @@ def estimate(
         },
         launches=sum(row.launches * row.count for row in work.rows if row.route != "cpu"),
         waits=work.waits,
+        waits_at=work.waits_at,
         copies=work.copies,
         without_formula=sum(row.count for row in work.rows if row.family == NONE),
         left_out=work.raising,

@@ -82,3 +82,10 @@ def test_small_calls_are_to_be_batched(opcheck: CommandLine) -> None:
     assert entry["bound"] == "launch"
     assert any("batch" in line for line in entry["advice"])
     assert any("CPU" in line for line in entry["advice"])
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_page_has_the_table(opcheck: CommandLine, form: str) -> None:
+    page = opcheck("audit", "m.py:Net", "--mac", "M4 Pro", "-f", form).out
+    assert "Time (an estimate, never observed on a Mac)" in page
+    assert "M4 Pro" in page
