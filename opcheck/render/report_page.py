@@ -14,7 +14,7 @@ from typing import Any
 from opcheck.common.text import filesize, plural
 from opcheck.judge.judge import OUTCOMES, outcome
 from opcheck.model.records import CallGroup, Evidence, GraphCall, Report, Verdict
-from opcheck.render import html, memory_page, precision, report, summary
+from opcheck.render import html, memory_page, precision, report, summary, timing_page
 from opcheck.render.document import Block, Heading
 
 #: The size of the drawing of the copies: up is copied to the CPU, down is copied back.
@@ -32,6 +32,7 @@ def render(record: Report) -> str:
     sections = {
         "statements": list(report.statements(record)),
         "memory": list(memory_page.blocks(record.memory)) if record.memory else [],
+        "time": list(timing_page.blocks(record.time)) if record.time else [],
         **{f"precision-{run.dtype}": list(precision.blocks(run)) for run in record.precision},
     }
     sections = {name: blocks for name, blocks in sections.items() if blocks}
