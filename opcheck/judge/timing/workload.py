@@ -20,7 +20,7 @@ from opcheck.judge.work import is_view, reason_to_wait
 from opcheck.model.records import CallWork, OpCall, TensorSpec, Trace, Verdict, Workload
 
 #: ``generate(max_new_tokens=3, ...)``: what a text model is called for.
-_GENERATE = re.compile(r"generate\(.*?max_new_tokens=(\d{1,4})\b")
+_GENERATE = re.compile(r"generate\((?:.*?max_new_tokens=(\d{1,4})\b)?")
 #: Work without a formula.
 NONE = "none"
 #: An optimizer makes its state in the first step alone.
@@ -66,16 +66,16 @@ def _parts(trace: Trace, calls: Sequence[RoutedCall]) -> Iterator[_RepeatedPart]
         ]
         yield _RepeatedPart("step", "a training step", steady)
         return
-    tokens = [int(found[1]) for found in map(_GENERATE.match, trace.called) if found]
-    if tokens and tokens[0] > 1:
-        passes = sum(name == "forward" for name in trace.called) + tokens[0]
-        starts = _starts(calls, passes)
+    generated = next((found for found in map(_GENERATE.match, trace.called) if found), None)
+    if generated is not None and generated[1] != "1":
+        forward = sum(name == "forward" for name in trace.called)
+        starts = _starts(calls, forward + int(generated[1] or 0)) or _starts(calls)
         if starts:
-            *_, before, last = (*starts, len(calls))
-            if tokens[0] > 2:
-                before, last = starts[-2], starts[-1]
-            yield _RepeatedPart("token", "a generated token, with the cache", calls[before:last])
-            what = "forward" if passes > tokens[0] else "the prompt"
+            # The last pass is followed by the end of the run: the pass before it is whole, if it has the cache, too.
+            whole = len(starts) - forward > 2
+            first, end = (starts[-2], starts[-1]) if whole else (starts[-1], len(calls))
+            yield _RepeatedPart("token", "a generated token, with the cache", calls[first:end])
+            what = "a forward pass" if forward else "the prompt"
             yield _RepeatedPart("pass", what, calls[: starts[1]])
             return
     if trace.inputs_note == AS_PIPELINE:

@@ -140,15 +140,21 @@ def test_generate_is_a_token_and_the_prompt() -> None:
 def test_forward_and_generate_are_a_token_and_a_pass() -> None:
     trace = Trace(model="m", called=("forward", "generate(max_new_tokens=2)"))
     token, forward = work_of(*_pass(9), *_pass(9), *_pass(1), trace=trace)
-    assert (token.unit, forward.unit, forward.covers) == ("token", "pass", "forward")
+    assert (token.unit, forward.unit, forward.covers) == ("token", "pass", "a forward pass")
     assert token.rows[0].nbytes < forward.rows[0].nbytes
     assert sum(row.count for row in forward.rows) == 5
 
 
-def test_a_loop_that_is_not_found_is_one_pass() -> None:
-    trace = Trace(model="m", called=("generate(max_new_tokens=7)",))
-    (work,) = work_of(*_pass(1), *_pass(1), trace=trace)
-    assert (work.unit, sum(row.count for row in work.rows)) == ("pass", 10)
+@pytest.mark.parametrize("called", ["generate(max_new_tokens=7)", "generate(max_length=20)"])
+def test_another_number_of_passes_is_found_by_the_longest_loop(called: str) -> None:
+    token, _ = work_of(*_pass(9), *_pass(1), *_pass(1), trace=Trace(model="m", called=(called,)))
+    assert (token.unit, sum(row.count for row in token.rows)) == ("token", 5)
+
+
+def test_a_single_token_is_one_pass() -> None:
+    trace = Trace(model="m", called=("generate(max_new_tokens=1)",))
+    (work,) = work_of(*_pass(4), trace=trace)
+    assert (work.unit, sum(row.count for row in work.rows)) == ("pass", 5)
 
 
 def test_a_pipeline_is_a_step_and_the_rest() -> None:
