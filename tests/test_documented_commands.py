@@ -135,7 +135,7 @@ def texts_of_code() -> Iterator[tuple[str, str]]:
 
 
 def test_a_hint_names_verbs_and_flags_that_there_are() -> None:
-    verbs = "|".join(opcheck.list_commands(click.Context(opcheck)))
+    verbs = "|".join(sorted(opcheck.list_commands(click.Context(opcheck)), key=len, reverse=True))
     # To the end of the sentence, or to the next command.
     pattern = re.compile(rf"\bopcheck (?P<verb>{verbs})\b(?P<rest>(?:(?!opcheck |[;\n(]|: |, ).)*)")
     seen = 0

@@ -25,7 +25,7 @@ from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.data import targets
-from opcheck.data.registrations import load
+from opcheck.data.registrations import VARIABLE, load
 from opcheck.data.targets import TargetOptions
 from opcheck.features import help_of
 from opcheck.model.options import READER, Action, Declared, Option, find_option, options_of
@@ -278,11 +278,13 @@ _RELEASES = ("torch", "what", "old", "new", "before", "after")
 
 def select_lists(values: Mapping[str, Any]) -> None:
     """Choose the op lists of the run by the releases that its parameters name (data/built_lists.py)."""
-    from opcheck.data import built_lists
-
     named = [values.get(name) for name in _RELEASES]
     texts = [text for each in named for text in (each if isinstance(each, tuple) else [each])]
-    built_lists.select(*filter(built_lists.is_unlisted_name, texts))
+    unlisted = [*filter(targets.is_unlisted_name, texts)]
+    if unlisted or VARIABLE in os.environ:
+        from opcheck.data.built_lists import select
+
+        select(*unlisted)
 
 
 def conclusive(code: int, *records: msgspec.Struct, beyond: str = "") -> int:

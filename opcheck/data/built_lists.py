@@ -22,10 +22,9 @@ from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.files import write_text
 from opcheck.data.registrations import VARIABLE, forget, load, shipped_directory
+from opcheck.data.targets import NIGHTLY, is_unlisted_name
 from opcheck.model.records import Record
 
-#: The word for the newest built lists of a wheel that was built before its release.
-NIGHTLY = "nightly"
 #: What a folder of built lists has when it is complete.
 _ABOUT = "built.json"
 #: 2.16.0.dev20261120, 2.16.0rc1
@@ -216,8 +215,3 @@ def selected() -> BuiltLists | None:
         return msgspec.json.decode(documents.read(Path(place, _ABOUT)), type=BuiltLists)
     except (OSError, msgspec.DecodeError):
         return None
-
-
-def is_unlisted_name(text: object) -> bool:
-    """Return whether a text may name built lists: ``nightly``, or a version with a third number."""
-    return isinstance(text, str) and (text == NIGHTLY or text.count(".") > 1)

@@ -17,6 +17,7 @@ The known versions are the releases of the op lists, and the first version of ea
 from __future__ import annotations
 
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, NamedTuple
@@ -24,9 +25,8 @@ from typing import Annotated, NamedTuple
 from opcheck.common.documents import brief
 from opcheck.common.errors import OpcheckError, UnknownTargetError, UsageError, located_at
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
-from opcheck.data.built_lists import NIGHTLY, find, selected
 from opcheck.data.files import Release
-from opcheck.data.registrations import OpLists
+from opcheck.data.registrations import VARIABLE, OpLists
 from opcheck.model.options import Option
 from opcheck.model.records import Record
 
@@ -136,8 +136,23 @@ def parse(text: str, place: str, lists: OpLists) -> Target:
         raise
 
 
-#: Words for the newest list, and for the release of this environment.
-LATEST, INSTALLED = ("latest", "newest"), "installed"
+#: Words for the newest list, for the release of this environment, and for the newest built lists (built_lists.py).
+LATEST, INSTALLED, NIGHTLY = ("latest", "newest"), "installed", "nightly"
+
+
+def is_unlisted_name(text: object) -> bool:
+    """Return whether a text may name built lists: ``nightly``, or a version with a third number."""
+    return isinstance(text, str) and (text == NIGHTLY or text.count(".") > 1)
+
+
+def _unlisted_line() -> str:
+    """Return the line of built lists that no listed release has; empty where the lists are the shipped ones."""
+    if VARIABLE not in os.environ:
+        return ""
+    from opcheck.data.built_lists import selected
+
+    built = selected()
+    return built.line if built and built.is_new_line else ""
 
 
 def written_release(text: str | None) -> str:
@@ -159,6 +174,8 @@ def written_release(text: str | None) -> str:
                 hint="name a release, such as 2.13, or latest",
             ) from error
     if word == NIGHTLY:
+        from opcheck.data.built_lists import find
+
         chosen = find(word)
         return chosen.torch if chosen else ""
     return "" if word in LATEST else (text or "")
@@ -172,9 +189,7 @@ def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Rele
     """
     text = written_release(text)
     if not text:
-        built = selected()
-        is_new = built is not None and built.is_new_line
-        return lists.releases[-2 if is_new and len(lists.releases) > 1 else -1]
+        return lists.releases[-2 if _unlisted_line() and len(lists.releases) > 1 else -1]
     with located_at(place):
         return lists.release(str(parse_torch(text, lists.versions)))
 
@@ -258,10 +273,8 @@ def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
         OpcheckError: as ``pairs`` raises it.
     """
     lines = lists.versions
-    built = selected()
     # A range means releases; a nightly build is none.
-    is_new = built is not None and built.is_new_line
-    shipped = tuple(line for line in lines if not (is_new and built and str(line) == built.line))
+    shipped = tuple(line for line in lines if str(line) != _unlisted_line())
     return _select_versions(texts, "torch", shipped, lambda text: parse_torch(text, lines))
 
 

@@ -19,10 +19,17 @@ OTHERS = frozenset(
         *("--abi", "--dest", "--force-reinstall", "--implementation", "--index-url", "--no-deps"),
         *("--no-build-isolation", "--no-input", "--only-binary", "--platform", "--pre"),
         *("--python-version", "--upgrade"),  # pip
-        *("--exclude-newer", "--no-project", "--python", "--torch-backend"),  # uv
+        *(
+            "--exclude-newer",
+            "--no-annotate",
+            "--no-header",
+            "--no-project",
+            "--python",
+            "--torch-backend",
+        ),  # uv
         *("--list", "--multiprocessing-fork", "--strict-markers"),  # softwareupdate, Python, pytest
         *("--slow", "--train"),  # scripts/bench_capture.py
-        *("--json", "--no-shader", "--program"),  # a short form, a program's, the worker's
+        *("--json", "--no-shader"),  # a short form, a program's
         *("--epochs", "--flag", "--mps"),  # any flag, any program's
     }
 )

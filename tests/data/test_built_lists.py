@@ -74,7 +74,7 @@ def test_a_range_and_newest_mean_releases_and_nightly_the_wheel(
 ) -> None:
     build(facts("2.16.0.dev20261119"), home, monkeypatch)
     build(facts(NEW), home, monkeypatch)
-    assert built_lists.select(built_lists.NIGHTLY, ">=2.14") is not None
+    assert built_lists.select(targets.NIGHTLY, ">=2.14") is not None
     lists = load()
     assert targets.release_of("nightly", lists).torch == NEW
     assert (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: The name that ``explain`` takes for the schema of ``-f json`` and ``-f yaml``.
 SCHEMA = "schema"
+#: columns of the overview
+_COLUMNS = 96
 
 
 @verb("explain")
@@ -117,7 +120,7 @@ def _all() -> Iterator[str]:
     yield "Formats"
     yield f"  {SCHEMA:<{width}}  JSON schema of a report; schema NAME of another document:"
     _, *others = documents()
-    for names in (others[:6], others[6:]):
-        yield f"  {'':<{width}}  {', '.join(names)}"
+    for line in textwrap.wrap(", ".join(others), _COLUMNS - width):
+        yield f"  {'':<{width}}  {line}"
     yield ""
     yield "opcheck explain CODE shows a page, also of a limitation or an advisory of the op lists"

@@ -17,6 +17,7 @@ from opcheck.common.text import and_more, plural
 from opcheck.data import built_lists
 from opcheck.data.built_lists import BuiltLists
 from opcheck.data.registrations import OpLists, data_directory, load, shipped_directory
+from opcheck.data.targets import NIGHTLY
 from opcheck.features import help_of
 
 _Directory = Annotated[
@@ -120,9 +121,9 @@ def build(
             hint="name a release such as 2.15.0, the word nightly, or --wheel FILE",
         )
     directory, cache = directory or data_directory(), cache or archive.default_cache()
-    if built_lists.NIGHTLY in sources:
+    if NIGHTLY in sources:
         wheels = (*wheels, archive.obtain_nightly(cache))
-        sources = tuple(source for source in sources if source != built_lists.NIGHTLY)
+        sources = tuple(source for source in sources if source != NIGHTLY)
     for wheel in wheels:
         with progress.shown() as say:
             if say is not None:

@@ -1,7 +1,7 @@
 """An emulated Mac in the place of the GPU, to try observations on any machine, with planted differences.
 
 ``OPCHECK_TEST_LISTS`` names op lists that the emulated Mac has in place of the shipped ones, and ``OPCHECK_TEST_WRONG``
-operators whose results on it are wrong (``aten::erf``) or that end the process (``!aten::erf``).
+operators whose results on it are wrong (``aten::erf``), that raise (``?aten::erf``) or abort (``!aten::erf``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WRONG = "OPCHECK_TEST_WRONG"
 
 
 class PlantedErrors(TorchDispatchMode):
-    """Makes results of these operators on mps wrong; an operator with an exclamation mark ends the process."""
+    """Makes results of these operators on mps wrong; with a mark before its name an operator raises or aborts."""
 
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__()
@@ -37,12 +37,16 @@ class PlantedErrors(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Compute the call, and change what it gives."""
-        out = func(*args, **(kwargs or {}))
-        if not any(tensor.device.type == "mps" for tensor in tensors((args, kwargs))):
-            return out
-        if f"!{func.name()}" in self._names:
-            os.abort()
-        return tree_map_only(torch.Tensor, _change, out) if func.name() in self._names else out
+        name = func.name()
+        if any(tensor.device.type == "mps" for tensor in tensors((args, kwargs))):
+            if f"!{name}" in self._names:
+                os.abort()
+            if f"?{name}" in self._names:
+                message = f"{name} of this shape is planted to raise"
+                raise RuntimeError(message)
+            if name in self._names:
+                return tree_map_only(torch.Tensor, _change, func(*args, **(kwargs or {})))
+        return func(*args, **(kwargs or {}))
 
 
 def _change(tensor: torch.Tensor) -> torch.Tensor:
