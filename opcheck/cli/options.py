@@ -25,7 +25,7 @@ from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.data import targets
-from opcheck.data.registrations import VARIABLE, load
+from opcheck.data.registrations import VARIABLE, is_unlisted_name, load
 from opcheck.data.targets import TargetOptions
 from opcheck.features import help_of
 from opcheck.model.options import READER, Action, Declared, Option, find_option, options_of
@@ -280,7 +280,7 @@ def select_lists(values: Mapping[str, Any]) -> None:
     """Choose the op lists of the run by the releases that its parameters name (data/built_lists.py)."""
     named = [values.get(name) for name in _RELEASES]
     texts = [text for each in named for text in (each if isinstance(each, tuple) else [each])]
-    unlisted = [*filter(targets.is_unlisted_name, texts)]
+    unlisted = [*filter(is_unlisted_name, texts)]
     if unlisted or VARIABLE in os.environ:
         from opcheck.data.built_lists import select
 
@@ -460,7 +460,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             )
         return named or ("json" if self.brief else next(iter(names)))
 
-    def shortened(self, text: str) -> str:
+    def apply_brief(self, text: str) -> str:
         """Return the text as it is written: the JSON of an answer is shortened by ``--brief``."""
         if not self.brief:
             return text
@@ -474,7 +474,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         Raises:
             UsageError: the file cannot be written.
         """
-        text = self.shortened(text)
+        text = self.apply_brief(text)
         if self.to_stdout:
             streams.emit(text)
         else:
@@ -551,7 +551,7 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         else:
             from opcheck.render import summary
 
-            write_text(Path(self.path), self.shortened(render(report, name)))
+            write_text(Path(self.path), self.apply_brief(render(report, name)))
             streams.note(f"{summary.answer(report)}; the report is in {self.path}")
         streams.step_summary(report, name)
 
@@ -559,7 +559,7 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         """Render the report; its text is as wide as the terminal, and coloured by ``--color``."""
         name = self.chosen(FORMATS)
         if name != "text":
-            return self.shortened(render(report, name))
+            return self.apply_brief(render(report, name))
         from opcheck.render.report import SECTIONS, document
         from opcheck.render.text import WIDTH, as_text
 

@@ -21,8 +21,14 @@ from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.files import write_text
-from opcheck.data.registrations import VARIABLE, forget, load, shipped_directory
-from opcheck.data.targets import NIGHTLY, is_unlisted_name
+from opcheck.data.registrations import (
+    NIGHTLY,
+    VARIABLE,
+    forget,
+    is_unlisted_name,
+    load,
+    shipped_directory,
+)
 from opcheck.model.records import Record
 
 #: What a folder of built lists has when it is complete.
@@ -108,12 +114,12 @@ def build_nightly() -> BuiltLists:
     """
     from opcheck.data.wheels.archive import default_cache, obtain_nightly
 
-    with reading("--torch nightly"):
+    with require_readers("--torch nightly"):
         return build_lists(obtain_nightly(default_cache()))
 
 
 @contextlib.contextmanager
-def reading(place: str) -> Iterator[None]:
+def require_readers(place: str) -> Iterator[None]:
     """Turn a missing package that reads wheels into the command that installs it.
 
     Raises:
@@ -140,7 +146,7 @@ def _keep_wheel(wheel: Path, cache: Path) -> None:
     partial.rename(kept)
 
 
-def built_lists() -> dict[str, BuiltLists]:
+def list_built() -> dict[str, BuiltLists]:
     """Return all built lists by the version of their wheel, the oldest first; what cannot be read is left out."""
     from packaging.version import InvalidVersion, Version
 
@@ -195,18 +201,18 @@ def find(name: str) -> BuiltLists | None:
     """Return the built lists of a version, or the newest of a prerelease for ``nightly``; None: there are none.
 
     Raises:
-        OpcheckError: ``nightly``, there are none, and none can be made.
+        OpcheckError: ``nightly``, there are none, and they cannot be made.
     """
     if not is_unlisted_name(name):
         return None
-    every = built_lists()
+    every = list_built()
     if name != NIGHTLY:
         return every.get(name)
     nightlies = [about for torch, about in every.items() if _PRERELEASE.search(torch)]
     return nightlies[-1] if nightlies else build_nightly()
 
 
-def selected() -> BuiltLists | None:
+def find_selected() -> BuiltLists | None:
     """Return the built lists of this process; None: the shipped ones."""
     place = os.environ.get(VARIABLE)
     if not place:

@@ -255,6 +255,13 @@ class OpLists:
 
 #: The variable that names the op lists of a process, where they are not the shipped ones (built_lists.py).
 VARIABLE = "OPCHECK_LISTS"
+#: The word for the newest built lists of a wheel that was built before its release.
+NIGHTLY = "nightly"
+
+
+def is_unlisted_name(text: object) -> bool:
+    """Return whether a text may name built lists: ``nightly``, or a version with a third number."""
+    return isinstance(text, str) and (text == NIGHTLY or text.count(".") > 1)
 
 
 def data_directory() -> Path:

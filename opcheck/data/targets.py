@@ -26,7 +26,7 @@ from opcheck.common.documents import brief
 from opcheck.common.errors import OpcheckError, UnknownTargetError, UsageError, located_at
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.data.files import Release
-from opcheck.data.registrations import VARIABLE, OpLists
+from opcheck.data.registrations import NIGHTLY, VARIABLE, OpLists
 from opcheck.model.options import Option
 from opcheck.model.records import Record
 
@@ -136,22 +136,17 @@ def parse(text: str, place: str, lists: OpLists) -> Target:
         raise
 
 
-#: Words for the newest list, for the release of this environment, and for the newest built lists (built_lists.py).
-LATEST, INSTALLED, NIGHTLY = ("latest", "newest"), "installed", "nightly"
-
-
-def is_unlisted_name(text: object) -> bool:
-    """Return whether a text may name built lists: ``nightly``, or a version with a third number."""
-    return isinstance(text, str) and (text == NIGHTLY or text.count(".") > 1)
+#: Words for the newest list, and for the release of this environment.
+LATEST, INSTALLED = ("latest", "newest"), "installed"
 
 
 def _unlisted_line() -> str:
     """Return the line of built lists that no listed release has; empty where the lists are the shipped ones."""
     if VARIABLE not in os.environ:
         return ""
-    from opcheck.data.built_lists import selected
+    from opcheck.data.built_lists import find_selected
 
-    built = selected()
+    built = find_selected()
     return built.line if built and built.is_new_line else ""
 
 

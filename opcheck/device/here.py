@@ -94,7 +94,7 @@ def verify_program(program: str, mac: ThisMac, lists: OpLists, *, cpu_fallback: 
     """Run a program emulated and observed on this Mac, and compare.
 
     Raises:
-        CaptureError: one of the runs left no report.
+        CaptureError: a run left no report.
     """
     from opcheck.device.emulator import emulated_run
     from opcheck.device.emulator.emulation_request import RunRequest

@@ -15,8 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from opcheck.common import documents
-from opcheck.common.caches import sign
+from opcheck.common import caches, documents
 from opcheck.common.errors import InputError
 from opcheck.common.files import write_text
 from opcheck.common.tool import TOOL
@@ -67,7 +66,7 @@ class HostRow(Record, frozen=True, kw_only=True):
         return self.predicted != self.observed and "unknown" not in (self.predicted, self.observed)
 
 
-class Step(Record, frozen=True, kw_only=True):
+class HostStep(Record, frozen=True, kw_only=True):
     """A step of a run: a model, a program, a part of the database, a family of kernels."""
 
     kind: StepKind
@@ -97,23 +96,23 @@ class HostEvidence(Record, frozen=True, kw_only=True):
     #: digest of the op lists that predicted
     op_lists: str
     host: Host
-    steps: tuple[Step, ...] = ()
+    steps: tuple[HostStep, ...] = ()
     #: False: the run ended, or its time was up, before all steps were done
     complete: bool = False
     #: ``hmac-sha256:`` and the digits
     signature: str = ""
 
-    def signed(self) -> HostEvidence:
+    def sign(self) -> HostEvidence:
         """Return it with the signature of its content."""
-        return msgspec.structs.replace(self, signature=self._sign())
+        return msgspec.structs.replace(self, signature=self._compute_signature())
 
     def is_signed(self) -> bool:
         """Return whether the signature is that of this content by the same key."""
-        return secrets.compare_digest(self.signature, self._sign())
+        return secrets.compare_digest(self.signature, self._compute_signature())
 
-    def _sign(self) -> str:
+    def _compute_signature(self) -> str:
         plain = msgspec.structs.replace(self, signature="")
-        digits = sign(msgspec.json.encode(plain), os.environ.get(KEY, "").encode())
+        digits = caches.sign(msgspec.json.encode(plain), os.environ.get(KEY, "").encode())
         return f"hmac-sha256:{digits}"
 
 
@@ -121,7 +120,7 @@ _EVIDENCE = msgspec.json.Decoder(HostEvidence)
 _ROWS = msgspec.json.Decoder(tuple[HostRow, ...])
 
 
-def write_rows(folder: Path, step: Step, rows: Sequence[HostRow]) -> Step:
+def write_rows(folder: Path, step: HostStep, rows: Sequence[HostRow]) -> HostStep:
     """Write the rows of a step, and return the step with their digest."""
     body = msgspec.json.format(msgspec.json.encode(rows), indent=1)
     write_text(folder / step.file, body.decode())
@@ -130,7 +129,7 @@ def write_rows(folder: Path, step: Step, rows: Sequence[HostRow]) -> Step:
 
 def write_evidence(folder: Path, evidence: HostEvidence) -> None:
     """Write the description of a run, signed."""
-    body = msgspec.json.format(msgspec.json.encode(evidence.signed()), indent=1)
+    body = msgspec.json.format(msgspec.json.encode(evidence.sign()), indent=1)
     write_text(folder / FILE, body.decode())
 
 
@@ -147,7 +146,7 @@ def read_evidence(folder: Path) -> HostEvidence:
     if evidence.schema != SCHEMA:
         raise _refuse(folder, f"{evidence.schema!r} is not {SCHEMA!r}")
     if not evidence.is_signed():
-        raise _refuse(folder, "its signature is wrong, or another key made it")
+        raise _refuse(folder, "its signature is wrong, or of another key")
     return evidence
 
 

@@ -50,7 +50,7 @@ class Agreement(Record, frozen=True, kw_only=True):
     gpu: str
     agreed: int
     contradicted: int
-    #: rows of which a prediction or an observation claims nothing
+    #: rows whose prediction or observation claims nothing
     unknown: int
 
 
@@ -135,7 +135,7 @@ def _read_run(folder: Path, lists: OpLists) -> KeptRun:
         raise InputError(
             f"this evidence is of torch {evidence.host.torch}, which has no list",
             context=str(folder),
-            hint="opcheck lists build --wheel FILE makes one; or leave the folder out",
+            hint="opcheck lists build --wheel FILE makes it; or leave the folder out",
         )
     return KeptRun(evidence=evidence, rows=read_rows(folder, evidence))
 
@@ -172,7 +172,7 @@ def _list_runs(into: Path) -> list[Path]:
 
 
 def summarize_run(folder: Path, evidence: HostEvidence) -> ObservedSummary:
-    """Return what a single run says.
+    """Summarize a single run.
 
     Raises:
         InputError: a file of its rows is damaged.
@@ -266,7 +266,7 @@ def _contradiction(
     )
 
 
-#: By what was observed, the effect of a proposed statement, and its kind.
+#: By the observed status, the effect of a proposed statement, and its kind.
 _EFFECTS = {
     "unsupported": ("limitations", "raises"),
     "fallback": ("limitations", "falls_back"),
@@ -295,7 +295,7 @@ def propose(summary: ObservedSummary, lists: OpLists) -> str:
             "ops": [each.op],
             "effect": effect,
             "torch": {"since": each.torch[0], "until": _next(each.torch[-1], lists)},
-            "when": "observed with some inputs; which of them decide is not known",
+            "when": "observed with some inputs; the deciding property is unknown",
             "summary": f"{each.op} was predicted {each.predicted}, and was {each.observed} on hosted Macs.",
             "evidence": [{"kind": "measured", "torch": each.torch[-1], "where": where}],
         }

@@ -23,7 +23,7 @@ from opcheck.common.vocabulary import (
     RouteKind,
     Status,
 )
-from opcheck.data.built_lists import selected
+from opcheck.data.built_lists import find_selected
 from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement, describe_statement
@@ -370,7 +370,7 @@ def headline(
 
 def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
     yield from _NEVER_CHECKED
-    built = selected()
+    built = find_selected()
     if built and built.line == str(target.torch):
         yield (
             f"limits and wrong results that are new in torch {built.torch}: its registrations were read from its "

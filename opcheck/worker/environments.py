@@ -72,7 +72,7 @@ def interpreter(wanted: Wanted, progress: Callable[[str], None] | None = None) -
     Raises:
         CaptureError: it cannot be made: no network, no such release for this Python.
     """
-    hint = f"it installs torch=={wanted.torch} {_quoted(wanted.libraries)}; or leave --exact out"
+    hint = f"it installs torch=={wanted.torch} {_quote(wanted.libraries)}; or leave --exact out"
     return _obtain(wanted, _commands, f"torch {wanted.torch}", hint, progress)
 
 
@@ -167,7 +167,7 @@ def _torch() -> str:
     return importlib.metadata.version("torch")
 
 
-def _quoted(names: Sequence[str]) -> str:
+def _quote(names: Sequence[str]) -> str:
     return " ".join(f"'{name}'" for name in names)
 
 

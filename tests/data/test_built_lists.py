@@ -14,7 +14,7 @@ import pytest
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.versions import Version
 from opcheck.data import built_lists, targets
-from opcheck.data.registrations import FILES, VARIABLE, load, shipped_directory
+from opcheck.data.registrations import FILES, NIGHTLY, VARIABLE, load, shipped_directory
 from opcheck.data.wheels import builder
 from opcheck.data.wheels.release import ReleaseFacts
 
@@ -74,7 +74,7 @@ def test_a_range_and_newest_mean_releases_and_nightly_the_wheel(
 ) -> None:
     build(facts("2.16.0.dev20261119"), home, monkeypatch)
     build(facts(NEW), home, monkeypatch)
-    assert built_lists.select(targets.NIGHTLY, ">=2.14") is not None
+    assert built_lists.select(NIGHTLY, ">=2.14") is not None
     lists = load()
     assert targets.release_of("nightly", lists).torch == NEW
     assert (
@@ -106,7 +106,7 @@ def test_a_listed_release_needs_no_lists_of_its_own(
 ) -> None:
     with pytest.raises(UsageError, match="is a listed release"):
         build(facts("2.15.0"), home, monkeypatch)
-    assert built_lists.built_lists() == {}
+    assert built_lists.list_built() == {}
     assert [*built_lists.folder().iterdir()] == []
 
 

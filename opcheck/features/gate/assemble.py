@@ -118,7 +118,7 @@ def _model_cells(
 
 
 def jobs_of(model: GateModel, plan: GateSettings) -> dict[str, tuple[Planned, ...]]:
-    """Return the jobs of a model by name, with their targets: one for each combination of libraries."""
+    """Return the jobs of a model by name, with their targets; each combination of libraries is a job."""
     by_libraries: dict[tuple[str, ...], list[Planned]] = {}
     for each in targets_of(model, plan.targets):
         by_libraries.setdefault(each.libraries, []).append(each)

@@ -161,9 +161,9 @@ def command(
         report = assemble_report(known)
     name = output.chosen(WITHOUT_PAGE)
     if output.to_stdout:
-        streams.emit(output.shortened(render(report, name)))
+        streams.emit(output.apply_brief(render(report, name)))
     else:
-        write_text(Path(output.path), output.shortened(render(report, name)))
+        write_text(Path(output.path), output.apply_brief(render(report, name)))
         streams.note(f"the report is in {output.path}")
     streams.step_summary(report, name)
     return _INTERRUPTED if interrupted else report.code

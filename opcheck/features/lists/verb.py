@@ -16,8 +16,13 @@ from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import and_more, plural
 from opcheck.data import built_lists
 from opcheck.data.built_lists import BuiltLists
-from opcheck.data.registrations import OpLists, data_directory, load, shipped_directory
-from opcheck.data.targets import NIGHTLY
+from opcheck.data.registrations import (
+    NIGHTLY,
+    OpLists,
+    data_directory,
+    load,
+    shipped_directory,
+)
 from opcheck.features import help_of
 
 _Directory = Annotated[
@@ -112,7 +117,7 @@ def build(
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Read each wheel in turn."""
-    with built_lists.reading("opcheck lists build"):
+    with built_lists.require_readers("opcheck lists build"):
         from opcheck.data.wheels import archive, builder, extension
     if not sources and not wheels:
         raise UsageError(

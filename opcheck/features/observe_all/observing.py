@@ -26,7 +26,7 @@ from opcheck.device.observation_evidence import (
     Host,
     HostEvidence,
     HostRow,
-    Step,
+    HostStep,
     StepKind,
     read_evidence,
     write_evidence,
@@ -39,7 +39,7 @@ _SECONDS, _ATTEMPTS = 600.0, 2
 _STEPS = Path(__file__).with_name("steps.yaml")
 
 
-class Chosen(NamedTuple):
+class ObservedSteps(NamedTuple):
     """The steps of a run."""
 
     kinds: tuple[StepKind, ...]
@@ -60,7 +60,7 @@ class PlannedStep(NamedTuple):
     words: tuple[str, ...]
 
 
-def plan(chosen: Chosen) -> Iterator[PlannedStep]:
+def plan(chosen: ObservedSteps) -> Iterator[PlannedStep]:
     """Yield the steps in their order: what is quick comes first, so that a short run has some of everything."""
     table = yaml.safe_load(documents.read(_STEPS))
     models = {
@@ -97,7 +97,7 @@ def observe(
     folder: Path,
     host: Host,
     mac: ThisMac,
-    chosen: Chosen,
+    chosen: ObservedSteps,
     lists: OpLists,
     say: Callable[[str], None] | None = None,
 ) -> HostEvidence:
@@ -122,7 +122,7 @@ def observe(
         evidence = msgspec.structs.replace(
             evidence,
             steps=tuple(done.values()),
-            complete=all((one.kind, one.name) in done for one in planned),
+            complete=all((step.kind, step.name) in done for step in planned),
         )
         write_evidence(folder, evidence)
     return evidence
@@ -146,9 +146,9 @@ def _start(folder: Path, host: Host, lists: OpLists) -> HostEvidence:
     return evidence
 
 
-def _run(folder: Path, planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Step:
+def _run(folder: Path, planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> HostStep:
     start, why = time.monotonic(), ""
-    step = Step(kind=planned.kind, name=planned.name, state="failed")
+    step = HostStep(kind=planned.kind, name=planned.name, state="failed")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             rows = _rows(planned, mac, host, lists)
@@ -225,6 +225,10 @@ def _of_verification(name: str, content: Any) -> Iterator[HostRow]:
         )
 
 
+#: Variables of GitHub's runners.
+_IMAGE = ("ImageOS", "ImageVersion")
+
+
 def gather_host(mac: ThisMac) -> Host:
     """Return the description of this machine, from the facts that ``opcheck doctor --gather`` writes.
 
@@ -250,7 +254,7 @@ def gather_host(mac: ThisMac) -> Host:
         ) from error
     machine = facts.get("machine", {})
     hosted = bool(machine.get("virtual") or machine.get("hosted"))
-    image = " ".join(filter(None, (os.environ.get("ImageOS"), os.environ.get("ImageVersion"))))  # noqa: SIM112
+    image = " ".join(filter(None, map(os.environ.get, _IMAGE)))
     return Host(
         torch=mac.torch,
         macos=mac.macos,

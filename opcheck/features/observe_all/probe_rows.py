@@ -14,7 +14,7 @@ from opcheck.lookup.answer_records import Answer
 
 #: What a Mac prints where an operator has no kernel and the fallback variable is not set.
 _NO_KERNEL = "not currently implemented for the MPS device"
-#: Effects of limitations that may hold for some samples: then the lists predict neither.
+#: Effects of limitations that may apply to some samples: then the lists predict neither.
 _DEPENDS = {"raises": "unsupported", "falls_back": "fallback", "aborts": "aborts"}
 
 
@@ -32,20 +32,20 @@ def rows_of_probe(evidence: EvidenceFile, host: Host, lists: OpLists) -> Sequenc
 
 
 def _rows(result: Result, predict: object) -> Iterator[HostRow]:
-    for op, observed in _observed(result):
+    for op, observed in _list_observed(result):
         answered: Answer | None = predict(op, result.dtype)  # type: ignore[operator]
         yield HostRow(
             subject=result.opinfo,
             op=op,
             dtypes=(result.dtype,),
-            predicted=_predicted(answered, observed) if answered else "unknown",
+            predicted=_predict(answered, observed) if answered else "unknown",
             observed=observed,
             count=max(result.samples, 1),
             text=result.text if op == result.op or not result.op else "",
         )
 
 
-def _observed(result: Result) -> Iterator[tuple[str, str]]:
+def _list_observed(result: Result) -> Iterator[tuple[str, str]]:
     """Yield the operators of a result, and what each did."""
     if result.outcome == "crashes":
         yield f"torch.{result.opinfo.partition('/')[0]}", "aborts"
@@ -59,7 +59,7 @@ def _observed(result: Result) -> Iterator[tuple[str, str]]:
         yield result.op, "fallback" if fell_back else other
 
 
-def _predicted(answered: Answer, observed: str) -> str:
+def _predict(answered: Answer, observed: str) -> str:
     """Return what the lists predict; where it depends on inputs, what was observed if they name it."""
     notes = [note for each in answered.overloads for note in each.limitations]
     if any(_DEPENDS.get(note.effect) == observed for note in notes):

@@ -1,4 +1,4 @@
-"""``opcheck observe-all``: what this Mac's GPU does, as signed evidence, and what evidence says of the predictions."""
+"""``opcheck observe-all``: signed evidence of this Mac's GPU, and predictions compared with evidence."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def command(
             )
     from opcheck.device.here import this_mac
     from opcheck.device.observation_store import summarize_run
-    from opcheck.features.observe_all.observing import Chosen, gather_host, observe
+    from opcheck.features.observe_all.observing import ObservedSteps, gather_host, observe
 
     mac = this_mac()
-    chosen = Chosen(
+    chosen = ObservedSteps(
         kinds=tuple(kind for kind in STEP_KINDS if not kinds or kind in kinds),
         programs=programs,
         ops=ops,

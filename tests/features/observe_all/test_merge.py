@@ -18,7 +18,7 @@ from opcheck.device.observation_evidence import (
     Host,
     HostEvidence,
     HostRow,
-    Step,
+    HostStep,
     read_evidence,
     write_evidence,
     write_rows,
@@ -57,7 +57,7 @@ def row(op: str = "aten::mm", predicted: str = "native", observed: str = "native
 def evidence(folder: Path, *steps: list[HostRow], run: str = "a1", on: Host | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     written = [
-        write_rows(folder, Step(kind="models", name=f"model {number}", state="done"), rows)
+        write_rows(folder, HostStep(kind="models", name=f"model {number}", state="done"), rows)
         for number, rows in enumerate(steps)
     ]
     write_evidence(

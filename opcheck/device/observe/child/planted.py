@@ -32,7 +32,7 @@ class PlantedErrors(TorchDispatchMode):
     def __torch_dispatch__(
         self,
         func: Any,
-        types: Any,
+        _types: Any,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
@@ -42,7 +42,7 @@ class PlantedErrors(TorchDispatchMode):
             if f"!{name}" in self._names:
                 os.abort()
             if f"?{name}" in self._names:
-                message = f"{name} of this shape is planted to raise"
+                message = f"\"{name.partition('::')[2]}_mps\" not implemented for 'Float'"
                 raise RuntimeError(message)
             if name in self._names:
                 return tree_map_only(torch.Tensor, _change, func(*args, **(kwargs or {})))
