@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from opcheck.capture.child.build import is_marked
 from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
@@ -54,7 +55,7 @@ class Mover:
     def __init__(self, keep: int, births: Births | None = None) -> None:
         self._keep = keep
         self._births = births
-        self._moved: dict[int, tuple[torch.Tensor, MPSTensor]] = {}
+        self._moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         #: the number of each moved tensor -> its name
         self.names: dict[int, str] = {}
         self.moves: list[Move] = []
@@ -100,6 +101,8 @@ class Mover:
         cached = self._moved.get(id(tensor))
         if cached is not None:
             return cached[1]
+        if is_traceable_wrapper_subclass(tensor):
+            return self._move_wrapper(tensor, name, kind)
         try:
             check_layout(tensor)
         except NotSimulatedError as error:
@@ -136,6 +139,20 @@ class Mover:
                     str(tensor.layout).removeprefix("torch."),
                 )
             )
+        return moved
+
+    def _move_wrapper(self, tensor: Any, name: str, kind: MemoryOrigin) -> torch.Tensor:
+        """Move the tensors inside of a wrapper, such as the quantized weights of torchao, and wrap them again."""
+        names, context = tensor.__tensor_flatten__()
+        # The parts are no parameters, whatever wraps them.
+        inner = {
+            each: self._move(getattr(tensor, each), f"{name}.{each}", "buffer") for each in names
+        }
+        moved = type(tensor).__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
+        # Parameter() would detach the parts outside of the simulation (torch/nn/parameter.py).
+        moved._mps_outer = True
+        moved._is_param = isinstance(tensor, torch.nn.Parameter)
+        self._moved[id(tensor)] = (tensor, moved)
         return moved
 
     def calls(self, numbers: Numbers) -> tuple[OpCall, ...]:
