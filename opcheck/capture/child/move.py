@@ -17,7 +17,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
 from opcheck.simulator.dispatch.shapes import check_layout
-from opcheck.simulator.dispatch.tensor import MPSTensor, parameter_to_mps, to_mps, to_mps_in_place
+from opcheck.simulator.dispatch.tensor import parameter_to_mps, to_mps, to_mps_in_place
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 
@@ -102,7 +102,7 @@ class Mover:
         if cached is not None:
             return cached[1]
         if is_traceable_wrapper_subclass(tensor):
-            return self._move_wrapper(tensor, name, kind)
+            return self._move_wrapper(tensor, name)
         try:
             check_layout(tensor)
         except NotSimulatedError as error:
@@ -141,7 +141,7 @@ class Mover:
             )
         return moved
 
-    def _move_wrapper(self, tensor: Any, name: str, kind: MemoryOrigin) -> torch.Tensor:
+    def _move_wrapper(self, tensor: Any, name: str) -> torch.Tensor:
         """Move the tensors inside of a wrapper, such as the quantized weights of torchao, and wrap them again."""
         names, context = tensor.__tensor_flatten__()
         # The parts are no parameters, whatever wraps them.
@@ -151,7 +151,7 @@ class Mover:
         moved = type(tensor).__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
         # Parameter() would detach the parts outside of the simulation (torch/nn/parameter.py).
         moved._mps_outer = True
-        moved._is_param = isinstance(tensor, torch.nn.Parameter)
+        moved._is_param = isinstance(tensor, torch.nn.Parameter)  # noqa: SLF001
         self._moved[id(tensor)] = (tensor, moved)
         return moved
 

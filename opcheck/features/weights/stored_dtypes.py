@@ -22,6 +22,8 @@ from opcheck.model.records import OpCall, TensorSpec, Verdict
 UNPACKING: dict[str, Any] = load_shipped(Path(__file__).with_name("unpacking.yaml"))
 #: Kinds of dtype that a program casts before it computes.
 _STORAGE_ONLY = frozenset({"float8", "sub_byte"})
+#: Kinds of dtype that weights are multiplied in, or cast from.
+_COMPUTES = _STORAGE_ONLY | {"float", "complex"}
 #: Stands for the release from which it works, where there is one.
 _NEWER = "{newer}"
 
@@ -87,29 +89,21 @@ class DtypeJudge:
                 move,
                 f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')",
             )
-        if DTYPES[name].kind in _STORAGE_ONLY or name == "complex128":
-            cast = self._verdict("aten::_to_copy", name, "float16", target)
-            product = self._verdict("aten::mm", name, name, target)
-            if cast.status == "unsupported" or DTYPES[name].kind == "sub_byte":
-                refusing = cast if cast.status == "unsupported" else product
-                return _refused(
-                    name,
-                    "raises_at_run",
-                    refusing,
-                    f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')",
-                )
-            if product.status == "unsupported":
-                if DTYPES[name].kind not in _STORAGE_ONLY:
-                    return _refused(
-                        name, "raises_at_run", product, f"{_NEWER}{_cast_line(name)} on the CPU"
-                    )
-                return PartOutcome(
-                    part=name,
-                    outcome="loads",
-                    because="it is stored on the GPU and cast there before a product; "
-                    "a product of it alone raises",
-                    evidence=_evidence(cast) or _evidence(product),
-                )
+        kind = DTYPES[name].kind
+        cast = self._verdict("aten::_to_copy", name, "float16", target)
+        product = self._verdict("aten::mm", name, name, target)
+        on_cpu = f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')"
+        if kind in _STORAGE_ONLY and cast.status != "unsupported" and kind != "sub_byte":
+            return PartOutcome(
+                part=name,
+                outcome="loads",
+                because="it is stored on the GPU and cast there before a product; "
+                "a product of it alone raises",
+                evidence=_evidence(cast) or _evidence(product),
+            )
+        if kind in _COMPUTES and "unsupported" in {cast.status, product.status}:
+            refusing = cast if cast.status == "unsupported" else product
+            return _refused(name, "raises_at_run", refusing, on_cpu)
         return PartOutcome(part=name, outcome="loads", because="the GPU has this dtype")
 
     def _verdict(

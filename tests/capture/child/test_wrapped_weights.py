@@ -19,7 +19,7 @@ class Scaled(torch.Tensor):
     """An int8 tensor with a scale, written as torchao writes its tensors."""
 
     @staticmethod
-    def __new__(cls, values: torch.Tensor, scale: torch.Tensor) -> Scaled:
+    def __new__(cls: Any, values: torch.Tensor, scale: torch.Tensor) -> Any:
         return torch.Tensor._make_wrapper_subclass(
             cls, values.shape, dtype=scale.dtype, device=values.device
         )

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
+from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
+from opcheck.judge.assembly import report
 from opcheck.model.records import Birth
 from tests.judge.rules.checking import findings_by
-from tests.made import call
+from tests.made import call, make_trace
 
 
 def _saved(dtype: str, name: str) -> Birth:
@@ -27,10 +31,21 @@ def test_silent_without_a_file_and_on_dtypes_that_can_be_loaded() -> None:
     assert not findings_by("OC143", call("aten::mm"), births=(elsewhere,))
 
 
-def test_float8_is_cast_on_mps_before_it_is_used() -> None:
-    births = (_saved("float8_e5m2", "w"),)
-    statements = (load().statements.by_id["dtype-float8-cast"],)
-    (finding,) = findings_by("OC143", call("aten::mm"), births=births, statements=statements)
-    assert finding.message == "1 tensor in model.pt is float8_e5m2 (w): a cast of it on mps raises"
-    assert finding.prints.startswith("Trying to convert Float8_e5m2 to the MPS backend")
-    assert not findings_by("OC143", call("aten::mm"), births=births)
+@pytest.mark.parametrize(
+    ("dtype", "torch", "prints"),
+    [
+        ("float8_e5m2", "2.12", "Trying to convert Float8_e5m2 to the MPS backend"),
+        ("float8_e5m2", "2.15", "Undefined type Float8_e5m2"),
+        ("float8_e4m3fn", "2.14", "Undefined type Float8_e4m3fn"),
+        ("float8_e4m3fn", "2.15", ""),
+    ],
+)
+def test_float8_is_cast_on_mps_before_it_is_used(dtype: str, torch: str, prints: str) -> None:
+    lists = load()
+    trace = make_trace(call("aten::mm"), births=(_saved(dtype, "w"),))
+    audited = report(trace, Target(torch=Version.parse(torch), macos=Version(26)), lists)
+    found = [finding for finding in audited.findings if finding.rule == "OC143"]
+    assert [finding.message for finding in found] == (
+        [f"1 tensor in model.pt is {dtype} (w): a cast of it on mps raises"] if prints else []
+    )
+    assert all(finding.prints.startswith(prints) for finding in found)
