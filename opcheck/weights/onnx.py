@@ -26,7 +26,7 @@ _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _VARINT_BYTES = 10
 
 
-class _Field(NamedTuple):
+class _MessageField(NamedTuple):
     number: int
     #: of a number its value, of bytes their length
     value: int
@@ -34,7 +34,7 @@ class _Field(NamedTuple):
     is_number: bool = False
 
 
-class _Reader:
+class _MessageReader:
     """Passes over the fields of messages."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -53,7 +53,7 @@ class _Reader:
                 return value
         raise DocumentError("a number has more than ten bytes")
 
-    def fields(self, start: int, end: int) -> Iterator[_Field]:
+    def fields(self, start: int, end: int) -> Iterator[_MessageField]:
         """Yield the fields of the message in these bytes; the stream may be moved between them."""
         position = start
         while position < end:
@@ -65,7 +65,7 @@ class _Reader:
             if wire == _VARINT:
                 value = self.varint()
                 position = self.stream.tell()
-                yield _Field(number, value, position, is_number=True)
+                yield _MessageField(number, value, position, is_number=True)
                 continue
             if wire not in {_EIGHT, _BYTES, _FOUR}:
                 raise DocumentError(f"a field has the wire type {wire}")
@@ -74,14 +74,14 @@ class _Reader:
             position = at + length
             if position > end:
                 raise DocumentError(f"a field claims {length:,} bytes, more than its message has")
-            yield _Field(number, length, at)
+            yield _MessageField(number, length, at)
 
-    def text(self, field: _Field) -> str:
+    def text(self, field: _MessageField) -> str:
         """Return a short text."""
         self.stream.seek(field.position)
         return self.stream.read(min(field.value, _LONGEST_TEXT)).decode("utf-8", "replace")
 
-    def packed(self, field: _Field) -> list[int]:
+    def read_packed(self, field: _MessageField) -> list[int]:
         """Return the numbers of a repeated field, which may be one number or many in a row."""
         if field.is_number:
             return [field.value]
@@ -98,7 +98,7 @@ def read(stream: BinaryIO, size: int) -> StoredFile:
     Raises:
         DocumentError: it is no ONNX model.
     """
-    reader = _Reader(stream)
+    reader = _MessageReader(stream)
     tensors: list[StoredTensor] = []
     metadata = {}
     for field in reader.fields(0, size):
@@ -116,12 +116,12 @@ def read(stream: BinaryIO, size: int) -> StoredFile:
     return StoredFile("onnx", tuple(tensors), metadata)
 
 
-def _tensor(reader: _Reader, message: _Field) -> StoredTensor:
+def _tensor(reader: _MessageReader, message: _MessageField) -> StoredTensor:
     sizes: list[int] = []
     kind, name = 0, ""
     for field in reader.fields(message.position, message.position + message.value):
         if field.number == _DIMS:
-            sizes += reader.packed(field)
+            sizes += reader.read_packed(field)
         elif field.number == _TYPE and field.is_number:
             kind = field.value
         elif field.number == _NAME and not field.is_number:

@@ -1,7 +1,7 @@
 """Reads what ``torch.save`` wrote, by the opcodes of the pickle: nothing is unpickled, and no code runs.
 
-The opcodes move stand-ins over a stack, as an unpickler moves objects: a class or a function is its name, and a call
-of one is a ``_Call`` of the name and the arguments.
+The opcodes move placeholders over a stack, as an unpickler moves objects: a class or a function is its name, and a
+call is a ``_PickledCall`` of the name and the arguments.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Mark:
     """The place on the stack where the items of a collection begin."""
 
 
-class _Call:
+class _PickledCall:
     """A call of a function or a class: what it would return."""
 
     def __init__(self, name: str, arguments: tuple[Any, ...]) -> None:
@@ -59,7 +59,7 @@ class _Call:
         self.state: list[Any] = []
 
 
-class _Storage(NamedTuple):
+class _StorageReference(NamedTuple):
     """A reference to a member with the values of tensors."""
 
     dtype: str
@@ -89,14 +89,14 @@ def _of_archive(archive: zipfile.ZipFile, size: int) -> StoredFile:
     pickle = members.get("data.pkl")
     if pickle is None:
         raise DocumentError("it has no member data.pkl, as torch.save writes it")
-    machine = _Machine()
+    machine = _OpcodeStack()
     machine.run(io.BytesIO(read_member(archive, pickle, _LONGEST)))
     stored = {
         name.removeprefix("data/"): info
         for name, info in members.items()
         if name.startswith("data/")
     }
-    found = _collected(machine)
+    found = _collect_tensors(machine)
     for key, storage in found.storages.items():
         info = stored.get(key)
         claimed = storage.elements * DTYPES[storage.dtype].itemsize
@@ -113,12 +113,12 @@ def _of_archive(archive: zipfile.ZipFile, size: int) -> StoredFile:
 def _of_pickles(content: bytes, size: int) -> StoredFile:
     """Read pickles in a row: torch wrote a magic number, a version, the system, the object and its storages' names."""
     stream = io.BytesIO(content)
-    machine = _Machine()
+    machine = _OpcodeStack()
     machine.run(stream)
     if machine.result == _LEGACY:
         for _ in range(3):
             machine.run(stream)
-    found = _collected(machine)
+    found = _collect_tensors(machine)
     if found.nbytes() > size:
         raise DocumentError(
             f"its storages claim {found.nbytes():,} bytes, and the file has {size:,}"
@@ -126,8 +126,8 @@ def _of_pickles(content: bytes, size: int) -> StoredFile:
     return found.file("pt")
 
 
-class _Machine:
-    """The stack of an unpickler, on stand-ins."""
+class _OpcodeStack:
+    """The stack of an unpickler, with placeholders."""
 
     def __init__(self) -> None:
         self.result: Any = None
@@ -135,7 +135,7 @@ class _Machine:
         self._left = _MOST_OPCODES
 
     def run(self, stream: BinaryIO) -> None:
-        """Follow one pickle to its end; ``result`` is its object.
+        """Follow a pickle to its end; ``result`` is its object.
 
         Raises:
             DocumentError: it is damaged.
@@ -179,9 +179,9 @@ class _Machine:
             count = _COUNTED[name]
             stack[-count:] = [tuple(stack[-count:])]
         elif name in _FROM_MARK:
-            stack.append(_FROM_MARK[name](_popped(stack)))
+            stack.append(_FROM_MARK[name](_pop_items(stack)))
         elif name in {"APPENDS", "SETITEMS", "ADDITEMS"}:
-            _add(items=_popped(stack), to=stack[-1])
+            _add(items=_pop_items(stack), to=stack[-1])
         elif name in {"APPEND", "SETITEM"}:
             count = 1 if name == "APPEND" else 2
             items = stack[-count:]
@@ -197,19 +197,19 @@ class _Machine:
             keywords, arguments = stack.pop(), stack.pop()
             stack.append(_call(stack.pop(), (*arguments, keywords)))
         elif name in {"OBJ", "INST"}:
-            items = _popped(stack)
+            items = _pop_items(stack)
             function = self._name(argument.replace(" ", ".")) if name == "INST" else items.pop(0)
             stack.append(_call(function, tuple(items)))
         elif name == "BUILD":
             state = stack.pop()
-            if isinstance(stack[-1], _Call):
+            if isinstance(stack[-1], _PickledCall):
                 stack[-1].state.append(state)
         elif name in {"BINPERSID", "PERSID"}:
             stack.append(_storage(stack.pop() if argument is None else argument))
         elif name == "POP":
             stack.pop()
         elif name == "POP_MARK":
-            _popped(stack)
+            _pop_items(stack)
         elif name == "DUP":
             stack.append(stack[-1])
         elif name not in {"PROTO", "FRAME", "STOP"}:
@@ -247,7 +247,7 @@ _FROM_MARK: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def _popped(stack: list[Any]) -> list[Any]:
+def _pop_items(stack: list[Any]) -> list[Any]:
     """Take the items after the last mark, and the mark."""
     items = []
     while stack[-1] is not _Mark:
@@ -262,7 +262,7 @@ def _add(items: list[Any], to: Any) -> None:
     elif isinstance(to, dict):
         for key, value in zip(items[::2], items[1::2], strict=True):
             to[key if isinstance(key, str) else repr(key)[:80]] = value
-    elif isinstance(to, _Call):
+    elif isinstance(to, _PickledCall):
         to.state.extend(items)
 
 
@@ -273,10 +273,10 @@ def _call(function: Any, arguments: Any) -> Any:
     if name == _OF_SUBCLASS and isinstance(arguments, tuple) and len(arguments) == _SUBCLASS_PARTS:
         function, _, inner, state = arguments
         call = _call(function, inner)
-        if isinstance(call, _Call):
+        if isinstance(call, _PickledCall):
             call.state.append(state)
         return call
-    return _Call(name, arguments if isinstance(arguments, tuple) else (arguments,))
+    return _PickledCall(name, arguments if isinstance(arguments, tuple) else (arguments,))
 
 
 def _storage(identity: Any) -> Any:
@@ -289,21 +289,21 @@ def _storage(identity: Any) -> Any:
     dtype = _STORAGES.get(str(kind), "uint8" if kind == _UNTYPED else "")
     if not dtype or not isinstance(elements, int):
         raise DocumentError(f"a storage is of the class {str(kind)[:80]!r}")
-    return _Storage(dtype, str(key), str(location), count_elements((elements,), str(key)))
+    return _StorageReference(dtype, str(key), str(location), count_elements((elements,), str(key)))
 
 
 _STORAGE_PARTS = 5
 
 
-class _Collected:
+class _TensorCollection:
     """The tensors and the storages of an object."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
         self.tensors: list[StoredTensor] = []
-        self.storages: dict[str, _Storage] = {}
+        self.storages: dict[str, _StorageReference] = {}
 
-    def add(self, name: str, storage: _Storage, shape: Any, dtype: str) -> None:
+    def add(self, name: str, storage: _StorageReference, shape: Any, dtype: str) -> None:
         """Note a tensor; the first tensor of a storage has its bytes."""
         if len(self.tensors) >= MOST_TENSORS:
             raise DocumentError(f"it has more than {MOST_TENSORS:,} tensors")
@@ -325,35 +325,39 @@ class _Collected:
         return StoredFile(form, tuple(self.tensors), {}, self.names, places)
 
 
-def _collected(machine: _Machine) -> _Collected:
+def _collect_tensors(machine: _OpcodeStack) -> _TensorCollection:
     """Find the tensors in the object of a pickle."""
-    found = _Collected(frozenset(machine.names))
+    found = _TensorCollection(frozenset(machine.names))
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [("", machine.result)]
     while waiting:
         name, value = waiting.pop()
-        if isinstance(value, _Call) and value.name.startswith(_REBUILDS):
-            storage = next((each for each in value.arguments if isinstance(each, _Storage)), None)
+        if isinstance(value, _PickledCall) and value.name.startswith(_REBUILDS):
+            storage = next(
+                (each for each in value.arguments if isinstance(each, _StorageReference)), None
+            )
             if storage is not None:
                 shape = next((each for each in value.arguments[2:] if isinstance(each, tuple)), ())
                 named = (_STORAGES.get(each) for each in value.arguments if isinstance(each, str))
                 found.add(name, storage, shape, next(filter(None, named), storage.dtype))
                 continue
-        if isinstance(value, (dict, list, tuple, _Call)) and not isinstance(value, _Storage):
+        if isinstance(value, (dict, list, tuple, _PickledCall)) and not isinstance(
+            value, _StorageReference
+        ):
             if id(value) in seen:
                 continue
             seen.add(id(value))
             waiting.extend(reversed([*_parts(name, value)]))
             if len(waiting) + len(seen) > _MOST_VALUES:
-                raise DocumentError("its pickle holds too many values")
+                raise DocumentError("its pickle has too many values")
     return found
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a value holds, with names as in a state dictionary."""
+    """Yield what a value contains, with names as in a state dictionary."""
     if isinstance(value, dict):
         yield from ((f"{name}.{key}".lstrip("."), item) for key, item in value.items())
-    elif isinstance(value, _Call):
+    elif isinstance(value, _PickledCall):
         is_wrapper = value.name.startswith(_WRAPPERS)
         yield from (
             (name, item) for item in (value.arguments[:1] if is_wrapper else value.arguments)

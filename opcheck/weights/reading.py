@@ -11,7 +11,7 @@ from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.text import one_line
-from opcheck.weights import gguf, onnx, pickled, pt2, safetensors
+from opcheck.weights import exported, gguf, onnx, pickled, safetensors
 from opcheck.weights.stored import StoredFile
 
 #: Suffixes of files that hold weights.
@@ -42,10 +42,10 @@ def read(stream: BinaryIO, size: int, name: str, *, is_whole: bool = True) -> St
         OverflowError,
         struct.error,
     ) as error:
-        raise damaged(name, one_line(error)) from error
+        raise make_damaged_error(name, one_line(error)) from error
 
 
-def damaged(name: str, why: str) -> ModelLoadError:
+def make_damaged_error(name: str, why: str) -> ModelLoadError:
     """Return the error for a file that cannot be read."""
     return ModelLoadError(
         f"{PurePosixPath(name).name} cannot be read: {why}",
@@ -62,7 +62,11 @@ def _read(stream: BinaryIO, size: int, name: str, *, is_whole: bool) -> StoredFi
         return gguf.read(stream, size)
     if start[:2] == b"PK":
         archive = documents.open_zip(stream)
-        return pt2.read(archive, stream) if pt2.is_pt2(archive) else pickled.read(stream, size)
+        return (
+            exported.read(archive, stream)
+            if exported.is_pt2(archive)
+            else pickled.read(stream, size)
+        )
     if suffix == ".safetensors" or start[8:9] == b"{":
         return safetensors.read(stream, size, is_whole=is_whole)
     if start[:1] == b"\x80":

@@ -23,7 +23,7 @@ LONGEST = 100_000_000
 _Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class _Entry(msgspec.Struct):
+class _HeaderEntry(msgspec.Struct):
     dtype: str
     shape: tuple[_Size, ...]
     data_offsets: tuple[_Size, _Size]
@@ -52,7 +52,7 @@ def read(stream: BinaryIO, size: int, *, is_whole: bool = True) -> StoredFile:
     metadata = documents.from_json(bytes(described), dict[str, str]) if described else {}
     tensors, spans = [], []
     for name, raw in header.items():
-        entry = documents.from_json(bytes(raw), _Entry)
+        entry = documents.from_json(bytes(raw), _HeaderEntry)
         elements = count_elements(entry.shape, name)
         first, last = entry.data_offsets
         bits, dtype = TYPES["safetensors"].get(entry.dtype, (0, ""))
@@ -69,7 +69,7 @@ def read(stream: BinaryIO, size: int, *, is_whole: bool = True) -> StoredFile:
     return StoredFile("safetensors", tuple(tensors), metadata)
 
 
-class _Index(msgspec.Struct):
+class _WeightIndex(msgspec.Struct):
     weight_map: dict[str, str]
 
 
@@ -79,4 +79,4 @@ def files_of_index(content: bytes) -> tuple[str, ...]:
     Raises:
         DocumentError: it is no index.
     """
-    return tuple(dict.fromkeys(documents.from_json(content, _Index).weight_map.values()))
+    return tuple(dict.fromkeys(documents.from_json(content, _WeightIndex).weight_map.values()))

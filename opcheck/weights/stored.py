@@ -157,7 +157,7 @@ class Cursor:
             raise DocumentError(f"its header is longer than {self._limit >> 20} MiB")
 
 
-class Section(io.RawIOBase):
+class FetchedStream(io.RawIOBase):
     """A stream over bytes that a function fetches: a part of a file, or a file on a server."""
 
     def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
@@ -189,6 +189,6 @@ class Section(io.RawIOBase):
         return len(content)
 
 
-def opened_section(fetch: Callable[[int, int], bytes], size: int, block: int) -> BinaryIO:
+def open_fetched(fetch: Callable[[int, int], bytes], size: int, block: int) -> BinaryIO:
     """Return a buffered stream that fetches blocks of so many bytes."""
-    return io.BufferedReader(Section(fetch, size), block)
+    return io.BufferedReader(FetchedStream(fetch, size), block)

@@ -17,14 +17,14 @@ from opcheck.common.files import is_file
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
-from opcheck.features.weights import verdicts, workflow
+from opcheck.features.weights import part_outcomes, workflow
 from opcheck.features.weights.listing import (
     FolderListing,
     Listing,
     files_below,
-    opened_file,
+    open_local,
+    read_stored,
     settings,
-    stored,
 )
 from opcheck.features.weights.stored_dtypes import DtypeJudge
 from opcheck.features.weights.weights_records import (
@@ -40,18 +40,18 @@ from opcheck.weights.stored import StoredFile
 
 _ADAPTER, _PIPELINE, _CONFIG = "adapter_config.json", "model_index.json", "config.json"
 _INDEX = ".index.json"
-#: Other files of a repository whose headers are read in search of one that works.
+#: Other files of a repository whose headers are read to find a file that works.
 _MOST_OTHERS = 8
-#: Files of one model whose headers are read.
+#: Files of a model whose headers are read.
 _MOST_FILES = 256
-#: Folders of one pipeline.
+#: Folders of a pipeline.
 _MOST_COMPONENTS = 32
 _GGUF_FIRST = ("Q4_K_M", "Q8_0", "Q4_0")
 _TRAINING = re.compile(r"optimizer|scheduler|rng_state|training_args|scaler", re.IGNORECASE)
 _VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)(?=[.-])")
 
 
-class _Model(NamedTuple):
+class _StoredModel(NamedTuple):
     """The files of a model, or of a part of a pipeline, and its configuration."""
 
     #: empty: the listing itself
@@ -61,7 +61,7 @@ class _Model(NamedTuple):
     config: Mapping[str, Any]
 
 
-class _Judged(NamedTuple):
+class _JudgedModel(NamedTuple):
     """What a model comes to."""
 
     method: str
@@ -100,7 +100,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
 
     listing, file = open_hub(spec)
     if file:
-        return _of_files(listing, [_Model("", "", [file], {})], judge)
+        return _of_files(listing, [_StoredModel("", "", [file], {})], judge)
     return _of_listing(listing, judge)
 
 
@@ -109,7 +109,7 @@ def methods(target: Target, lists: OpLists) -> MethodsAnswer:
     return MethodsAnswer(
         torch=str(target.torch),
         macos=str(target.macos),
-        methods=verdicts.every_method(DtypeJudge(target, lists)),
+        methods=part_outcomes.every_method(DtypeJudge(target, lists)),
     )
 
 
@@ -118,24 +118,30 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     if path.suffix.lower() != ".json":
         folder = FolderListing(path.parent, spec)
         listing = _OneFile(folder, path.name)
-        return _of_files(listing, [_Model("", "", [path.name], _beside(folder))], judge)
+        return _of_files(
+            listing, [_StoredModel("", "", [path.name], _find_configuration(folder))], judge
+        )
     try:
         content = documents.from_python_json(documents.read_text(path))
     except DocumentError as error:
-        raise reading.damaged(spec, str(error)) from error
+        raise reading.make_damaged_error(spec, str(error)) from error
     if workflow.is_workflow(content):
         return _of_workflow(content, path, spec, judge)
     if isinstance(content, dict) and "weight_map" in content:
         folder = FolderListing(path.parent, spec)
-        files = _indexed(folder, path.name)
-        return _of_files(folder, [_Model("", "safetensors", files, _beside(folder))], judge)
+        files = _read_index(folder, path.name)
+        return _of_files(
+            folder, [_StoredModel("", "safetensors", files, _find_configuration(folder))], judge
+        )
     if path.name in {_ADAPTER, _PIPELINE, _CONFIG}:
         return _of_listing(FolderListing(path.parent, spec), judge)
-    raise reading.damaged(spec, "it is neither an index of weights nor a workflow of ComfyUI")
+    raise reading.make_damaged_error(
+        spec, "it is neither an index of weights nor a workflow of ComfyUI"
+    )
 
 
 class _OneFile:
-    """A listing with one of a folder's files."""
+    """A listing with a single file of a folder."""
 
     is_whole = True
 
@@ -145,13 +151,13 @@ class _OneFile:
         self.text = folder.text
         self._path = Path(folder.source).expanduser()
 
-    def opened(self, name: str) -> Any:
+    def open_header(self, name: str) -> Any:
         """Open the file, wherever a link leads: the user named it."""
         del name
-        return opened_file(self._path)
+        return open_local(self._path)
 
 
-def _beside(folder: FolderListing) -> Mapping[str, Any]:
+def _find_configuration(folder: FolderListing) -> Mapping[str, Any]:
     """Return the configuration next to a file; empty where there is none that can be read."""
     try:
         return settings(folder, _CONFIG)
@@ -175,31 +181,31 @@ def _of_listing(listing: Listing, judge: DtypeJudge) -> WeightsAnswer:
     return _of_files(listing, models, judge)
 
 
-def _models(listing: Listing) -> Iterator[_Model]:
+def _models(listing: Listing) -> Iterator[_StoredModel]:
     """Yield the model of a listing, or the parts of its pipeline."""
     names = listing.names
     if _PIPELINE in names:
         components = {name.partition("/")[0] for name in names if "/" in name}
         declared = [name for name in settings(listing, _PIPELINE) if name in components]
         for name in declared[:_MOST_COMPONENTS]:
-            files = _chosen(listing, name)
+            files = _choose_files(listing, name)
             if files:
-                yield _Model(name, "diffusers", files, settings(listing, f"{name}/{_CONFIG}"))
+                yield _StoredModel(name, "diffusers", files, settings(listing, f"{name}/{_CONFIG}"))
         return
     kind = {_ADAPTER: "adapter", _CONFIG: "transformers"}
     form = next((kind[name] for name in kind if name in names), "")
     config = settings(listing, _CONFIG)
     if "quantize_config.json" in names and "quantization_config" not in config:
         config = {**config, "quantization_config": {"quant_method": "gptq"}}
-    yield _Model("", form, _chosen(listing, ""), config)
+    yield _StoredModel("", form, _choose_files(listing, ""), config)
 
 
-def _chosen(listing: Listing, folder: str) -> list[str]:
+def _choose_files(listing: Listing, folder: str) -> list[str]:
     """Return the files that a library loads from a folder: those of its index, its usual file, or its GGUF file."""
     here = [name for name in listing.names if name.rpartition("/")[0] == folder]
     indexes = [name for name in here if name.endswith(_INDEX) and not _VARIANT.search(name)]
     for index in sorted(indexes, key=lambda name: "safetensors" not in name)[:1]:
-        return _indexed(listing, index)
+        return _read_index(listing, index)
     for suffix in reading.SUFFIXES:
         found = [
             name for name in here if name.lower().endswith(suffix) and not _TRAINING.search(name)
@@ -215,11 +221,11 @@ def _chosen(listing: Listing, folder: str) -> list[str]:
 
 
 def _gguf_place(name: str) -> int:
-    """Return the place of a GGUF file among those of one model, by what people take first."""
+    """Return the place of a GGUF file among those of a model: the usual types come first."""
     return next((place for place, kind in enumerate(_GGUF_FIRST) if kind in name), len(_GGUF_FIRST))
 
 
-def _indexed(listing: Listing, index: str) -> list[str]:
+def _read_index(listing: Listing, index: str) -> list[str]:
     """Return the files of an index.
 
     Raises:
@@ -228,44 +234,44 @@ def _indexed(listing: Listing, index: str) -> list[str]:
     try:
         named = safetensors.files_of_index(listing.text(index).encode())
     except DocumentError as error:
-        raise reading.damaged(index, str(error)) from error
+        raise reading.make_damaged_error(index, str(error)) from error
     files = files_below(index.rpartition("/")[0], named, listing.names, index)
     if len(files) > _MOST_FILES:
-        raise reading.damaged(index, f"it names {len(files):,} files")
+        raise reading.make_damaged_error(index, f"it names {len(files):,} files")
     return files
 
 
 # -- judging ---------------------------------------------------------------------------------------------------------
 
 
-def _judged(listing: Listing, model: _Model, judge: DtypeJudge) -> _Judged:
+def _judge_model(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> _JudgedModel:
     """Judge a model by its configuration and the headers of its files."""
-    files = [stored(listing, name) for name in model.files]
-    dtypes = verdicts.total(file.elements() for file in files)
+    files = [read_stored(listing, name) for name in model.files]
+    dtypes = part_outcomes.total(file.elements() for file in files)
     quantization = model.config.get("quantization_config")
     names = (tensor.name for file in files for tensor in file.tensors)
     method = (
         repository.method_of(quantization)
         if isinstance(quantization, dict)
-        else verdicts.method_by_names(names)
+        else part_outcomes.method_by_names(names)
     )
     if files and files[0].format == "gguf":
         method = ""
-    if method and (method in verdicts.METHODS or isinstance(quantization, dict)):
+    if method and (method in part_outcomes.METHODS or isinstance(quantization, dict)):
         library = "diffusers" if model.format == "diffusers" else "transformers"
         stated = quantization if isinstance(quantization, dict) else {}
         bits = 8 if stated.get("load_in_8bit") else 4
         parts = [
-            verdicts.of_method(method, judge, dtypes, library, bits),
-            *verdicts.of_pickles(files, judge),
+            part_outcomes.of_method(method, judge, dtypes, library, bits),
+            *part_outcomes.of_pickles(files, judge),
         ]
     else:
-        parts = [part for file in files for part in verdicts.of_file(file, judge)]
+        parts = [part for file in files for part in part_outcomes.of_file(file, judge)]
         parts = [_cast_by_library(part, model, judge) for part in parts]
-    return _Judged(method, tuple(dict.fromkeys(parts)), files)
+    return _JudgedModel(method, tuple(dict.fromkeys(parts)), files)
 
 
-def _cast_by_library(part: PartOutcome, model: _Model, judge: DtypeJudge) -> PartOutcome:
+def _cast_by_library(part: PartOutcome, model: _StoredModel, judge: DtypeJudge) -> PartOutcome:
     """Return a part whose dtype ``from_pretrained`` casts on the CPU to that of the configuration."""
     stated = model.config.get("dtype") or model.config.get("torch_dtype")
     is_cast = (
@@ -282,8 +288,8 @@ def _cast_by_library(part: PartOutcome, model: _Model, judge: DtypeJudge) -> Par
     return replace(part, outcome="casts", because=because, text="", since="transformers")
 
 
-def _of_files(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -> WeightsAnswer:
-    judged = [_judged(listing, model, judge) for model in models]
+def _of_files(listing: Listing, models: Sequence[_StoredModel], judge: DtypeJudge) -> WeightsAnswer:
+    judged = [_judge_model(listing, model, judge) for model in models]
     files = [file for each in judged for file in each.stored]
     worst = max((each.worst for each in judged), key=lambda part: part.rank)
     method = next((each.method for each in judged if each.method), "")
@@ -299,14 +305,14 @@ def _of_files(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -> 
         macos=str(judge.target.macos),
         format=form,
         method=method,
-        dtypes=verdicts.total(file.elements() for file in files),
+        dtypes=part_outcomes.total(file.elements() for file in files),
         outcome=worst.outcome,
         since=worst.since,
         text=worst.text or worst.because,
         because=worst.because,
         instead="; or ".join(filter(None, (other, instead))),
         bytes=sum(file.nbytes for file in files),
-        memory=verdicts.memory(files, judge.target, dense=dense),
+        memory=part_outcomes.memory(files, judge.target, dense=dense),
         parts=parts,
         files=tuple(_rows(models, judged)),
         evidence=tuple(dict.fromkeys((*worst.evidence,))),
@@ -314,7 +320,7 @@ def _of_files(listing: Listing, models: Sequence[_Model], judge: DtypeJudge) -> 
     )
 
 
-def _rows(models: Sequence[_Model], judged: Sequence[_Judged]) -> Iterator[WeightsPart]:
+def _rows(models: Sequence[_StoredModel], judged: Sequence[_JudgedModel]) -> Iterator[WeightsPart]:
     for model, each in zip(models, judged, strict=True):
         for name, file in zip(model.files, each.stored, strict=True):
             yield WeightsPart(
@@ -327,7 +333,7 @@ def _rows(models: Sequence[_Model], judged: Sequence[_Judged]) -> Iterator[Weigh
             )
 
 
-def _other_file(listing: Listing, model: _Model, judge: DtypeJudge) -> str:
+def _other_file(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> str:
     """Return another file of the same repository that works; empty: none was found among the first."""
     folders = {name.rpartition("/")[0] for name in model.files}
     others = [
@@ -341,7 +347,7 @@ def _other_file(listing: Listing, model: _Model, judge: DtypeJudge) -> str:
     ]
     for name in sorted(others, key=_gguf_place)[:_MOST_OTHERS]:
         try:
-            judged = _judged(listing, _Model("", "", [name], {}), judge)
+            judged = _judge_model(listing, _StoredModel("", "", [name], {}), judge)
         except OpcheckError:
             continue
         if judged.worst.outcome in WORKS:
@@ -362,7 +368,7 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
     for named in workflow.named_files(content):
         found = here.get(PurePosixPath(named.name).name)
         if found:
-            judged = _judged(folder, _Model("", "", [found], {}), judge)
+            judged = _judge_model(folder, _StoredModel("", "", [found], {}), judge)
             own, stored_here = judged.worst, [*judged.stored]
         else:
             own, stored_here = _by_name(named, judge), []
@@ -376,28 +382,31 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
                 format=stored_here[0].format if stored_here else workflow.format_of(named.name),
                 outcome=worst.outcome,
                 bytes=sum(file.nbytes for file in stored_here),
-                dtypes=verdicts.total(file.elements() for file in stored_here),
+                dtypes=part_outcomes.total(file.elements() for file in stored_here),
                 text=worst.text,
             )
         )
     if not rows:
-        raise reading.damaged(spec, "its nodes name no file of weights")
+        raise reading.make_damaged_error(spec, "its nodes name no file of weights")
     worst = max(parts, key=lambda part: part.rank)
     guessed = [row.name for row in rows if not row.bytes]
+    worst_name = rows[parts.index(worst)].name
     missing = (f"not here, judged by name: {', '.join(guessed[:4])}",) if guessed else ()
     return WeightsAnswer(
         source=spec,
         torch=str(judge.target.torch),
         macos=str(judge.target.macos),
         format="comfyui",
-        dtypes=verdicts.total(row.dtypes for row in rows),
+        dtypes=part_outcomes.total(row.dtypes for row in rows),
         outcome=worst.outcome,
         since=worst.since,
         text=worst.text or worst.because,
-        because=f"{worst.part}: {worst.because}",
+        because=f"{worst.part}"
+        + (", by its name, for the file is not here" if worst_name in guessed else "")
+        + f": {worst.because}",
         instead=worst.instead,
         bytes=sum(row.bytes for row in rows),
-        memory=verdicts.memory(files, judge.target, dense=False),
+        memory=part_outcomes.memory(files, judge.target, dense=False),
         parts=tuple(parts),
         files=tuple(rows),
         evidence=worst.evidence,
@@ -409,7 +418,7 @@ def _by_name(named: workflow.NamedFile, judge: DtypeJudge) -> PartOutcome:
     """Return what the name of a file that is not here states of its dtype."""
     method, dtype = workflow.stated_by(named.name)
     if method:
-        return verdicts.of_method(method, judge)
+        return part_outcomes.of_method(method, judge)
     if dtype in DTYPES:
         return judge.dtype(dtype)
     if dtype:

@@ -15,15 +15,15 @@ from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.text import type_and_text
 from opcheck.weights import reading
-from opcheck.weights.stored import opened_section
+from opcheck.weights.stored import open_fetched
 
 #: Bytes that a request asks for: most headers of safetensors files are shorter.
 _BLOCK, _LARGEST = 1 << 16, 8 << 20
-#: Bytes that may be requested of one file.
+#: Bytes that may be requested of a file.
 _MOST = 512 << 20
 _MOST_TEXT = 16 << 20
 _OF_REPOSITORY = 2
-#: Seconds for all that is read of one repository.
+#: Seconds for all that is read of a repository.
 _PATIENCE = 120.0
 _PARTIAL, _COMPLETE = 206, 200
 
@@ -106,12 +106,12 @@ class HubListing:
         return documents.read_text(Path(path), _MOST_TEXT)
 
     @contextlib.contextmanager
-    def opened(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+    def open_header(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
         """Open a file by requests of ranges; its size comes with the first answer."""
         remote = self._ask(
             lambda hub: _RemoteFile(hub, self._name.repository, name, self._commit, self._until)
         )
-        yield opened_section(remote.fetch, remote.size, _BLOCK), remote.size
+        yield open_fetched(remote.fetch, remote.size, _BLOCK), remote.size
 
 
 def _is_inside(name: str) -> bool:

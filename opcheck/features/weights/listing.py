@@ -34,7 +34,7 @@ class Listing(Protocol):
     def text(self, name: str) -> str:
         """Return a short text."""
 
-    def opened(self, name: str) -> contextlib.AbstractContextManager[tuple[BinaryIO, int]]:
+    def open_header(self, name: str) -> contextlib.AbstractContextManager[tuple[BinaryIO, int]]:
         """Open a file; its size comes with it."""
 
 
@@ -47,9 +47,9 @@ class FolderListing:
         """Find the files; links that lead out of the folder are left out when they are opened."""
         self.source = source
         self._folder = folder
-        self.names = sorted(self._found())
+        self.names = sorted(self._walk())
 
-    def _found(self) -> Iterator[str]:
+    def _walk(self) -> Iterator[str]:
         count = 0
         for root, folders, files in os.walk(self._folder):
             depth = len(Path(root).relative_to(self._folder).parts)
@@ -65,14 +65,14 @@ class FolderListing:
         return documents.read_text(inside(self._folder, name), _MOST_TEXT)
 
     @contextlib.contextmanager
-    def opened(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+    def open_header(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
         """Open a file; its size comes with it."""
-        with opened_file(inside(self._folder, name)) as opened:
+        with open_local(inside(self._folder, name)) as opened:
             yield opened
 
 
 @contextlib.contextmanager
-def opened_file(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+def open_local(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     """Open a file of this machine; its size comes with it.
 
     Raises:
@@ -81,18 +81,18 @@ def opened_file(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     try:
         stream = documents.open_file(path)
     except OSError as error:
-        raise reading.damaged(str(path), str(error)) from error
+        raise reading.make_damaged_error(str(path), str(error)) from error
     with stream:
         yield stream, os.fstat(stream.fileno()).st_size
 
 
-def stored(listing: Listing, name: str) -> StoredFile:
+def read_stored(listing: Listing, name: str) -> StoredFile:
     """Read the header of a file.
 
     Raises:
         ModelLoadError: it cannot be read.
     """
-    with listing.opened(name) as (stream, size):
+    with listing.open_header(name) as (stream, size):
         return reading.read(stream, size, name, is_whole=listing.is_whole)
 
 
@@ -107,9 +107,9 @@ def settings(listing: Listing, name: str) -> dict[str, Any]:
     try:
         content = documents.from_python_json(listing.text(name))
     except (DocumentError, UnicodeError, json.JSONDecodeError) as error:
-        raise reading.damaged(f"{listing.source}/{name}", str(error)) from error
+        raise reading.make_damaged_error(f"{listing.source}/{name}", str(error)) from error
     if not isinstance(content, dict):
-        raise reading.damaged(f"{listing.source}/{name}", "it holds no settings")
+        raise reading.make_damaged_error(f"{listing.source}/{name}", "it holds no settings")
     return content
 
 

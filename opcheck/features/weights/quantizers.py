@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from opcheck.capture.naming import package_folder
 from opcheck.common.versions import Version
 from opcheck.data.packages import packages
-from opcheck.features.weights import modules
+from opcheck.features.weights import library_source
 
 _MAPPING = "AUTO_QUANTIZER_MAPPING"
 _METHOD = "validate_environment"
@@ -44,11 +44,11 @@ _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
-class _Unknown:
+class _Undecided:
     """A value that the machine does not decide."""
 
 
-UNKNOWN = _Unknown()
+UNDECIDED = _Undecided()
 
 
 class QuantizerCheck(NamedTuple):
@@ -63,7 +63,7 @@ class QuantizerCheck(NamedTuple):
     dequantizes: bool = False
 
 
-class _End(NamedTuple):
+class _BlockEnd(NamedTuple):
     """How a block of statements ended: by ``return``, or by ``raise`` with a text."""
 
     line: int
@@ -79,7 +79,7 @@ def checks(library: str, torch: Version) -> Mapping[str, QuantizerCheck]:
         torch: the release of the Mac.
     """
     folder = package_folder(library) / "quantizers"
-    tree = modules.tree(folder / "auto.py")
+    tree = library_source.tree(folder / "auto.py")
     places = {
         alias.asname or alias.name: folder / (node.module or "")
         for node in tree.body
@@ -87,7 +87,7 @@ def checks(library: str, torch: Version) -> Mapping[str, QuantizerCheck]:
         for alias in node.names
     }
     found = {}
-    for method, name in _mapped(tree):
+    for method, name in _find_classes(tree):
         place = places.get(name, folder)
         for file in (place.with_suffix(".py"), *sorted(place.glob("*.py"))):
             check = _check(method, file, name, library, torch)
@@ -110,7 +110,7 @@ def check_of(library: str, method: str, torch: Version, *, bits: int = 4) -> Qua
     return found.get(method) or found.get(f"{method}_{bits}bit")
 
 
-def _mapped(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _find_classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the methods and the classes of their quantizers."""
     for node in tree.body:
         if (
@@ -129,7 +129,7 @@ def _check(
     """Return the check of a class; None where the file does not define it."""
     classes = [
         each
-        for each in modules.tree(file).body
+        for each in library_source.tree(file).body
         if isinstance(each, ast.ClassDef) and each.name == name
     ]
     body = [
@@ -138,7 +138,7 @@ def _check(
         for each in kind.body
         if isinstance(each, ast.FunctionDef) and each.name == _METHOD
     ]
-    where = f"{library} {modules.version(library)}, quantizers/{file.name}"
+    where = f"{library} {library_source.version(library)}, quantizers/{file.name}"
     if not classes:
         return None
     if not body:
@@ -165,24 +165,24 @@ class _MacAnswers:
             "device_map": None,
         }
 
-    def run(self, body: list[ast.stmt]) -> _End | None:
-        """Follow statements; return how they end, or None where they go on."""
+    def run(self, body: list[ast.stmt]) -> _BlockEnd | None:
+        """Follow statements; return how they end, or None where the next statement follows."""
         for statement in body:
             end = self._step(statement)
             if end is not None:
                 return end
         return None
 
-    def _step(self, node: ast.stmt) -> _End | None:
+    def _step(self, node: ast.stmt) -> _BlockEnd | None:
         if isinstance(node, ast.If):
             test = self._value(node.test)
-            if isinstance(test, _Unknown):
+            if isinstance(test, _Undecided):
                 return None
             return self.run(node.body if test else node.orelse)
         if isinstance(node, ast.Raise):
-            return _End(node.lineno, self._text(node.exc))
+            return _BlockEnd(node.lineno, self._text(node.exc))
         if isinstance(node, ast.Return):
-            return _End(node.lineno)
+            return _BlockEnd(node.lineno)
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             self.values[ast.unparse(node.targets[0])] = self._value(node.value)
         return None
@@ -206,19 +206,19 @@ class _MacAnswers:
             return "".join(map(self._piece, node.values))
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             items = [self._value(each) for each in node.elts]
-            return UNKNOWN if UNKNOWN in items else items
+            return UNDECIDED if UNDECIDED in items else items
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             value = self._value(node.operand)
-            return value if isinstance(value, _Unknown) else not value
+            return value if isinstance(value, _Undecided) else not value
         if isinstance(node, ast.BoolOp):
             return self._bool(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             left, right = self._value(node.left), self._value(node.comparators[0])
             compare = _COMPARES.get(type(node.ops[0]))
-            if compare is None or isinstance(left, _Unknown) or isinstance(right, _Unknown):
-                return UNKNOWN
+            if compare is None or isinstance(left, _Undecided) or isinstance(right, _Undecided):
+                return UNDECIDED
             return compare(left, right)
-        return self._call(node) if isinstance(node, ast.Call) else UNKNOWN
+        return self._call(node) if isinstance(node, ast.Call) else UNDECIDED
 
     def _piece(self, node: ast.expr) -> str:
         """Return a piece of a formatted text; a value that the machine does not decide as its name."""
@@ -226,15 +226,15 @@ class _MacAnswers:
             return str(node.value)
         assert isinstance(node, ast.FormattedValue)
         value = self._value(node.value)
-        return f"{{{ast.unparse(node.value)}}}" if isinstance(value, _Unknown) else str(value)
+        return f"{{{ast.unparse(node.value)}}}" if isinstance(value, _Undecided) else str(value)
 
     def _bool(self, node: ast.BoolOp) -> Any:
         values = [self._value(each) for each in node.values]
         decisive = isinstance(node.op, ast.Or)
         for value in values:
-            if not isinstance(value, _Unknown) and bool(value) is decisive:
+            if not isinstance(value, _Undecided) and bool(value) is decisive:
                 return value
-        return UNKNOWN if any(isinstance(each, _Unknown) for each in values) else values[-1]
+        return UNDECIDED if any(isinstance(each, _Undecided) for each in values) else values[-1]
 
     def _call(self, node: ast.Call) -> Any:
         name = ast.unparse(node.func)
@@ -248,11 +248,11 @@ class _MacAnswers:
             return self._torch >= Version.parse(str(self._value(node.args[0])))
         if name == "isinstance":
             value = self._value(node.args[0])
-            return value if isinstance(value, _Unknown) else isinstance(value, dict)
+            return value if isinstance(value, _Undecided) else isinstance(value, dict)
         if name == "kwargs.get":
-            return self.values.get(str(self._value(node.args[0])), UNKNOWN)
+            return self.values.get(str(self._value(node.args[0])), UNDECIDED)
         package = _PACKAGE.fullmatch(name)
-        return is_installable(package[1]) if package else UNKNOWN
+        return is_installable(package[1]) if package else UNDECIDED
 
 
 @functools.cache

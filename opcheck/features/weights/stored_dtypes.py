@@ -24,7 +24,7 @@ UNPACKING: dict[str, Any] = load_shipped(Path(__file__).with_name("unpacking.yam
 _STORAGE_ONLY = frozenset({"float8", "sub_byte"})
 #: Kinds of dtype that weights are multiplied in, or cast from.
 _COMPUTES = _STORAGE_ONLY | {"float", "complex"}
-#: Stands for the release from which it works, where there is one.
+#: Is replaced by the first release that works, if any does.
 _NEWER = "{newer}"
 
 
@@ -38,21 +38,21 @@ class DtypeJudge:
 
     def dtype(self, name: str) -> PartOutcome:
         """Return what a dtype of torch becomes, or a type that torch does not have."""
-        return self._since(lambda target: self._dtype(name, target))
+        return self._add_since(lambda target: self._dtype(name, target))
 
     def block(self, kind: str, loader: str) -> PartOutcome:
         """Return what a type of GGUF becomes where a loader unpacks it on the GPU."""
-        return self._since(lambda target: self._block(kind, loader, target))
+        return self._add_since(lambda target: self._block(kind, loader, target))
 
     def calls(self, calls: Sequence[Sequence[str]]) -> PartOutcome:
         """Return what code that makes these calls becomes: pairs of an operator and a dtype."""
-        return self._since(lambda target: self._worst(calls, target))
+        return self._add_since(lambda target: self._worst(calls, target))
 
     def _worst(self, calls: Sequence[Sequence[str]], target: Target) -> PartOutcome:
-        outcomes = self._unpacked(calls, target)
+        outcomes = self._judge_calls(calls, target)
         return max(outcomes, key=lambda each: each.rank, default=PartOutcome(outcome="loads"))
 
-    def _since(self, on: Callable[[Target], PartOutcome]) -> PartOutcome:
+    def _add_since(self, on: Callable[[Target], PartOutcome]) -> PartOutcome:
         """Add the first release from which it works up to the newest."""
         own = on(self.target)
         since = ""
@@ -83,7 +83,7 @@ class DtypeJudge:
             )
         move = self._verdict("aten::_to_copy", name, name, target, of="cpu")
         if move.status == "unsupported":
-            return _refused(
+            return _make_refusal(
                 name,
                 "raises_at_load",
                 move,
@@ -103,7 +103,7 @@ class DtypeJudge:
             )
         if kind in _COMPUTES and "unsupported" in {cast.status, product.status}:
             refusing = cast if cast.status == "unsupported" else product
-            return _refused(name, "raises_at_run", refusing, on_cpu)
+            return _make_refusal(name, "raises_at_run", refusing, on_cpu)
         return PartOutcome(part=name, outcome="loads", because="the GPU has this dtype")
 
     def _verdict(
@@ -123,7 +123,7 @@ class DtypeJudge:
         evidence = (UNPACKING["loaders"][loader]["evidence"], *worst.evidence)
         return replace(worst, part=f"{kind}, {loader}", because=because, evidence=evidence)
 
-    def _unpacked(self, calls: Sequence[Sequence[str]], target: Target) -> Iterator[PartOutcome]:
+    def _judge_calls(self, calls: Sequence[Sequence[str]], target: Target) -> Iterator[PartOutcome]:
         """Yield what each call comes to, where it is not plainly native."""
         for op, dtype in calls:
             verdict = self._verdict(op, dtype, dtype, target)
@@ -154,7 +154,7 @@ class DtypeJudge:
                 )
 
 
-def _refused(name: str, outcome: Any, verdict: Verdict, instead: str) -> PartOutcome:
+def _make_refusal(name: str, outcome: Any, verdict: Verdict, instead: str) -> PartOutcome:
     return PartOutcome(
         part=name,
         outcome=outcome,

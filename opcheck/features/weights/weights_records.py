@@ -36,7 +36,7 @@ class PartOutcome(Record, frozen=True, kw_only=True):
     since: Annotated[
         str,
         Meta(
-            description="the first torch release, or release of a library, from which it loads or is cast; "
+            description="the first torch release, or release of a library, that loads or casts it; "
             "empty: none does"
         ),
     ] = ""

@@ -78,8 +78,8 @@ def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(content.get("nodes"), list):
         graphs = content.get("definitions")
         groups = graphs.get("subgraphs", ()) if isinstance(graphs, dict) else ()
-        inner = [node for group in groups if isinstance(group, dict) for node in _listed(group)]
-        for node in [*_listed(content), *inner][:_MOST_NODES]:
+        inner = [node for group in groups if isinstance(group, dict) for node in _list_nodes(group)]
+        for node in [*_list_nodes(content), *inner][:_MOST_NODES]:
             # Nodes that are muted or bypassed load nothing (modes 2 and 4 of LiteGraph).
             if isinstance(node.get("type"), str) and node.get("mode") not in {2, 4}:
                 yield node["type"], node.get("widgets_values")
@@ -91,7 +91,7 @@ def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
             yield node["class_type"], node.get("inputs")
 
 
-def _listed(graph: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_nodes(graph: dict[str, Any]) -> list[dict[str, Any]]:
     nodes = graph.get("nodes")
     return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 

@@ -16,7 +16,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.macs import load_macs
 from opcheck.data.packages import StorageMethod, packages
-from opcheck.features.weights import modules
+from opcheck.features.weights import library_source
 from opcheck.features.weights.quantizers import check_of, checks
 from opcheck.features.weights.stored_dtypes import UNPACKING, DtypeJudge
 from opcheck.features.weights.weights_records import PartOutcome, WeightsMemory
@@ -125,7 +125,7 @@ def _of_gguf(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
 def _by_transformers(architecture: str, blocks: Sequence[str]) -> PartOutcome:
     """Return what the installed transformers makes of an architecture."""
     packed, dense = _architectures()
-    version = modules.version("transformers")
+    version = library_source.version("transformers")
     if not dense:
         return PartOutcome(
             part="transformers",
@@ -160,8 +160,8 @@ def _architectures() -> tuple[frozenset[str], frozenset[str]]:
     """Return the architectures that transformers keeps in blocks, and those that it makes dense."""
     folder = package_folder("transformers") / "integrations"
     return (
-        modules.keys_of(folder / "gguf" / "gguf_conversion_mapping.py", "GGUF_ARCHS"),
-        modules.keys_of(folder / "ggml.py", "GGUF_CONFIG_MAPPING"),
+        library_source.keys_of(folder / "gguf" / "gguf_conversion_mapping.py", "GGUF_ARCHS"),
+        library_source.keys_of(folder / "ggml.py", "GGUF_CONFIG_MAPPING"),
     )
 
 
@@ -211,7 +211,7 @@ def of_method(
         needs = f"torch {listed.torch.since}"
         because = f"{listed.since} needs {needs}; opcheck has not read earlier releases of it"
         return replace(own, outcome="unknown", because=because, since=f"{needs}, {listed.since}")
-    return max((*_decided(listed, own, judge, dtypes), own), key=lambda part: part.rank)
+    return max((*_narrow(listed, own, judge, dtypes), own), key=lambda part: part.rank)
 
 
 def every_method(judge: DtypeJudge) -> tuple[PartOutcome, ...]:
@@ -223,7 +223,7 @@ def every_method(judge: DtypeJudge) -> tuple[PartOutcome, ...]:
     return tuple(of_method(name, judge) for name in sorted({*METHODS, *names} - {"gguf"}))
 
 
-def _decided(
+def _narrow(
     listed: StorageMethod, own: PartOutcome, judge: DtypeJudge, dtypes: Iterable[str]
 ) -> Iterator[PartOutcome]:
     """Yield what the operators and the dtypes of a method change."""

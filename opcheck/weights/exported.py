@@ -15,7 +15,7 @@ from opcheck.weights.stored import (
     StoredFile,
     StoredTensor,
     count_elements,
-    opened_section,
+    open_fetched,
     read_member,
 )
 
@@ -66,13 +66,13 @@ def read(archive: zipfile.ZipFile, stream: BinaryIO) -> StoredFile:
     for info in archive.infolist():
         member = info.filename.partition("/")[2] or info.filename
         if member.startswith("data/") and member.endswith(_CONFIGURATION):
-            tensors += _configured(archive, info, paths)
+            tensors += _read_configuration(archive, info, paths)
         elif member in _STATES and info.file_size and info.compress_type == zipfile.ZIP_STORED:
             tensors += pickled.read(*_member(stream, info)).tensors
     return StoredFile("pt2", tuple(tensors), {})
 
 
-def _configured(
+def _read_configuration(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, paths: dict[str, int]
 ) -> list[StoredTensor]:
     content = read_member(archive, info, _LONGEST)
@@ -110,4 +110,4 @@ def _member(stream: BinaryIO, info: zipfile.ZipInfo) -> tuple[BinaryIO, int]:
         stream.seek(start + offset)
         return stream.read(count)
 
-    return opened_section(fetch, info.file_size, _BLOCK), info.file_size
+    return open_fetched(fetch, info.file_size, _BLOCK), info.file_size
