@@ -61,7 +61,8 @@ _FOLLOWED = re.compile(
 _BELOW = re.compile(r"^_+ZZ*N?K?R?2at3mps|^_+ZZ*N?K?2at6native")
 #: The name of the device, and what a kernel prints before it moves its arguments there.
 _CPU = re.compile(r"^cpu$|[Ff]all\w* back (?:on|to) (?:the )?CPU")
-_DTYPE = re.compile(rf"_({'|'.join(sorted(WORDS, key=len, reverse=True))})(?=_|$)")
+#: A dtype in the name of a kernel.
+DTYPE = re.compile(rf"_({'|'.join(sorted(WORDS, key=len, reverse=True))})(?=_|$)")
 #: Only the beginning of a name says whose function it is: the types of its arguments follow.
 _HEAD = 160
 
@@ -76,11 +77,13 @@ class Reached(NamedTuple):
     texts: frozenset[str]
 
 
-class _Code:
+class Code:
     """The functions of a library, each read once."""
 
-    def __init__(self, image: Image, operators: Iterable[str]) -> None:
+    def __init__(self, image: Image, operators: Iterable[str], *, near: int = 2) -> None:
         self.image = image
+        #: how many values on either side of a value a text may continue in
+        self._near = near
         self.stubs = mps_kernels(image)
         self.operators = {op.partition("::")[2].replace(".", "_"): op for op in operators}
         self._targets: dict[int, frozenset[int]] = {}
@@ -99,9 +102,14 @@ class _Code:
                 at for at in addresses if at not in inside and self.image.names_at(at)
             )
             outside = (at for at in addresses if not self.image.in_text(at))
-            texts = {*map(self.image.string, outside), *_immediates(code)} - {None}
+            texts = {*map(self.image.string, outside), *_immediates(code, self._near)}
             self._texts[start] = frozenset(filter(None, texts))
         return self._targets[start]
+
+    def texts(self, start: int) -> frozenset[str]:
+        """Return the texts in the code of a function: names of kernels, texts of checks."""
+        self.targets(start)
+        return self._texts[start]
 
     def reached(self, entry: int) -> Reached:
         """Return the marks and the calls of operators that a function reaches."""
@@ -112,7 +120,7 @@ class _Code:
         while left:
             at = left.pop()
             below = self.targets(at) - seen
-            texts |= self._texts[at]
+            texts |= self.texts(at)
             seen |= below
             for target in below:
                 names = [name for name in self.image.names_at(target) if ".cold" not in name]
@@ -164,7 +172,7 @@ def read_users(image: Image, functions: Collection[str]) -> Mapping[str, frozens
     Raises:
         OpListError: the registrations of the library cannot be read.
     """
-    code = _Code(image, ())
+    code = Code(image, ())
     users: dict[str, set[str]] = defaultdict(set)
     for each in registrations(image):
         entry = _entry(image, each)
@@ -185,7 +193,7 @@ def read_routes(image: Image, operators: Iterable[str]) -> Mapping[str, Reached 
     Raises:
         OpListError: the registrations of the library cannot be read.
     """
-    code = _Code(image, operators)
+    code = Code(image, operators)
     results: dict[str, Reached | None] = {}
     for each in registrations(image):
         if each.key == "MPS" and each.namespace == "aten" and each.name is not None:
@@ -221,7 +229,7 @@ def _entry(image: Image, registration: Registration) -> int | None:
     return next(entries, None)
 
 
-def _immediates(code: bytes) -> Iterator[str]:
+def _immediates(code: bytes, reach: int = 2) -> Iterator[str]:
     """Yield the short texts that the code builds in registers (Arm A64: MOVZ and MOVK, imm16 at bit 5).
 
     A text of more than one register is built from neighbouring values, whose order the compiler chooses.
@@ -239,7 +247,8 @@ def _immediates(code: bytes) -> Iterator[str]:
         values[at] = values[at] & ~(0xFFFF << shift) | (word >> 5 & 0xFFFF) << shift
     texts = [value.to_bytes(8, "little").rstrip(b"\0") for value in values]
     for at, text in enumerate(texts):
-        near = texts[max(at - 2, 0) : at] + texts[at + 1 : at + 3] if len(text) in {4, 8} else []
+        near = texts[max(at - reach, 0) : at] + texts[at + 1 : at + 1 + reach]
+        near = near if len(text) in {4, 8} else []
         # The last register may repeat the end of the one before: "sigm" and "moid" are "sigmoid".
         joined = (text + rest[n:] for rest in near for n in range(4) if text.endswith(rest[:n]))
         for whole in (text, *joined):
@@ -251,8 +260,8 @@ def stems(names: Iterable[str]) -> dict[str, set[str]]:
     """Return the part of each kernel's name before its form and its dtypes, with the dtypes of its kernels."""
     dtypes: dict[str, set[str]] = defaultdict(set)
     for name in names:
-        stem = _DTYPE.split(parse(name).operation)[0]
-        dtypes[stem] |= {WORDS[word] for word in _DTYPE.findall(name)}
+        stem = DTYPE.split(parse(name).operation)[0]
+        dtypes[stem] |= {WORDS[word] for word in DTYPE.findall(name)}
     return dict(dtypes)
 
 

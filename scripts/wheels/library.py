@@ -1,0 +1,35 @@
+"""The library of a release's macOS wheel, which is downloaded if the cache lacks it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
+from opcheck.data.wheels.image import Image
+
+
+class Library(NamedTuple):
+    """``libtorch_cpu.dylib`` of a release, and its file."""
+
+    torch: str
+    image: Image
+    path: Path
+
+
+@contextlib.contextmanager
+def open_library(release: str, cache: Path | None = None) -> Iterator[Library]:
+    """Yield the library of a release.
+
+    Raises:
+        UsageError: neither a release nor a wheel.
+        OpListError: no such wheel, or one that cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
+        wheel = read_archive(obtain(release, cache or default_cache()))
+        wheel.unpack(Path(folder))
+        path = Path(folder, LIBRARY)
+        yield Library(wheel.torch, Image.parse(path), path)
