@@ -32,10 +32,10 @@ _ASKED_BY_SHELL = "_OPCHECK_COMPLETE"
 class _Verbs(click.Group):
     """A group that lists its commands' names and helps without importing them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(features())
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in verbs():
             return None
         command: click.Command = import_module(
@@ -73,7 +73,7 @@ class _Verbs(click.Group):
         """Read ``help VERB`` as ``VERB --help``."""
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         shown = features()
         width = max(map(len, shown))
         with formatter.section("Commands"):

@@ -52,12 +52,12 @@ def open_streams() -> None:
     Python has None for them, and the next file that is opened takes their number: the pipe to a child, say.
     """
     if sys.stdin is None:
-        sys.stdin = open(_null(0, os.O_RDONLY), closefd=False, encoding="utf-8")  # noqa: SIM115
+        sys.stdin = open(_null(0, os.O_RDONLY), closefd=False, encoding="utf-8")
     if sys.stdout is None:
         # Opened for reading: what is written there is lost, and that is an error.
-        sys.stdout = open(_null(1, os.O_RDONLY), "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+        sys.stdout = open(_null(1, os.O_RDONLY), "w", closefd=False, encoding="utf-8")
     if sys.stderr is None:
-        sys.stderr = open(_null(2, os.O_WRONLY), "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+        sys.stderr = open(_null(2, os.O_WRONLY), "w", closefd=False, encoding="utf-8")
 
 
 def _null(number: int, flags: int) -> int:

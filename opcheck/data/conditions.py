@@ -320,7 +320,7 @@ def _bool_op(node: ast.BoolOp, values: Mapping[str, Any]) -> Any:
         try:
             if bool(_evaluate(operand, values)) is decisive:
                 return decisive
-        except _FAILURES:  # noqa: PERF203  (each operand has its own)
+        except _FAILURES:
             all_known = False
     if not all_known:
         raise _CannotTellError

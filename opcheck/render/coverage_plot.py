@@ -84,7 +84,7 @@ def plot(counts: Mapping[str, Mapping[str, int]], macos: str) -> Markup:
             ],
         )
     )
-    return Markup(f"{text}\n")  # noqa: S704  (a template escaped it)
+    return Markup(f"{text}\n")  # a template escaped it
 
 
 def _bars(

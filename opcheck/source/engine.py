@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -107,7 +107,7 @@ class Filters(NamedTuple):
 def scan(
     paths: list[str],
     target: Target,
-    filters: Filters = Filters(),  # noqa: B008  (a frozen record)
+    filters: Filters = Filters(),
     *,
     silenced: Sequence[ScanFinding] = (),
 ) -> ScanReport:
@@ -563,11 +563,12 @@ def _hits(scanned: Scanned, dispatch: _RuleTable) -> Iterator[tuple[ScanRule, Hi
                 if not all(scanned.mac.is_reached(place, tries=tries) for place in places):
                     continue
                 is_grave = severity == "error" and about_cuda
+                changes: dict[str, Any] = {}
                 if is_grave and any(for_cuda(each, scanned.program, answers) for each in places):
-                    hit = replace(hit, severity="warning")  # noqa: PLW2901  (the same hit)
+                    changes["severity"] = "warning"
                 if hit.fix and about_cuda and between_processes(hit.node, scanned.program, answers):
-                    hit = replace(hit, fix=None)  # noqa: PLW2901  (the same hit)
-                yield rule, hit
+                    changes["fix"] = None
+                yield rule, replace(hit, **changes)
 
 
 def _merge_hits(

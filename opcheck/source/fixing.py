@@ -90,7 +90,7 @@ class Fixed(NamedTuple):
 def fix(
     paths: list[str],
     target: Target,
-    filters: Filters = Filters(),  # noqa: B008  (a frozen record)
+    filters: Filters = Filters(),
     *,
     unsafe: bool = False,
 ) -> Fixed:

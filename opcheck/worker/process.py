@@ -137,7 +137,7 @@ class Child:
         while True:
             try:
                 return self.process.wait()
-            except KeyboardInterrupt:  # noqa: PERF203  (it waits)
+            except KeyboardInterrupt:
                 platform.interrupt(self.process.pid, in_other_group=self._group)
 
     def stop(self) -> int:

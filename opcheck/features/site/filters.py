@@ -192,7 +192,7 @@ _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "address": _address,
     "groupby_namespace": _namespaces,
     "label": wording.LABELS.__getitem__,
-    "markdown": lambda text: Markup(_markdown().render(text)),  # noqa: S704  (it escapes)
+    "markdown": lambda text: Markup(_markdown().render(text)),  # it escapes
     "prefixed": lambda names, prefix: [f"{prefix}{name}" for name in names],
     "since": wording.write_since,
     **{word.__name__: word for word in _WORDS},

@@ -43,7 +43,7 @@ def foreach_lerp_(self: list[Tensor], ends: list[Tensor], weight: Any) -> Any:
     return backend.foreach_lerp_(self, ends, weight)
 
 
-def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002 - torch's name
+def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Compute the maximum of both, stacked, as adamax.py does up to 2.2."""
     if out is not None and _calls("torch.optim.adamax", Version(2, 3)):
         both = torch.cat([input.unsqueeze(0), other.unsqueeze_(0)], 0)
@@ -51,7 +51,7 @@ def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa
     return torch.maximum(input, other, out=out)
 
 
-def vector_norm(x: Tensor, ord: Any = 2, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002 - torch's name
+def vector_norm(x: Tensor, ord: Any = 2, *args: Any, **kwargs: Any) -> Tensor:
     """Use torch.norm, as linalg_vector_norm has no kernel, or max for infinity (clip_grad.py up to 2.0)."""
     if not args and not kwargs and _calls("torch.nn.utils.clip_grad", Version(2, 1)):
         return x.abs().max() if ord == math.inf else torch.norm(x, ord)

@@ -270,8 +270,8 @@ def names_of_the_target() -> Iterator[None]:
 
     def import_checked(
         name: str,
-        globals: Any = None,  # noqa: A002 - the names that __import__ has
-        locals: Any = None,  # noqa: A002
+        globals: Any = None,
+        locals: Any = None,
         fromlist: Any = (),
         level: int = 0,
     ) -> Any:

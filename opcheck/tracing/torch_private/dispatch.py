@@ -71,7 +71,7 @@ with require_names("dispatching operators as a Mac does"):
         ``Library.impl`` refuses it where that was registered from Python (torch/library.py, 2.8).
         """
         inner: Any = library.m
-        inner.impl(name, key, kernel, False)  # noqa: FBT003 - torch takes it by position
+        inner.impl(name, key, kernel, False)
 
     takes_numbers_as_tensors = torch._C._should_allow_numbers_as_tensors
     """Whether an operator of this name accepts a number for a tensor, as ``torch.add(x, 1)`` does.
@@ -154,7 +154,7 @@ with require_names("dispatching operators as a Mac does"):
 
     def include_key(key: DispatchKey) -> AbstractContextManager[None]:
         """Return a context where a key that a guard excluded is not skipped. Required."""
-        return _set_key_excluded(key, False)  # noqa: FBT003 - torch takes it by position
+        return _set_key_excluded(key, False)
 
     function_hooks_enabled = torch._C._is_torch_function_enabled
     """Whether ``__torch_function__`` of a class would be called now. Required."""

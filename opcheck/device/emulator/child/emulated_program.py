@@ -85,7 +85,7 @@ def main(file: Path) -> int:
             run.broke_off(error)
             code = ABORTED
             sys.stderr.write(f"{error}\nopcheck: a Mac ends the process here (abort)\n")
-        except BaseException as error:  # noqa: BLE001 - the program's
+        except BaseException as error:  # the program's
             run.broke_off(error)
             code = 1
             user_program.print_error(error, whole=run.ended_by_limit)
@@ -166,7 +166,7 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
             code = user_program.code_of(error)
         except KeyboardInterrupt:
             code = INTERRUPTED
-        except BaseException as error:  # noqa: BLE001 - what the program's main module raised, or pickle
+        except BaseException as error:  # what the program's main module raised, or pickle
             if not endings.is_limit(error):
                 mark_not_spawned(error)
             run.broke_off(error)

@@ -70,7 +70,7 @@ def _run(request: ObserveRequest, recorder: MacRecorder) -> End:
         return End(exit_code=user_program.code_of(error))
     except KeyboardInterrupt as error:
         return _end(error, INTERRUPTED, recorder)
-    except BaseException as error:  # noqa: BLE001 - the program's
+    except BaseException as error:  # the program's
         user_program.print_error(error)
         return _end(error, 1, recorder)
     return End(exit_code=0)

@@ -314,7 +314,7 @@ def _is_permuted(tensor: Any) -> bool:
     strides = [stride for size, stride in pairs if str(size) != "1" and str(stride) != "0"]
     try:
         return any(bool(first < second) for first, second in itertools.pairwise(strides))
-    except Exception:  # noqa: BLE001 - a symbolic relation that cannot be decided
+    except Exception:  # a symbolic relation that cannot be decided
         return True
 
 

@@ -245,7 +245,7 @@ def _eager(program: ProgramCall, variant: Variant) -> tuple[Results | None, Comp
     """Run without torch.compile; return the results, or what was raised."""
     try:
         return once(program, training=variant.training), None
-    except Exception as error:  # noqa: BLE001 - user code
+    except Exception as error:  # user code
         return None, _of_the_program(error)
 
 
@@ -272,7 +272,7 @@ def _compile_and_run(
             result, first = _time_once(compiled, variant)
             _, second = _time_once(compiled, variant)
             seconds = max(0.0, first - second)
-        except Exception as error:  # noqa: BLE001 - whatever compiling user code raises
+        except Exception as error:  # whatever compiling user code raises
             failure = dynamo.failure(error)
         graphs, own = dynamo.graphs(), len(side.graphs) if side else 0
         recompiles = dynamo.recompiles()
@@ -283,7 +283,7 @@ def _compile_and_run(
             try:
                 once(more._replace(module=module), training=variant.training)
                 recompiles = dynamo.recompiles()
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:
                 # A program may take one batch size alone.
                 if _eager(more, variant)[0] is not None:
                     again, recompiles = dynamo.failure(error), dynamo.recompiles()
@@ -352,7 +352,7 @@ def _exactly(program: ProgramCall, variant: Variant, device: str) -> Results | N
     """Return the run in float64; none where the program does not run in it."""
     try:
         return once(place_program(program, torch.float64, device), training=variant.training)
-    except Exception:  # noqa: BLE001 - user code; what is missing is the comparison alone
+    except Exception:  # user code; what is missing is the comparison alone
         return None
 
 
