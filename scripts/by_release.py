@@ -9,6 +9,19 @@ from typing import Any
 from opcheck.common.versions import Version
 
 
+def rows(recorded: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> dict[str, list[Any]]:
+    """Return the rows of each entry: the release line that changes it, and its two values."""
+    lines = sorted(recorded, key=Version.parse)
+    result: dict[str, list[Any]] = {}
+    for name in sorted({name for line in lines for name in recorded[line]}):
+        kept = result[name] = []
+        for line in lines:
+            value = list(recorded[line].get(name, (None, None)))
+            if kept[-1][1:] != value if kept else value[0] is not None:
+                kept.append([line, *value])
+    return result
+
+
 def text(
     head: Mapping[str, Any], key: str, recorded: Mapping[str, Mapping[str, tuple[Any, Any]]]
 ) -> str:
@@ -19,17 +32,8 @@ def text(
         key: where the entries stand.
         recorded: by release line, the two values of each entry; the first is None where there is none.
     """
-    lines = sorted(recorded, key=Version.parse)
-    rows: dict[str, list[Any]] = {}
-    for name in sorted({name for line in lines for name in recorded[line]}):
-        for line in lines:
-            value = list(recorded[line].get(name, (None, None)))
-            kept = rows.setdefault(name, [])
-            if (kept and kept[-1][1:] == value) or (not kept and value[0] is None):
-                continue
-            kept.append([line, *value])
     body = ",\n".join(
         f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}"
-        for name, value in rows.items()
+        for name, value in rows(recorded).items()
     )
     return f'{json.dumps(head, separators=(",", ":"))[:-1]},\n"{key}":{{\n{body}\n}}}}\n'

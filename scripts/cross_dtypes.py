@@ -98,7 +98,7 @@ def expected(line: str) -> Iterator[tuple[str, str, str, str]]:
     evaluation = opinfo.read(line)
     if evaluation is None:
         return
-    cpu = reference.load()
+    cpu = reference.TABLE.load()
     for name in evaluation.opinfos:
         calls = [op for op in evaluation.calls(name) if op not in _EVERYWHERE]
         if len(calls) != 1:

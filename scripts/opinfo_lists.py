@@ -9,18 +9,21 @@ import argparse
 import sys
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from opcheck.common.versions import Version
-from opcheck.model.records import OpCall
+from opcheck.worker.worker import WorkerError
 from scripts.opinfo import ci, record
-from scripts.opinfo.isolate import Died, isolated
-from scripts.opinfo.store import MACOS, PASSES, Body, Info, Recording, Run, read, save
+from scripts.opinfo.forks import run_in_forks
+from scripts.opinfo.store import MACOS, PASSES, Body, Info, Recording, Run, save
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+#: What a fork answers: the OpInfos, and what it has seen of composites.
+Recorded = tuple[dict[str, Info], dict[str, Body]]
+#: OpInfos a fork runs, and the seconds that each of them may take.
+CHUNK, SECONDS = 20, 600.0
 
 #: How many of the samples are run, by pass and dtype; what is left out differs from float32 in its dtype only.
 SHARE = {
@@ -31,72 +34,45 @@ SHARE = {
 }
 
 
-def main() -> int:
+def main() -> None:
     """Record the installed release."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=12, help="of each OpInfo with float32")
-    parser.add_argument("--only", help="one OpInfo, printed instead of kept")
     parser.add_argument(
         "--older", nargs="*", default=[], help="releases whose composites to follow with this torch"
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="only what went wrong in the recording that there is"
     )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     start = time.monotonic()
-    before = read(str(Version.parse(torch.__version__))) if given.again else None
-    recording = record_release(given.samples, given.only, given.older, before)
+    recording = record_release(given.samples, given.older)
     print(f"torch {recording.torch}: {time.monotonic() - start:.0f} s", summary(recording))
-    if given.only:
-        for name, info in recording.opinfos.items():
-            for kind in PASSES:
-                for dtype, run in info.runs[kind].items():
-                    ops = sorted({call.op for call in run.calls})
-                    print(
-                        name,
-                        kind,
-                        dtype,
-                        info.ci["15.0"][kind][dtype],
-                        run.samples,
-                        ops,
-                        run.failures,
-                    )
-        return 0
     print(save(recording))
-    return 0
 
 
-def record_release(
-    samples: int, only: str | None, older: list[str], before: Recording | None = None
-) -> Recording:
+def record_release(samples: int, older: list[str]) -> Recording:
     """Evaluate the lists, then run every OpInfo with every dtype that they speak of."""
     line = str(Version.parse(torch.__version__))
     expected = {macos: ci.expectations(macos) for macos in MACOS}
-    ops = [op for op in record.op_db() if only is None or ci.key(op) == only]
+    ops = record.op_db()
     watch = record.Watch()
     infos: dict[str, Info] = {}
-    if before is not None:
-        infos = dict(before.opinfos)
-        ops = [op for op in ops if _failed(infos[ci.key(op)])]
-        watch.merge(before.composites[line])
 
-    def work(op: Any) -> tuple[str, Info]:
-        states = {macos: rows[ci.key(op)] for macos, rows in expected.items()}
-        return ci.key(op), _info(op, states, samples, watch)
+    def states_of(op: Any) -> dict[str, dict[str, dict[str, str]]]:
+        return {macos: rows[ci.key(op)] for macos, rows in expected.items()}
 
-    def died(op: Any, how: str) -> tuple[str, Info]:
-        states = {macos: rows[ci.key(op)] for macos, rows in expected.items()}
-        return ci.key(op), _info_of_the_dead(op, states, how)
+    def work(some: Sequence[Any]) -> Recorded:
+        watch.bodies = {}
+        return {ci.key(op): _info(op, states_of(op), samples, watch) for op in some}, watch.bodies
 
-    composites = ({} if before is None else dict(before.composites)) | {line: watch.bodies}
+    def died(op: Any, error: WorkerError) -> Recorded:
+        return {ci.key(op): _info_of_the_dead(op, states_of(op), str(error))}, {}
+
     with record.mac(line, watch):
-        for rows, bodies in _in_children(ops, work, died, watch):
+        for rows, seen in run_in_forks(ops, work, Recorded, died, chunk=CHUNK, seconds=SECONDS):
             infos |= rows
-            watch.merge(bodies)
+            watch.merge(seen)
             print(f"{len(infos)} of {len(ops)}", file=sys.stderr, flush=True)
-    for other in older:
-        composites[other] = _composites(ops, other, samples)
+    composites = {line: watch.bodies} | {other: _composites(ops, other, samples) for other in older}
     return Recording(
         torch=str(torch.__version__).partition("+")[0],
         line=line,
@@ -104,42 +80,6 @@ def record_release(
         opinfos=infos,
         composites=composites,
     )
-
-
-def _failed(info: Info) -> bool:
-    """Whether a sample did not run, or met something that the simulation could not follow."""
-    runs = [run for kind in PASSES for run in info.runs[kind].values()]
-    return any(run.failures or any(map(_in_doubt, run.calls)) for run in runs)
-
-
-def _in_doubt(call: OpCall) -> bool:
-    return call.refusal is not None or call.op == "aten::to.dtype_layout"
-
-
-def _in_children(
-    ops: list[Any],
-    work: Callable[[Any], Any],
-    died: Callable[[Any, str], Any],
-    watch: record.Watch,
-) -> Iterator[tuple[dict[str, Any], dict[str, Body]]]:
-    """Run the OpInfos in chunks, each in a child; where one dies, its OpInfos one by one."""
-
-    def chunk(some: list[Any]) -> tuple[dict[str, Any], dict[str, Body]]:
-        watch.bodies = {}
-        return dict(map(work, some)), watch.bodies
-
-    for start in range(0, len(ops), _CHUNK):
-        some = ops[start : start + _CHUNK]
-        done = isolated(lambda some=some: chunk(some))  # type: ignore[misc]
-        if not isinstance(done, Died):
-            yield done
-            continue
-        for op in some:
-            alone = isolated(lambda op=op: chunk([op]))  # type: ignore[misc]
-            yield (dict([died(op, alone.how)]), {}) if isinstance(alone, Died) else alone
-
-
-_CHUNK = 20
 
 
 def _info_of_the_dead(op: Any, states: dict[str, dict[str, dict[str, str]]], how: str) -> Info:
@@ -186,13 +126,18 @@ def _run(op: Any, dtype: str, samples: int, watch: record.Watch, *, gradient: bo
 def _composites(ops: list[Any], line: str, samples: int) -> dict[str, Body]:
     watch = record.Watch()
 
-    def work(op: Any) -> tuple[str, None]:
-        if torch.float32 in op.dtypes:
-            _run(op, "float32", samples, watch, gradient=False)
-        return ci.key(op), None
+    def work(some: Sequence[Any]) -> dict[str, Body]:
+        watch.bodies = {}
+        for op in some:
+            if torch.float32 in op.dtypes:
+                _run(op, "float32", samples, watch, gradient=False)
+        return watch.bodies
 
     with record.mac(line, watch):
-        for _, bodies in _in_children(ops, work, lambda op, _: (ci.key(op), None), watch):
+        made = run_in_forks(
+            ops, work, dict[str, Body], lambda _op, _error: {}, chunk=CHUNK, seconds=SECONDS
+        )
+        for bodies in made:
             watch.merge(bodies)
     return watch.bodies
 
@@ -213,4 +158,4 @@ def summary(recording: Recording) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

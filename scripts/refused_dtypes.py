@@ -31,11 +31,12 @@ from opcheck.common.files import write_text
 from opcheck.data import composites
 from opcheck.data.refused import REFUSED
 from opcheck.data.registrations import data_directory, load
-from opcheck.worker.worker import WorkerError, run_forked
+from opcheck.worker.worker import WorkerError
 from scripts import schema_bodies
 from scripts.cross_dtypes import expected, kernels
 from scripts.opinfo import ci
 from scripts.opinfo import evaluation as opinfo
+from scripts.opinfo.forks import run_in_forks
 from scripts.schema_bodies import SCENES, Scene, overload_of
 
 if TYPE_CHECKING:
@@ -119,20 +120,14 @@ def _attempt(overload: Any, scene: Scene) -> str:
 
 def in_forks(names: Sequence[str], device: str) -> Outcome:
     """Call in child processes: arguments that were made up may end one."""
-    recorded: Outcome = {}
-    waiting = [list(names[start : start + CHUNK]) for start in range(0, len(names), CHUNK)]
-    while waiting:
-        chunk = waiting.pop()
-        try:
-            work = functools.partial(outcomes, chunk, device)
-            recorded |= run_forked(work, Outcome, SECONDS * len(chunk), quiet=True)
-        except WorkerError as error:
-            if len(chunk) == 1:
-                print(f"{chunk[0]}: {error}", file=sys.stderr)
-                continue
-            middle = len(chunk) // 2
-            waiting += [chunk[:middle], chunk[middle:]]
-    return recorded
+
+    def died(name: str, error: WorkerError) -> Outcome:
+        print(f"{name}: {error}", file=sys.stderr)
+        return {}
+
+    work = functools.partial(outcomes, device=device)
+    made = run_in_forks(names, work, Outcome, died, chunk=CHUNK, seconds=SECONDS)
+    return {name: outcome for each in made for name, outcome in each.items()}
 
 
 def listed() -> Mapping[str, set[str]]:

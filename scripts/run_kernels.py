@@ -1,6 +1,6 @@
 """Read and run the Metal kernels of PyTorch's operator database, and count how near they come to eager.
 
-    python -m scripts.run_kernels [--limit N] [--only PATTERN] [--report]
+    python -m scripts.run_kernels [--only PATTERN] [--report]
 
 The first sample of every OpInfo in float32 is compiled for Metal; its kernels are checked by Clang
 and run on the CPU in Metal's place, a few operators at a time in a fork with a time limit.  What is
@@ -20,11 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from tabulate import tabulate
 from torch._inductor import config as inductor
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
 from opcheck.common.files import write_text
@@ -34,15 +32,20 @@ from opcheck.features.compile.child.cpu_kernels import CpuKernel
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
 from opcheck.features.compile.metal_runner import prepare
-from opcheck.worker.worker import WorkerError, run_forked
 from scripts.opinfo.ci import key
+from scripts.opinfo.sweep import (
+    Row,
+    group_reasons,
+    list_operators,
+    read_rows,
+    shorten,
+    sweep,
+)
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "run_kernels.json"
 REPORT = ROOT / "reports" / "compile_kernels.md"
 
-#: operators a fork tries, and the seconds that each of them may take on the whole
-CHUNK, SECONDS = 8, 60.0
 #: of the largest value that eager gives
 ALLOWED = 1e-4
 
@@ -61,12 +64,9 @@ CLASSES = {
 UNDEFINED = re.compile(r"(new_)?empty(_like|_strided|_permuted)?$")
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class KernelRow(Row, frozen=True, kw_only=True):
     """What came of one operator."""
 
-    op: str
-    result: str
-    reason: str = ""
     kernels: int = 0
     #: the largest difference over the largest value of eager; none where it is not a number
     error: float | None = 0.0
@@ -79,53 +79,24 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> int:
     """Run, or write the report; 1 where an operator ended the process."""
     parser = argparse.ArgumentParser(description="OpInfo's Metal kernels, checked and run.")
-    parser.add_argument("--limit", type=int, default=None, help="so many more operators at most")
     parser.add_argument("--only", default="", help="operators whose name matches this pattern")
     parser.add_argument("--report", action="store_true", help="write the report")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.report:
-        write_text(REPORT, "\n\n".join(_paragraphs(list(_kept().values()))) + "\n")
+        write_text(
+            REPORT, "\n\n".join(_paragraphs(list(read_rows(KEPT, KernelRow).values()))) + "\n"
+        )
         print(f"written to {REPORT.relative_to(ROOT)}")
         return 0
     preload()
     prepare()
-    _sweep(options.only, options.limit)
-    return int(any(row.result == "ended" for row in _kept().values()))
+    sweep(KEPT, KernelRow, list_operators("float32"), _try, options.only)
+    return int(any(row.result == "ended" for row in read_rows(KEPT, KernelRow).values()))
 
 
-def _sweep(only: str, limit: int | None) -> None:
-    done = _kept()
-    ops = [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]  # type: ignore[no-untyped-call]
-    wanted = [op for op in ops if (re.search(only, key(op)) if only else key(op) not in done)]
-    wanted = wanted[:limit]
-    for start in range(0, len(wanted), CHUNK):
-        done |= {row.op: row for row in _chunk(wanted[start : start + CHUNK])}
-        KEPT.parent.mkdir(exist_ok=True)
-        # In the order of the database, whatever was tried first.
-        rows = [done[key(op)] for op in ops if key(op) in done]
-        write_text(KEPT, msgspec.json.encode(rows).decode() + "\n")
-        counts = Counter(row.result for row in rows)
-        print(f"{len(rows)} of {len(ops)}: {dict(counts)}", file=sys.stderr)
-
-
-def _kept() -> dict[str, Row]:
-    rows = msgspec.json.decode(KEPT.read_bytes(), type=list[Row]) if KEPT.is_file() else []
-    return {row.op: row for row in rows}
-
-
-def _chunk(ops: Sequence[Any]) -> list[Row]:
-    """The operators together; one by one where their process ended."""
-    try:
-        return run_forked(lambda: [_try(op) for op in ops], list[Row], SECONDS * len(ops))
-    except WorkerError as error:
-        if len(ops) > 1:
-            return [row for op in ops for row in _chunk([op])]
-        return [Row(op=key(ops[0]), result="ended", reason=str(error))]
-
-
-def _try(op: Any) -> Row:
+def _try(op: Any) -> KernelRow:
     side = SideCompiler(run_metal=True)
     torch.compiler.reset()
     CpuKernel.called = 0
@@ -148,24 +119,24 @@ def _try(op: Any) -> Row:
             ran = values(torch.compile(call, backend=side))
         error, largest = max(map(_error, ran, eager), default=(0.0, 0.0))
     except Exception as raised:  # noqa: BLE001 - whatever the operator, Dynamo or a kernel raises
-        result, reason = "raised", _line(f"{type(raised).__name__}: {raised}")
+        result, reason = "raised", shorten(f"{type(raised).__name__}: {raised}")
     failures = [failure for graph in side.graphs for failure in graph.failures]
     if failures:
-        result, reason = "not compiled", _line(failures[0].message)
+        result, reason = "not compiled", shorten(failures[0].message)
     elif result == "agrees" and not CpuKernel.called:
         result = "no kernel"
     elif result == "agrees" and UNDEFINED.match(key(op)):
         result = "undefined"
     elif result == "agrees" and not error <= ALLOWED:
         result = "differs"
-    return Row(
+    return KernelRow(
         op=key(op),
         result=result,
         reason=reason,
         kernels=sum(len(graph.kernels) for graph in side.graphs),
         error=error if math.isfinite(error) else None,
         largest=largest,
-        refused=tuple(_line(item.message) for graph in side.graphs for item in check(graph)),
+        refused=tuple(shorten(item.message) for graph in side.graphs for item in check(graph)),
     )
 
 
@@ -187,11 +158,7 @@ def _error(ran: torch.Tensor, eager: torch.Tensor) -> tuple[float, float]:
     return (difference / scale if scale else difference), scale
 
 
-def _line(text: str) -> str:
-    return " ".join(text.split())[:200]
-
-
-def _paragraphs(rows: Sequence[Row]) -> Iterator[str]:
+def _paragraphs(rows: Sequence[KernelRow]) -> Iterator[str]:
     version = torch.__version__.partition("+")[0]
     ran = [row for row in rows if row.result in {"agrees", "differs", "undefined"}]
     yield "# The Metal kernels of PyTorch's operators, read and run without a Mac"
@@ -216,14 +183,14 @@ def _paragraphs(rows: Sequence[Row]) -> Iterator[str]:
     yield from _section(
         "What Clang refuses",
         ("operator", "why"),
-        [(f"`{row.op}`", _cell(why)) for row in refused for why in row.refused],
+        [(f"`{row.op}`", why.replace("|", "\\|")) for row in refused for why in row.refused],
     )
     for title, result in (
         ("What was not compiled", "not compiled"),
         ("What raised when it ran", "raised"),
         ("What ended the process", "ended"),
     ):
-        yield from _section(title, ("why", "operators"), _grouped(rows, result))
+        yield from _section(title, ("why", "operators"), group_reasons(rows, result))
 
 
 def _section(
@@ -234,27 +201,15 @@ def _section(
         yield tabulate(table, headers=headers, tablefmt="github", disable_numparse=True)
 
 
-def _far(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def _far(rows: Sequence[KernelRow]) -> list[tuple[str, str]]:
     far = (row for row in rows if row.result == "differs")
     return [(f"`{row.op}`", _by(row)) for row in far]
 
 
-def _by(row: Row) -> str:
+def _by(row: KernelRow) -> str:
     if row.error is None:
         return "another shape, or not finite where eager is"
     return f"{row.error:.0%} of {row.largest:.0e}"
-
-
-def _grouped(rows: Sequence[Row], result: str) -> list[tuple[str, str]]:
-    groups: dict[str, list[str]] = {}
-    for row in rows:
-        if row.result == result:
-            groups.setdefault(_cell(row.reason), []).append(f"`{row.op}`")
-    return [(reason, ", ".join(ops)) for reason, ops in sorted(groups.items())]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

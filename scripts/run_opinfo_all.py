@@ -12,21 +12,16 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-import venv
 from pathlib import Path
+
+from opcheck.common.errors import OpcheckError
+from opcheck.worker.environments import Wanted, interpreter
 
 ROOT = Path(__file__).parents[1]
 
 #: The releases whose wheel holds common_mps.py, the last patch of each line.
 RELEASES = ("2.13.0", "2.9.1", "2.15.0", "2.8.0", "2.10.0", "2.11.0", "2.12.1", "2.14.1")
-
-#: What OpInfo needs beside torch, and what the simulated Mac needs.
-LIBRARIES = (
-    *("numpy", "scipy", "expecttest"),
-    *("msgspec", "networkx", "packaging", "psutil", "pyyaml"),
-)
 
 #: Releases older than the lists: their composites are followed with the oldest torch that installs here.
 OLDER = ("1.13", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7")
@@ -37,41 +32,38 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", default=RELEASES, help="such as 2.9.1")
     parser.add_argument("--samples", default="12")
-    parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()))
     given = parser.parse_args()
-    failed = []
+    failed = False
     for release in given.releases:
         start = time.monotonic()
-        place = given.place / f"opcheck-torch-{release}"
         try:
-            record(release, place, given.samples)
-        except subprocess.CalledProcessError as error:
+            record(release, given.samples)
+        except (OpcheckError, subprocess.CalledProcessError) as error:
             print(f"torch {release}: {error}", file=sys.stderr)
-            failed.append(release)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+            failed = True
         print(f"torch {release}: {time.monotonic() - start:.0f} s in all", flush=True)
     derived = subprocess.run([sys.executable, "-m", "scripts.derive_opinfo"], cwd=ROOT, check=False)
     return 1 if failed or derived.returncode else 0
 
 
-def record(release: str, place: Path, samples: str) -> None:
+def record(release: str, samples: str) -> None:
     """Install one release in an environment of its own and record it there.
 
     Raises:
-        subprocess.CalledProcessError: it could not be installed or recorded.
+        CaptureError: it could not be installed.
+        subprocess.CalledProcessError: it could not be recorded.
     """
-    venv.create(place, with_pip=True)
-    python = str(place / "bin" / "python")
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile"]
-    subprocess.run([*pip, f"torch=={release}", *LIBRARIES], check=True)
+    python = interpreter(Wanted(torch=release, libraries=("expecttest", "scipy")))
     older = ["--older", *OLDER] if release == "2.8.0" else []
-    subprocess.run(
-        [python, "-m", "scripts.opinfo_lists", "--samples", samples, *older],
-        check=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    try:
+        subprocess.run(
+            [python, "-m", "scripts.opinfo_lists", "--samples", samples, *older],
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    finally:
+        shutil.rmtree(Path(python).parents[1])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import functools
 import json
 import sys
 import warnings
@@ -27,8 +26,9 @@ from opcheck.common.versions import Version
 from opcheck.data import composites
 from opcheck.data.registrations import data_directory, load
 from opcheck.simulator.dispatch.tensor import to_mps
-from opcheck.worker.worker import WorkerError, run_forked
+from opcheck.worker.worker import WorkerError
 from scripts import by_release
+from scripts.opinfo.forks import run_in_forks
 from scripts.opinfo.record import KEEP, Watch, mac
 
 if TYPE_CHECKING:
@@ -266,8 +266,7 @@ def record(names: Sequence[str], line: str) -> Bodies:
                 _attempt(overload_of(name), scene, watch)
             body = watch.bodies.get(name)
             if body is not None:
-                always = sorted(op for op, times in body.leaves.items() if times == body.entered)
-                recorded[name] = (always, sorted({*body.leaves} - {*always}))
+                recorded[name] = body.calls
     return recorded
 
 
@@ -289,27 +288,17 @@ def _attempt(overload: Any, scene: Scene, watch: Watch) -> None:
 
 def in_forks(names: Sequence[str], line: str) -> Bodies:
     """Record in child processes: arguments that were made up may end one."""
-    recorded: Bodies = {}
-    waiting = [list(names[start : start + CHUNK]) for start in range(0, len(names), CHUNK)]
-    while waiting:
-        chunk = waiting.pop()
-        try:
-            # C++ warns of deprecated overloads: nobody reads what the fork prints.
-            recorded |= run_forked(
-                functools.partial(_in_fork, chunk, line), Bodies, SECONDS * len(chunk), quiet=True
-            )
-        except WorkerError as error:
-            if len(chunk) == 1:
-                print(f"{line} {chunk[0]}: {error}", file=sys.stderr)
-                continue
-            middle = len(chunk) // 2
-            waiting += [chunk[:middle], chunk[middle:]]
-    return recorded
 
+    def work(some: Sequence[str]) -> Bodies:
+        torch.set_num_threads(1)  # a pool of threads does not live on in a fork
+        return record(some, line)
 
-def _in_fork(names: Sequence[str], line: str) -> Bodies:
-    torch.set_num_threads(1)  # a pool of threads does not live on in a fork
-    return record(names, line)
+    def died(name: str, error: WorkerError) -> Bodies:
+        print(f"{line} {name}: {error}", file=sys.stderr)
+        return {}
+
+    made = run_in_forks(names, work, Bodies, died, chunk=CHUNK, seconds=SECONDS)
+    return {name: body for bodies in made for name, body in bodies.items()}
 
 
 def unknown(line: str) -> Iterator[str]:

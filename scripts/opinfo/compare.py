@@ -72,7 +72,7 @@ def compare(recording: Recording, macos: str, *, without: str = "") -> Iterator[
     """Every pair that the CI runs and does not skip."""
     lists = lists_without(without)
     target = Target(torch=Version.parse(recording.line), macos=Version.parse(macos))
-    of_cpu = reference.load()
+    of_cpu = reference.TABLE.load()
     for name, info in sorted(recording.opinfos.items()):
         for kind in PASSES:
             for dtype, expected in info.ci[macos][kind].items():

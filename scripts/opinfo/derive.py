@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from opcheck.common.versions import Version
+from scripts import by_release
 from scripts.opinfo.evaluation import LETTERS
 from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording
 
@@ -100,32 +101,20 @@ def composites(
         read: release line -> release, of the wheels that the earlier bodies were read from.
         earlier: the bodies of releases before the oldest recording.
     """
-    by_line = {
-        line: (recording.torch, bodies)
-        for recording in recordings
-        for line, bodies in recording.composites.items()
+    torch = {line: each.torch for each in recordings for line in each.composites}
+    bodies = {
+        line: {name: body.calls for name, body in seen.items()}
+        for each in recordings
+        for line, seen in each.composites.items()
     }
-    lines = sorted(by_line, key=Version.parse)
-    names = sorted({name for _, bodies in by_line.values() for name in bodies})
-    tables: dict[str, list[Any]] = {}
-    for name in names:
-        rows: list[Any] = []
-        for line in lines:
-            body = by_line[line][1].get(name)
-            value: list[Any] = [None, None]
-            if body is not None:
-                always = sorted(op for op, n in body.leaves.items() if n == body.entered)
-                value = [always, sorted({*body.leaves} - {*always})]
-            if not rows and body is None:
-                continue
-            if not rows or rows[-1][1:] != value:
-                rows.append([line, *value])
+    tables = by_release.rows(bodies)
+    for name, rows in tables.items():
         older = [entry for entry in earlier if entry.op == name]
         tables[name] = [*_before(older, rows[0]), *rows] if older else rows
     apis = _apis(recordings)
     head = {
         "schema": SCHEMA,
-        "torch": {line: by_line[line][0] for line in lines},
+        "torch": {line: torch[line] for line in sorted(torch, key=Version.parse)},
         "read": dict(sorted(read.items(), key=lambda item: Version.parse(item[0]))),
     }
     parts = [

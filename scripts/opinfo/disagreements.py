@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.common.errors import OpListError
 from opcheck.common.versions import Span, Version
-from opcheck.data.registrations import data_directory
-from opcheck.data.strict_yaml import read
+from opcheck.data.tables import ListFile
 from scripts.opinfo.store import DTYPES, PASSES
 
 if TYPE_CHECKING:
@@ -66,25 +64,16 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disagreements: tuple[Explanation, ...]
 
 
+_LIST = ListFile(FILE, _File)
+
+
 def load(directory: Path | None = None) -> tuple[Explanation, ...]:
     """The explanations.
 
     Raises:
         OpListError: the file is missing, damaged, or has a field of no known form.
     """
-    path = (directory or data_directory()) / FILE
-    document = read(path, str(path))
-    problems = [str(problem) for problem in document.problems]
-    if not problems:
-        try:
-            return msgspec.convert(document.value, _File).disagreements
-        except msgspec.ValidationError as error:
-            problems = [f"{path}: {error}"]
-    raise OpListError(
-        "the explanations of disagreements cannot be read",
-        context="; ".join(problems),
-        hint="op_lists/README.md describes their form",
-    )
+    return _LIST.load(directory).disagreements
 
 
 def explain(pair: Pair, explanations: Sequence[Explanation]) -> str | None:

@@ -75,10 +75,6 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         letters = self.opinfos.get(opinfo, {}).get(kind, {}).get("failed", "")
         return tuple(LETTERS[letter] for letter in letters)
 
-    def reaching(self, overload: str) -> tuple[str, ...]:
-        """Return the OpInfos whose samples reach an overload in forward."""
-        return tuple(name for name in self.opinfos if overload in self.calls(name))
-
 
 def lines(directory: Path | None = None) -> tuple[str, ...]:
     """Return the release lines that have evidence, in no particular order."""

@@ -224,7 +224,7 @@ def run(op: Any, samples: list[Any], watch: Watch, *, gradient: bool) -> Run:
             else:
                 with watch.watching(), torch.inference_mode():
                     op(sample.input, *args, **sample.kwargs)
-        except Exception as error:  # noqa: BLE001, PERF203 - torch's samples on a device that is not there
+        except Exception as error:  # noqa: BLE001 - torch's samples on a device that is not there
             text = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
             failures.setdefault(text[:200])
     return Run(samples=len(samples), calls=watch.taken(), failures=tuple(failures)[:_MOST_FAILURES])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.common.errors import OpListError
 from opcheck.data.registrations import data_directory
-from opcheck.data.strict_yaml import read
+from opcheck.data.tables import ListFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 FILE = "opinfo/reference.yaml"
 _HEAD = """\
@@ -54,26 +51,8 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ""
 
 
-@functools.cache
-def load(directory: Path | None = None) -> Reference:
-    """The file.
-
-    Raises:
-        OpListError: it is missing, damaged, or has a field of no known form.
-    """
-    path = (directory or data_directory()) / FILE
-    document = read(path, str(path))
-    problems = [str(problem) for problem in document.problems]
-    if not problems:
-        try:
-            return msgspec.convert(document.value, Reference)
-        except msgspec.ValidationError as error:
-            problems = [f"{path}: {error}"]
-    raise OpListError(
-        "what the CPU refuses cannot be read",
-        context="; ".join(problems),
-        hint="python -m scripts.opinfo_reference writes it",
-    )
+#: The file.
+TABLE = ListFile(FILE, Reference, made_by="python -m scripts.opinfo_reference")
 
 
 def write(torch: str, rows: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]) -> None:

@@ -53,6 +53,12 @@ class Body(msgspec.Struct, kw_only=True):
     entered: int = 0
     leaves: dict[str, int] = {}
 
+    @property
+    def calls(self) -> tuple[list[str], list[str]]:
+        """The leaves that each call met, and those that some did."""
+        always = sorted(op for op, times in self.leaves.items() if times == self.entered)
+        return always, sorted({*self.leaves} - {*always})
+
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
     """One OpInfo."""

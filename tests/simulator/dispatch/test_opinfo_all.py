@@ -13,7 +13,7 @@ import torch
 from opcheck.common.versions import Version
 from scripts.opinfo import ci, disagreements, record
 from scripts.opinfo.compare import compare
-from scripts.opinfo.isolate import Died, isolated
+from scripts.opinfo.forks import run_in_forks
 from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording, Run
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LINE = str(Version.parse(torch.__version__))
 ALL = 10_000
-_CHUNK = 25
 
 
 Expected = dict[str, dict[str, dict[str, dict[str, str]]]]
@@ -77,14 +76,13 @@ def test_gradients_of_one_operator_in_five() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_all_samples() -> None:
     ops, expected = record.op_db(), _expected()
-    results: list[str] = []
-    for start in range(0, len(ops), _CHUNK):
-        some = ops[start : start + _CHUNK]
-        # In a child: torch's samples on a device that is not there can end the process.
-        done = isolated(
-            lambda some=some: contradictions(some, ALL, PASSES, expected)  # type: ignore[misc]
-        )
-        results += (
-            [f"{ci.key(some[0])} and the next: {done.how}"] if isinstance(done, Died) else done
-        )
-    assert results == []
+    # Torch's samples on a device that is not there can end the process.
+    made = run_in_forks(
+        ops,
+        lambda some: contradictions(some, ALL, PASSES, expected),
+        list[str],
+        lambda op, error: [f"{ci.key(op)}: {error}"],
+        chunk=25,
+        seconds=600,
+    )
+    assert [text for texts in made for text in texts] == []

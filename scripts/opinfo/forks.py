@@ -1,0 +1,42 @@
+"""Work in child processes, so that a crash in torch's C++ ends a few operators and not the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from opcheck.worker.worker import WorkerError, run_forked
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def run_in_forks(
+    items: Sequence[Item],
+    work: Callable[[Sequence[Item]], Answer],
+    answer: Any,
+    died: Callable[[Item, WorkerError], Answer],
+    *,
+    chunk: int,
+    seconds: float,
+) -> Iterator[Answer]:
+    """Yield the answers of ``work`` for a few items at a time; where a fork dies, its items are tried in halves.
+
+    Args:
+        items: what is worked on.
+        work: its answer can be written as JSON.
+        answer: the type of that.
+        died: what stands for the answer of a single item whose fork died.
+        chunk: how many items a fork gets at the most.
+        seconds: how long a fork may take for each of them.
+    """
+    for start in range(0, len(items), chunk):
+        some = items[start : start + chunk]
+        try:
+            yield run_forked(lambda some=some: work(some), answer, seconds * len(some), quiet=True)  # type: ignore[misc]
+        except WorkerError as error:
+            if len(some) == 1:
+                yield died(some[0], error)
+            else:
+                half = (len(some) + 1) // 2
+                yield from run_in_forks(some, work, answer, died, chunk=half, seconds=seconds)
