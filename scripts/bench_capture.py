@@ -5,7 +5,7 @@ With ``--train`` a training step of each: forward, loss, backward and AdamW.
 Each figure comes from a process of its own.  ``cold`` is the first forward of the process, as a user meets it;
 ``warm`` the best of five after it.  Ratios are to the plain forward; the model's construction is in none of them.
 
-    python scripts/bench_capture.py [MODEL ...] [--torch 2.13] [--slow | --train]
+    python scripts/bench_capture.py [MODEL ...] [--torch 2.13] [--train]
 """
 
 from __future__ import annotations
@@ -47,18 +47,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--torch", default="2.13", help="target release")
-    parser.add_argument("--slow", action="store_true", help="torch.export and dynamo.explain too")
     parser.add_argument("--train", action="store_true", help="a training step, not a forward pass")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cell:
         print(json.dumps(_measure(options.cell, options.models[0], options.torch)))
         return 0
-    methods = ["plain", "opcheck"]
-    if options.slow:
-        methods += ["export", "explain"]
-    if options.train:
-        methods = [f"{method} train" for method in methods[:2]]
+    step = " train" if options.train else ""
+    methods = [f"plain{step}", f"opcheck{step}"]
     rows = []
     for model in options.models:
         cells = {method: _cell(method, model, options.torch) for method in methods}
@@ -78,11 +74,10 @@ def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str
     row = {"model": model}
     base, plain = next(iter(cells.items()))
     for method, cell in cells.items():
+        if cell is None:
+            row[f"{method} cold ms"] = "failed"
+            continue
         for heat in ("cold", "warm"):
-            if cell is None or heat not in cell:
-                if heat == "cold":
-                    row[f"{method} cold ms"] = "failed"
-                continue
             row[f"{method} {heat} ms"] = f"{cell[heat] * 1000:.1f}"
             if method != base and plain is not None:
                 row[f"{method} {heat} ratio"] = f"{cell[heat] / plain[heat]:.2f}"
@@ -92,24 +87,22 @@ def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str
 
 
 def _measure(method: str, name: str, torch_line: str) -> dict[str, float]:
-    from opcheck.capture.child.build import building
     from opcheck.capture.child.inputs.specs import inputs_for
     from opcheck.capture.child.loading.load import load
 
     loaded = load(f"{ZOO}:{name}")
     inputs = inputs_for(loaded)
-    del building
     loaded.model.train(method.endswith("train"))  # type: ignore[attr-defined]
     return METHODS[method](loaded.model, inputs.args, inputs.kwargs, torch_line)
 
 
-def _timed(run: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
+def _timed(run: Callable[[], Any]) -> dict[str, float]:
     times = []
-    for _ in range(repeats + 1):
+    for _ in range(REPEATS + 1):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return {"cold": times[0], "warm": min(times[1:])} if repeats else {"cold": times[0]}
+    return {"cold": times[0], "warm": min(times[1:])}
 
 
 def _forward(model: Any, args: Any, kwargs: Any, _sites: Any = None) -> None:
@@ -192,36 +185,11 @@ def _opcheck(
     return {**times, "calls": len(recorder.calls)}
 
 
-def _export(model: Any, args: Any, kwargs: Any, _torch_line: str) -> dict[str, float]:
-    import torch
-
-    args, kwargs = _on_meta(model, args, kwargs)
-    return _timed(lambda: torch.export.export(model, args, kwargs, strict=False), 0)
-
-
-def _explain(model: Any, args: Any, kwargs: Any, _torch_line: str) -> dict[str, float]:
-    import torch
-
-    args, kwargs = _on_meta(model, args, kwargs)
-    return _timed(lambda: torch._dynamo.explain(model)(*args, **kwargs), 0)
-
-
-def _on_meta(model: Any, args: Any, kwargs: Any) -> Any:
-    """Everything on one device: the weights are on meta, small buffers and inputs are not."""
-    import torch
-    from torch.utils._pytree import tree_map_only
-
-    model.to("meta")
-    return tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), (args, kwargs))
-
-
 METHODS: dict[str, Callable[[Any, Any, Any, str], dict[str, float]]] = {
     "plain": _plain,
     "opcheck": _opcheck,
     "plain train": functools.partial(_plain, program=_train_step),
     "opcheck train": functools.partial(_opcheck, program=_train_step),
-    "export": _export,
-    "explain": _explain,
 }
 
 if __name__ == "__main__":

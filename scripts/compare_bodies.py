@@ -2,10 +2,10 @@
 
 Only differences on which a verdict depends count.
 
-python -m scripts.compare_bodies [--audit] [RELEASE ...]: reads the macOS wheels (from the cache, else downloaded) and
+python -m scripts.compare_bodies [RELEASE ...]: reads the macOS wheels (from the cache, else downloaded) and
 prints a table; 1 if something is neither mended nor reviewed, or if op_lists/bodies.yaml contradicts a wheel.
 
-`opcheck op` knows the bodies of 2.8 and later (composites.json), an audit that of the installed torch (--audit: 2.13).
+`opcheck op` knows the bodies of 2.8 and later (composites.json).
 A body is compared by what it calls through the dispatcher, all of its branches together; what a difference comes to is
 judged by the older release's registrations.
 """
@@ -16,21 +16,18 @@ import argparse
 import json
 import re
 import sys
-import tempfile
 from collections import defaultdict
-from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, data_directory, load
-from opcheck.data.wheels.archive import default_cache, obtain, read_archive
-from opcheck.data.wheels.image import Image
-from opcheck.simulator.dispatch.operators import LEGACY_BODIES, OPERATORS, PLAIN
+from opcheck.data.wheels.archive import default_cache
 from scripts.opinfo.earlier import earlier_bodies, reviewed
 from scripts.wheels.bodies import bodies
+from scripts.wheels.library import open_library
 
-RECORDED, INSTALLED = "2.8", "2.13"
+BASE = "2.8"
 
 #: Calls that no dense tensor of MPS leads to: sparse, quantized and nested tensors, other devices' kernels.
 ELSEWHERE = re.compile(
@@ -58,24 +55,24 @@ class Bodies:
         #: by release line
         self.calls = calls
 
-    def compared(self, line: str, base: str) -> list[str]:
+    def compared(self, line: str) -> list[str]:
         """The composites of a release that the newer one has a body of, too."""
         return [
             op
             for op in self.calls[line]
-            if op in self.calls[base]
+            if op in self.calls[BASE]
             and self.lists.resolve(op, line).status == "composite"
             and self.lists.resolve(op, line).chain[-1] == op
         ]
 
-    def differing(self, line: str, base: str) -> list[str]:
+    def differing(self, line: str) -> list[str]:
         """Those that call something else."""
-        old, new = self.calls[line], self.calls[base]
-        return [op for op in self.compared(line, base) if set(old[op]) != set(new[op])]
+        old, new = self.calls[line], self.calls[BASE]
+        return [op for op in self.compared(line) if set(old[op]) != set(new[op])]
 
-    def body_in(self, op: str, line: str, base: str) -> Found:
+    def body_in(self, op: str, line: str) -> Found:
         """What decides in the difference: both bodies' calls, followed in the older release."""
-        older, newer = (self._reached(self.calls[of][op], line) for of in (line, base))
+        older, newer = (self._reached(self.calls[of][op], line) for of in (line, BASE))
         return Found(
             op, line, self._lacking(newer - older, line), self._lacking(older - newer, line)
         )
@@ -106,29 +103,25 @@ class Bodies:
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--audit", action="store_true", help=f"compare with {INSTALLED}'s bodies")
     parser.add_argument("releases", nargs="*", help="such as 2.5.1; all before the newer one")
-    options = parser.parse_args()
     lists = load()
-    base = INSTALLED if options.audit else RECORDED
-    asked = [Version.parse(release) for release in options.releases]
+    asked = [Version.parse(release) for release in parser.parse_args().releases]
     lines = [
         release.line
         for release in lists.releases
-        if Version.parse(release.line) < Version.parse(base)
+        if Version.parse(release.line) < Version.parse(BASE)
         and (not asked or Version.parse(release.line) in asked)
     ]
     releases = {release.line: release.torch for release in lists.releases}
-    read = Bodies(lists, {line: calls_of(releases[line], lists) for line in (*lines, base)})
+    read = Bodies(lists, {line: calls_of(releases[line], lists) for line in (*lines, BASE)})
     rows: dict[str, list[Found]] = defaultdict(list)
     for line in lines:
-        differing = read.differing(line, base)
-        print(f"{line}: {len(read.compared(line, base))} composites, {len(differing)} differ")
+        differing = read.differing(line)
+        print(f"{line}: {len(read.compared(line))} composites, {len(differing)} differ")
         for op in differing:
-            source = read.body_in(op, line, base)
+            source = read.body_in(op, line)
             if (source.newer or source.older) and not op.endswith(("out", "_copy")):
                 rows[op].append(source)
-    mended = mended_by_audit if options.audit else mended_by_table
     reasons = reviewed(data_directory())
     table: dict[str, list[str]] = defaultdict(list)
     for op, every in sorted(rows.items()):
@@ -136,17 +129,17 @@ def main() -> int:
             reason = f"reviewed: {reasons[op]}" if op in reasons else "OPEN"
             parts = [f"newer calls {', '.join(source.newer)}"] if source.newer else []
             parts += [f"older calls {', '.join(source.older)}"] if source.older else []
-            row = f"{op}: {'; '.join(parts)} -> {mended(op, source.line) or reason}"
+            row = f"{op}: {'; '.join(parts)} -> {mended_by_table(op, source.line) or reason}"
             table[row].append(source.line)
     for row, held in table.items():
         print(f"{held[0]} to {held[-1]}  {row}")
     is_open = any(row.endswith("OPEN") for row in table)
-    wrong = [] if options.audit else list(contradictions(read, lines, base))
+    wrong = contradictions(read, lines)
     print("\n".join(wrong), end="\n" if wrong else "")
     return 1 if is_open or wrong else 0
 
 
-def contradictions(read: Bodies, lines: list[str], base: str) -> list[str]:
+def contradictions(read: Bodies, lines: list[str]) -> list[str]:
     """Where bodies.yaml says what a wheel does not."""
     texts = []
     for entry in earlier_bodies(data_directory()):
@@ -159,9 +152,9 @@ def contradictions(read: Bodies, lines: list[str], base: str) -> list[str]:
                 f"{entry.op} {line}: {name} calls no {c}" for c in entry.calls if c not in calls
             ]
             texts += [f"{entry.op} {line}: {name} calls {c}" for c in entry.without if c in calls]
-        later = read.calls[base][name]
+        later = read.calls[BASE][name]
         texts += [
-            f"{entry.op}: {name} of {base} calls no {c}" for c in entry.without if c not in later
+            f"{entry.op}: {name} of {BASE} calls no {c}" for c in entry.without if c not in later
         ]
     return texts
 
@@ -172,28 +165,14 @@ def mended_by_table(op: str, line: str) -> str:
     return "bodies.yaml" if any(Version.parse(line) in entry.torch for entry in entries) else ""
 
 
-def mended_by_audit(op: str, line: str) -> str:
-    """Whether an audit runs something else than the installed torch's body."""
-    version = Version.parse(line)
-    operator = OPERATORS.get(op, PLAIN)
-    if op in LEGACY_BODIES and version in LEGACY_BODIES[op].releases:
-        return "a legacy body"
-    if operator.branch is not None and version in operator.branch.releases:
-        return "a branch"
-    return "" if operator.body is None else "a body"
-
-
 def calls_of(release: str, lists: OpLists) -> dict[str, tuple[str, ...]]:
     """What the composites of a release call; a wheel is read once and kept beside the wheels."""
     kept = default_cache().parent / "bodies" / f"{release}.json"
     if not kept.exists():
         print(f"reading torch {release}", file=sys.stderr)
-        archive = read_archive(obtain(release, default_cache()))
-        with tempfile.TemporaryDirectory() as folder:
-            archive.unpack(Path(folder))
-            image = Image.parse(Path(folder) / "torch/lib/libtorch_cpu.dylib")
         kept.parent.mkdir(parents=True, exist_ok=True)
-        write_text(kept, json.dumps(bodies(image, lists.names()), indent=1))
+        with open_library(release) as opened:
+            write_text(kept, json.dumps(bodies(opened.image, lists.names()), indent=1))
     return {op: tuple(calls) for op, calls in json.loads(kept.read_text("utf-8")).items()}
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,8 +24,7 @@ from opcheck.data.history import History, by_version, dump, expand, with_column
 from opcheck.data.registrations import data_directory
 from opcheck.data.statements import load_statements
 from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, fragments
-from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
-from opcheck.data.wheels.image import Image
+from opcheck.data.wheels.archive import default_cache
 from scripts.wheels.checks import Text, texts
 from scripts.wheels.extracted import (
     EMPTY,
@@ -41,6 +39,7 @@ from scripts.wheels.extracted import (
     unfounded,
     with_release,
 )
+from scripts.wheels.library import open_library
 from scripts.wheels.metal import metal_families
 from scripts.wheels.routes import read_users
 
@@ -54,14 +53,11 @@ def extract(
         UsageError: neither a release nor a wheel.
         OpListError: no such wheel, or one that cannot be read.
     """
-    with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
-        tree = Path(folder)
-        wheel = read_archive(obtain(release, cache))
-        wheel.unpack(tree)
-        image = Image.parse(tree / LIBRARY)
+    with open_library(release, cache) as opened:
+        torch, image, _ = opened
     places = texts(image, claimed)
     users = read_users(image, {place.function for place in places if place.function})
-    return str(Version.parse(wheel.torch)), places, users, metal_families(image)
+    return str(Version.parse(torch)), places, users, metal_families(image)
 
 
 def review(line: str, before: str | None, extracted: Extracted, history: History) -> Iterator[str]:

@@ -239,25 +239,33 @@ def prose(modules: Sequence[Module], root: Path) -> dict[str, tuple[int, Counter
     }
 
 
-def figures(package: Path) -> dict[str, float]:
-    """Return what ``house.yaml`` has a budget for."""
-    modules = [read(path, package) for path in sorted(package.rglob("*.py"))]
+def read_all(package: Path) -> list[Module]:
+    """Parse the files of a package."""
+    return [read(path, package) for path in sorted(package.rglob("*.py"))]
+
+
+def measure(package: Path, modules: Sequence[Module]) -> dict[str, tuple[float, Counter[str]]]:
+    """Return each figure that ``house.yaml`` has a budget for, with what it counts most."""
     by_name = {module.name: module for module in modules}
     graph = import_graph(by_name)
-    result: dict[str, float] = {
-        "code lines": sum(len(module.code) for module in modules),
-        "code lines of scripts": sum(
-            len(read(path, package.parent / "scripts").code)
-            for path in sorted((package.parent / "scripts").rglob("*.py"))
-        ),
-        "import cycles": len(cycles(graph)) + len(cycles(room_graph(graph, by_name))),
-        "noqa": sum(len(_NOQA.findall(module.text)) for module in modules),
+    found = [*cycles(graph), *cycles(room_graph(graph, by_name))]
+    scripts = read_all(package.parent / "scripts")
+    result = {
+        "code lines": (float(sum(len(module.code) for module in modules)), Counter[str]()),
+        "code lines of scripts": (float(sum(len(module.code) for module in scripts)), Counter()),
+        "import cycles": (float(len(found)), Counter({", ".join(cycle): 1 for cycle in found})),
+        "noqa": (float(sum(len(_NOQA.findall(module.text)) for module in modules)), Counter()),
     }
     for kind, names in measure_names(modules).items():
-        result[kind] = len(names) if kind.endswith("twice") else names.total()
+        result[kind] = (len(names) if kind.endswith("twice") else names.total(), names)
     for kind, (words, hits) in prose(modules, package.parent).items():
-        result[f"dialect in {kind}"] = round(1000 * hits.total() / max(words, 1), 1)
+        result[f"dialect in {kind}"] = (round(1000 * hits.total() / max(words, 1), 1), hits)
     return result
+
+
+def figures(package: Path) -> dict[str, float]:
+    """Return the figures alone; those of prose are hits per 1,000 words."""
+    return {kind: value for kind, (value, _) in measure(package, read_all(package)).items()}
 
 
 def over_budget(
@@ -289,48 +297,25 @@ def main() -> None:
             print(f"{figure}: {value:g}")
         return
     package = Path(sys.argv[1] if len(sys.argv) > 1 else "opcheck").resolve()
-    read_modules = [read(path, package) for path in sorted(package.rglob("*.py"))]
-    modules = {module.name: module for module in read_modules}
-    graph = import_graph(modules)
-
-    files = Counter(module.room for module in read_modules)
+    modules = read_all(package)
+    files = Counter(module.room for module in modules)
     code: Counter[str] = Counter()
-    for module in read_modules:
+    for module in modules:
         code[module.room] += len(module.code)
     rows = [(room, files[room], lines) for room, lines in code.most_common()]
-    print(
-        tabulate([*rows, ("total", files.total(), code.total())], ["room", "files", "code lines"])
-    )
-
-    sizes = sorted(size for module in read_modules for size, _ in functions(module))
-    longest = sorted(
-        (entry for module in read_modules for entry in functions(module)), reverse=True
-    )
-    texts = "\n".join(module.text for module in read_modules)
-    module_cycles, room_cycles = cycles(graph), cycles(room_graph(graph, modules))
-    comments = sum(module.comments for module in read_modules)
-    entries = [path for path in package.iterdir() if path.name != "__pycache__"]
-    print(f"\nentries at the top     {len(entries)}")
-    print(f"import cycles          {len(module_cycles)} of files, {len(room_cycles)} of rooms")
-    for cycle in module_cycles + room_cycles:
-        print("  " + ", ".join(cycle))
-    print(f"comments per code line {comments / code.total():.2f}")
-    print(f"noqa                   {len(_NOQA.findall(texts))}")
-    print(f"lines over {LONG_LINE}         {sum(len(li) > LONG_LINE for li in texts.splitlines())}")
-    print(
-        f"function code lines    median {sizes[len(sizes) // 2]}, p90 {sizes[len(sizes) * 9 // 10]}"
-    )
-    print("longest functions")
+    total = ("total", files.total(), code.total())
+    print(tabulate([*rows, total], ["room", "files", "code lines"]))
+    longest = sorted((entry for module in modules for entry in functions(module)), reverse=True)
+    lines = [line for module in modules for line in module.text.splitlines()]
+    comments = sum(module.comments for module in modules)
+    print(f"\ncomments per code line {comments / code.total():.2f}")
+    print(f"lines over {LONG_LINE}         {sum(len(line) > LONG_LINE for line in lines)}")
+    median, ninth = (longest[len(longest) * part // 10][0] for part in (5, 1))
+    print(f"function code lines    median {median}, p90 {ninth}; the longest:")
     print(tabulate(longest[:10], tablefmt="plain"))
-    print("names")
-    for kind, names in measure_names(read_modules).items():
-        total = len(names) if kind.endswith("twice") else names.total()
+    for figure, (value, names) in measure(package, modules).items():
         usual = ", ".join(f"{name} {count}" for name, count in names.most_common(8))
-        print(f"  {kind:27} {total:4}  {usual}")
-    print("dialect per 1,000 words")
-    for kind, (words, hits) in prose(read_modules, package.parent).items():
-        usual = ", ".join(f"{word} {count}" for word, count in hits.most_common(6))
-        print(f"  {kind:16} {1000 * hits.total() / max(words, 1):5.1f} of {words:6}  {usual}")
+        print(f"{figure:27} {value:6g}  {usual}")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,12 @@ Nothing was observed on a Mac.
 """
 
 
+TABLE = (
+    "| project | fixed | with unsafe | files that compile | CPU | after --fix | after --unsafe-fixes "
+    "| fake CUDA | after --fix | after --unsafe-fixes |"
+)
+
+
 class Outcome(NamedTuple):
     """What the tests of a project did."""
 
@@ -131,19 +137,8 @@ def _run(root: Path, tests: list[str], packages: str, limit: int, *, fake: bool)
     results, log = root.parent / "results.xml", root.parent / "devices.json"
     for path in (results, log):
         path.unlink(missing_ok=True)
-    plugin = ["-p", "fake_cuda"] * fake
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *plugin,
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-    ]
-    command += ["-o", "addopts=", f"--junitxml={results}", *tests]
+    options = "-q -p no:cacheprovider -p no:xdist -o addopts= " + "-p fake_cuda" * fake
+    command = [sys.executable, "-m", "pytest", *options.split(), f"--junitxml={results}", *tests]
     (root.parent / "home").mkdir(exist_ok=True)
     environment = {
         "PATH": os.environ["PATH"],
@@ -204,34 +199,17 @@ def _compared(before: Outcome, after: Outcome) -> str:
         return "did not run"
     if different:
         return f"{len(different)} differ: {', '.join(sorted(different)[:2])}"
-    return (
-        "same"
-        if before.devices == after.devices
-        else f"same, other devices: {_other(before, after)}"
+    changed = (
+        f"{name} {before.devices.get(name, 0)} -> {after.devices.get(name, 0)}"
+        for name in sorted({*before.devices, *after.devices})
+        if before.devices.get(name) != after.devices.get(name)
     )
-
-
-def _other(before: Outcome, after: Outcome) -> str:
-    names = sorted({*before.devices, *after.devices})
-    pairs = ((name, before.devices.get(name, 0), after.devices.get(name, 0)) for name in names)
-    return ", ".join(
-        f"{name} {first} -> {second}" for name, first, second in pairs if first != second
-    )
+    devices = ", ".join(changed)
+    return f"same, other devices: {devices}" if devices else "same"
 
 
 def _table(rows: list[Row]) -> str:
-    heads = [
-        "project",
-        "fixed",
-        "with unsafe",
-        "files that compile",
-        "CPU",
-        "after --fix",
-        "after --unsafe-fixes",
-    ]
-    heads += ["fake CUDA", "after --fix", "after --unsafe-fixes"]
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}", *map(_line, rows)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([TABLE, f"|{' --- |' * (TABLE.count('|') - 1)}", *map(_line, rows)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,10 +23,11 @@ from opcheck.data.history import SCHEMA, Entry, History, dump, expand, with_colu
 from opcheck.data.kernel_routes import CALLS, KINDS, TABLE, UNKNOWN, VIEW
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.wheels import metal_source
-from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
+from opcheck.data.wheels.archive import default_cache
 from opcheck.data.wheels.image import Image
 from opcheck.kernels import library
 from scripts.wheels import routes
+from scripts.wheels.library import open_library
 
 
 def column(image: Image, line: str, lists: OpLists, kernels: Iterable[str]) -> dict[str, str]:
@@ -60,12 +60,10 @@ def build(release: str, line: str, cache: Path, lists: OpLists) -> dict[str, str
     Raises:
         OpListError: the wheel cannot be had, or is damaged.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        read_archive(obtain(release, cache)).unpack(Path(folder))
-        path = Path(folder, LIBRARY)
-        sources = metal_source.functions(documents.read(path, documents.MOST_LARGE))
+    with open_library(release, cache) as opened:
+        sources = metal_source.functions(documents.read(opened.path, documents.MOST_LARGE))
         kernels = {*library.read(release, cache).functions, *(each.name for each in sources)}
-        return column(Image.parse(path), line, lists, kernels)
+        return column(opened.image, line, lists, kernels)
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -1,11 +1,10 @@
 """Audit the public models whose configurations ship with opcheck on eight targets, and write ``reports/models.md``.
 
-    python scripts/refresh_models.py [--again] [--page] [MODEL ...]
+    python scripts/refresh_models.py [--again] [MODEL ...]
 
 Results are kept in ``build/models.jsonl``, one line a model, so that an interrupted run goes on where it was.
-``--again`` audits the named models (all, without names) anew, ``--page`` writes the page of what is kept and audits
-nothing.  Layers beyond the first few of a stack of equal ones are left out: they make the same calls.  The page says
-how many were run.
+Layers beyond the first few of a stack of equal ones are left out: they make the same calls.  The page has how many were
+run.  ``--again`` audits the named models (all, without names), also those that are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import functools
 import importlib
 import importlib.metadata
 import json
-import sys
 import textwrap
 import time
 from collections import Counter
@@ -60,13 +58,8 @@ COUNTS = frozenset(
 )
 #: Settings that name single layers: a model that has one is run whole.
 NAMED = frozenset(
-    {
-        "attention_types",
-        "backbone_out_indices",
-        "fullatt_block_indexes",
-        "out_indices",
-        "vision_feature_layer",
-    }
+    {"attention_types", "backbone_out_indices", "fullatt_block_indexes", "out_indices"}
+    | {"vision_feature_layer"}
 )
 
 
@@ -296,46 +289,37 @@ _SIGNS = {
 }
 
 
-def main() -> int:
+def main() -> None:
     """Audit what is not kept, write the page."""
     parser = argparse.ArgumentParser(description="Audit the public models.")
     parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--again", action="store_true")
-    parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
-    lists = load()
-    on = targets.pairs(TORCH, MACOS, lists=lists).targets
-    results = kept()
-    known = recipes()
-    names = options.models or list(known)
-    if not options.page:
-        server.prepare()
-        for library in ("transformers", "diffusers", "timm"):
-            server.preload(library)
-        # Each fork would import these for itself.
-        importlib.import_module("transformers.generation.utils")
-        importlib.import_module("sentence_transformers")
-        for name in names:
-            if name in results and not options.again:
-                continue
-            try:
-                work = functools.partial(result_of, name, known[name].task, on)
-                result = run_forked(work, Result, LIMIT, quiet=True)
-            except WorkerError as error:
-                result = Result(
-                    model=name, task=known[name].task, problems=(f"the process {error}",)
-                )
-            results[name] = result
-            signs = Counter(_SIGNS[cell.headline] for cell in result.cells)
-            print(f"{name}: {dict(signs)} {result.problems} {result.seconds} s", flush=True)
-            lines = [
-                msgspec.json.encode(results[each]).decode() for each in known if each in results
-            ]
-            RESULTS.parent.mkdir(exist_ok=True)
-            RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    on = targets.pairs(TORCH, MACOS, lists=load()).targets
+    results, known = kept(), recipes()
+    server.prepare()
+    for library in ("transformers", "diffusers", "timm"):
+        server.preload(library)
+    # Each fork would import these for itself.
+    importlib.import_module("transformers.generation.utils")
+    importlib.import_module("sentence_transformers")
+    for name in options.models or known:
+        if name in results and not options.again:
+            continue
+        task = known[name].task
+        try:
+            work = functools.partial(result_of, name, task, on)
+            result = run_forked(work, Result, LIMIT, quiet=True)
+        except WorkerError as error:
+            result = Result(model=name, task=task, problems=(f"the process {error}",))
+        results[name] = result
+        signs = Counter(_SIGNS[cell.headline] for cell in result.cells)
+        print(f"{name}: {dict(signs)} {result.problems} {result.seconds} s", flush=True)
+        lines = [msgspec.json.encode(results[each]).decode() for each in known if each in results]
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
     PAGE.write_text(page([results[name] for name in known if name in results]), encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -181,19 +181,8 @@ def _run(arguments: list[str], root: Path, packages: str, limit: int) -> Run:
     """Run a program on the emulated Mac."""
     report = root.parent / "report.json"
     report.unlink(missing_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "opcheck",
-        "run",
-        "--torch",
-        "2.15",
-        "--macos",
-        "26",
-        "-o",
-        str(report),
-        *arguments,
-    ]
+    target = ["--torch", "2.15", "--macos", "26", "-o", str(report)]
+    command = [sys.executable, "-m", "opcheck", "run", *target, *arguments]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (str(root), packages))),

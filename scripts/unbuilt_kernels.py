@@ -13,15 +13,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
 from collections import Counter, defaultdict
-from pathlib import Path
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data.registrations import data_directory, load
-from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
-from opcheck.data.wheels.image import Image
 from opcheck.kernels import library
 from opcheck.lookup.plain_call import OperatorLookup, target
 from scripts.cross_dtypes import expected
@@ -29,6 +25,7 @@ from scripts.opinfo.compare import lists_without
 from scripts.propose_limitations import spans
 from scripts.schema_bodies import overload_of
 from scripts.wheels.kernel_routes import Route, bases, built, routes
+from scripts.wheels.library import open_library
 
 FILE = "limitations/from_kernels.yaml"
 PREFIX = "unbuilt-"
@@ -64,9 +61,8 @@ def main() -> int:
 def refused(release: str, line: str) -> list[tuple[str, Route, list[str]]]:
     """Return the operators of a release, the kernels that they reach, and the dtypes that these lack."""
     names = library.read(release).functions
-    with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
-        read_archive(obtain(release, default_cache())).unpack(Path(folder))
-        found = routes(Image.parse(Path(folder) / LIBRARY), names)
+    with open_library(release) as opened:
+        found = routes(opened.image, names)
     lookup, aim = OperatorLookup(lists_without(PREFIX)), target(line, "15.0")
     passing = {(op, dtype) for op, dtype, state, _ in expected(line) if state == "pass"}
     of_names = bases(names)

@@ -28,8 +28,8 @@ OTHERS = frozenset(
             "--torch-backend",
         ),  # uv
         *("--list", "--multiprocessing-fork", "--strict-markers"),  # softwareupdate, Python, pytest
-        *("--slow", "--train"),  # scripts/bench_capture.py
-        *("--json", "--no-shader"),  # a short form, a program's
+        "--train",  # scripts/bench_capture.py
+        *("--json", "--no-shader", "--program"),  # a short form, a program's, the worker's
         *("--epochs", "--flag", "--mps"),  # any flag, any program's
     }
 )

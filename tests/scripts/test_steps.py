@@ -180,7 +180,7 @@ def test_each_script_is_a_step_or_serves_one() -> None:
     [
         (["release", "2.13"], 2, "'2.13' is no release"),
         (["bench", "nothing"], 2, "no such step: nothing; bench has capture"),
-        (["release", "2.15.0", "--list"], 0, "scripts.build_op_lists {release}"),
+        (["release", "2.15.0", "--list"], 0, "opcheck lists build {release}"),
     ],
 )
 def test_the_command_says_what_it_takes(words: list[str], code: int, text: str) -> None:
