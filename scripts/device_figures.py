@@ -1,7 +1,7 @@
 """Runs opcheck compare and opcheck probe on a real device, and writes reports/compare_DEVICE.md of what came.
 
-    python scripts/device_figures.py --device cuda --results DIR [--minutes N]     where the device is
-    python scripts/device_figures.py --device cuda --results reports/compare_cuda --page      anywhere
+    python -m scripts.device_figures --device cuda --results DIR [--minutes N]     where the device is
+    python -m scripts.device_figures --device cuda --results reports/compare_cuda --page      anywhere
 
 ``--page`` reads figures.json and evidence.json, or evidence.json.gz, as they are in the repository.
 
@@ -18,20 +18,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from opcheck.common.files import write_text
+from opcheck.data import device_evidence
+from opcheck.features.compare import page as compared
+from opcheck.features.probe import page as probed
+from opcheck.numerics.compare.comparison_records import DeviceComparison
+from opcheck.render.document import Block, Heading, Lines, Table
+from opcheck.render.markdown import as_markdown
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tabulate import tabulate  # noqa: E402
-
-from opcheck.common.files import write_text  # noqa: E402
-from opcheck.data import device_evidence  # noqa: E402
-from opcheck.features.probe import page as probed  # noqa: E402
-
 DTYPES = ("float32", "int64", "float16", "bfloat16", "complex64", "bool")
 #: name -> model, flags, and the operator that is planted, a wrong one
 RUNS: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -42,7 +43,6 @@ RUNS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "bert, GELU wrong": ("bert", ("--mode", "train"), "gelu"),
 }
 FIGURES, EVIDENCE = "figures.json", "evidence.json"
-_MOST = 12
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.page:
         page = ROOT / "reports" / f"compare_{options.device}.md"
-        write_text(page, "\n".join(_page(options.device, options.results)) + "\n")
+        write_text(page, as_markdown(tuple(_blocks(options.device, options.results))))
         return 0
     options.results.mkdir(parents=True, exist_ok=True)
     figures = {name: _compare(name, *run, options.device) for name, run in RUNS.items()}
@@ -124,42 +124,38 @@ def _opcheck(
     return done.returncode, done.stdout or done.stderr, time.monotonic() - start
 
 
-def _page(device: str, results: Path) -> Iterator[str]:
+def _blocks(device: str, results: Path) -> Iterator[Block]:
     figures = json.loads((results / FIGURES).read_text(encoding="utf-8"))
     answer = _evidence(results / EVIDENCE)
     machine = answer.machine
-    yield f"# opcheck compare and opcheck probe on {device}"
-    yield ""
-    yield "Written by `scripts/device_figures.py` from its results; the models are those of"
-    yield "`scripts/device_models.py`. Nothing here was observed on a Mac: what is shown is that the two"
-    yield f"verbs work on a real device, {machine.device_name} with torch {machine.torch}."
-    yield ""
-    yield "## Models, each call beside float64 on the CPU"
-    yield ""
-    runs = {name: run for name, run in figures.items() if name != "probe"}
-    heads = ["run", "calls", "within", "as the CPU", "wrong", "not compared", "exit", "seconds"]
-    yield tabulate([_run(*item) for item in runs.items()], headers=heads, tablefmt="github")
-    for name, run in runs.items():
-        yield from _told(name, run)
-    yield ""
-    yield "## PyTorch's operator database"
-    yield ""
-    probe = figures["probe"]
-    yield f"`{probe['command']}`, {probe['seconds']:g} s: {probed.counts(answer)}."
-    yield ""
-    table = Counter((result.dtype, result.phase, result.outcome) for result in answer.results)
-    names = [name for name in device_evidence.OUTCOMES if any(key[2] == name for key in table)]
-    kinds = dict.fromkeys((result.dtype, result.phase) for result in answer.results)
-    rows = [[*kind, *(table[(*kind, name)] for name in names)] for kind in kinds]
-    rows.append(["together", "", *(sum(table[(*kind, name)] for kind in kinds) for name in names)])
-    yield tabulate(rows, headers=["dtype", "phase", *names], tablefmt="github")
-    for outcome in (*probed.BAD, "falls back"):
-        outcomes = [result for result in answer.results if result.outcome == outcome]
-        if outcomes:
-            yield ""
-            yield f"### {outcome.capitalize()}"
-            yield ""
-            yield from (f"- {_entry(entry)}" for entry in outcomes)
+    yield Heading(f"opcheck compare and opcheck probe on {device}", 1)
+    yield Lines(
+        (
+            "Written by scripts/device_figures.py from its results; the models are those of scripts/device_models.py.",
+            "Nothing here was observed on a Mac: what is shown is that the two verbs work on a real device,",
+            f"{machine.device_name} with torch {machine.torch}.",
+        )
+    )
+    probe = figures.pop("probe")
+    heads = ("run", "calls", "within", "as the CPU", "wrong", "not compared", "exit", "seconds")
+    yield Table(heads, tuple(_row(*item) for item in figures.items()))
+    for name, run in figures.items():
+        yield Heading(name)
+        if isinstance(run["found"], str):
+            yield Lines((" ".join(run["found"].split()),))
+        else:
+            comparison = msgspec.convert(run["found"], DeviceComparison)
+            yield from _nest(compared.document(comparison))
+    yield Heading("PyTorch's operator database")
+    yield Lines((f"{probe['command']}, {probe['seconds']:g} s",))
+    yield from _nest(probed.document(answer))
+
+
+def _nest(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the blocks of a verb's page as a part of this page."""
+    for block in blocks:
+        is_heading = isinstance(block, Heading)
+        yield Heading(block.text, block.level + 2) if is_heading else block
 
 
 def _evidence(path: Path) -> device_evidence.EvidenceFile:
@@ -172,54 +168,11 @@ def _evidence(path: Path) -> device_evidence.EvidenceFile:
         return device_evidence.load(whole)
 
 
-def _run(name: str, run: dict[str, Any]) -> list[Any]:
-    result = run["found"]
-    if isinstance(result, str):
-        return [name, "", "", "", "", "", run["exit"], run["seconds"]]
-    outcomes = result["outcomes"]
+def _row(name: str, run: dict[str, Any]) -> tuple[str, ...]:
+    outcomes = {} if isinstance(run["found"], str) else run["found"]["outcomes"]
+    calls = sum(outcomes.values()) or ""
     counts = [outcomes.get(key, 0) for key in ("agrees", "loose", "wrong", "not compared")]
-    return [name, result["calls"], *counts, run["exit"], run["seconds"]]
-
-
-def _told(name: str, run: dict[str, Any]) -> Iterator[str]:
-    result = run["found"]
-    if isinstance(result, str):
-        yield from ("", f"{name}: {' '.join(result.split())}")
-        return
-    if result["wrong"]:
-        yield from ("", f"{name}, in the order of the run:", "")
-        for item in result["wrong"][:_MOST]:
-            place = item["place"]
-            where = f"{place['line']} `{place['text']}`" if place["line"] else ""
-            yield (
-                f"- `{item['op']}`, {place['phase']}, {where} {item['kind']}: {item['found']}, exact "
-                f"{item['exact']}, {item['error']} tolerances, {place['count']} calls"
-            )
-        reproducer = result["reproducer"]
-        yield from (
-            "",
-            f"The reproducer of the first, run alone, {reproducer['state']}: {reproducer['detail']}.",
-        )
-    if result["times"]:
-        yield from ("", f"{name}, the operators that lose most time on the device:", "")
-        rows = [
-            [f"`{item['op']}`", item["calls"], _ms(item["device"]), _ms(item["cpu"])]
-            for item in result["times"][:_MOST]
-        ]
-        yield tabulate(
-            rows, headers=["operator", "calls", "device ms", "CPU ms"], tablefmt="github"
-        )
-
-
-def _ms(seconds: float | None) -> str:
-    return "" if seconds is None else f"{1000 * seconds:.3f}"
-
-
-def _entry(item: device_evidence.Result) -> str:
-    text = " ".join(item.text.split()).replace("|", "\\|")
-    how_often = f" ({item.failed} of {item.samples} samples)" if item.failed else ""
-    op = f" in `{item.op}`" if item.op else ""
-    return f"`{item.opinfo}`, {item.dtype}, {item.phase}{op}{how_often}: {text[:200]}"
+    return tuple(map(str, (name, calls, *counts, run["exit"], run["seconds"])))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """Run the tests against other installed torch releases, each in an environment of its own.
 
-    python scripts/test_installed_torch.py [RELEASE ...] [--fresh] [--delete] [-- PYTEST_ARGUMENT ...]
+    python scripts/test_installed_torch.py [RELEASE ...] [-- PYTEST_ARGUMENT ...]
 
 An environment takes two minutes and about 7 GB, since the Linux build of torch comes with CUDA; it imports
-without a GPU.  The environments are kept in ``~/.cache/opcheck/torch`` and taken again.
+without a GPU.  The environments are kept in ``~/.cache/opcheck/torch`` and taken again: delete a
+folder to have it made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -50,34 +50,21 @@ def main() -> int:
     """Test under each release in turn; 0 only if all of them are green."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", metavar="RELEASE", help="such as 2.9.1")
-    parser.add_argument("--place", type=Path, default=CACHE, help="where the environments are")
-    parser.add_argument("--fresh", action="store_true", help="make them anew")
-    parser.add_argument("--delete", action="store_true", help="delete each when it was used")
-    arguments, for_pytest = _split(sys.argv[1:])
-    given = parser.parse_args(arguments)
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     rows = []
-    for release in given.releases or RELEASES:
-        place = given.place / release
+    for release in parser.parse_args(sys.argv[1:at]).releases or RELEASES:
         try:
-            python = environment(release, place, fresh=given.fresh)
-            rows.append(tests(release, python, place / "tests.xml", for_pytest))
+            python = environment(release, CACHE / release)
+            record = CACHE / release / "tests.xml"
+            rows.append(tests(release, python, record, sys.argv[at + 1 :]))
         except subprocess.CalledProcessError as error:
             print(f"torch {release}: {error}", file=sys.stderr)
             rows.append(Row(release))
-        finally:
-            if given.delete:
-                shutil.rmtree(place, ignore_errors=True)
     print(tabulate(rows, headers=[name.replace("_", " ") for name in Row._fields]))
     return 0 if all(row.result == "green" for row in rows) else 1
 
 
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before ``--`` and what behind it."""
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    return arguments[:at], arguments[at + 1 :]
-
-
-def environment(release: str, place: Path, *, fresh: bool) -> str:
+def environment(release: str, place: Path) -> str:
     """The Python of an environment that holds the release, opcheck and what the tests need.
 
     Raises:
@@ -85,7 +72,7 @@ def environment(release: str, place: Path, *, fresh: bool) -> str:
     """
     python = str(place / "bin" / "python")
     ready = place / "ready"
-    made = ready.exists() and not fresh
+    made = ready.exists()
     if not made:
         venv.create(place, with_pip=True, clear=True)
     constraints = place / "constraints.txt"
