@@ -16,22 +16,18 @@ import inspect
 import sys
 import warnings
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 from torch import overrides
 
 from opcheck.common.errors import UsageError
+from opcheck.common.versions import Target
 from opcheck.data.registrations import load
 from opcheck.data.targets import target
 from opcheck.lookup.answer_words import WITHOUT_OPERATORS
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.lookup.query import resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.common.versions import Target
 
 RELEASES = ("2.9", "2.13", "2.15")
 

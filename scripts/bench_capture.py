@@ -17,13 +17,11 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tabulate import tabulate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ZOO = Path(__file__).parents[1] / "examples" / "models" / "zoo.py"
 MODELS = (

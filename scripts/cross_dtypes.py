@@ -18,21 +18,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
+from opcheck.common.versions import Target
 from opcheck.data.history import expand
 from opcheck.data.registrations import data_directory, load
 from opcheck.lookup.plain_call import OperatorLookup, target
 from scripts.opinfo import disagreements, reference, store
 from scripts.opinfo import evaluation as opinfo
-from scripts.opinfo.compare import compare
+from scripts.opinfo.compare import Pair, compare
 from scripts.wheels.extracted import read_metal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from opcheck.common.versions import Target
-    from scripts.opinfo.compare import Pair
 
 #: Overloads that nearly every sample reaches, and that no OpInfo is about.
 _EVERYWHERE = {"aten::as_strided", "aten::empty.memory_format", "aten::empty_strided", "aten::view"}

@@ -16,7 +16,8 @@ import itertools
 import random
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +26,6 @@ from opcheck.common.versions import Version
 from scripts.opinfo import ci, record, reference
 from scripts.opinfo import evaluation as opinfo
 from scripts.opinfo.store import PASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _MOST_SAMPLES = 40
 

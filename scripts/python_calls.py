@@ -16,8 +16,9 @@ import fnmatch
 import functools
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -32,9 +33,6 @@ from opcheck.data.registrations import data_directory, load
 from opcheck.worker.worker import run_forked
 from scripts import by_release
 from scripts.opinfo.record import Watch, mac
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: by name: the usual calls, and those of other arguments or of training
 Calls = dict[str, tuple[list[str], list[str]]]

@@ -12,20 +12,15 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data import composites
-from opcheck.data.registrations import data_directory, load
+from opcheck.data.registrations import OpLists, data_directory, load
 from scripts.compare_bodies import ELSEWHERE, calls_of
 from scripts.opinfo.earlier import why_unknown, written_bodies
 from scripts.schema_bodies import Bodies, file_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.data.registrations import OpLists
 
 
 def unknown(line: str, lists: OpLists) -> Iterator[str]:

@@ -18,8 +18,9 @@ import datetime as dt
 import json
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tabulate import tabulate
 
@@ -34,9 +35,6 @@ from scripts.cross_dtypes import crossed
 from scripts.opinfo import disagreements, reference, store
 from scripts.opinfo.compare import Pair, compare
 from scripts.propose_limitations import PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "reports" / "agreement.json"

@@ -22,7 +22,8 @@ import json
 import re
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.testing._internal import common_methods_invocations
@@ -38,9 +39,6 @@ from scripts.opinfo import ci
 from scripts.opinfo import evaluation as opinfo
 from scripts.opinfo.forks import run_in_forks
 from scripts.schema_bodies import SCENES, Scene, overload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 UNSIGNED = ("uint16", "uint32", "uint64")
 DTYPES = (

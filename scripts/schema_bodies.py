@@ -17,7 +17,8 @@ import fnmatch
 import json
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,9 +31,6 @@ from opcheck.worker.worker import WorkerError
 from scripts import by_release
 from scripts.opinfo.forks import run_in_forks
 from scripts.opinfo.record import KEEP, Watch, mac
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: by overload: what its body always calls, and what it sometimes calls
 Bodies = dict[str, tuple[list[str], list[str]]]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, Protocol
 
 import msgspec
 
@@ -13,12 +16,6 @@ from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
 from opcheck.data.history import SCHEMA, History
 from opcheck.data.strict_yaml import Document, read_as
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
-
 
 _HINT = "restore the file, or rebuild it: opcheck lists build RELEASE"
 _ENTRY = msgspec.json.Decoder(tuple[tuple[str, str | None], ...])

@@ -8,14 +8,11 @@ the same bytes.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from opcheck.common.versions import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 #: The value from this release line on; None: the overload has no value there.
 Entry = tuple[str, str | None]

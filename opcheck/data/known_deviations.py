@@ -8,14 +8,12 @@ database on plain CPU tensors with and without a dispatch mode (torch 2.13.0).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from opcheck.common.versions import Span, Version
 from opcheck.common.yaml_text import load_shipped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class KnownDifference(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Iterable
+from typing import get_args
 
 import msgspec
 
@@ -11,8 +12,10 @@ from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
 from opcheck.common.vocabulary import Frequency
+from opcheck.data.files import Release
 from opcheck.data.kernel_routes import routes
-from opcheck.data.registrations import load
+from opcheck.data.registrations import OpLists, load
+from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.answer_records import (
@@ -36,13 +39,6 @@ from opcheck.lookup.plain_call import (
     target,
 )
 from opcheck.lookup.query import Query, modes_of, resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from opcheck.data.files import Release
-    from opcheck.data.registrations import OpLists
-    from opcheck.data.statement_model import Statement
 
 _ISSUES = "https://github.com/pytorch/pytorch/issues/"
 #: The issues in which PyTorch's users request operators; error texts name them (``messages.py``).  The

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from opcheck.data.files import Release
 from opcheck.data.targets import macos_of
 from opcheck.lookup.aliases import aliases
 from opcheck.lookup.matrix import CELLS, About, cell_state, counts, summarize, systems
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from opcheck.data.files import Release
 
 #: The number of overloads between two progress messages.
 _STEP = 50

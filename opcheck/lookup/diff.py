@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.data.registrations import load
+from opcheck.data.files import Release
+from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_note, release_of
 from opcheck.lookup.answer import route_steps
 from opcheck.lookup.answer_records import RouteStep, State
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, severity, target
 from opcheck.model.records import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from opcheck.data.files import Release
-    from opcheck.data.registrations import OpLists
 
 SCHEMA = "opcheck-diff/1"
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
 from opcheck.common.vocabulary import Effect, FallbackKind, RouteKind, Status
-from opcheck.data.registrations import load
+from opcheck.data.files import Release
+from opcheck.data.registrations import OpLists, load
+from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.answer import route_steps
 from opcheck.lookup.answer_records import State, find_since, first_native
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.model.records import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from opcheck.data.files import Release
-    from opcheck.data.registrations import OpLists
-    from opcheck.data.statement_model import Statement
 
 SCHEMA = "opcheck-matrix/1"
 

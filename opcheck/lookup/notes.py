@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from opcheck.common.versions import Span, Target
 from opcheck.common.vocabulary import Effect, Frequency, StatementSort
 from opcheck.data.messages import fill_text
+from opcheck.data.statement_model import Statement, StatementEvidence
 from opcheck.lookup.answer_records import Note
-from opcheck.model.records import Evidence, TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from opcheck.common.versions import Span, Target
-    from opcheck.data.statement_model import Statement, StatementEvidence
-    from opcheck.model.records import Verdict
+from opcheck.model.records import Evidence, TensorSpec, Verdict
 
 
 def notes(

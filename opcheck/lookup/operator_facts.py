@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from opcheck.common.memo import cached_method
 from opcheck.common.names import DTYPES
+from opcheck.common.versions import Target, Version
 from opcheck.data import composites
 from opcheck.data.kernel_routes import KernelRoute, routes
-from opcheck.data.registrations import Resolution, data_directory
-from opcheck.data.statement_model import EVERY_OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from opcheck.common.versions import Target, Version
-    from opcheck.data.registrations import OpLists
-    from opcheck.data.statement_model import Statement
-
+from opcheck.data.registrations import OpLists, Resolution, data_directory
+from opcheck.data.statement_model import EVERY_OPERATOR, Statement
 
 #: Operators of whose decompositions the body takes one, so that no sample of them is in every sample's calls -> the
 #: one of a plain call.  The others are for hermitian matrices and for none (matrix_rank_impl and pinv of

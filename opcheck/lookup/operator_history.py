@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import FallbackKind, RouteKind, Status
-from opcheck.data.registrations import load
+from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of
 from opcheck.judge.judge import outcome
 from opcheck.lookup.answer import route_steps
@@ -18,9 +16,6 @@ from opcheck.lookup.answer_records import RouteStep, State, route_words
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.query import resolve
 from opcheck.model.records import Record
-
-if TYPE_CHECKING:
-    from opcheck.data.registrations import OpLists
 
 SCHEMA = "opcheck-history/1"
 

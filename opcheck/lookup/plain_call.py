@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,17 +18,13 @@ from opcheck.common.memo import cached_method
 from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.data.refused import refused_by
+from opcheck.data.registrations import OpLists
+from opcheck.data.statement_model import Statement
 from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_everywhere
 from opcheck.lookup.answer_records import State
 from opcheck.lookup.answer_words import REMOVED
 from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python, tests_dtypes
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
-
-    from opcheck.data.registrations import OpLists
-    from opcheck.data.statement_model import Statement
 
 #: The dtypes that a coverage table shows; all others only on request.
 COMMON_DTYPES = (

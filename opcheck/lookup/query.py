@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -22,6 +22,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.names import DTYPE_ALIASES
 from opcheck.data import composites
 from opcheck.data.extensions import LIBRARIES
+from opcheck.data.registrations import OpLists
 from opcheck.lookup.answer_words import (
     FIXED_DTYPES,
     FOREIGN,
@@ -37,11 +38,6 @@ from opcheck.lookup.answer_words import (
     key,
 )
 from opcheck.lookup.operator_facts import api_overloads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from opcheck.data.registrations import OpLists
 
 _NAMESPACED = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from opcheck.render.html import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Series(NamedTuple):

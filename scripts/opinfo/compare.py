@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.statements import CuratedStatements
 from opcheck.judge.judge import judge_all
+from opcheck.model.records import OpCall, Verdict
 from scripts.opinfo import reference
-from scripts.opinfo.store import PASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from opcheck.model.records import OpCall, Verdict
-    from scripts.opinfo.store import Recording, Run
+from scripts.opinfo.store import PASSES, Recording, Run
 
 #: Statuses and kinds with which a call raises where the fallback variable is not set.
 FAILS = frozenset({("unsupported", None), ("fallback", "env")})

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from opcheck.common.versions import Version
 from scripts import by_release
+from scripts.opinfo.earlier import EarlierBody
 from scripts.opinfo.evaluation import LETTERS
 from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from scripts.opinfo.earlier import EarlierBody
 
 SCHEMA = 1
 _OTHER_MACOS = tuple(macos for macos in MACOS if macos != SIMULATED_MACOS)

@@ -6,20 +6,16 @@ entry, each OpInfo that it names included, must explain at least one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from opcheck.common.versions import Span, Version
 from opcheck.data.tables import ListFile
+from scripts.opinfo.compare import Pair
 from scripts.opinfo.store import DTYPES, PASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from scripts.opinfo.compare import Pair
 
 FILE = "opinfo/disagreements.yaml"
 

@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import random
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,17 +18,13 @@ from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Phase
 from opcheck.data.registrations import load
+from opcheck.model.records import OpCall
+from opcheck.simulator.dispatch.calls import Call
+from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.dispatch.routes import RouteKind
 from opcheck.simulator.dispatch.tensor import placement, to_mps
 from opcheck.simulator.mac import simulated_mac
 from scripts.opinfo.store import SIMULATED_MACOS, Body, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from opcheck.model.records import OpCall
-    from opcheck.simulator.dispatch.calls import Call
-    from opcheck.simulator.dispatch.dispatcher import Simulator
 
 #: values are kept whole: the samples are small, and much of OpInfo's own code looks at them.
 KEEP = 1 << 20

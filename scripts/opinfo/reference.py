@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from opcheck.data.registrations import data_directory
 from opcheck.data.tables import ListFile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 FILE = "opinfo/reference.yaml"
 _HEAD = """\

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from opcheck.data.wheels.dispatcher import registrations
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from opcheck.data.wheels.image import Image
+from opcheck.data.wheels.image import Image
 
 #: in the order in which the dispatcher tries them (c10/core/DispatchKeySet.cpp, OperatorEntry.cpp).
 KEYS = (

@@ -9,16 +9,13 @@ C++ joins from parts is listed as these parts.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from opcheck.data.wheels.image import Image
+from opcheck.data.wheels.image import Image
 
 #: A source path, as __FILE__ gives it.
 _SOURCE = re.compile(r"[^\s:]*/[^\s:/]+\.(?:mm|m|cpp|cc|h|hpp)")

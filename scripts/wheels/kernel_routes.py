@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from opcheck.data.wheels.dispatcher import registrations
+from opcheck.data.wheels.image import Image
 from opcheck.kernels.kernel_names import WORDS, Named, parse
 from scripts.wheels.bodies import OPERATOR
 from scripts.wheels.routes import DTYPE, Code
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from opcheck.data.wheels.image import Image
 
 #: Functions of ATen and of the standard library that pass a lambda on, blocks, and code that the compiler outlined.
 _FOLLOWED = re.compile(r"_+ZZ?NK?R?2at|__ZNSt3__1|_?OUTLINED_FUNCTION|_+Z.*_block_invoke")

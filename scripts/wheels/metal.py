@@ -9,16 +9,12 @@ cast, and operators that use MPSGraph, have no separate names.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from opcheck.common.names import DTYPES
+from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.metallib import functions
 from opcheck.kernels.kernel_names import WORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from opcheck.data.wheels.image import Image
 
 #: metal_bfloat holds what metal_basic does and bfloat16 besides (2.6 to 2.8); metal_40 is the
 #: variant for Metal 4 (from 2.12 on).  Before 2.6 kernels are source text, compiled on the Mac.

@@ -7,14 +7,11 @@ import lzma
 import struct
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: An unpacked wheel may take this many times its size, plus these bytes: torch's wheels take four times their size.
 MOST_TIMES, MOST_BESIDE = 50, 64 << 20

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine_code import Address, run
-
-if TYPE_CHECKING:
-    from opcheck.data.wheels.image import Image
 
 #: torch/library.h: TORCH_LIBRARY(aten, m) (the generated RegisterSchema.cpp) and
 #: TORCH_LIBRARY_FRAGMENT(aten, m) (aten/src/ATen/native/RNN.cpp: quantized_lstm and others).

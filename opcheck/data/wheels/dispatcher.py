@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from opcheck.common.errors import OpListError
+from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine_code import Address, LinkedCall, Store, run
-
-if TYPE_CHECKING:
-    from opcheck.data.wheels.image import Image
 
 #: torch/library.h: TORCH_LIBRARY_IMPL(ns, key, m) makes a function of this name; "_" is all
 #: namespaces, and the number counts the blocks of a file.

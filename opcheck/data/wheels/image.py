@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import lief
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 _HINT = "give a macOS arm64 wheel of torch as the package index serves it"
 

@@ -7,12 +7,10 @@ Neither native_functions.yaml nor the library has them: ``torch/backends/mps/__i
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from opcheck.common.errors import OpListError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _MPS_KEYS = frozenset(
     {

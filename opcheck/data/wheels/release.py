@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,9 +19,6 @@ from opcheck.data.wheels.dispatcher import registrations
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.python_side import python_kernels
 from opcheck.data.wheels.schemas import Schema, read_schemas
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: aten/src/ATen/mps/MPSDevice.mm or MPSHooks.mm: the text that the backend refuses to start with.
 #: The wheel's platform tag is not the minimum: macosx_11_0 wheels of 2.9 need macOS 14.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from opcheck.common.errors import OpListError
+from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine_code import Address, Store, run
-
-if TYPE_CHECKING:
-    from opcheck.data.wheels.image import Image
 
 #: aten/src/ATen/native/DispatchStub.h, DispatchStubImpl: cpu, cuda, hip, mps pointers, eight
 #: bytes each; the same in every release from 1.13 to 2.15.

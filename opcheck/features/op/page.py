@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
 
 from opcheck.common.text import and_more, plural
-from opcheck.lookup.answer_records import route_words
+from opcheck.lookup.answer_records import Answer, Note, OverloadAnswer, route_words
+from opcheck.model.records import Evidence
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Table, TextSpan, Words, section
 from opcheck.render.wording import cut, status_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from opcheck.lookup.answer_records import Answer, Note, OverloadAnswer
-    from opcheck.model.records import Evidence
 
 #: The sections that flags add.
 SECTIONS = frozenset({"releases", "calls", "limits", "evidence"})

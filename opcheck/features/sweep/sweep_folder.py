@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import msgspec
 
@@ -29,9 +29,6 @@ from opcheck.data.sweep_tables import FORMAT, TABLES
 from opcheck.features.sweep.sweep_records import Model, SweepResult, target_name
 from opcheck.model.records import Record
 from opcheck.worker.platform import lock
-
-if TYPE_CHECKING:
-    from typing import Self
 
 ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
 _PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")

@@ -13,16 +13,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 
 from opcheck.common.versions import Version
 from opcheck.simulator.target_reads import READS, is_before
 from opcheck.tracing.torch_private.backend import generator_class
-
-if TYPE_CHECKING:
-    from typing import Self
 
 #: bytes of Philox's counters, before the seed and the offset
 _COUNTERS = 28

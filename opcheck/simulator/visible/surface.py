@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 
@@ -23,10 +23,6 @@ from opcheck.simulator.visible.machine import CHIP, GPU_CORES, WORKING_SET, mac_
 from opcheck.simulator.visible.storage import to_mps
 from opcheck.tracing.torch_private import backend as places
 from opcheck.tracing.torch_private.tensors import storage_base
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 #: torch/utils/data/dataloader.py warns since 2.7.
 _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"

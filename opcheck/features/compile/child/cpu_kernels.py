@@ -7,7 +7,8 @@ import ctypes
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -17,10 +18,6 @@ from opcheck.features.compile.child.graph_records import GENERATED, HEADER
 from opcheck.features.compile.compile_records import MetalKernel
 from opcheck.features.compile.metal_runner import CompilerError, shared_library
 from opcheck.tracing.torch_private import compilation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 #: Memory that the threads of a threadgroup share; the arrays that take it as a parameter have no semicolon.
 _SHARED = re.compile(r"^(?P<indent>\s*)threadgroup (?=.*;\s*$)", re.MULTILINE)

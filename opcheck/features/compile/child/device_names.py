@@ -5,15 +5,13 @@ from __future__ import annotations
 import builtins
 import contextlib
 import re
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcheck.common.replacing import replace_attributes
 from opcheck.tracing.source_locations import is_own_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: With its number, for a number of the CPU is another device to Dynamo.
 _MPS = re.compile(r"mps(:\d+)?")

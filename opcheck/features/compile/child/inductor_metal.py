@@ -15,8 +15,9 @@ import logging
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -40,10 +41,6 @@ from opcheck.features.compile.child.on_mps import (
 from opcheck.features.compile.compile_records import CompileFailure, Extern, MetalKernel, SideGraph
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.torch_private import compilation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 #: The split of reductions depends on the number of GPU cores; what is generated is for a GPU of so many (an M1's is
 #: 7 or 8, an M4 Max's 40).

@@ -19,15 +19,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 
 from opcheck.tracing.torch_private import compilation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: What the names of an inner block have in them while the kernel is written, so that no two levels share a name.
 _LEVEL = re.compile(r"_level\d+_")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from opcheck.tracing.torch_private.export import FakeTensor
 from opcheck.tracing.torch_private.trees import tree_map
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def on_mps(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -7,7 +7,8 @@ import copy
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -27,10 +28,6 @@ from opcheck.features.compile.plan import AOTINDUCTOR
 from opcheck.tracing.torch_private import compilation
 from opcheck.tracing.torch_private.modules import apply_to_tensors
 from opcheck.tracing.torch_private.trees import tensors, tree_map_only
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 #: An error of the compiled program is allowed to be so many times the eager one's, both against float64.
 _TIMES = 4.0
