@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from opcheck.common.text import plural
 from opcheck.common.tool import VERSION
-from opcheck.device.verify import Pair, Verification, ratio
+from opcheck.device.verify import Pair, ReportedCalls, Verification, ratio
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.device.verify import ReportedCalls
 
 #: How many entries of a list are seen at once.
 _SHOWN = 20

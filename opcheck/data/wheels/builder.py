@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -13,13 +14,7 @@ from opcheck.data.files import Release, dump_releases, read_history, read_releas
 from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
 from opcheck.data.registrations import FILES, VALUES, forget
 from opcheck.data.wheels.archive import obtain
-from opcheck.data.wheels.release import read_release
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from opcheck.data.wheels.release import ReleaseFacts
+from opcheck.data.wheels.release import ReleaseFacts, read_release
 
 
 class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from opcheck.common.errors import OpListError
+from opcheck.data.wheels.dispatcher import Registration
+from opcheck.data.wheels.schemas import Schema
 from opcheck.data.wheels.stubs import UNCONDITIONAL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
-
-    from opcheck.data.wheels.dispatcher import Registration
-    from opcheck.data.wheels.schemas import Schema
 
 #: The functions of aten/src/ATen/mps/MPSFallback.mm, as mangled names spell them: the length and
 #: the name, then E, which closes the qualified name and comes before the parameters.

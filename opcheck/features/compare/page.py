@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
-from opcheck.numerics.compare.comparison_records import NOT_WRITTEN, headline
+from opcheck.numerics.compare.comparison_records import (
+    NOT_WRITTEN,
+    ComparedOperator,
+    DeviceComparison,
+    Time,
+    Wrong,
+    headline,
+)
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.numerics.compare.comparison_records import (
-        ComparedOperator,
-        DeviceComparison,
-        Time,
-        Wrong,
-    )
 
 #: rows of the tables of operators and of times
 _MOST = 20

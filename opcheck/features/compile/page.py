@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from opcheck.common.text import and_more, plural
 from opcheck.data.compile_defects import DECIDING
+from opcheck.features.compile.compile_records import (
+    Advisory,
+    CompileReport,
+    FailureGroup,
+    TriedVariant,
+    VariantRow,
+)
 from opcheck.features.compile.plan import DTYPES
 from opcheck.render.document import (
     Block,
@@ -18,18 +25,6 @@ from opcheck.render.document import (
     Words,
     section,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from opcheck.features.compile.compile_records import (
-        Advisory,
-        CompileReport,
-        FailureGroup,
-        TriedVariant,
-        VariantRow,
-    )
-
 
 _RECURRENT = (
     "Dynamo leaves recurrent layers (nn.LSTM, nn.GRU, nn.RNN) alone unless "

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural
-from opcheck.lookup.answer_records import route_words
-from opcheck.lookup.diff import IMPROVEMENTS, REGRESSIONS
+from opcheck.judge.report_changes import Comparison, Difference
+from opcheck.lookup.answer_records import State, route_words
+from opcheck.lookup.diff import IMPROVEMENTS, REGRESSIONS, DiffAnswer, OverloadChange, RouteChange
 from opcheck.lookup.matrix import cell_state
 from opcheck.lookup.query import usual
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
 from opcheck.render.wording import list_findings, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from opcheck.judge.report_changes import Comparison, Difference
-    from opcheck.lookup.answer_records import State
-    from opcheck.lookup.diff import DiffAnswer, OverloadChange, RouteChange
 
 _TITLES = {
     "regressed": "Worse",

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from opcheck.common.text import filesize, plural
+from opcheck.features.doctor.examine import Diagnosis
+from opcheck.features.doctor.machine_environment import Environment
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 from opcheck.render.report import entry, place
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.features.doctor.examine import Diagnosis
-    from opcheck.features.doctor.machine_environment import Environment
 
 _SYSTEMS = {"Darwin": "macOS"}
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
 
 from opcheck.common.text import plural
+from opcheck.lookup.operator_history import HistoryAnswer, OverloadHistory, Step
 from opcheck.render import wording
 from opcheck.render.document import Block, Facts, Heading, Lines, Table, Words
 from opcheck.render.wording import status_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from opcheck.lookup.operator_history import HistoryAnswer, OverloadHistory, Step
 
 #: The sections that flags add.
 SECTIONS = frozenset({"calls", "releases"})

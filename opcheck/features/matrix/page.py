@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from opcheck.common.tool import VERSION
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_of
-from opcheck.lookup.coverage import coverage
+from opcheck.lookup.coverage import Coverage, StateRun, coverage
 from opcheck.lookup.matrix import CELLS, STATES, WRONG, Matrix, Row, matrix
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import findings, html
@@ -22,11 +23,6 @@ from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
 from opcheck.render.text import as_text
 from opcheck.render.wording import LABELS, NOT_CHECKED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from opcheck.lookup.coverage import Coverage, StateRun
 
 _COLUMNS = (
     "name",

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
+from opcheck.model.records import Finding, Problem
 from opcheck.render import findings
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.source.rules import BY_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from opcheck.model.records import Finding, Problem
-    from opcheck.source.scan_records import ScanReport
+from opcheck.source.scan_records import ScanReport
 
 #: The columns of CSV.
 COLUMNS = ("rule", "severity", "file", "line", "message", "hint", "text", "fix")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural, shorten
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS
+from opcheck.features.upgrade.upgrade_advice import Advice, Removal, Upgrade, UpgradeCell
+from opcheck.judge.target_change import VersionChange
 from opcheck.render.document import Block, Bullets, Heading, Lines, Style, Table, TextSpan, section
 from opcheck.render.wording import list_findings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.features.upgrade.upgrade_advice import Advice, Removal, Upgrade, UpgradeCell
-    from opcheck.judge.target_change import VersionChange
 
 #: The headlines in a word each, as the grid has them.
 WORDS: dict[str, str] = dict(
