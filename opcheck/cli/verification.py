@@ -7,7 +7,7 @@ from pathlib import Path
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import streams
 from opcheck.cli.options import COULD_NOT_TELL, ProgressOptions
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import write_text
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import TargetOptions
@@ -69,14 +69,9 @@ def keep(verified: this.Verified, folder: Path, lists: OpLists) -> None:
     Raises:
         UsageError: the folder cannot be made or written.
     """
-    try:
+    hint = "name another with --folder"
+    with explain_errors(OSError, "cannot make the folder", context=folder, hint=hint):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot make the folder: {error.strerror}",
-            context=str(folder),
-            hint="name another with --folder",
-        ) from error
     verification = verified.verification
     write_text(folder / "predicted.json", render(verified.prediction, "json"))
     write_text(folder / "observed.json", render(verified.observation, "json"))

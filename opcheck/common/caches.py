@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from opcheck.common import documents
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import open_replacement
 
 #: The lengths of the key and of a seal.
@@ -76,14 +76,9 @@ def require_private(folder: Path, hint: str = "name another folder in OPCHECK_CA
     Raises:
         UsageError: it cannot be made, or others can write to it.
     """
-    try:
+    errors = (OSError, ValueError)
+    with explain_errors(errors, "cannot make the cache folder", context=folder, hint=hint):
         make(folder)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot make the cache folder: {getattr(error, 'strerror', None) or error}",
-            context=str(folder),
-            hint=hint,
-        ) from error
     if not is_private(folder):
         raise UsageError(
             "another user owns the cache folder or can write to it, so its code is not run",

@@ -99,6 +99,31 @@ class UnsupportedTorchError(OpcheckError):
 
 
 @contextlib.contextmanager
+def explain_errors(
+    errors: type[Exception] | tuple[type[Exception], ...],
+    message: str,
+    *,
+    context: object,
+    hint: str,
+    kind: type[OpcheckError] = UsageError,
+) -> Iterator[None]:
+    """Turn errors of a block into one for the user: the message, and what the error says.
+
+    Args:
+        errors: the exceptions.
+        message: what could not be done.
+        context: where, as of ``OpcheckError``.
+        hint: the next thing to do.
+        kind: the error for the user.
+    """
+    try:
+        yield
+    except errors as error:
+        why = getattr(error, "strerror", None) or error
+        raise kind(f"{message}: {why}", context=str(context), hint=hint) from error
+
+
+@contextlib.contextmanager
 def located_at(place: str) -> Iterator[None]:
     """Set the context of errors that have none, such as the flag that a text comes from."""
     try:

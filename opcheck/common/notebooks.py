@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.common import documents
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import explain_errors
 from opcheck.common.python_source import split_lines
 
 SUFFIX = ".ipynb"
@@ -95,14 +95,13 @@ def read_cells(path: Path) -> list[tuple[int, str]]:
     Raises:
         UsageError: it cannot be read as a notebook.
     """
-    try:
+    with explain_errors(
+        (ValueError, AttributeError, TypeError, KeyError, RecursionError),
+        f"{path.name} is not a notebook",
+        context=path,
+        hint="save it again with Jupyter, or name a Python file",
+    ):
         return list(code_cells(documents.read(path, _LARGEST)))
-    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
-        raise UsageError(
-            f"{path.name} is not a notebook: {error}",
-            context=str(path),
-            hint="save it again with Jupyter, or name a Python file",
-        ) from error
 
 
 def run(path: Path, namespace: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.errors import OpListError
+from opcheck.common.errors import OpListError, explain_errors
 from opcheck.data.registrations import data_directory
 from opcheck.data.strict_yaml import Document, read_as
 
@@ -59,14 +59,14 @@ class ListFile(Generic[Kind]):
             return self._missing
         if path.suffix == ".yaml":
             return read_as(path, self._kind, self._check_all)
-        try:
+        with explain_errors(
+            (OSError, msgspec.DecodeError),
+            f"{self.name} cannot be read",
+            context=path,
+            hint=f"restore the file, or make it again: {self._made_by}",
+            kind=OpListError,
+        ):
             value: Any = msgspec.json.decode(documents.read(path), type=self._kind)
-        except (OSError, msgspec.DecodeError) as error:
-            raise OpListError(
-                f"{self.name} cannot be read: {error}",
-                context=str(path),
-                hint=f"restore the file, or make it again: {self._made_by}",
-            ) from error
         if value.schema != SCHEMA:
             raise OpListError(
                 f"the file has schema {value.schema}, and this opcheck reads schema {SCHEMA}",

@@ -10,7 +10,7 @@ import msgspec
 
 from opcheck.capture.exact import interpreter
 from opcheck.common.documents import DocumentError, read
-from opcheck.common.errors import CaptureError
+from opcheck.common.errors import CaptureError, explain_errors
 from opcheck.common.files import write_text
 from opcheck.common.versions import Target, Version
 from opcheck.device.emulator.emulation_request import PROCESSES, RunOutcome, RunRequest
@@ -57,18 +57,18 @@ def run(request: RunRequest) -> RunOutcome:
             )
         except SignalledError as error:
             ended = error
-        try:
+        with explain_errors(
+            (DocumentError, GarbledError),
+            "the program wrote over the report",
+            context=request.program,
+            hint="leave the files of other programs in the temporary folder alone",
+            kind=CaptureError,
+        ):
             # The program may have put a pipe or another thing in its place.
             content = read(answer).strip() if os.path.lexists(answer) else b""
             outcome: RunOutcome | WorkFailure | None = (
                 unseal(content, request.secret, _ANSWER) if content else None
             )
-        except (DocumentError, GarbledError) as error:
-            raise CaptureError(
-                f"the program wrote over the report: {error}",
-                context=request.program,
-                hint="leave the files of other programs in the temporary folder alone",
-            ) from error
         if outcome is None:
             if ended:
                 raise ended

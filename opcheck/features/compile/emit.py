@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import explain_errors
 from opcheck.common.files import inside, write_text
 from opcheck.common.text import plural
 from opcheck.features.compile.compile_records import CompiledVariants, MetalKernel
@@ -18,12 +18,8 @@ def emit(compiled: CompiledVariants, folder: str) -> str:
         UsageError: the folder cannot be made.
     """
     root = Path(folder)
-    try:
+    with explain_errors(OSError, "cannot make the folder", context=folder, hint="name another"):
         root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot make the folder: {error.strerror}", context=folder, hint="name another"
-        ) from error
     count = 0
     for tried in compiled.tried:
         variant = tried.variant

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import SEVERITIES
@@ -97,16 +97,15 @@ def _with_rule(finding: Finding, rule: DoctorRule) -> Finding:
 
 
 def _requirements(path: Path) -> tuple[Requirement, ...]:
-    try:
+    with explain_errors(
+        ValueError,
+        "cannot read the requirements",
+        context=f"--requirements {path}",
+        hint="name a requirements.txt or a pyproject.toml",
+    ):
         content = documents.read_text(path)
         is_toml = path.suffix == ".toml"
         listed = list(in_pyproject(content) if is_toml else in_lines(content.splitlines()))
-    except ValueError as error:
-        raise UsageError(
-            f"cannot read the requirements: {error}",
-            context=f"--requirements {path}",
-            hint="name a requirements.txt or a pyproject.toml",
-        ) from error
     file = path.as_posix()
     places = (SourceLocation(file=file, line=line, text=text) for text, line, _ in listed)
     return tuple(

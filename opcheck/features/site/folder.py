@@ -13,7 +13,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import inside
 
 #: This file marks an earlier site; its list shows whether the folder has other files.
@@ -74,16 +74,15 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     token = secrets.token_hex(6)
     beside = place.with_name(f".{place.name}.{token}.new")
     earlier = place.with_name(f".{place.name}.{token}.old")
-    try:
-        with _remove_afterwards(beside):
-            _fill(beside, files)
-            _exchange(beside, place, earlier)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the site: {error.strerror or error}",
-            context=str(output),
-            hint="name a folder on a disk with room for it, where you may write; what was there is as it was",
-        ) from error
+    hint = (
+        "name a folder on a disk with room for it, where you may write; what was there is as it was"
+    )
+    with (
+        explain_errors(OSError, "cannot write the site", context=output, hint=hint),
+        _remove_afterwards(beside),
+    ):
+        _fill(beside, files)
+        _exchange(beside, place, earlier)
     shutil.rmtree(earlier, ignore_errors=True)
 
 

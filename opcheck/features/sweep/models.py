@@ -11,7 +11,7 @@ from opcheck.capture.naming import full_name
 from opcheck.capture.parent import variables
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import ModelLoadError, OpcheckError, UsageError
+from opcheck.common.errors import ModelLoadError, OpcheckError, UsageError, explain_errors
 from opcheck.features.sweep.sweep_records import LIBRARIES, Config, Model, library_of
 from opcheck.worker.worker import Worker, WorkerError
 
@@ -68,19 +68,15 @@ def _entries(text: str) -> Iterator[_ModelEntry]:
         yield _ModelEntry(text)
         return
     path = Path(text)
-    try:
+    with explain_errors(
+        DocumentError, "cannot read the list of models", context=text, hint="name a file"
+    ):
         content = documents.read_text(path)
-    except DocumentError as error:
-        raise UsageError(
-            f"cannot read the list of models: {error}", context=text, hint="name a file"
-        ) from error
-    try:
-        for each in _parse(content, path.suffix):
-            yield each if isinstance(each, _ModelEntry) else _ModelEntry(each)
-    except DocumentError as error:
-        raise UsageError(
-            f"not a list of models: {error}", context=text, hint=f"each is {_FORM}"
-        ) from error
+    with explain_errors(
+        DocumentError, "not a list of models", context=text, hint=f"each is {_FORM}"
+    ):
+        entries = _parse(content, path.suffix)
+    yield from (each if isinstance(each, _ModelEntry) else _ModelEntry(each) for each in entries)
 
 
 def _parse(content: str, suffix: str) -> list[str | _ModelEntry]:

@@ -12,6 +12,7 @@ import platform
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +21,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import write_text
 from opcheck.common.tool import VERSION
 from opcheck.common.versions import Target
@@ -79,10 +80,8 @@ class Folder:
         Raises:
             UsageError: it cannot be written to, another sweep writes there, or an older version wrote it.
         """
-        try:
+        with _explain_write(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _cannot_write(self.path, error) from error
         self._lock.take()
         try:
             if self._fresh:
@@ -116,10 +115,8 @@ class Folder:
             UsageError: it cannot be written.
         """
         place = _place(self.path, result.key)
-        try:
+        with _explain_write(place):
             place.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _cannot_write(place, error) from error
         write_text(place, msgspec.json.encode(result).decode())
 
     def has(self, key: str) -> bool:
@@ -137,15 +134,14 @@ def read_description(path: Path) -> SweepDescription | None:
     marker = _marker(path)
     if marker is None:
         return None
-    try:
+    with explain_errors(
+        DocumentError,
+        "the folder's description is damaged",
+        context=file,
+        hint="start again with --fresh",
+    ):
         if marker["format"] == FORMAT:
             return documents.convert(marker, SweepDescription)
-    except DocumentError as error:
-        raise UsageError(
-            f"the folder's description is damaged: {error}",
-            context=str(file),
-            hint="start again with --fresh",
-        ) from error
     raise UsageError(
         f"the folder was written by another version of opcheck: its format is {marker['format']}, this one's {FORMAT}",
         context=str(file),
@@ -249,10 +245,11 @@ def _real_folders(folder: Path) -> list[Path]:
     return [each for each in entries if each.is_dir() and not each.is_symlink()]
 
 
-def _cannot_write(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"cannot write the results: {error.strerror}",
-        context=str(path),
+def _explain_write(path: Path) -> AbstractContextManager[None]:
+    return explain_errors(
+        OSError,
+        "cannot write the results",
+        context=path,
         hint="what is finished stays; run the same command again once there is room, or name another --folder",
     )
 
@@ -281,10 +278,8 @@ class _Lock:
         Raises:
             UsageError: another process has it.
         """
-        try:
+        with _explain_write(self._path):
             self._file = _open_own(self._path)
-        except OSError as error:
-            raise _cannot_write(self._path, error) from error
         if not lock(self._file):
             holder = os.read(self._file, 100).decode(errors="replace").strip()
             os.close(self._file)

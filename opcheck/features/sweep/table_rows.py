@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import astuple
 
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import explain_errors
 from opcheck.common.files import open_replacement
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.sweep_tables import TABLES, Column
@@ -64,21 +64,16 @@ def _write(
         metadata={"opcheck": msgspec.json.encode(about)},
     )
     count = 0
-    try:
-        with (
-            open_replacement(path) as file,
-            pq.ParquetWriter(file, schema, compression="zstd") as writer,
-        ):
-            while part := [*islice(rows, _ROWS)]:
-                values = dict(zip(schema.names, zip(*part, strict=True), strict=True))
-                writer.write_table(pa.table(values, schema=schema))
-                count += len(part)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the table: {error.strerror or error}",
-            context=str(path),
-            hint="the results stay as they are: run the same command again once there is room",
-        ) from error
+    hint = "the results stay as they are: run the same command again once there is room"
+    with (
+        explain_errors(OSError, "cannot write the table", context=path, hint=hint),
+        open_replacement(path) as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
+        while part := [*islice(rows, _ROWS)]:
+            values = dict(zip(schema.names, zip(*part, strict=True), strict=True))
+            writer.write_table(pa.table(values, schema=schema))
+            count += len(part)
     return count
 
 

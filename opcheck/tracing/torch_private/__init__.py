@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opcheck.common.errors import UnsupportedTorchError
+from opcheck.common.errors import UnsupportedTorchError, explain_errors
 
 
 @contextlib.contextmanager
@@ -54,14 +54,14 @@ def require_names(feature: str) -> Iterator[None]:
     Raises:
         UnsupportedTorchError: the block raised ImportError or AttributeError.
     """
-    try:
+    with explain_errors(
+        (ImportError, AttributeError),
+        f"torch {torch.__version__} lacks a private name that opcheck uses",
+        context=feature,
+        hint="install a torch release from 2.8 to 2.15, or a newer opcheck",
+        kind=UnsupportedTorchError,
+    ):
         yield
-    except (ImportError, AttributeError) as error:
-        raise UnsupportedTorchError(
-            f"torch {torch.__version__} lacks a private name that opcheck uses: {error}",
-            context=feature,
-            hint="install a torch release from 2.8 to 2.15, or a newer opcheck",
-        ) from error
 
 
 class AttributePlace(NamedTuple):
