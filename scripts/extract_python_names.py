@@ -164,63 +164,37 @@ def _dtypes(stub: str) -> frozenset[str]:
 
 
 def _read(text: str, module: str, *, package: bool) -> Module:
-    reader = _Reader(module, package=package)
+    """Collect what the statements of a module bind."""
+    bound: set[str] = set()
+    defined: set[str] = set()
+    listed: set[str] = set()
+    stars: list[str] = []
     for node in _statements(ast.parse(text).body):
-        reader.read(node)
-    return reader.result
-
-
-class _Reader:
-    """Collects what the statements of a module bind."""
-
-    def __init__(self, module: str, *, package: bool) -> None:
-        self._module = module
-        self._package = package
-        self._bound: set[str] = set()
-        self._defined: set[str] = set()
-        self._listed: set[str] = set()
-        self._stars: list[str] = []
-
-    @property
-    def result(self) -> Module:
-        """What was read so far."""
-        public = frozenset(self._listed or self._defined)
-        bound = frozenset(self._bound | self._listed)
-        return Module(bound, public, tuple(self._stars), self._package)
-
-    def read(self, node: ast.stmt) -> None:
-        """One statement."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            self._bound.add(node.name)
-            self._defined.add(node.name)
-        elif isinstance(node, ast.Assign):
-            self._assigned(node.targets, node.value)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
-            self._assigned([node.target], node.value)
+            defined.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            names = _targets(node)
+            bound |= names
+            listed |= _strings(node.value) if "__all__" in names and node.value else set()
+            if isinstance(node.value, ast.Call) and "_docstr" in ast.unparse(node.value.func):
+                defined |= names
         elif isinstance(node, ast.Expr) and "__all__" in ast.unparse(node.value).partition("(")[0]:
-            self._listed |= _strings(node.value)  # __all__.extend([...])
+            listed |= _strings(node.value)  # __all__.extend([...])
         elif isinstance(node, ast.Import):
-            self._bound |= {(n.asname or n.name).partition(".")[0] for n in node.names}
+            bound |= {(n.asname or n.name).partition(".")[0] for n in node.names}
         elif isinstance(node, ast.ImportFrom):
-            self._imported(node)
+            base = _resolved(module, node.module or "", node.level, package=package)
+            names = {n.asname or n.name for n in node.names} - {"*"}
+            stars += [base] * (len(node.names) - len(names))
+            bound |= names
+            defined |= names if package and base.partition(".")[0] == "torch" else set()
+    bound |= defined | listed
+    return Module(frozenset(bound), frozenset(listed or defined), tuple(stars), package)
 
-    def _assigned(self, targets: list[ast.expr], value: ast.expr | None) -> None:
-        names = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-        self._bound |= names
-        if "__all__" in names and value is not None:
-            self._listed |= _strings(value)
-        if isinstance(value, ast.Call) and "_docstr" in ast.unparse(value.func):
-            self._defined |= names
 
-    def _imported(self, node: ast.ImportFrom) -> None:
-        base = _resolved(self._module, node.module or "", node.level, package=self._package)
-        for name in node.names:
-            if name.name == "*":
-                self._stars.append(base)
-                continue
-            self._bound.add(name.asname or name.name)
-            if self._package and base.partition(".")[0] == "torch":
-                self._defined.add(name.asname or name.name)
+def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

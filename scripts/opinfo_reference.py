@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
-import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 from opcheck.common.versions import Version
@@ -106,7 +103,7 @@ def _results(
         under: what holds while the samples run, and not while they are made.
     """
     try:
-        samples = _samples(op, dtype)
+        samples = record.samples_of(op, dtype, _MOST_SAMPLES, device="cpu")
     except Exception:  # noqa: BLE001 - torch's samples, of dtypes that the CPU may not have
         return None  # not shown to run, so that the failure is not shown to be of MPS
     results = []
@@ -119,19 +116,6 @@ def _results(
     except Exception:  # noqa: BLE001 - whatever it is, the test ends with it
         return None
     return results
-
-
-def _samples(op: Any, dtype: torch.dtype) -> list[Any]:
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 - the generator that OpInfo draws from
-    torch.default_generator.manual_seed(0)
-    samples = op.sample_inputs(
-        "cpu",
-        dtype,
-        requires_grad=dtype.is_floating_point or dtype.is_complex,
-        include_conjugated_inputs=dtype.is_complex and op.test_conjugated_samples,
-    )
-    return list(itertools.islice(samples, _MOST_SAMPLES))
 
 
 def _copy(value: Any) -> Any:

@@ -110,18 +110,8 @@ TEXTS: dict[str, tuple[str | None, ...]] = {
 }
 #: Tensors of whole numbers, of truth values, and of one number, by the names of parameters.
 INDICES = {
-    "index",
-    "indices",
-    "target",
-    "offsets",
-    "lengths",
-    "batch_sizes",
-    "targets",
-    "input_lengths",
-    "target_lengths",
-    "pivots",
-    "LU_pivots",
-    "repeats",
+    *("index", "indices", "target", "targets", "offsets", "lengths", "batch_sizes", "repeats"),
+    *("input_lengths", "target_lengths", "pivots", "LU_pivots"),
 }
 MASKS = {"mask", "condition", "attn_mask"}
 SCALARS = {"value", "scale", "zero_point"}

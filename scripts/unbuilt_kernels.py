@@ -23,6 +23,7 @@ from opcheck.lookup.plain_call import OperatorLookup, target
 from scripts.cross_dtypes import expected
 from scripts.opinfo.compare import lists_without
 from scripts.propose_limitations import spans
+from scripts.refused_dtypes import DTYPES
 from scripts.schema_bodies import overload_of
 from scripts.wheels.kernel_routes import Route, bases, built, routes
 from scripts.wheels.library import open_library
@@ -31,11 +32,6 @@ FILE = "limitations/from_kernels.yaml"
 PREFIX = "unbuilt-"
 #: The first release with compiled kernels.
 _FIRST = Version(2, 6)
-DTYPES = (
-    *("bool", "uint8", "int8", "int16", "int32", "int64"),
-    *("float16", "bfloat16", "float32", "complex32", "complex64"),
-    *("uint16", "uint32", "uint64"),
-)
 NO_FUNCTION = "Failed to create function state object for: {kernel}"
 
 #: the overload, the text, the names of the kernels, and whether they take two tensors

@@ -192,13 +192,13 @@ def _samples_on_mps() -> Iterator[None]:
             setattr(module, name, value)
 
 
-def samples_of(op: Any, dtype: torch.dtype, limit: int) -> list[Any]:
-    """Up to ``limit`` samples as test/test_mps.py makes them; inside of ``mac``."""
+def samples_of(op: Any, dtype: torch.dtype, limit: int, device: str = "mps:0") -> list[Any]:
+    """Up to ``limit`` samples as test/test_mps.py makes them; on MPS inside of ``mac``."""
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the generator that OpInfo draws from
     torch.manual_seed(0)
     made = op.sample_inputs(
-        "mps:0",
+        device,
         dtype,
         requires_grad=dtype.is_floating_point or dtype.is_complex,
         include_conjugated_inputs=dtype.is_complex and op.test_conjugated_samples,

@@ -22,28 +22,10 @@ SECTIONS = ("metal_basic", "metal_bfloat", "metal_40")
 
 _ORDER = {name: place for place, name in enumerate(DTYPES)}
 #: Words for a kernel's memory access; kernels that differ only in them belong to the same family.
-_LAYOUT = frozenset(
-    [
-        "dense",
-        "strided",
-        "cast",
-        "castout",
-        "scalar",
-        "lhs",
-        "rhs",
-        "broadcast",
-        "inner",
-        "contiguous",
-        "outer",
-        "narrow",
-        "flat",
-        "ilp",
-        "ilp4",
-        "vec",
-        "small",
-        "dim",
-    ]
-)
+_LAYOUT = {
+    *("dense", "strided", "cast", "castout", "scalar", "lhs", "rhs", "broadcast", "inner", "dim"),
+    *("contiguous", "outer", "narrow", "flat", "ilp", "ilp4", "vec", "small"),
+}
 #: Tile sizes and the like: one kernel is compiled for each.
 _SIZE = re.compile(r"[a-z]{0,8}\d+")
 #: Numbers that are part of an operation's name.
