@@ -154,8 +154,10 @@ def _blocks(device: str, results: Path) -> Iterator[Block]:
 def _nest(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield the blocks of a verb's page as a part of this page."""
     for block in blocks:
-        is_heading = isinstance(block, Heading)
-        yield Heading(block.text, block.level + 2) if is_heading else block
+        if isinstance(block, Heading):
+            yield Heading(block.text, block.level + 2)
+        else:
+            yield block
 
 
 def _evidence(path: Path) -> device_evidence.EvidenceFile:

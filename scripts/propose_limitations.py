@@ -11,16 +11,20 @@ that dtype in that argument in that release.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
+import zipfile
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 from opcheck.data.registrations import load
+from opcheck.data.wheels.archive import default_cache
 from opcheck.model.records import OpCall
-from scripts.opinfo import named, store
+from scripts.opinfo import store
 from scripts.opinfo.compare import compare
 
 #: Calls that do no arithmetic: an expected failure is not theirs.
@@ -69,7 +73,7 @@ def of_release(line: str) -> dict[Case, set[str]]:
     """The cases of one release, each with the OpInfos that tell of it."""
     recording = store.read(line)
     registered = load().operators(line)
-    listed = named.entries(recording.torch)
+    listed = read_lists(recording.torch)
     passing = _passing(recording)
     result: dict[Case, set[str]] = defaultdict(set)
     for pair in compare(recording, store.SIMULATED_MACOS, without=PREFIX):
@@ -126,6 +130,37 @@ def _case(op: str, calls: list[OpCall], dtype: str) -> Case | None:
     common = set.intersection(*carrying) - {""}
     first = next((spec.argument for spec in calls[0].inputs if spec.argument in common), None)
     return None if first is None else Case(op, first, dtype)
+
+
+def read_lists(torch: str) -> dict[str, dict[str, frozenset[str]]]:
+    """CI key (name and variant without separator) -> list of forward that holds it -> dtypes (none: all).
+
+    Raises:
+        FileNotFoundError: the release's wheel is not on this machine.
+    """
+    wheels = sorted(default_cache().glob(f"torch-{torch}-*.whl"))
+    if not wheels:
+        message = f"no wheel of torch {torch} in {default_cache()}"
+        raise FileNotFoundError(message)
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        tree = ast.parse(wheel.read("torch/testing/_internal/common_mps.py"))
+    results: dict[str, dict[str, frozenset[str]]] = {}
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name == "mps_ops_modifier":
+            for node in ast.walk(function):
+                for name, key, dtypes in _keys(node):
+                    results.setdefault(key, {})[name] = dtypes
+    return results
+
+
+def _keys(node: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Dict):
+        return
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    for key, value in zip(node.value.keys, node.value.values, strict=True):
+        if isinstance(target, ast.Name) and isinstance(key, ast.Constant):
+            dtypes = (item.attr for item in ast.walk(value) if isinstance(item, ast.Attribute))
+            yield target.id, str(key.value), frozenset(dtypes)
 
 
 def spans(held: list[str], lines: list[str]) -> list[tuple[str, str | None]]:

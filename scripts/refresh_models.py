@@ -30,11 +30,11 @@ from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.common.errors import OpcheckError
 from opcheck.common.text import one_line, plural
 from opcheck.common.versions import Target
-from opcheck.common.vocabulary import HEADLINES
+from opcheck.common.vocabulary import HEADLINES, FallbackKind, Status
 from opcheck.data import targets
 from opcheck.data.registrations import load
 from opcheck.features.sweep import server
-from opcheck.judge.target_summary import summaries
+from opcheck.judge.target_summary import TargetSummary, summaries
 from opcheck.model.records import Record
 from opcheck.worker.protocol import silent
 from opcheck.worker.worker import WorkerError, run_forked
@@ -63,16 +63,6 @@ NAMED = frozenset(
 )
 
 
-class Cell(Record, frozen=True, kw_only=True):
-    """The outcome on one target."""
-
-    torch: str
-    macos: str
-    headline: str
-    #: what is not native: operator, status with kind, calls
-    operators: tuple[tuple[str, str, int], ...] = ()
-
-
 class Result(Record, frozen=True, kw_only=True):
     """The outcome of one model."""
 
@@ -83,7 +73,7 @@ class Result(Record, frozen=True, kw_only=True):
     calls: int = 0
     #: ``6 of 32``; empty: all
     layers: str = ""
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[TargetSummary, ...] = ()
     #: what opcheck could not follow, or why there is no trace
     problems: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -132,32 +122,17 @@ def result_of(model: str, task: str, on: Sequence[Target]) -> Result:
 
 
 def _audited(made: Result, request: CaptureRequest, on: Sequence[Target]) -> Result:
-    lists = load()
-    cells: dict[Target, Cell] = {}
+    cells: dict[Target, TargetSummary] = {}
     problems: dict[str, None] = {}
     for shared in captures(request, on, silent).shared:
-        served = [on[n] for n in shared.targets]
         trace = shared.trace
         if trace is None:
             problems[shared.failure.message if shared.failure else "no trace"] = None
             continue
-        problems.update(
-            dict.fromkeys(
-                f"{problem.kind}: {problem.message}"
-                for problem in trace.problems
-                if not trace.complete
-            )
-        )
-        for summary in summaries(trace, served, lists):
-            cells[summary.target] = Cell(
-                torch=str(summary.target.torch),
-                macos=str(summary.target.macos),
-                headline=summary.headline,
-                operators=tuple(
-                    (op, f"{status} ({kind})" if kind else status, calls)
-                    for op, status, kind, calls in summary.operators
-                ),
-            )
+        if not trace.complete:
+            problems |= dict.fromkeys(f"{each.kind}: {each.message}" for each in trace.problems)
+        for summary in summaries(trace, [on[n] for n in shared.targets], load()):
+            cells[summary.target] = summary
         made = msgspec.structs.replace(
             made,
             called=trace.called or ("forward",),
@@ -252,19 +227,20 @@ def _result(result: Result) -> str:
 
 def _not_native(result: Result) -> Iterator[str]:
     """Yield an entry for each set of operators, with the targets on which they are not native."""
-    rows: dict[tuple[tuple[str, str, int], ...], list[Cell]] = {}
+    rows: dict[tuple[tuple[str, Status, FallbackKind | None, int], ...], list[Target]] = {}
     for cell in result.cells:
         if cell.operators:
-            rows.setdefault(cell.operators, []).append(cell)
-    for operators, cells in rows.items():
+            rows.setdefault(cell.operators, []).append(cell.target)
+    for operators, on in rows.items():
         systems: dict[str, list[str]] = {}
-        for cell in cells:
-            systems.setdefault(cell.torch, []).append(cell.macos.removesuffix(".0"))
+        for target in on:
+            systems.setdefault(str(target.torch), []).append(str(target.macos).removesuffix(".0"))
         where = "; ".join(
             f"torch {release} on macOS {', '.join(macos)}" for release, macos in systems.items()
         )
         yield from textwrap.wrap(f"- {result.model}: {where}", WIDTH, subsequent_indent="  ")
-        for op, what, calls in operators:
+        for op, status, kind, calls in operators:
+            what = f"{status} ({kind})" if kind else status
             yield f"    - `{op}` {what}, {plural(calls, 'call')}"
 
 

@@ -42,7 +42,7 @@ def main() -> int:
             print(f"torch {release}: {error}", file=sys.stderr)
             failed = True
         print(f"torch {release}: {time.monotonic() - start:.0f} s in all", flush=True)
-    derived = subprocess.run([sys.executable, "-m", "scripts.derive_opinfo"], cwd=ROOT, check=False)
+    derived = subprocess.run([sys.executable, "-m", "scripts.opinfo.derive"], cwd=ROOT, check=False)
     return 1 if failed or derived.returncode else 0
 
 

@@ -64,7 +64,7 @@ class PythonCalls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 _NO_BODIES = BodyTable(schema=SCHEMA, torch={}, composites={})
-SAMPLED = ListFile("composites.json", BodyTable, made_by="python -m scripts.derive_opinfo")
+SAMPLED = ListFile("composites.json", BodyTable, made_by="python -m scripts.opinfo.derive")
 #: Bodies that were run with arguments made from schemas.
 MADE = ListFile(
     "schema_bodies.json", BodyTable, made_by="python -m scripts.schema_bodies", missing=_NO_BODIES

@@ -1,4 +1,6 @@
-"""What the repository keeps of the recordings: op_lists/opinfo/<line>.json and op_lists/composites.json.
+"""Write what the repository keeps of the recordings: op_lists/opinfo/<line>.json and op_lists/composites.json.
+
+    python -m scripts.opinfo.derive
 
 Both are one OpInfo, API or overload a line, sorted, so that the same recordings give the same bytes.
 """
@@ -6,14 +8,20 @@ Both are one OpInfo, API or overload a line, sorted, so that the same recordings
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from opcheck.common.files import write_text
 from opcheck.common.versions import Version
+from opcheck.data.composites import SAMPLED
+from opcheck.data.files import read_releases
+from opcheck.data.registrations import data_directory
 from scripts import by_release
-from scripts.opinfo.earlier import EarlierBody
-from scripts.opinfo.evaluation import LETTERS
+from scripts.opinfo import store
+from scripts.opinfo.earlier import EarlierBody, earlier_bodies
+from scripts.opinfo.evaluation import DIRECTORY, LETTERS
 from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording
 
 SCHEMA = 1
@@ -158,3 +166,32 @@ def _own(info: Info) -> set[str]:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+def main() -> int:
+    """Derive every file from the recordings on this machine; 1 if there is none."""
+    recordings = [store.read(line) for line in store.recorded()]
+    if not recordings:
+        print(
+            f"no recordings in {store.cache()}: python -m scripts.run_opinfo_all", file=sys.stderr
+        )
+        return 1
+    place = data_directory()
+    (place / DIRECTORY).mkdir(exist_ok=True)
+    for recording in recordings:
+        text = evidence(recording)
+        write_text(place / DIRECTORY / f"{recording.line}.json", text)
+        print(f"{DIRECTORY}/{recording.line}.json: {len(text)} bytes")
+    oldest = min(Version.parse(recording.line) for recording in recordings)
+    releases, _ = read_releases(place / "releases.yaml")
+    read = {
+        release.line: release.torch for release in releases if Version.parse(release.line) < oldest
+    }
+    text = composites(recordings, read, earlier_bodies(place))
+    write_text(place / SAMPLED.name, text)
+    print(f"{SAMPLED.name}: {len(text)} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
-from scripts.refresh_models import TORCH, WIDTH, Cell, Result, page
+from opcheck.judge.target_summary import TargetSummary
+from scripts.refresh_models import TORCH, WIDTH, Result, page
 
 
-def cells(**headlines: Headline) -> tuple[Cell, ...]:
+def cells(**headlines: Headline) -> tuple[TargetSummary, ...]:
     return tuple(
-        Cell(
-            torch=release,
-            macos="15.0",
+        TargetSummary(
+            target=Target(torch=Version.parse(release), macos=Version(15, 0)),
             headline=headlines.get(f"on_{release.replace('.', '_')}", "runs natively"),
-            operators=(("aten::bmm", "unsupported", 3),)
+            totals={},
+            operators=(("aten::bmm", "unsupported", None, 3),)
             if f"on_{release.replace('.', '_')}" in headlines
             else (),
         )

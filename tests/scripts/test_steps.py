@@ -171,8 +171,8 @@ def test_each_script_is_a_step_or_serves_one() -> None:
         path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "scripts").glob("*.py")
     }
     others = {name for name, text in sources.items() if "\ndef main(" in text} - run_by_steps
-    # The recording runs in the environment of its release; the derivation follows it; the last three serve a reader.
-    assert others == {"opinfo_lists", "derive_opinfo", "propose_limitations", "house"}
+    # The recording runs in the environment of its release; the last two serve a reader.
+    assert others == {"opinfo_lists", "propose_limitations", "house"}
 
 
 @pytest.mark.parametrize(
