@@ -8,9 +8,9 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -20,9 +20,6 @@ from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.wheels.damage import open_archive
 from opcheck.worker import process
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 LIBRARY = "torch/lib/libtorch_cpu.dylib"
 _TORCHGEN = "torchgen/"
