@@ -35,6 +35,8 @@ SHORT = LABELS | {
 }
 #: The dtypes that a list of dtypes may name in one word.
 _INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+#: Characters of a fact's text that surely fit into one line.
+_LINE = 84
 #: Columns of a case in a headline.
 SHORT_CASE = 60
 
@@ -57,13 +59,26 @@ def cut(text: str, lines: int = 1, tail: str = "") -> TextSpan:
 
 
 def limit_rows(
-    rows: Sequence[tuple[str, Words]], room: int, flag: str
-) -> Sequence[tuple[str, Words]]:
-    """Return as many rows as there is room for; the last counts the others."""
+    rows: Sequence[tuple[str, str, str]], room: int, flag: str
+) -> Iterator[tuple[str, Words]]:
+    """Yield as many rows as there is room for; the last counts the others.
+
+    A long text gets a second line while there is room.
+
+    Args:
+        rows: name, text and tail of each row, as ``cut`` takes them.
+        room: the lines that all rows may take.
+        flag: the flag that shows all rows.
+    """
     room = max(room, 1)
-    if len(rows) <= room:
-        return rows
-    return [*rows[: room - 1], ("", f"and {len(rows) - room + 1} more: {flag}")]
+    shown = rows if len(rows) <= room else rows[: room - 1]
+    spare = room - len(rows)
+    for name, text, tail in shown:
+        is_long = spare > 0 and len(text) + len(tail) > _LINE
+        spare -= is_long
+        yield name, cut(text, 1 + is_long, tail)
+    if len(shown) < len(rows):
+        yield "", f"and {len(rows) - len(shown)} more: {flag}"
 
 
 def closing_line(op_lists: Mapping[str, str], left_out: Collection[str]) -> Lines:

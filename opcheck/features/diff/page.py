@@ -76,7 +76,7 @@ def _facts(
     worse, better = _NAMED
     for names, room in ((REGRESSIONS, worse - bool(moved)), (IMPROVEMENTS, better)):
         rows = [
-            (_NAMES.get(name, name), wording.cut(f"{row[0]}: {_change(row)}"))
+            (_NAMES.get(name, name), f"{row[0]}: {_change(row)}", "")
             for name in names
             for row in tables.get(name, ())
         ]

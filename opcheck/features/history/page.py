@@ -12,8 +12,8 @@ from opcheck.render.wording import status_of
 
 #: The sections that flags add.
 SECTIONS = frozenset({"calls", "releases"})
-#: How many steps a short answer shows.
-_STEPS = 9
+#: How many lines the steps of a short answer take, with the headline after its first line.
+_LINES = 9
 
 
 def document(answer: HistoryAnswer, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
@@ -21,10 +21,11 @@ def document(answer: HistoryAnswer, shown: Collection[str] = SECTIONS) -> Iterat
     main, *others = answer.overloads
     dtype = f" ({answer.dtype})" if answer.dtype else ""
     name = "" if main.name == answer.op else f", {main.name}"
-    yield Heading(f"{answer.op}{dtype}{name}: {_headline(main)} on macOS {answer.macos}", 1)
+    headline = f"{answer.op}{dtype}{name}: {_headline(main)} on macOS {answer.macos}"
+    yield Heading(headline, 1)
     if "releases" in shown:
         yield _table(main)
-    elif facts := _facts(main):
+    elif facts := _facts(main, _LINES - len(headline) // 100):
         yield Facts(tuple(facts))
     for overload in others if "calls" in shown else ():
         yield Heading(f"{overload.name}: {_headline(overload)}")
@@ -61,20 +62,38 @@ def _changes_of_status(overload: OverloadHistory) -> list[Step]:
     return steps
 
 
-def _facts(overload: OverloadHistory) -> list[tuple[str, Words]]:
-    """Return what changed in each release, in one line each; the first release is in the headline."""
-    rows: list[tuple[str, Words]] = []
+def _facts(overload: OverloadHistory, room: int) -> list[tuple[str, Words]]:
+    """Return what changed in each release, in a line or two; the first release is in the headline."""
+    rows: list[tuple[str, str, str]] = []
     for step in reversed(overload.steps[1:]):
         status = _status(step) if step.change in {"better", "worse", "removed"} else ""
         other = {
             n: s for n, s in step.dtypes.items() if not status or status_of(s) != status_of(step)
         }
-        texts = (status, wording.by_state(other), *_causes(step))
-        rows.append((step.torch, wording.cut("; ".join(filter(None, texts)))))
-    return [*wording.limit_rows(rows, _STEPS, "--releases")]
+        texts = (status, wording.by_state(other), *_causes(step, overload.name))
+        rows.append((step.torch, "; ".join(filter(None, texts)), ""))
+    return [*wording.limit_rows(rows, room, "--releases")]
 
 
-def _causes(step: Step) -> Iterator[str]:
+#: What a registration means, in a short answer; the table of ``--releases`` has the values themselves.
+_REGISTERED = {
+    "kernel": "an MPS kernel is registered",
+    "cpu_only": "only a CPU kernel is registered",
+    "not called": "",
+}
+
+
+def _registration(text: str, name: str) -> str:
+    """Write ``aten::mm: cpu_only -> kernel`` in words, which name the overload where it is another one."""
+    overload, _, change = text.partition(": ")
+    value = change.rpartition(" -> ")[2]
+    if value not in _REGISTERED:
+        return f"it calls {value.removeprefix('out:')}" if value.startswith("out:") else text
+    words = _REGISTERED[value]
+    return f"{words} for {overload}" if words and overload != name else words
+
+
+def _causes(step: Step, name: str) -> Iterator[str]:
     """Yield what changed a step, the statements that begin and end together."""
     sorts: dict[str, list[str]] = {"applies from here": [], "no longer applies": []}
     for text in step.changed if step.change != "removed" else ():
@@ -82,7 +101,7 @@ def _causes(step: Step) -> Iterator[str]:
         if sort in sorts:
             sorts[sort].append(name)
         else:
-            yield text
+            yield _registration(text, name)
     yield from (f"{sort}: {', '.join(names)}" for sort, names in sorts.items() if names)
 
 

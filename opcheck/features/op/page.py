@@ -8,7 +8,7 @@ from opcheck.common.text import and_more, plural
 from opcheck.lookup.answer_records import Answer, Note, OverloadAnswer, route_words
 from opcheck.model.records import Evidence
 from opcheck.render import wording
-from opcheck.render.document import Block, Bullets, Facts, Heading, Table, TextSpan, Words, section
+from opcheck.render.document import Block, Bullets, Facts, Heading, Table, Words, section
 from opcheck.render.wording import cut, status_of
 
 #: The sections that flags add.
@@ -28,7 +28,7 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     rows = list(_rows(answer, main))
     room = _LINES - len(headline) // 100 - sum(1 + (name == "why") for name, _ in rows)
     facts: list[tuple[str, Words]] = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
-    facts += wording.limit_rows(list(_exceptions(answer, main)), room, "--limits")
+    facts += wording.limit_rows([*_exceptions(answer, main, headline)], room, "--limits")
     if facts:
         yield Facts(tuple(facts))
     if "releases" in shown:
@@ -128,7 +128,9 @@ def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
     yield from (("note", note) for note in answer.notes)
 
 
-def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, TextSpan]]:
+def _exceptions(
+    answer: Answer, main: OverloadAnswer, headline: str
+) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong or raises on the target: wrong results first, rare cases last."""
     # What depends on dtypes alone is in their row; what decides is the reason.
     limits = [
@@ -146,18 +148,22 @@ def _exceptions(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, Tex
         if note.effect == effect
     ]
     for name, entry in sorted(entries, key=lambda entry: entry[1].frequency == "rarely"):
-        yield name, _exception(entry, main)
+        yield name, *_exception(entry, main, headline)
 
 
-def _exception(entry: Note, main: OverloadAnswer) -> TextSpan:
-    """Return the case and the way out in one line, which ends with the name that ``opcheck explain`` takes."""
+def _exception(entry: Note, main: OverloadAnswer, headline: str) -> tuple[str, str]:
+    """Return the case and the way out, and the name that ``opcheck explain`` takes.
+
+    A case that the headline names is left out, so that the way out has room.
+    """
     dtypes = ", ".join(
         n for n in entry.dtypes if n in main.dtypes and main.dtype not in entry.dtypes
     )
-    case = wording.cut_at_word(entry.case, wording.SHORT_CASE)
+    is_named = bool(entry.way_out) and entry.case in headline
+    case = "" if is_named else wording.cut_at_word(entry.case, wording.SHORT_CASE)
     rare = "rarely" if entry.frequency == "rarely" else ""
-    text = ": ".join(filter(None, (rare, dtypes, case, entry.way_out)))
-    return cut(text, tail=f" ({entry.id})")
+    text = ": ".join(filter(None, (rare, dtypes, "help" if is_named else case, entry.way_out)))
+    return text, f" ({entry.id})"
 
 
 def _write_before(answer: Answer, main: OverloadAnswer) -> str:
