@@ -78,7 +78,7 @@ def _deciding_numbers(report: Report) -> str:
         raising, needing = numbers["unsupported"], numbers["fallback_env"]
         parts = [
             _share(raising, calls, _raising(raising)),
-            f"{needing:,} {_needing(needing)}"
+            f"{needing:,} {_needing(needing)} PYTORCH_ENABLE_MPS_FALLBACK=1"
             if needing and not report.target.cpu_fallback
             else "",
             ended,
@@ -91,7 +91,7 @@ def _deciding_numbers(report: Report) -> str:
         parts = [_share(_on_cpu(report), calls, "on the CPU"), _flop_share(report)]
     else:
         needing = numbers["fallback_env"]
-        parts = [_share(needing, calls, _needing(needing))]
+        parts = [_share(needing, calls, f"{_needing(needing)} the variable")]
     # No call decides: what does is a finding about the whole model.
     return ", ".join(filter(None, parts)) or f"{report.findings[0].rule} says why"
 
@@ -105,7 +105,7 @@ def _raising(number: int) -> str:
 
 
 def _needing(number: int) -> str:
-    return "needs the variable" if number == 1 else "need the variable"
+    return "needs" if number == 1 else "need"
 
 
 def _on_cpu(report: Report) -> int:
@@ -170,7 +170,7 @@ def leaves(report: Report) -> str:
     counted = f"{percent(cpu.flops, flops)} of {flop_count(flops)}" if cpu.flops else ""
     shares = (
         # SVD, sorting and transforms have no count of FLOPs: 0 % would read as no work.
-        counted or f"{plural(cpu.calls, 'call')} whose FLOPs have no formula",
+        counted or f"{plural(cpu.calls, 'call')} (no formula for FLOPs)",
         f"{percent(cpu.nbytes, nbytes)} of {filesize(nbytes)} read and written",
     )
     return f"{', '.join(shares)}; {transfers(report)}"

@@ -28,6 +28,8 @@ from opcheck.render.document import (
 )
 
 WIDTH = 100
+#: Lines that a fact of a short summary may take.
+_FACT_LINES = 2
 _WORD = re.compile(r"\s*\S+\s*")
 _CODES = {
     "name": "1",
@@ -122,8 +124,11 @@ def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
     for name, words in block.items:
         head = TextSpan(name.ljust(width), "dim")
         cut = words if layout.full else _cut(words, layout.width - width - 4)
-        write = _line if block.short and not isinstance(words, TextSpan) else _wrap
-        yield from write((head, "", *parts(cut)), layout, 2, width + 4)
+        whole = (head, "", *parts(cut))
+        if block.short and not isinstance(words, TextSpan):
+            yield from _first_lines(whole, layout, 2, width + 4, _FACT_LINES)
+        else:
+            yield from _wrap(whole, layout, 2, width + 4)
 
 
 def _cut(words: Words, columns: int) -> Words:
@@ -196,13 +201,18 @@ def _wrap(
         indent = rest
 
 
-def _line(words: Words, layout: _Layout, first: int, _rest: int = 0) -> Iterator[str]:
+def _line(words: Words, layout: _Layout, indent: int) -> Iterator[str]:
     """Write a text on one line, cut where it is longer."""
-    lines = [*_wrap(words, layout, first, first)]
-    if len(lines) > 1:
-        lines = [*_wrap(words, layout._replace(width=layout.width - 4), first, first)]
-        lines[0] += " ..."
-    yield from lines[:1]
+    yield from _first_lines(words, layout, indent, indent, 1)
+
+
+def _first_lines(words: Words, layout: _Layout, first: int, rest: int, most: int) -> Iterator[str]:
+    """Write a text on at most so many lines; a longer text is cut."""
+    lines = [*_wrap(words, layout, first, rest)]
+    if len(lines) > most:
+        lines = [*_wrap(words, layout._replace(width=layout.width - 4), first, rest)]
+        lines[most - 1] += " ..."
+    yield from lines[:most]
 
 
 def _text(words: Words, layout: _Layout) -> tuple[str, list[tuple[int, int, str]]]:
