@@ -220,5 +220,10 @@ def _usage_error(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "opcheck"
     message = " ".join(error.format_message().split())
-    _tell(str(UsageError(message, context=path, hint=f"{path} --help")))
+    hint = f"{path} --help"
+    # Of a group without a command, click's message is the whole help.
+    if context and isinstance(context.command, click.Group) and message.startswith("Usage: "):
+        message = "Missing command."
+        hint = f"known: {', '.join(context.command.list_commands(context))}; {hint}"
+    _tell(str(UsageError(message, context=path, hint=hint)))
     return UsageError.exit_code

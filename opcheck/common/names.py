@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opcheck.common.errors import UsageError
+from opcheck.common.text import and_more
 from opcheck.common.yaml_text import load_shipped
 
 _PATTERN = re.compile(
     r"(?P<namespace>[A-Za-z_]\w*)::(?P<name>[A-Za-z_]\w*)(?:\.(?P<overload>[A-Za-z_]\w*))?"
 )
+#: The dtypes that an error names: the others are rare.
+_USUAL = 16
 
 
 class OperatorName(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -80,6 +83,7 @@ def parse_dtype(text: str) -> str:
     name = DTYPE_ALIASES.get(name, name)
     if name not in DTYPES:
         near = difflib.get_close_matches(name, [*DTYPES, *DTYPE_ALIASES], 1)
-        suggestion = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"unknown dtype: {text!r}", hint=f"{suggestion}known: {', '.join(DTYPES)}")
+        usual = f"known: {and_more([*DTYPES], _USUAL)}"
+        hint = f"did you mean {near[0]}?" if near else usual
+        raise UsageError(f"unknown dtype: {text!r}", hint=hint)
     return name

@@ -155,8 +155,10 @@ def parse_macos(text: str, minimum: Version, torch: Version) -> Version:
     majors = ", ".join(str(major) for major in MACOS_MAJORS)
     if version.major not in MACOS_MAJORS and version.major < MACOS_MAJORS[-1]:
         raise UnknownTargetError(
-            f"there is no macOS {text} that torch runs on",
-            context="macOS goes from 15 to 26: Apple renumbered",
+            f"torch runs on no macOS {text}",
+            context="macOS goes from 15 to 26: Apple renumbered"
+            if version.major > 15
+            else f"macOS {text}",
             hint=f"known: {majors}",
         )
     if version < minimum:

@@ -94,11 +94,11 @@ def resolve(text: str, lists: OpLists) -> Query:
     for called in (name, f"Tensor.{method}") if is_method else (name,):
         if called in WITHOUT_OPERATORS:
             why, next_step = WITHOUT_OPERATORS[called]
-            raise UsageError(f"{asked}: {why}", context=f"opcheck op {asked}", hint=next_step)
+            raise UsageError(f"{asked}: {why}", context=f"operator {asked}", hint=next_step)
     if asked in REMOVED_FUNCTIONS:
         raise UsageError(
             f"{asked}: torch has removed it; the call raises on every device",
-            context=f"opcheck op {asked}",
+            context=f"operator {asked}",
             hint=f"write {REMOVED_FUNCTIONS[asked]}; opcheck op {REMOVED_FUNCTIONS[asked]}",
         )
     if match := _OF_LIBRARY.fullmatch(name):
@@ -137,7 +137,7 @@ def _foreign_error(asked: str, name: str, library: str, lists: OpLists) -> Usage
         same = ""
     return UsageError(
         f"{asked} is a function of {library}, not an operator of torch",
-        context=f"opcheck op {asked}",
+        context=f"operator {asked}",
         hint=f"opcheck op {same}" if same else "opcheck run FILE.py runs a program that calls it",
     )
 
@@ -171,7 +171,7 @@ def _by_mode(
     if mode not in modes:
         raise UsageError(
             f"{head} has no mode {mode!r}",
-            context=f"opcheck op {asked}",
+            context=f"operator {asked}",
             hint=f"its modes: {', '.join(modes)}",
         )
     main = next((op for op in modes[mode] if "2d" in op), modes[mode][0])
@@ -192,7 +192,7 @@ def _library_operator(asked: str, library: str, function: str, lists: OpLists) -
     if not meant:
         raise UsageError(
             f"{asked}: {library} has no operator of that name; what its Python code calls is not recorded",
-            context=f"opcheck op {asked}",
+            context=f"operator {asked}",
             hint=f"opcheck run FILE.py judges a program that calls it; operators: {', '.join(operators)}",
         )
     return meant
@@ -354,7 +354,7 @@ def _no_such_overload(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Usage
     known = ", ".join(op.partition(".")[2] or "(none)" for op in bases[base])
     return UsageError(
         f"{base} has no overload {overload!r} in any release of the lists",
-        context=f"opcheck op {asked}",
+        context=f"operator {asked}",
         hint=f"its overloads: {known}",
     )
 
@@ -369,7 +369,7 @@ def _refuse_other_things(asked: str, name: str) -> None:
         if pattern.fullmatch(name):
             raise UsageError(
                 message.format(asked, name=_dtype(name)),
-                context=f"opcheck op {asked}",
+                context=f"operator {asked}",
                 hint=hint.format(asked, name=_dtype(name)),
             )
 
@@ -379,7 +379,7 @@ def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
     near = _find_similar(name, lists)
     return UsageError(
         f"no release in the lists has an operator {asked!r}",
-        context=f"opcheck op {asked}",
+        context=f"operator {asked}",
         hint=f"did you mean {', '.join(near)}?"
         if near
         else "opcheck matrix -f csv lists all of them",

@@ -202,9 +202,9 @@ def _select_codes(select: Sequence[str]) -> frozenset[str]:
     for text in select:
         if not any(code.startswith(text.upper()) for code in BY_ID):
             raise UsageError(
-                f"no rule of the scan has this code: {text!r}",
+                f"scan has no rule {text!r}",
                 context="--select",
-                hint=f"known: {', '.join(BY_ID)}, or the beginning of some: OC21",
+                hint=f"known: {min(BY_ID)} to {max(BY_ID)}, or their beginning, as OC21; opcheck explain lists them",
             )
     beginnings = tuple(text.upper() for text in select) or ("",)
     return frozenset(code for code in BY_ID if code.startswith(beginnings))

@@ -81,8 +81,8 @@ def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> It
             reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
             raise UsageError(
                 f"no such file or directory: {name}" if missing else f"{reason}: {name}",
-                context="opcheck scan",
-                hint="give a path",
+                context=f"path {name}",
+                hint="name a file or a folder that exists",
             ) from error
         if is_directory:
             yield from _walk_folder(path, skipped, problems)

@@ -116,6 +116,10 @@ def _requirements(path: Path) -> tuple[Requirement, ...]:
 
 def _script(path: Path, target: Target) -> tuple[Finding, ...]:
     """The findings of ``opcheck scan`` about the variables that a script sets."""
+    if not path.is_file():
+        raise UsageError(
+            f"there is no file {path}", context=f"--script {path}", hint="name a Python file"
+        )
     report = scan([str(path)], target)
     if report.problems:
         raise UsageError(

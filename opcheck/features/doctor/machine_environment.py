@@ -127,7 +127,9 @@ def read(path: Path) -> Environment:
     try:
         content = documents.read(path)
     except DocumentError as error:
-        raise UsageError(str(error), context=f"--from {path}", hint=hint) from error
+        raise UsageError(
+            f"cannot read the facts: {error}", context=f"--from {path}", hint=hint
+        ) from error
     try:
         environment = documents.from_json(content, Environment)
         # The checks parse versions: a text that is no version is refused here, once.

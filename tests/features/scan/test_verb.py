@@ -207,7 +207,7 @@ def test_a_damaged_baseline_is_three_lines(
     [
         ("", (), "no path to read"),
         ("", ("a.py", "--update-baseline"), "no baseline to update"),
-        ("", ("a.py", "--select", "OC9"), "no rule of the scan has this code: 'OC9'"),
+        ("", ("a.py", "--select", "OC9"), "scan has no rule 'OC9'"),
         ("scan.pahts = []", (), "unknown key: 'pahts'"),
         ('scan.paths = "a.py"', (), "wrong value for the key 'paths'"),
         ("scan = 1", (), "wrong value for the key 'scan'"),
