@@ -19,7 +19,7 @@ def test_names_the_birth_and_not_the_failing_call_alone() -> None:
         "model.py:4",
     ]
     assert finding.message == (
-        "complex64 begins here: relu meets a complex number of Python; "
+        "complex64 begins here: relu gets a Python complex number; "
         "the first call that fails is aten::mm at model.py:4; 2 calls that it passes can take it"
     )
 
