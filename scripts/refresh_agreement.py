@@ -209,15 +209,15 @@ def _paragraphs(figures: dict[str, Any]) -> Iterator[str]:
     yield "## Public reports"
     yield (
         f"`op_lists/reports.yaml` has {public['addresses']:,} addresses of issues and pull requests that were "
-        f"read; {public['statements']:,} led to a statement or confirm one, {public['open']:,} are not judged yet, the "
-        "others have a reason why there is none. **Circular**: the statements were written with these reports at hand, "
-        "so that they cannot show how often the lists are right."
+        f"read; {public['statements']:,} led to a statement or confirm it, {public['open']:,} are not judged yet, the "
+        "others have a reason why there is no statement. **Circular**: the statements were written with these reports "
+        "at hand, so that they cannot show how often the lists are right."
     )
     yield "## Texts in the wheels"
     yield (
-        f"Of {texts['texts']:,} texts that the MPS sources of the wheels hold, {texts['statements']:,} are quoted by a "
-        "statement; each of the others has a reason in `op_lists/texts.yaml`. **Not a check of verdicts**: a text "
-        "proves that a refusal exists, the condition under which it is printed was read or inferred."
+        f"The MPS sources of the wheels contain {texts['texts']:,} texts. Statements quote {texts['statements']:,} of "
+        "them; each of the others has a reason in `op_lists/texts.yaml`. **Not a check of verdicts**: a text proves "
+        "that a refusal exists; its condition was read or inferred."
     )
     yield "## Refusals of the CPU"
     yield (
@@ -233,14 +233,14 @@ def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
         f"operator database with one dtype (macOS {figures['macos']}, skipped tests left out). opcheck predicts a "
         "failure where a call that the samples make on the simulated Mac is unsupported, or needs the fallback "
         "variable. An expected failure is no evidence of MPS where the CPU of the installed release fails the same "
-        "test by itself. The columns differ in which pairs they leave out for that: *agree* all of them, *only "
-        "refused* those in which the CPU raises, *none* not any. The verdicts are the same in all three."
+        "test by itself. The columns leave out different pairs for this reason: *agree* leaves out all of them, "
+        "*only refused* those that raise on the CPU, *none* leaves out no pair. The verdicts are the same."
     )
     total = _total(figures["opinfo"]["forward"])
     yield (
         f"**Forward, the verdicts agree in {_share(total['same'], total['compared'])} of {total['compared']:,} pairs "
-        f"if none is left out, and in {_share(total['agree'], total['judged'])} of {total['judged']:,} that are "
-        "judged. The difference comes from what counts as evidence, not from corrected verdicts**: the pairs between "
+        f"if no pair is left out, and in {_share(total['agree'], total['judged'])} of {total['judged']:,} that are "
+        "judged. The difference is a matter of evidence, not of corrected verdicts**: the pairs between "
         "the two are expected failures, and leaving out those that opcheck does not predict raises the share."
     )
     for kind, rows in figures["opinfo"].items():
@@ -271,13 +271,13 @@ def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
         )
     yield (
         f"**Circular in part.** The statements whose id begins with `{PREFIX}` come from these lists; the column "
-        "without them is not circular in that way. Other statements cite the lists beside a check in the library. The "
-        "registrations, which decide most pairs, are read from the wheels and do not know the lists."
+        "without them is not circular in that way. Other statements cite the lists and a check in the library. The "
+        "registrations, which decide most pairs, are read from the wheels, which do not depend on the lists."
     )
     yield "Forward pairs that are not judged, and why:"
     yield _table(figures["not_judged"], "why")
     yield (
-        "The rows about the CPU, the seed and the copied input are expected failures that say nothing of MPS: "
+        "The rows about the CPU, the seed and the copied input are expected failures that prove nothing about MPS: "
         "`python -m scripts.opinfo_reference` runs each test on the CPU of the installed release again, with another "
         "seed, with new memory filled and on copies of the inputs. The other releases are taken to do the same."
     )
@@ -289,7 +289,7 @@ def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
         "like). Whether PyTorch compares any of them by summary was not read, so that some may be evidence after all."
     )
     yield (
-        "Forward disagreements by class; `op_lists/opinfo/disagreements.yaml` has the reason of each one. *Ties* and "
+        "Forward disagreements by class; `op_lists/opinfo/disagreements.yaml` has the reason of each. *Ties* and "
         "*results differ* run on MPS and give other results, which no verdict of opcheck claims to predict:"
     )
     yield _table(figures["disagreements"], "class")
@@ -298,7 +298,7 @@ def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
 def _crossed(figures: dict[str, Any]) -> Iterator[str]:
     yield "## Dtypes, crossed"
     yield (
-        "`python -m scripts.cross_dtypes` holds the verdicts of `opcheck op` by dtype against two sources: the lists "
+        "`python -m scripts.cross_dtypes` compares the verdicts of `opcheck op` by dtype with two sources: the lists "
         "above, where an OpInfo is about one overload alone, and the names of the Metal kernels in the wheels. The "
         "kernels' names are **not circular** where a statement cites a text; a missing name proves nothing."
     )

@@ -154,11 +154,10 @@ def parse_macos(text: str, minimum: Version, torch: Version) -> Version:
     version = Version.parse(text)
     majors = ", ".join(str(major) for major in MACOS_MAJORS)
     if version.major not in MACOS_MAJORS and version.major < MACOS_MAJORS[-1]:
+        is_gap = version.major > MACOS_MAJORS[0]
         raise UnknownTargetError(
-            f"torch runs on no macOS {text}",
-            context="macOS goes from 15 to 26: Apple renumbered"
-            if version.major > 15
-            else f"macOS {text}",
+            f"there is no macOS {text}" if is_gap else f"torch does not run on macOS {text}",
+            context="macOS goes from 15 to 26: Apple renumbered" if is_gap else f"macOS {text}",
             hint=f"known: {majors}",
         )
     if version < minimum:
