@@ -33,7 +33,7 @@ FIXED = {
     "exported program": (
         "what torch.export fixed in the program: branches on values, on the device and on grad mode, training or "
         "evaluation; its device constants are read as torch.export.passes.move_to_device_pass(program, 'mps') "
-        "writes them, without which they stay what they were"
+        "writes them; without that pass they do not change"
     ),
     "TorchScript": (
         "what TorchScript fixed in the program: of a traced one branches, and devices as constants; the lines of its "
@@ -153,7 +153,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     inputs: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "1x3x224x224:float32 or x=1x8:int64, in order.",
+            "Inputs, in order: 1x3x224x224:float32 or x=1x8:int64.",
             "input",
             metavar="SPEC",
             scope="model",
@@ -163,7 +163,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     input_files: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "Inputs: .pt, .npy, .npz, .safetensors. Repeatable.",
+            "Files with inputs: .pt, .npy, .npz, .safetensors. Repeatable.",
             "input-file",
             metavar="[NAME=]FILE",
             scope="model",
@@ -174,7 +174,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     config: Annotated[
         dict[str, Setting],
         CaptureOption(
-            "A setting of the model, in YAML. Repeatable.",
+            "Setting of the model, in YAML. Repeatable.",
             metavar="NAME=VALUE",
             read=setting,
             scope="model",
@@ -184,7 +184,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     call: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "forward, or generate:max_new_tokens=4. Repeatable.",
+            "Method to call: forward, or generate:max_new_tokens=4. Repeatable.",
             metavar="METHOD[:ARG=VALUE,...]",
             scope="model",
         ),
@@ -192,7 +192,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     trust_remote_code: Annotated[
         bool,
         CaptureOption(
-            "Run a repository's own Python code here.",
+            "Run the Python code of a repository on this machine.",
             negative="--no-trust-remote-code",
             scope="model",
             action="trusts",
@@ -201,7 +201,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     checkpoints: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "Weights whose dtypes are looked at. Repeatable.",
+            "Check the dtypes of the weights in this file. Repeatable.",
             "checkpoint",
             metavar="FILE",
             scope="model",
@@ -210,12 +210,12 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     ] = ()
     #: of floating parameters and inputs; empty leaves them.
     dtype: Annotated[
-        str, CaptureOption("Cast the model to it.", metavar="DTYPE", check=parse_dtype)
+        str, CaptureOption("Cast the model to this dtype.", metavar="DTYPE", check=parse_dtype)
     ] = ""
     precision: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "Beside float64: float32,float16,bfloat16.",
+            "Compare each call with float64 in float32,float16,bfloat16.",
             metavar="[DTYPES]",
             values=PRECISIONS,
             separator=",",
@@ -225,18 +225,20 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
         ),
     ] = ()
     #: as a program without torch.no_grad() runs.
-    grad: Annotated[bool, CaptureOption("Run with grad mode on.", negative="--no-grad")] = False
+    grad: Annotated[bool, CaptureOption("Run with gradients enabled.", negative="--no-grad")] = (
+        False
+    )
     mode: Annotated[
         Mode,
         CaptureOption(
-            "Forward, or one step.",
+            "Run a forward pass or a training step.",
             choices=MODES,
         ),
     ] = MODES[0]
     optimizer: Annotated[
         str,
         CaptureOption(
-            "Of torch.optim.",
+            "Optimizer class of torch.optim and its arguments.",
             metavar="NAME[:ARG=VALUE,...]",
             mode="train",
         ),
@@ -245,20 +247,20 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     autocast: Annotated[
         str,
         CaptureOption(
-            f"Under torch.autocast: {' or '.join(AUTOCAST)}.",
+            f"Run under torch.autocast in {' or '.join(AUTOCAST)}.",
             metavar="DTYPE",
             values=AUTOCAST,
             check=_autocast,
         ),
     ] = ""
-    tracer: Annotated[str, CaptureOption("How to follow it.", choices=tuple(TRACERS))] = (
-        DEFAULT_TRACER
-    )
+    tracer: Annotated[
+        str, CaptureOption("Tracer to capture the model with.", choices=tuple(TRACERS))
+    ] = DEFAULT_TRACER
     #: the captured torch.fx graph: .py its code, .json the trace.
     save_graph: Annotated[
         str,
         CaptureOption(
-            "Write the graph there.",
+            "Write the captured graph to this file.",
             metavar="FILE",
             scope="audit",
             reported=False,
@@ -268,15 +270,15 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     #: in an environment of its own (capture/exact.py)
     exact: Annotated[
         bool,
-        CaptureOption("Run with the target's own torch, from 2.8 on.", action="runs"),
+        CaptureOption("Run with the target's own torch release, 2.8 or newer.", action="runs"),
     ] = False
     #: until the child process is ended.
-    time_limit: Annotated[float, seconds("Time limit.", 300.0)] = 300.0
+    time_limit: Annotated[float, seconds("Time limit of the run.", 300.0)] = 300.0
     #: 0: three quarters of the machine's memory.
     memory_limit: Annotated[
         float,
         CaptureOption(
-            "Memory limit.",
+            "Memory limit of the run.",
             metavar="GB",
             default_text="three quarters",
             check=_memory,

@@ -401,7 +401,9 @@ class SectionOptions(Record, frozen=True, kw_only=True):
     """Options that add sections to the short text of an answer."""
 
     releases: Annotated[bool, flag("Add a table of all releases.")] = False
-    calls: Annotated[bool, flag("Add the overloads, or the operators that it calls.")] = False
+    calls: Annotated[
+        bool, flag("Add the other overloads, or the operators that a module calls.")
+    ] = False
     limits: Annotated[bool, flag("Add all limits and advisories, with links.")] = False
     evidence: Annotated[bool, flag("Add the evidence, with links.")] = False
     verbose: Annotated[bool, VERBOSE] = False

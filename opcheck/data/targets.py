@@ -53,10 +53,10 @@ _PRERELEASE = re.compile(r"\d+\.\d+(\.\d+)?\.?(dev|a|b|rc)\d*.*")
 _KEYS = ("torch", "macos", "fallback")
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
-TORCH = Option("2.13, latest or installed.  [default: latest]", metavar="RELEASE")
-MACOS = Option("The Mac's macOS.  [default: the newest]", metavar="VERSION")
-NEWEST_KNOWN = Option("Let the newest known answer for a newer target.")
-FALLBACK = Option("PYTORCH_ENABLE_MPS_FALLBACK=1 is set.", negative="--no-fallback")
+TORCH = Option("torch release: 2.13, latest or installed.  [default: latest]", metavar="RELEASE")
+MACOS = Option("macOS version of the Mac.  [default: the newest]", metavar="VERSION")
+NEWEST_KNOWN = Option("Accept the answer of the newest known release for a newer target.")
+FALLBACK = Option("Run with PYTORCH_ENABLE_MPS_FALLBACK=1.", negative="--no-fallback")
 
 
 class TargetOptions(Record, frozen=True, kw_only=True):

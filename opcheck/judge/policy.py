@@ -85,7 +85,7 @@ class Policy(Record, frozen=True, kw_only=True):
     limits: Annotated[
         dict[str, int],
         Option(
-            "Allow so many: fallback=3, bytes=10MB. Repeatable.",
+            "Allow at most this many: fallback=3, bytes=10MB. Repeatable.",
             "max",
             metavar="NAME=NUMBER",
             values=tuple(f"{name}=" for name in LIMITS),

@@ -27,10 +27,10 @@ _TIMES = 7
 
 @verb(
     "compare",
-    epilog="MODEL is named as for opcheck audit; it is run with its weights, forward, and with --mode train backward. "
-    "The device is any that this machine's torch has. Exits with 1 where an operator goes wrong, with 3 where the run "
-    "broke off or nothing could be compared. It differs from opcheck audit --precision, which needs no device: there "
-    "the CPU's float32 is followed through the whole model.",
+    epilog="MODEL is named as for opcheck audit. It runs forward with its weights, and with --mode train also "
+    "backward. DEVICE is any device of this machine's torch. Exits with 1 if an operator's result is wrong, with 3 if "
+    "the run ended early or nothing could be compared. opcheck audit --precision needs no device: it compares float32 "
+    "on the CPU with float64 through the whole model.",
 )
 @click.argument("model")
 def command(

@@ -65,7 +65,7 @@ class VariantOptions(Record, frozen=True, kw_only=True):
     device: Annotated[
         str, flag("Where the model runs on this machine.", choices=("cpu", "cuda"))
     ] = "cpu"
-    time_limit: Annotated[float, seconds("Time that a variant may take.", 120.0)] = 120.0
+    time_limit: Annotated[float, seconds("Time limit of a variant.", 120.0)] = 120.0
 
     def variants(self, *, run_metal: bool) -> tuple[Variant, ...]:
         """Return what to try; the CPU traces what a Mac would compile."""
@@ -86,8 +86,10 @@ class VariantOptions(Record, frozen=True, kw_only=True):
 class KernelOptions(Record, frozen=True, kw_only=True):
     """The options for the kernels that Inductor writes."""
 
-    emit_metal: Annotated[str, flag("Write the Metal kernels there.", metavar="FOLDER")] = ""
-    check_metal: Annotated[bool, flag("Have Clang read the kernels (extra: metal).")] = False
+    emit_metal: Annotated[
+        str, flag("Write the Metal kernels to this folder.", metavar="FOLDER")
+    ] = ""
+    check_metal: Annotated[bool, flag("Check the kernels with Clang (extra: metal).")] = False
     run_metal: Annotated[bool, flag("Experimental: run the kernels, on this machine's CPU.")] = (
         False
     )
@@ -118,9 +120,9 @@ class KernelOptions(Record, frozen=True, kw_only=True):
 
 @verb(
     "compile",
-    epilog="MODEL is named as for opcheck audit. The model is run with its weights on this machine: "
-    "take a small configuration of a large one (--config num_hidden_layers=2). Exits with 1 where inference or "
-    "training works for Metal in no dtype, or not in a dtype that --dtype names; with 3 where that is not known.",
+    epilog="MODEL is named as for opcheck audit. The model runs with its weights on this machine: use a "
+    "small configuration of a large model (--config num_hidden_layers=2). Exits with 1 if inference or training "
+    "works for Metal in no dtype, or fails in a dtype of --dtype; with 3 if that is unknown.",
 )
 @click.argument("model")
 def command(

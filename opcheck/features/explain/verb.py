@@ -26,7 +26,11 @@ SCHEMA = "schema"
 _COLUMNS = 96
 
 
-@verb("explain")
+@verb(
+    "explain",
+    epilog="ID is a finding (OC102), a remedy (dtype_given) or a statement of the op lists (sdpa-dropout). "
+    "explain schema NAME prints the JSON schema of a saved document: report, op, gate ...",
+)
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 @click.argument("document", metavar="[NAME]", default="", required=False)
 def command(

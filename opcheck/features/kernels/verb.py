@@ -72,9 +72,9 @@ def list_(*, pattern: str, target: _Release) -> int:
     "diff",
     parent=command,
     short_help="Show which kernels two releases do not share.",
-    help="Show the kernels that are new in a release, gone, or of other code.\n\n"
-    "Up to torch 2.5 a kernel counts as of other code where the source text around it differs, and "
-    "against a compiled kernel always. "
+    help="Show the kernels that are new, removed or changed between two releases.\n\n"
+    "Up to torch 2.5 a kernel counts as changed if the source text around it differs, and always "
+    "if the other release has it compiled. "
     "PATTERN is a kernel's name, with * and ?.",
 )
 @click.argument("old", metavar="OLD")

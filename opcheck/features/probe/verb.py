@@ -27,10 +27,10 @@ _FILES = (".yaml", ".yml", ".json")
 
 @verb(
     "probe",
-    epilog="Each OpInfo of the installed torch is run with each dtype, in a process of its own kind: a process that "
-    "ends or hangs loses a single result. Each call of an operator is compared with float64 on the CPU. With --output "
-    "FILE.yaml or .json the results are evidence that opcheck reads again; without, a summary is printed. Exits with 1 "
-    "where something is wrong, raises, crashes or hangs. Needs the extra: pip install 'opcheck[probe]'.",
+    epilog="Each OpInfo of the installed torch runs with each dtype in a separate process, so that a crash or a hang "
+    "loses a single result. Each call of an operator is compared with float64 on the CPU. With --output FILE.yaml or "
+    ".json the results are evidence that opcheck reads again; otherwise the command prints a summary. Exits with 1 if "
+    "something is wrong, raises, crashes or hangs. Needs the extra: pip install 'opcheck[probe]'.",
 )
 def command(
     *,

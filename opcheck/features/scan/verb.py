@@ -51,16 +51,14 @@ def command(
     ] = (),
     select: Annotated[
         tuple[str, ...],
-        Option("Only this rule, or those that begin so: OC21. Repeatable.", metavar="CODE"),
+        Option("Only this rule, or all rules with this prefix: OC21. Repeatable.", metavar="CODE"),
     ] = (),
     baseline: Annotated[
         str,
         Option("Leave out the findings that this file lists.", metavar="FILE", action="reads"),
     ] = "",
     update_baseline: Annotated[bool, flag("Write all findings to that file.")] = False,
-    fix: Annotated[
-        bool, flag("Correct what can be corrected safely, and report the rest.")
-    ] = False,
+    fix: Annotated[bool, flag("Apply the safe fixes, and report the other findings.")] = False,
     diff: Annotated[bool, flag("Print what --fix would change, and write nothing.")] = False,
     unsafe_fixes: Annotated[
         bool, flag("Also make changes that a person must review; with --fix or --diff.")

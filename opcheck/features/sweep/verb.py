@@ -67,7 +67,8 @@ class _SweepGroup(HelpGroup):
     "sweep",
     cls=_SweepGroup,
     help=help_of("sweep"),
-    epilog="opcheck sweep MODELS... sweeps: opcheck sweep models --help lists the flags.",
+    epilog="opcheck sweep MODELS... is short for opcheck sweep models MODELS...; opcheck sweep models --help lists "
+    "its flags.",
 )
 def command() -> None:
     """The group itself does nothing."""

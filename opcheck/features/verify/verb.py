@@ -30,12 +30,12 @@ _REPORTS = (".json", ".yaml", ".yml")
     "verify",
     table="",
     takes=RUNNER,
-    epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
-    "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
-    "observe; with --here, MODEL takes the place of both: it is audited for this Mac's torch and macOS, run on its GPU "
-    "with its weights as they are initialized, and compared; --folder gets both reports, the text to share and, where "
-    "something contradicts, the proposal. Exits with 1 where something contradicts the prediction, with 3 where they "
-    "have nothing in common.",
+    epilog="PREDICTION is the JSON or YAML report of an audit, or a model, which opcheck then audits for the "
+    "observation's torch and macOS. OBSERVATION is a Mac's log, or the report of opcheck run or opcheck observe. With "
+    "--here, PREDICTION is a model and there is no OBSERVATION: opcheck audits the model for this Mac's torch and "
+    "macOS, runs it on the GPU with initialized weights, and compares; --folder gets both reports, the text to share "
+    "and the proposal for contradictions. Exits with 1 if something contradicts the prediction, with 3 if the two have "
+    "nothing in common.",
 )
 @click.argument("prediction")
 @click.argument("observation", required=False)
@@ -51,7 +51,7 @@ def command(
     ] = False,
     folder: Annotated[str, FOLDER] = KEPT,
     target: Annotated[
-        TargetOptions, only(fallback="With --here: PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
+        TargetOptions, only(fallback="With --here: run with PYTORCH_ENABLE_MPS_FALLBACK=1.")
     ],
     capture: Annotated[
         CaptureOptions,
