@@ -121,7 +121,7 @@ def refused_everywhere(op: str, dtype: str, torch: str) -> Verdict:
             Evidence(
                 kind="measured",
                 torch=torch,
-                detail=f"{op} raised for {dtype} on the CPU of torch {torch}, with every shape that was tried; "
+                detail=f"{op} raised for {dtype} on the CPU of torch {torch} with all shapes tried; "
                 "PyTorch's operator database lists the dtype for no device",
             ),
         ),

@@ -84,8 +84,9 @@ class Table(msgspec.Struct, frozen=True):
     #: The columns whose cells are names, and those that are flush right.
     code: tuple[int, ...] = ()
     right: tuple[int, ...] = ()
-    #: Columns that text has no room for.
+    #: Columns that text has no room for, and columns of sentences, which text may break into lines.
     wide: tuple[int, ...] = ()
+    prose: tuple[int, ...] = ()
     shown: int | None = None
 
 

@@ -28,6 +28,8 @@ from opcheck.render.document import (
 )
 
 WIDTH = 100
+#: Columns of a cell of sentences, at least.
+_NARROWEST = 30
 #: Lines that a fact of a short summary may take.
 _FACT_LINES = 2
 _WORD = re.compile(r"\s*\S+\s*")
@@ -59,7 +61,7 @@ def as_text(
     """Write a document as lines.
 
     Below a ``Title`` no line is wider than ``width``, and sections are indented. In other documents
-    tables and words that are wider stay whole, so that names can be copied.
+    tables and words that are wider stay whole, so that names can be copied; only cells of sentences are broken.
 
     Args:
         document: What to write.
@@ -171,8 +173,12 @@ def _table(block: Table, layout: _Layout) -> Iterator[str]:
     cells = [[_text(row[n], layout) for n in columns] for row in (head, *rows)]
     widths = [max(_width(text) for text, _ in column) for column in zip(*cells, strict=True)]
     room = layout.width - 2 * len(columns)
-    while layout.tight and sum(widths) > room and max(widths) > 1:
-        widths[widths.index(max(widths))] -= 1
+    foldable = [at for at, n in enumerate(columns) if layout.tight or n in block.prose]
+    while foldable and sum(widths) > room:
+        widest = max(foldable, key=lambda at: widths[at])
+        if widths[widest] <= (1 if layout.tight else _NARROWEST):
+            break
+        widths[widest] -= 1
     for row in cells:
         folded = [
             [_paint(text, styles, *span, layout) for span in _spans(text, width, fold=True)]

@@ -46,24 +46,24 @@ class _Setting(NamedTuple):
 _SETTINGS = (
     _Setting(
         find_cuda_defaults, re.compile(r"(?:.*[_-])?(?:device|map_location|accelerator)(?:_type)?"),
-        re.compile(r"cuda(?::\d+)?"), "the setting {key} is {value!r}: on a Mac it must be given",
+        re.compile(r"cuda(?::\d+)?"), "the setting {key} is {value!r}: a Mac needs another value",
         'a value such as "auto" that lets the program choose what the machine has',
     ),
     # What hydra calls.
     _Setting(
         find_cuda_defaults, re.compile("_target_"), re.compile(r"torch\.cuda\.[\w.]+"),
-        "{value} is called, which is for CUDA alone",
-        "the same of torch.amp or torch.mps, or a target that the program chooses",
+        "{value} is called, which works with CUDA only",
+        "the equivalent in torch.amp or torch.mps, or a target that the program chooses",
     ),
     _Setting(
         find_nccl, re.compile("strategy"), re.compile(r"(?:ddp|fsdp|deepspeed)\w*"),
         "Lightning has no strategy {value} on MPS",
-        "strategy: auto, which takes one process where there is one GPU", "warning",
+        "strategy: auto, which uses one process for one GPU", "warning",
     ),
     _Setting(
         find_nccl, re.compile("devices"), re.compile(r"[2-9]|[1-9]\d+"),
         "{value} devices are requested, and a Mac has a single GPU",
-        "devices: auto takes those that the machine has", "warning",
+        "devices: auto takes the devices of the machine", "warning",
         frozenset({"accelerator", "strategy", "num_nodes"}),
     ),
     _Setting(
@@ -139,7 +139,7 @@ def _check_packages(lines: Sequence[str]) -> Iterator[Hit]:
         if package and (package[1].lower() in _OF_CUDA or "cuda" in (package[2] or "").lower()):
             yield Hit(
                 node=ast.Pass(lineno=number, end_lineno=number, col_offset=0),
-                message=f"{package[1]} is for CUDA, and has no build for macOS: conda cannot make this environment",
-                hint="another environment for a Mac, without it",
+                message=f"{package[1]} is for CUDA and has no build for macOS: conda cannot create this environment",
+                hint="write another environment for a Mac, without the package",
                 no_fix="conda has no condition on the system in this file",
             )

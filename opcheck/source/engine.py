@@ -44,8 +44,8 @@ from opcheck.source.words import last
 from opcheck.worker import shares
 
 NOT_CHECKED = (
-    "Attributes of objects, names of libraries, and code that is made at run time were not followed.",
-    "What the operators of the model do on MPS is the audit's to say: opcheck audit.",
+    "Attributes of objects, names of libraries, and code generated at run time were not followed.",
+    "Operators were not judged: opcheck audit predicts what they do on MPS.",
     "Nothing was run, and nothing was observed on a Mac.",
 )
 #: A finding lists at most so many places of use.
@@ -489,7 +489,12 @@ class Reader:
         unexplained = f"ignores {', '.join(comment.codes) or 'nothing'} without a reason"
         reason = "write the reason behind the bracket"
         wrong = (
-            (UNUSED, nothing, "remove it, or correct the code", unused or not comment.codes),
+            (
+                UNUSED,
+                nothing,
+                "remove the comment, or correct the code",
+                unused or not comment.codes,
+            ),
             (WITHOUT_REASON, unexplained, reason, not comment.reason),
         )
         for rule, message, hint, is_wrong in wrong:

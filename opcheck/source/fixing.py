@@ -337,7 +337,7 @@ def _check(text: str, path: Path) -> None:
     try:
         source.parse(text, path.as_posix())
     except source.UnreadableError as error:
-        reason = f"the result would be no program ({error.problem.message})"
+        reason = f"the result would not be valid Python ({error.problem.message})"
         raise _refuse_fix(path, reason) from error
 
 

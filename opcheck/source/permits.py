@@ -51,9 +51,9 @@ def filter_fixes(
         reason = ""
         if failing is not None:
             line = getattr(failing.node, "lineno", 1)
-            reason = f"line {line} fails without CUDA all the same, and less clearly than this"
+            reason = f"line {line} would then fail without CUDA, with a less clear error"
         elif rule.id in _MOVES and (line := _float64_line(hit, scanned)):
-            reason = f"line {line} has float64 or complex128 on this device, which MPS has not"
+            reason = f"line {line} has float64 or complex128 on this device, which MPS lacks"
         elif not hit.fix.helper_edits and is_too_long(hit.fix.edits, scanned.lines):
             reason = f"the line would have more than {LONGEST_LINE} columns"
         refused = replace(hit, fix=None, no_fix=reason)
@@ -70,7 +70,9 @@ def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
         where = (
             f"torch {target}" if target < fix.since else f"the project's torch, at most {newest},"
         )
-        reason = f"{where} has not what it needs: {fix.needs or 'MPS'} came with torch {fix.since}"
+        reason = (
+            f"{where} lacks what the fix needs: {fix.needs or 'MPS'} came with torch {fix.since}"
+        )
         return replace(hit, fix=None, no_fix=reason)
     is_safe = oldest >= fix.since
     return hit if is_safe else replace(hit, fix=fix._replace(applicability="unsafe"))

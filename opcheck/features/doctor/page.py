@@ -23,13 +23,13 @@ def document(diagnosis: Diagnosis) -> Iterator[Block]:
     yield Lines(
         (
             f"{counts or 'Nothing found'}, by {checks}"
-            + (f"; {left_out} could not be made (below)." if left_out else "."),
+            + (f"; {left_out} could not run (below)." if left_out else "."),
             *_no_mac(environment),
         )
     )
     entries = (entry(finding, map(place, finding.locations)) for finding in diagnosis.findings)
     yield from section("Findings", *entries)
-    yield from section("What was looked at", Table(("fact", "value"), tuple(_facts(environment))))
+    yield from section("What was checked", Table(("fact", "value"), tuple(_facts(environment))))
     unknown = (f"without {what}: {', '.join(ids)}" for what, ids in diagnosis.unknown.items())
     yield from section("Unknown", Bullets(tuple(unknown)))
     yield Heading("Not checked")
@@ -46,7 +46,7 @@ def _title(environment: Environment) -> str:
 
 def _no_mac(environment: Environment) -> Iterator[str]:
     if not environment.is_mac:
-        system = environment.machine.system or "a system that is not known"
+        system = environment.machine.system or "an unknown system"
         yield (
             f"This is {system}, not a Mac: only variables, packages and files were checked. To check a Mac from "
             "here: opcheck doctor --gather there, --from FILE here."

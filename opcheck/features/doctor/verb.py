@@ -47,7 +47,7 @@ def command(
 
     if gather and (from_file or script or requirements or output.format):
         raise UsageError(
-            "--gather only writes the facts",
+            "--gather takes no other flag: it only writes the facts",
             context="opcheck doctor --gather",
             hint="opcheck doctor --gather > environment.json, then opcheck doctor --from environment.json",
         )

@@ -107,7 +107,7 @@ def _causes(step: Step, name: str) -> Iterator[str]:
 
 def _table(overload: OverloadHistory) -> Table:
     rows = [row for step in overload.steps for row in _rows(step)]
-    return Table(("torch", "status", "", "what changed it"), tuple(rows))
+    return Table(("torch", "status", "", "what changed it"), tuple(rows), prose=(3,))
 
 
 def _rows(step: Step) -> Iterator[tuple[str, ...]]:

@@ -159,10 +159,11 @@ def _exception(entry: Note, main: OverloadAnswer, headline: str) -> tuple[str, s
     dtypes = ", ".join(
         n for n in entry.dtypes if n in main.dtypes and main.dtype not in entry.dtypes
     )
-    is_named = bool(entry.way_out) and entry.case in headline
-    case = "" if is_named else wording.cut_at_word(entry.case, wording.SHORT_CASE)
+    case = wording.cut_at_word(entry.case, wording.SHORT_CASE)
+    if case and entry.way_out and entry.case in headline:
+        case = "" if dtypes else "help"
     rare = "rarely" if entry.frequency == "rarely" else ""
-    text = ": ".join(filter(None, (rare, dtypes, "help" if is_named else case, entry.way_out)))
+    text = ": ".join(filter(None, (rare, dtypes, case, entry.way_out)))
     return text, f" ({entry.id})"
 
 
@@ -212,7 +213,7 @@ def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[Block]:
                 )
             )
     columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
-    yield Table(("torch", "macOS", *columns), tuple(rows))
+    yield Table(("torch", "macOS", *columns), tuple(rows), prose=(3,))
 
 
 #: Metal kernels that the head names.

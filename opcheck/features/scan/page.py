@@ -44,7 +44,7 @@ def document(report: ScanReport) -> Iterator[Block]:
     for file, in_file in groupby(report.findings, key=lambda finding: _where(finding)[0]):
         yield Heading(file)
         cells = ((_where(f)[1], f.severity, f.rule, _message(f)) for f in in_file)
-        yield Table(("line", "severity", "rule", "what"), tuple(cells), code=(2,))
+        yield Table(("line", "severity", "rule", "what"), tuple(cells), code=(2,), prose=(3,))
     yield from section("Ways out", Bullets(tuple(_hints(report))))
     yield from section("Not fixable by a tool", Bullets(tuple(_not_fixable(report))))
     left = (f"left out: {count} {what}" for what, count in report.skipped.items())

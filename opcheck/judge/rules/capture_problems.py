@@ -97,7 +97,7 @@ def find_incomplete_captures(audited: Audited) -> Iterator[Finding]:
     if not trace.complete and all(problem.kind in _ENDS_NOTHING for problem in trace.problems):
         yield finding(
             severity=severity,
-            message="the run did not come to its end",
+            message="the run ended early",
             hint="what follows the last call was not judged",
         )
 
@@ -173,7 +173,7 @@ def find_differing_releases(audited: Audited) -> Iterator[Finding]:
 
 
 def _hint_newer(problem: Problem) -> str:
-    otherwise = "leave it out" if "=)" in problem.answered else "ask hasattr() for it first"
+    otherwise = "leave it out" if "=)" in problem.answered else "check with hasattr() first"
     return f"use a release that has {problem.answered}, or {otherwise}"
 
 
@@ -236,10 +236,10 @@ find_mps_refusals = audit_rule("OC126", "error")(
             "refused_on_mps": _hint_by_answer,
             "not_spawned": _hint_by_answer,
             "refused_everywhere": lambda _: (
-                "mend the call: a Mac does not take its arguments either"
+                "correct the call: a Mac does not take its arguments either"
             ),
             "mps_branch": lambda _: (
-                "try another release of the library whose line it is, or run this call on the CPU"
+                "try another release of the library, or run this call on the CPU"
             ),
         },
         "mps_branch",
@@ -256,7 +256,7 @@ _METHODS: dict[Becomes, tuple[Severity, str]] = {
         ("raises_at_load", "raises_at_run", "wrong"),
         (
             "error",
-            "the layers were judged as if they were dense, which the published weights do not run as",
+            "the layers were judged as if they were dense, but the published weights are not",
         ),
     ),
     **dict.fromkeys(
@@ -284,7 +284,7 @@ _BEGINS = {
     "hub_kernel": "attention goes to the hub's kernel {}",
     "quantized": "the weights are quantized by {}",
 }
-_OF_KERNELS = "the model was judged as it is without it"
+_OF_KERNELS = "the model was judged without it"
 
 
 @audit_rule("OC127", "error")

@@ -98,7 +98,7 @@ def find_transfers(audited: Audited) -> Iterator[Finding]:
         f"({filesize(moved.bytes_to_mps)})"
         + (f" in {plural(len(regions), 'region')}" if regions else ""),
         hint="fallback calls in a row share no copies: "
-        "one .cpu() before them and one .to('mps') after copies less",
+        "one .cpu() before them and one .to('mps') after them copy less",
         count=sum(region.calls for region in regions),
     )
 
@@ -130,7 +130,7 @@ def find_lost_digits(audited: Audited) -> Iterator[Finding]:
                 yield finding(
                     message=f"{event.op}: {event.kind} in {run.dtype}, in {event.elements:,} of "
                     f"{event.of:,} elements",
-                    hint="scale what comes in, or keep this part in float32",
+                    hint="scale the inputs, or keep this part in float32",
                     op=event.op,
                     locations=(event.place,),
                 )

@@ -54,7 +54,7 @@ def _find_queries(node: ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[
         yield Hit(
             node=node,
             severity="note",
-            message=f"{scanned.dotted_name(node)} is about CUDA's autocast alone",
+            message=f"{scanned.dotted_name(node)} affects CUDA's autocast only",
             hint=f"on MPS: {instead}",
         )
 
@@ -66,7 +66,7 @@ def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
             node=node,
             severity="note",
             message=f'{name}(device_type="cuda") does nothing for autocast of MPS',
-            hint="give the type of the device that was chosen",
+            hint="pass the type of the chosen device",
         )
     ending = name.rpartition(".")[2]
     if ending not in {"autocast", "GradScaler"} or not name.startswith("torch."):
@@ -88,7 +88,7 @@ def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         what = 'torch.amp.GradScaler("cuda")'
     else:
         return
-    message = f"{what} turns itself off without CUDA: on a Mac nothing is cast or scaled"
+    message = f"{what} is disabled without CUDA: on a Mac nothing is cast or scaled"
     if is_off:
         message = (
             f"{what} with enabled=False turns off CUDA's autocast alone: "
@@ -97,7 +97,7 @@ def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     yield Hit(
         node=node,
         message=message,
-        hint=f'torch.amp.{ending}("mps"), or with the type of the device that was chosen',
+        hint=f'torch.amp.{ending}("mps"), or with the type of the chosen device',
         fix=_fix(node, name, scanned, is_off=is_off)
         if ending == "autocast"
         else _scaler_fix(node, name, scanned),
@@ -112,7 +112,7 @@ def _find_refused(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             message=f"torch {scanned.target.torch} has no autocast of MPS: with such a device this raises",
-            hint=f"torch {_MPS_SINCE} has it; before, contextlib.nullcontext() where the device is MPS",
+            hint=f"torch {_MPS_SINCE} has it; for older releases use contextlib.nullcontext() on MPS",
             prints="RuntimeError: User specified an unsupported autocast device_type 'mps'",
             no_fix="on other devices the block needs autocast",
         )
@@ -138,7 +138,7 @@ def _on_for_cuda(node: ast.Call, enabled: ast.expr, ending: str, scanned: Scanne
     if asks and not compared and not handles_mps(enabled, scanned):
         yield Hit(
             node=node,
-            message=f"{ending} is on for CUDA alone: on a Mac nothing is cast or scaled",
+            message=f"{ending} is enabled for CUDA only: on a Mac nothing is cast or scaled",
             hint='where MPS can take it, too: enabled=device.type != "cpu"',
         )
 

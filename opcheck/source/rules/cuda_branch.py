@@ -42,7 +42,7 @@ def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
             message="without CUDA the program ends here if the rest of the condition is true"
             if may
             else "without CUDA the program ends here: the condition fails on a Mac",
-            hint="require what is needed, not CUDA: x.device.type in {...}, or drop the check",
+            hint="check for the devices that work: x.device.type in {...}, or drop the check",
         )
 
 
@@ -135,7 +135,7 @@ def find_cuda_branches(
     elif _asks(node, scanned) and scanned.mac.truth(node) is not None and _decides(node, scanned):
         yield Hit(
             node=node,
-            message="this is true for CUDA alone: a Mac takes the other branch",
+            message="this is true for CUDA only: a Mac takes the other branch",
             hint='if MPS can take this branch, too: device.type in {"cuda", "mps"}, or device.type != "cpu"',
         )
 
@@ -216,7 +216,7 @@ def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node.test,
             severity="warning",
-            message="half precision is chosen for CUDA alone: a Mac computes in the other dtype",
+            message="half precision is chosen for CUDA only: a Mac computes in the other dtype",
             hint="MPS has float16, and bfloat16 from macOS 14 on; choose by the needs of the model",
         )
 
@@ -282,7 +282,7 @@ def _providers(node: ast.List, _scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             severity="note",
-            message="of these providers of ONNX Runtime a Mac has only the CPU",
+            message="a Mac has only the CPU among these providers of ONNX Runtime",
             hint=f"put {_APPLE} between them, where onnxruntime.get_available_providers() has it",
         )
 

@@ -36,7 +36,7 @@ from opcheck.source.rule import Hit, Scanned, method, rule
 from opcheck.source.words import find_called, is_cuda, last, leaves
 
 _CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
-_HINT = 'after CUDA ask for MPS: "mps" if torch.backends.mps.is_available()'
+_HINT = 'check for MPS after CUDA: "mps" if torch.backends.mps.is_available()'
 #: Statements inside of so many others are looked at; machine-made files nest 100,000 deep.
 _DEEPEST = 3
 #: So many statements below an if statement are looked at.
@@ -249,7 +249,7 @@ def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None
     return _hit(
         node.test,
         _memory_fix(node, called, scanned) if sides.on_cuda and all(called) else None,
-        f"torch.cuda.{names[0]} is called for CUDA alone",
+        f"torch.cuda.{names[0]} is called for CUDA only",
         "add a branch for MPS with its own check: torch.mps",
     )
 
@@ -286,7 +286,7 @@ def _memory_read(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
     return Hit(
         node=node.test,
         severity="note",
-        message=f"{name} is read for CUDA alone",
+        message=f"{name} is read for CUDA only",
         hint=f"on MPS: {IDLE.get(short) or INSTEAD.get(short)}",
     )
 
@@ -478,7 +478,7 @@ def _is_else(line: str, indent: str) -> bool:
 # -- if use_cuda: x = x.cuda() -----------------------------------------------------------------------
 
 _MOVE = (
-    "this moves to CUDA alone, so on a Mac it stays on the CPU",
+    "this moves to CUDA only, so on a Mac it stays on the CPU",
     "take the device as a value: .to(device)",
 )
 
@@ -574,8 +574,8 @@ def _memory_fix(node: ast.If, called: list[str], scanned: Scanned) -> Fix | None
 # -- use_cuda = not args.no_cuda and torch.cuda.is_available() ---------------------------------------
 
 _FALSE = (
-    "this flag is false on a Mac, so what it chooses is the CPU",
-    "choose a device instead of a flag, and ask for MPS after CUDA",
+    "this flag is false on a Mac, so it selects the CPU",
+    "choose a device instead of a flag, and check for MPS after CUDA",
 )
 
 

@@ -126,7 +126,7 @@ def _find_misuse(
         yield Hit(
             node=node,
             message=f"{variable.name} is set after line {first.lineno} imported torch: too late",
-            hint="set it before, or in the shell: it is read once, while torch is imported",
+            hint="set it before that line, or in the shell: torch reads it once, when it is imported",
         )
 
 

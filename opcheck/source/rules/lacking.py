@@ -33,7 +33,7 @@ def find_cuda_extensions(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             message="builds CUDA kernels, which no Mac compiles",
-            hint="build them only where there is CUDA, and write the same in plain torch for other devices",
+            hint="build them only with CUDA, and write plain torch code for other devices",
         )
 
 

@@ -449,7 +449,7 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
                 node=node,
                 message=f"{name.rpartition('.')[2]} takes {default.parameter}={quote(default.constant)} by default "
                 f"({found[0].name}, line {default.line})",
-                hint="hand on the device that the program chose",
+                hint="pass the device that the program chose",
             )
 
 
@@ -491,8 +491,8 @@ def _default_hits(
         yield Hit(
             node=value.origin,
             fix=fix,
-            message=f"the default of the {what} is {quote(value.constant)}: on a Mac it must be given",
-            hint='make the default "auto" or None, and choose what the machine has',
+            message=f"the default of the {what} is {quote(value.constant)}: a Mac needs another value",
+            hint='make the default "auto" or None, and choose a device of the machine',
         )
 
 

@@ -61,7 +61,7 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             message=f"Lightning has no strategy {strategy} on MPS",
-            hint='strategy="auto", which takes one process where there is one GPU',
+            hint='strategy="auto", which uses one process for one GPU',
             prints=f"ValueError: You set `strategy={strategy}` but strategies from the DDP family are not supported "
             "on the MPS accelerator."
             if strategy.startswith("ddp")
@@ -86,9 +86,9 @@ def _nccl_hits(
                 use=use,
                 message="torch for macOS has no NCCL"
                 if use
-                else "the default is NCCL, which macOS has not",
+                else "the default is NCCL, which macOS lacks",
                 severity=None if use else "warning",
-                hint="a Mac has one GPU: leave the group out where the world is one process, or gloo on the CPU",
+                hint="a Mac has one GPU: use no group for a single process, or gloo on the CPU",
             )
             return
 
@@ -115,7 +115,7 @@ def find_data_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     yield Hit(
         node=node,
         severity=None if _moves_something_else(node, scanned) else "warning",
-        message="on a Mac nn.DataParallel calls the module as it is: inputs stay on the device that they are on",
+        message="on a Mac nn.DataParallel only calls the module: inputs stay on their device",
         hint="move the inputs, x.to(device), or wrap only where torch.cuda.device_count() > 1",
         prints="RuntimeError: Input type (torch.FloatTensor) and weight type (MPSFloatType) should be the same",
     )

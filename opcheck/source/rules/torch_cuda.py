@@ -97,7 +97,7 @@ def _guard(node: ast.AST, scanned: Scanned) -> Fix | None:
     words=("cuda",),
     calls={name.rpartition(".")[2] for name in IDLE},
     fix="safe",
-    no_fix="nothing on MPS has to replace it, or its result means something else there",
+    no_fix="MPS needs no replacement, or the result means something else there",
 )
 def find_idle_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of the names that do nothing."""
@@ -126,7 +126,7 @@ def find_cudnn_settings(node: ast.Assign, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             message=f"{setting} has no effect on MPS",
-            hint="it may stay; whether a run is deterministic on a Mac, it does not say",
+            hint="it may stay, but does not make a run on a Mac deterministic",
         )
 
 

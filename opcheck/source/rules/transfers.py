@@ -26,18 +26,18 @@ def find_pinned_memory(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if asked is not None and scanned.mac.constant(asked) is True:
         called = scanned.dotted_name(node.func).rpartition(".")[2] or method(node)
         called = called or getattr(node.func, "id", "")
-        loader = "; a DataLoader leaves it out on a Mac, and warns" * called.endswith("DataLoader")
+        loader = "; a DataLoader skips it on a Mac, and warns" * called.endswith("DataLoader")
         yield Hit(
             node=asked,
             fix=_fix_pinning(asked, scanned),
-            message=f"pinned memory is for CUDA, and gains nothing on a Mac{loader}",
+            message=f"pinned memory has no benefit on a Mac{loader}",
             hint="pin_memory=torch.cuda.is_available()",
         )
     elif method(node) == "pin_memory" and not node.args and not scanned.dotted_name(node.func):
         yield Hit(
             node=node,
             severity="warning",
-            message="a tensor is pinned here: older releases raise on a Mac, newer gain nothing",
+            message="a tensor is pinned here: on a Mac older releases raise, and newer releases gain nothing",
             hint="pin it only where torch.cuda.is_available()",
         )
 

@@ -65,7 +65,7 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     yield Hit(
         node=node,
         message=f"this requests {dtype}, which MPS does not have: it raises if the tensor is on MPS",
-        hint="float32, or .cpu() before it; opcheck audit --precision names the parts that need more",
+        hint="use float32, or .cpu() before it; opcheck audit --precision names the parts that need more",
     )
 
 
@@ -167,7 +167,7 @@ def find_wide_defaults(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if dtype and (scanned.dotted_name(dtype) or scanned.mac.constant(dtype)) in _DOUBLE:
         yield Hit(
             node=node,
-            message="every tensor is float64 from here on, which MPS has not",
+            message="every tensor is float64 from here on, which MPS lacks",
             hint="leave the default, and cast on the CPU where double precision is needed",
         )
 

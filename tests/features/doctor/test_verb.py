@@ -89,7 +89,7 @@ def test_no_mac_is_told_plainly_and_its_facts_travel(
         (("--from", "nothing.json"), "No such file"),
         (("--script", "nothing.py"), "nothing.py"),
         (("--requirements", "nothing.txt"), "cannot read the requirements"),
-        (("--gather", "-f", "json"), "--gather only writes the facts"),
+        (("--gather", "-f", "json"), "--gather takes no other flag: it only writes the facts"),
         (("--fail-on", "much"), "much"),
     ],
 )

@@ -22,7 +22,7 @@ def test_an_incomplete_run_is_an_error_with_the_model_s_own_message() -> None:
 
 def test_an_incomplete_run_without_a_problem_is_told_too() -> None:
     (finding,) = findings_by("OC120", call("aten::mm"), complete=False)
-    assert finding.message == "the run did not come to its end"
+    assert finding.message == "the run ended early"
 
 
 def guess(op: str, line: int, *, kind: str = "guess", answer: str = "ones") -> Problem:

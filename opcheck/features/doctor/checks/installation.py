@@ -47,7 +47,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             yield finding(
                 message=f"{requirement.text} requires a torch that has no macOS wheel for Python "
                 f"{python}: torch {asked[-1]} supports {names}",
-                hint=f"uv venv --python {usable[-1]}" if usable else "ask for another torch",
+                hint=f"uv venv --python {usable[-1]}" if usable else "require another torch",
                 locations=(requirement.place,),
             )
 
@@ -108,7 +108,7 @@ def _fails(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
     if torch is not None and torch.problem:
         yield finding(
-            message=f"torch {torch.version} is installed and cannot be imported",
+            message=f"torch {torch.version} is installed but cannot be imported",
             hint=f"pip install --force-reinstall torch=={torch.version.partition('+')[0]}",
             prints=torch.problem,
         )
@@ -134,6 +134,6 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
     newer = torch.line > examined.lines[-1]
     yield finding(
         message=f"the op lists have no torch {torch.line}"
-        + (": it is newer than they are" if newer else ""),
+        + (": it is newer than the lists" if newer else ""),
         hint="pip install --upgrade opcheck" if newer else install(examined.lines[-1]),
     )

@@ -46,7 +46,7 @@ def _unknown_name(examined: Examined) -> Iterator[Finding]:
             yield finding(
                 severity="error" if near else "warning",
                 message=f"no release of PyTorch that is in the lists reads {name}"
-                + (f"; the nearest that one reads is {near[0]}" if near else ""),
+                + (f"; the nearest name that a release reads is {near[0]}" if near else ""),
                 hint=mend,
             )
 
@@ -98,7 +98,7 @@ def _no_limit(examined: Examined) -> Iterator[Finding]:
         yield finding(
             message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
             "it stops responding",
-            hint=f"unset {_HIGH}; where a model does not fit: opcheck audit MODEL --memory GB",
+            hint=f"unset {_HIGH}; opcheck audit MODEL --memory GB estimates what a model needs",
         )
 
 
