@@ -151,7 +151,7 @@ def _times(comparison: DeviceComparison) -> Iterator[Block]:
     known = [timing for timing in comparison.times if timing.cpu is not None]
     here, cpu = sum(time.device for time in known), sum(timing.cpu or 0.0 for timing in known)
     together = f"together {1000 * here:.2f} ms on {device}, {1000 * cpu:.2f} ms on the CPU"
-    yield Lines((f"{together}; each call by itself, waited for: in a model they overlap",))
+    yield Lines((f"{together}; each call was timed alone: in a model calls overlap",))
 
 
 def _time(timing: Time) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def _join(parts: Sequence[CompiledVariants | TriedVariant]) -> CompiledVariants:
     whole = next((part for part in parts if isinstance(part, CompiledVariants)), None)
     if whole is None:
         raise CaptureError(
-            "the process of every variant ended before it was done",
+            "the process of every variant ended early",
             context="opcheck compile",
             hint="run again with -v to see what the processes printed",
         )

@@ -108,7 +108,7 @@ def prepare(scratch: str = "", include: Path | None = None) -> None:
         raise UsageError(
             "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header",
             context=str(error),
-            hint="name another in CXX: g++ 12 or newer, or clang++",
+            hint="name another compiler in CXX: g++ 12 or newer, or clang++",
         ) from error
 
 

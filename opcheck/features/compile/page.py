@@ -139,9 +139,7 @@ def _failure(group: FailureGroup) -> str:
         f", and {group.places - 1} more" if group.places > 1 else "",
         f" ({group.defect})" if group.defect and group.defect not in group.message else "",
         " (opcheck's limit, not PyTorch's)" if group.ours else "",
-        f" (mended in torch {group.mended}, so not held against the target)"
-        if group.mended
-        else "",
+        f" (fixed in torch {group.mended}, so it does not count)" if group.mended else "",
         f" -- {'; '.join(group.variants)}" if group.variants else "",
         f" -- {' '.join(group.links)}" if group.links else "",
     )
@@ -154,7 +152,7 @@ def _advisory(advisory: Advisory) -> str:
     where = f", the first at {advisory.line}" if advisory.line else ""
     variants = f" -- {'; '.join(advisory.variants)}" if advisory.variants else ""
     links = f" -- {' '.join(advisory.links)}" if advisory.links else ""
-    mended = f"; mended in torch {advisory.mended}" if advisory.mended else ""
+    mended = f"; fixed in torch {advisory.mended}" if advisory.mended else ""
     return f"{advisory.id} ({advisory.effect}{mended}): {summary}{kernels}{where}{variants}{links}"
 
 

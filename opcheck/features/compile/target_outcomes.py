@@ -547,7 +547,7 @@ def _without_inductor(tried: Attempts, metal: Attempts, why: str, known: _Defect
     portable = [attempt for attempt in tried if attempt.variant.backend in PORTABLE]
     if portable:
         # Eager operators do the same with or without torch.compile.
-        head = _PORTABLE_ADVICE.get(portable[0].outcome, "do not compile")
+        head = _PORTABLE_ADVICE.get(portable[0].outcome, "torch.compile does not help")
         return f"{head}: {_why_not(portable, known)}"
     if not metal:
         return f"nothing was compiled for Metal: {_why_not(tried, known)}"
@@ -689,7 +689,7 @@ def _why_not(attempts: Attempts, known: _Defects) -> str:
     message = next((c for c in causes if failure.message.startswith(c)), failure.message)
     until = known.release_that_mended(failure)
     return message + (
-        f", which torch {until} mended: ask with that release installed" if until else ""
+        f"; torch {until} fixes it: install that release and compile again" if until else ""
     )
 
 
@@ -709,8 +709,8 @@ def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str
     if not differing or Version.parse(compiled.installed_torch) == target.torch:
         return ""
     return (
-        f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} otherwise than torch "
-        f"{compiled.installed_torch}, which compiled it here: --exact compiles with the target's own"
+        f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} differently from torch "
+        f"{compiled.installed_torch}, which compiled it here: --exact uses the target's own"
     )
 
 

@@ -39,7 +39,7 @@ class VariantOptions(Record, frozen=True, kw_only=True):
     backends: Annotated[
         tuple[str, ...],
         flag(
-            "Try this backend alone; with --all, with every setting. Repeatable.",
+            "Try only this backend; with --all, with every setting. Repeatable.",
             "backend",
             metavar="NAME",
             values=(*BACKENDS, AOTINDUCTOR),
@@ -49,7 +49,7 @@ class VariantOptions(Record, frozen=True, kw_only=True):
     dtypes: Annotated[
         tuple[str, ...],
         flag(
-            f"Try this dtype alone. Repeatable.  [default: {', '.join(DTYPES)}]",
+            f"Try only this dtype. Repeatable.  [default: {', '.join(DTYPES)}]",
             "dtype",
             metavar="DTYPE",
         ),
@@ -133,7 +133,7 @@ def command(
     choice: VariantOptions,
     kernels: KernelOptions,
     progress: Annotated[
-        ProgressOptions, but(verbose="Show what the program prints, and what took how long.")
+        ProgressOptions, but(verbose="Show the program's output and the time of each step.")
     ],
     output: OutputOptions,
 ) -> int:

@@ -43,9 +43,9 @@ def command(
 
     if document and (rule_id or "").lower() != SCHEMA:
         raise UsageError(
-            f"one name is explained at a time: {document!r} is left over",
+            f"explain takes one name; {document!r} is too much",
             context="opcheck explain",
-            hint="opcheck explain -v lists all names; opcheck explain schema NAME has the documents",
+            hint="opcheck explain -v lists all names; opcheck explain schema NAME prints a schema",
         )
     if rule_id is None:
         streams.emit("\n".join(_all() if verbose else _groups()))
@@ -87,7 +87,7 @@ def _record(name: str) -> type[msgspec.Struct]:
         raise UsageError(
             f"no saved document is called {name!r}",
             context="opcheck explain schema",
-            hint=f"one of {', '.join(documents())}",
+            hint=f"known: {', '.join(documents())}",
         )
     module, _, kind = documents()[name or "report"].partition(":")
     record: type[msgspec.Struct] = getattr(import_module(module), kind)
@@ -103,7 +103,7 @@ def _groups() -> Iterator[str]:
         last = f" to {rest[-1].id}" if rest else ""
         yield f"{title}: {len(rest) + 1}, {first.id}{last}"
     yield f"Remedies: {len(remedies.REMEDIES)}, such as {', '.join([*remedies.BY_ID][:4])}"
-    yield f"Formats: the JSON schema of a report, {SCHEMA}; {SCHEMA} NAME of another document"
+    yield f"Formats: {SCHEMA} for the JSON schema of a report, {SCHEMA} NAME for another document"
     yield ""
     yield "opcheck explain CODE shows a page, also of a limitation or an advisory; -v lists all names"
 

@@ -158,10 +158,10 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
     if new:
         return f"opcheck explain {new[0].finding.rule}"
     if any(cell.fixed for cell in gate.cells):
-        return "opcheck gate --update-baseline: what is fixed need not stay known"
+        return "opcheck gate --update-baseline removes the fixed findings from the baseline"
     failed = next((cell for cell, _ in _failed_cells(gate)), None)
     if failed is not None:
-        return "opcheck audit -v on the model without a result shows what it prints"
+        return "opcheck audit -v MODEL shows the output of the model without a result"
     return "opcheck upgrade MODEL shows what a newer torch or macOS would change"
 
 

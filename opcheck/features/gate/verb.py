@@ -256,7 +256,7 @@ def _note_progress(results: Mapping[str, JobResult], *, interrupted: bool) -> No
     if kept_results:
         total = sum(len(result.reports) for result in results.values())
         streams.note(
-            f"{kept_results} of {total} results are kept ones: nothing has changed (--no-cache)"
+            f"{kept_results} of {total} results come from the cache: nothing has changed (--no-cache audits again)"
         )
     for name, result in results.items():
         if result.not_kept:

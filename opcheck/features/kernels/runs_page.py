@@ -18,7 +18,7 @@ WRONG_COLUMNS = (
 )
 _NOTE = (
     "The kernels ran on this CPU: mathematical functions are this machine's, evaluated in double. "
-    "What is wrong here is wrong by the kernel's own code; what is right may still differ on a GPU."
+    "A wrong result here comes from the kernel's code; a right result may still differ on a GPU."
 )
 
 

@@ -28,7 +28,7 @@ _Release = Annotated[
     TargetOptions,
     Take(
         lambda source: source.field == "torch",
-        {"torch": "Of this release, or a wheel's path.  [default: the newest list]"},
+        {"torch": "torch release, or a wheel's path.  [default: the newest release]"},
     ),
 ]
 
@@ -56,7 +56,7 @@ def list_(*, pattern: str, target: _Release) -> int:
     functions = kernel_names.matching(library.functions, pattern)
     if not functions:
         raise UsageError(
-            f"no kernel of torch {library.torch} is called that",
+            f"no kernel of torch {library.torch} has this name",
             context=pattern,
             hint=f"opcheck kernels list --torch {library.torch} shows the operations",
         )
@@ -116,10 +116,10 @@ def run_kernels(
     ] = (),
     pointwise: Annotated[bool, Option("Only the unary, binary and ternary families.")] = False,
     jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None,
-    timeout: Annotated[float | None, seconds("End the run after so many seconds.", 600)] = None,
+    timeout: Annotated[float | None, seconds("Time limit of the run in seconds.", 600)] = None,
     output: Annotated[
         OutputOptions,
-        but(path="Write the report there; a name that ends in .parquet gets one row a kernel."),
+        but(path="Output file; a name that ends in .parquet gets a row per kernel."),
     ],
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
@@ -170,7 +170,7 @@ def issue(
     operation: str,
     target: _Release,
     dtype: Annotated[str | None, DTYPE] = None,
-    output: Annotated[OutputOptions, but(path="Write the text there.")],
+    output: Annotated[OutputOptions, but(path="Output file.")],
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Write the text."""
@@ -189,7 +189,7 @@ def issue(
     output.put(text)
     streams.note(f"title: {issues.title(tested, operation)}")
     streams.note(
-        "goes to https://github.com/pytorch/pytorch/issues; look for an issue that is there already"
+        "goes to https://github.com/pytorch/pytorch/issues; check for an existing issue first"
     )
     return 0
 

@@ -88,7 +88,9 @@ def merge(
     statements = plural(len(reviewed.added), "statement")
     if apply:
         merging.apply(reviewed, directory)
-        streams.note(f"{statements} merged; file each by its area, and end what it makes untrue")
+        streams.note(
+            f"{statements} merged; move each to the file of its area, and end the statements that it replaces"
+        )
     else:
         streams.note(
             f"{statements} would be merged, and the lint finds no problem: --apply writes it"

@@ -53,7 +53,7 @@ def command(
     report = read(texts, load(), torch=target.torch, macos=target.macos)
     output.deliver_report(report, full=verbose)
     if not report.totals["calls"]:
-        streams.note("nothing in it is what PyTorch, or Metal, prints of MPS")
+        streams.note("the log has no message of PyTorch or Metal about MPS")
     return exit_code(report, fail_on=fail_on, strict=False)
 
 

@@ -124,9 +124,9 @@ def _observe(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]
 
     if target.torch or target.macos or asked.pop("exact", False):
         raise UsageError(
-            "on a Mac the run is observed, with the torch and the macOS that are there",
+            "on a Mac the run uses this Mac's torch and macOS",
             context="opcheck run --torch, --macos",
-            hint="leave them out, or add --emulate",
+            hint="leave out both flags, or add --emulate",
         )
     return run(ObserveRequest(**asked), load())
 
@@ -145,7 +145,7 @@ def _flags_behind(script: str, arguments: Sequence[str]) -> str:
     names = ", ".join(sorted(flags))
     return (
         f"{names} behind the program went to the program, not to opcheck: "
-        f"write opcheck run {names} ... before it, if opcheck is to heed them"
+        f"write opcheck run {names} ... before it, if they are meant for opcheck"
     )
 
 

@@ -61,11 +61,11 @@ def _answer(advice: Advice) -> Iterator[str]:
     warnings = len(advice.findings) - errors
     yield f"now: {advice.headline} ({plural(errors, 'error')}, {plural(warnings, 'warning')})"
     if not advice.complete:
-        yield "the run of the model broke off: what comes after that was compared nowhere"
+        yield "the run of the model ended early: later calls were not compared"
     best = advice.upgrade
     if best is None:
         yield (
-            "no newer release or macOS version that was looked at is better"
+            "no newer release or macOS version is better"
             if advice.findings
             else "nothing to upgrade for: there are no errors or warnings"
         )

@@ -21,8 +21,8 @@ from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWo
 NOT_CHECKED = (
     "nothing was observed on a Mac: the grid follows from the releases' registrations",
     "notes, which are no reason to upgrade; speed and numerical results",
-    "whether a release has a wheel for your Python, and whether your other packages take it",
-    "a macOS version between two columns: a column speaks for the version that heads it",
+    "whether a release has a wheel for your Python, and whether your other packages support it",
+    "a macOS version between two columns: a column is about the version in its header",
 )
 #: The routes whose kernels are a part of macOS.
 _APPLE = ("graph", "mps")

@@ -58,7 +58,7 @@ def test_a_release_that_has_no_list_is_answered_by_another_which_is_said(
 def test_an_unknown_name_is_refused(opcheck: CommandLine) -> None:
     result = opcheck("kernels", "list", "--torch", "2.15", "nothing*")
     assert result.code == 2
-    assert result.err.startswith("no kernel of torch 2.15.0 is called that\n  in: nothing*\n")
+    assert result.err.startswith("no kernel of torch 2.15.0 has this name\n  in: nothing*\n")
 
 
 def test_two_releases_are_compared(opcheck: CommandLine) -> None:

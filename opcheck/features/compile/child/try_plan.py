@@ -111,7 +111,7 @@ def _use_backend(plan: CompilePlan) -> str:
     try:
         compilation.use_metal_backend(Path(plan.backend) / BACKEND)
     except UnsupportedTorchError as error:
-        return f"the Metal backend of torch {plan.backend_release} does not go with it: {error.message}"
+        return f"the Metal backend of torch {plan.backend_release} does not work with it: {error.message}"
     return ""
 
 
@@ -176,7 +176,7 @@ def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> 
         )
     except WorkerError as error:
         late = error.kind == "late"
-        more = " (--timeout gives it more)" if late else ""
+        more = " (--timeout raises the limit)" if late else ""
         failure = CompileFailure(
             kind="timeout" if late else "died", message=f"the process {error}{more}"
         )
@@ -195,5 +195,5 @@ def _refuse_if_large(request: CaptureRequest) -> None:
         raise InputError(
             f"the model is too large to be run here: {filesize(size)} of weights in float32",
             context=request.model,
-            hint="compile a smaller model of its kind: --config num_hidden_layers=2",
+            hint="compile a smaller model of the same kind: --config num_hidden_layers=2",
         )
