@@ -100,7 +100,7 @@ def choose_finding(
     chosen = choose(report, which)
     if chosen.calls is None:
         raise UsageError(
-            f"finding {chosen.number} ({chosen.finding.rule}) is about no one call that the report keeps",
+            f"finding {chosen.number} ({chosen.finding.rule}) is not about a single call of the report",
             context=chosen.finding.message,
             hint="opcheck repro SOURCE lists those with a program; a report of an older opcheck has none: "
             "write it again",
@@ -118,7 +118,9 @@ def _listing(report: Report) -> str:
         message = choice.finding.message
         shown = message if len(message) <= 78 else f"{message[:75]}..."
         lines.append(f"{choice.number:>4}{mark} {choice.finding.rule:<6}  {shown}")
-    lines.append("(-: about no one call)" if "-" in "".join(x[4:5] for x in lines[1:]) else "")
+    lines.append(
+        "(-: not about a single call)" if "-" in "".join(x[4:5] for x in lines[1:]) else ""
+    )
     return "\n".join(filter(None, lines))
 
 

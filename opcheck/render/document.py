@@ -72,8 +72,9 @@ class Facts(msgspec.Struct, frozen=True):
     """Short texts, each behind its name."""
 
     items: tuple[tuple[str, Words], ...]
-    #: A terminal cuts each text at its line, but for those with a style.
+    #: A terminal cuts each text after so many lines, but for those with a style.
     short: bool = False
+    lines: int = 1
 
 
 class Table(msgspec.Struct, frozen=True):

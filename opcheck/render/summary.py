@@ -155,7 +155,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("wrong", _name_unproved(report) if short else ""),
         ("next", TextSpan(next_command(report))),
     )
-    return Facts(tuple((name, words) for name, words in rows if words), short)
+    return Facts(tuple((name, words) for name, words in rows if words), short, lines=2)
 
 
 def leaves(report: Report) -> str:

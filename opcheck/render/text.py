@@ -30,8 +30,6 @@ from opcheck.render.document import (
 WIDTH = 100
 #: Columns of a cell of sentences, at least.
 _NARROWEST = 30
-#: Lines that a fact of a short summary may take.
-_FACT_LINES = 2
 _WORD = re.compile(r"\s*\S+\s*")
 _CODES = {
     "name": "1",
@@ -128,7 +126,7 @@ def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
         cut = words if layout.full else _cut(words, layout.width - width - 4)
         whole = (head, "", *parts(cut))
         if block.short and not isinstance(words, TextSpan):
-            yield from _first_lines(whole, layout, 2, width + 4, _FACT_LINES)
+            yield from _first_lines(whole, layout, 2, width + 4, block.lines)
         else:
             yield from _wrap(whole, layout, 2, width + 4)
 

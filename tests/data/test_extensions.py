@@ -152,7 +152,13 @@ def test_the_release_and_its_operators() -> None:
     [
         ("torchvision::nms", "2.13", "native", None, "registered in torchvision 0.28.0"),
         ("torchvision::nms", "2.0", "fallback", "env", "torchvision 0.15.2 registers"),
-        ("torchvision::deform_conv2d", "2.2", "fallback", "env", "torchvision 0.17.2 registers a CPU"),
+        (
+            "torchvision::deform_conv2d",
+            "2.2",
+            "fallback",
+            "env",
+            "torchvision 0.17.2 registers a CPU",
+        ),
         ("torchvision::deform_conv2d", "2.9", "native", None, "torchvision 0.24.1"),
         (
             "torchvision::qnms",
@@ -171,8 +177,20 @@ def test_the_release_and_its_operators() -> None:
         ),
         ("torchvision::nms", "1.13", "unknown", None, "no torchvision for torch 1.13"),
         ("torchvision::zzz", "2.13", "unknown", None, "torchvision 0.28.0 registers no operator"),
-        ("torchaudio::forced_align", "2.11", "fallback", "env", "torchaudio 2.11.0 registers a CPU"),
-        ("torchaudio::forced_align", "2.15", "fallback", "env", "torchaudio 2.11.0 registers a CPU"),
+        (
+            "torchaudio::forced_align",
+            "2.11",
+            "fallback",
+            "env",
+            "torchaudio 2.11.0 registers a CPU",
+        ),
+        (
+            "torchaudio::forced_align",
+            "2.15",
+            "fallback",
+            "env",
+            "torchaudio 2.11.0 registers a CPU",
+        ),
         ("torchaudio::forced_align", "1.13", "unknown", None, "no torchaudio for torch"),
         ("torchaudio::_lfilter_core_loop", "2.9", "unknown", None, "whose body was not followed"),
         ("torchtext::zzz", "2.9", "unknown", None, "do not describe the namespace torchtext"),

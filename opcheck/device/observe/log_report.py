@@ -42,7 +42,7 @@ _ONCE = (
     "prints each (2.1 and newer)"
 )
 _NOT_PRINTED = (
-    "calls that print nothing: that an operator is not in the log does not say that it ran on the "
+    "calls that print nothing: an operator that is missing from the log need not have run on the "
     "GPU"
 )
 _DETOURS = "what kernels copy to the CPU and back by themselves, as far as they give no warning"

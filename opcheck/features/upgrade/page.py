@@ -73,7 +73,8 @@ def _answer(advice: Advice) -> Iterator[str]:
         yield f"upgrade to {_outcome(best, advice)}"
     if apple := sum(each.calls for each in advice.apple):
         names = " and ".join(ROUTE_WORDS[each.route] for each in advice.apple)
-        yield f"an upgrade of macOS alone can change what {plural(apple, 'call')} give: those of {names}"
+        calls = plural(apple, "call")
+        yield f"an upgrade of macOS alone can change the results of {calls}: {names}"
     if advice.newest and advice.newest != best:
         yield f"the newest, {_outcome(advice.newest, advice)}"
 
@@ -130,7 +131,7 @@ def _word(cell: UpgradeCell | None) -> str | TextSpan:
 def _legend(cells: tuple[UpgradeCell, ...]) -> Iterator[str]:
     texts = {WORDS[cell.headline] for cell in cells if cell.headline}
     yield "; ".join(f"{word}: {text}" for word, text in _MEANINGS.items() if word in texts)
-    yield "[...]: where you are"
+    yield "[...]: the current target"
     reasons: dict[str, dict[str, None]] = {}
     for cell in cells:
         if cell.impossible:

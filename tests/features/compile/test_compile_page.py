@@ -45,9 +45,9 @@ Failures
 
 Known defects of this release
 
-  welford-barrier (wrong result; mended in torch 2.13): A variance (LayerNorm, BatchNorm in
-    training, var) can be silently wrong: threads read the accumulators before all are written; 1
-    kernel of this kind, the first at a.py:3 -- inductor for Metal (inference, float32) --
+  welford-barrier (wrong result; fixed in torch 2.13): A variance (LayerNorm, BatchNorm in training,
+    var) can be silently wrong: threads read the accumulators before all are written; 1 kernel of
+    this kind, the first at a.py:3 -- inductor for Metal (inference, float32) --
     https://github.com/pytorch/pytorch/issues/191976 https://github.com/pytorch/pytorch/pull/184328
 
 Graph breaks

@@ -86,7 +86,7 @@ def test_a_model_is_audited_as_its_flags_say(opcheck: CommandLine, saved: str) -
         (("other.json", "1"), "not a report of an audit"),
         (("damaged.json", "1"), "a damaged report"),
         (("report.json", "7"), "no finding '7' in the report"),
-        (("report.json", "2"), "is about no one call"),
+        (("report.json", "2"), "is not about a single call"),
         ((), "Missing argument"),
     ],
 )
