@@ -820,7 +820,7 @@ class Finding(Record, frozen=True, kw_only=True):
     locations: tuple[GroupLocation, ...] = ()
     fingerprints: Annotated[
         tuple[str, ...],
-        Meta(description="one per location, or one in all; edits around a line keep it"),
+        Meta(description="per location, or a single one; edits around a line keep it"),
     ] = ()
     ignored: Annotated[
         str, Meta(description="reason why the finding does not count; empty: it counts")
@@ -1008,7 +1008,7 @@ class Report(Record, frozen=True, kw_only=True):
         Meta(description="one for each selected chip and unit; empty: none was selected"),
     ] = ()
     precision: Annotated[
-        tuple[Precision, ...], Meta(description="one for each dtype of --precision")
+        tuple[Precision, ...], Meta(description="a run for each dtype of --precision")
     ] = ()
     capture: CaptureFacts
     op_lists: OpListFacts

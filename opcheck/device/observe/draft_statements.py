@@ -60,7 +60,7 @@ def _head(verification: Verification) -> Iterator[str]:
 def _comments(better: Sequence[Pair]) -> Iterator[str]:
     for pair in better:
         yield (
-            f"# {pair.op} at {pair.line or 'a line that is not told'}: predicted {pair.predicted}, "
+            f"# {pair.op} at {pair.line or 'an unknown line'}: predicted {pair.predicted}, "
             f"it {_DONE.get(pair.observed, pair.observed)}"
             + (f"; look at {', '.join(pair.limitations)}" if pair.limitations else "")
             + "\n"
@@ -97,7 +97,7 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
                     "torch": str(release),
                     "where": _machine(verification),
                     "detail": f"{plural(sum(pair.count for pair in pairs), 'time')} at "
-                    + ", ".join(sorted({pair.line or "a line that is not told" for pair in pairs})),
+                    + ", ".join(sorted({pair.line or "an unknown line" for pair in pairs})),
                 }
             ],
         }
@@ -124,7 +124,7 @@ def _type(prints: str) -> str:
 
 def _machine(verification: Verification) -> str:
     build = f" ({verification.build})" if verification.build else ""
-    machine = verification.machine or "a machine that the log does not tell"
+    machine = verification.machine or "a machine that the log does not name"
     return f"{machine}, macOS {verification.macos}{build}, torch {verification.torch}"
 
 

@@ -52,7 +52,7 @@ def system(
     raised = any(event.kind == "no_kernel" for event in events)
     fell_back = any(_needs_variable(event, str(line), lists) for event in events)
     if not fell_back and not raised:
-        notes.append("whether PYTORCH_ENABLE_MPS_FALLBACK was set: the log does not tell")
+        notes.append("whether PYTORCH_ENABLE_MPS_FALLBACK was set: the log does not show it")
     target = Target(torch=line, macos=version, cpu_fallback=fell_back and not raised)
     return System(target, written, tuple(notes))
 
