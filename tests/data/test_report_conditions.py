@@ -21,6 +21,18 @@ EMPTY = {"self": (NOTHING, WHOLE)}
 
 #: By name: each argument with the value that meets the condition and the one that does not; a single one is for both.
 CASES: dict[str, dict[str, Any]] = {
+    "copy-to-cpu-same-gaps": {
+        "self": (tensor(10, stride=(2,), device="cpu"), tensor(10, device="cpu")),
+        "src": (tensor(10, stride=(2,)), tensor(10)),
+    },
+    "conv-backward-strided-gradient": {"grad_output": (LAST, PLANE)},
+    "conv-backward-strided-gradient-2-5": {"grad_output": (LAST, PLANE)},
+    "histogram-many-bins-aborts": {"bins": (8192, 8180)},
+    "histogram-many-edges-aborts": {"bins": (tensor(8193), tensor(8181))},
+    "upsample-nearest-exact-boundary": {
+        "self": (tensor(1, 1, 20), tensor(1, 1, 20)),
+        "result": (tensor(1, 1, 11), tensor(1, 1, 8)),
+    },
     "sdpa-fully-masked-row": {"attn_mask": (tensor(4, 4, dtype="bool"), None)},
     "sdpa-one-pass-fully-masked-row": {
         "attn_mask": (tensor(4, 4, dtype="bool"), FLAT),

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from opcheck.common.versions import Target, Version
@@ -53,8 +54,13 @@ def statements(torch: str, op: str, *inputs: TensorSpec, **arguments: Any) -> se
         ("leaky-relu-empty", "2.3", "leaky_relu", [(1, 4)], {}, False),
         ("threshold-empty", "2.11", "threshold", [(0,)], {"threshold": 0, "value": 0}, True),
         ("threshold-empty", "2.11", "threshold", [(1,)], {"threshold": 0, "value": 0}, False),
-        ("flip-empty", "2.4", "flip", [(0,)], {"dims": [0]}, True),
-        ("flip-empty", "2.5", "flip", [(0,)], {"dims": [0]}, False),
+        ("threshold-empty", "2.13", "threshold", [(0,)], {"threshold": 0, "value": 0}, True),
+        ("threshold-empty", "2.14", "threshold", [(0,)], {"threshold": 0, "value": 0}, False),
+        ("dot-empty", "2.9", "dot", [(0,)], {}, True),
+        ("dot-empty", "2.9", "dot", [(1,)], {}, False),
+        ("dot-empty", "2.10", "dot", [(0,)], {}, False),
+        ("fft-empty", "2.14", "_fft_c2c", [(0, 4)], {}, True),
+        ("fft-empty", "2.15", "_fft_c2c", [(0, 4)], {}, False),
         ("constant-pad-no-sizes", "2.8", "constant_pad_nd", [(2, 3)], {"pad": []}, True),
         ("constant-pad-no-sizes", "2.8", "constant_pad_nd", [(2, 3)], {"pad": [0, 0]}, False),
         (
@@ -153,6 +159,76 @@ def test_attention_is_wrong_where_the_value_has_another_last_dimension(
     inputs = [tensor(name, *shape) for name, shape in shapes.items()]
     result = statements("2.10", "aten::_scaled_dot_product_attention_math_for_mps", *inputs)
     assert ("sdpa-value-dimension" in result) == holds
+
+
+@pytest.mark.parametrize(
+    ("name", "torch", "op", "inputs", "holds"),
+    [
+        ("addmv-no-rows", "2.9", "addmv", {"self": (0,), "mat": (0, 4), "vec": (4,)}, True),
+        ("addmv-no-rows", "2.9", "addmv", {"self": (4,), "mat": (4, 0), "vec": (0,)}, False),
+        ("addmv-no-rows", "2.10", "addmv", {"self": (0,), "mat": (0, 4), "vec": (4,)}, False),
+        ("batch-norm-empty", "2.4", "batch_norm", {"input": (0, 3, 2, 2)}, True),
+        ("batch-norm-empty", "2.4", "batch_norm", {"input": (1, 3, 2, 2)}, False),
+        ("batch-norm-empty", "2.5", "batch_norm", {"input": (0, 3, 2, 2)}, False),
+        (
+            "grid-sampler-2d-empty",
+            "2.1",
+            "grid_sampler_2d",
+            {"input": (1, 3, 6, 8), "grid": (1, 1, 0, 2)},
+            True,
+        ),
+        (
+            "grid-sampler-2d-empty",
+            "2.1",
+            "grid_sampler_2d",
+            {"input": (1, 3, 6, 8), "grid": (1, 1, 1, 2)},
+            False,
+        ),
+        (
+            "attention-graph-empty",
+            "2.9",
+            "_scaled_dot_product_attention_math_for_mps",
+            {"query": (0, 2, 4, 32), "key": (0, 2, 4, 32), "value": (0, 2, 4, 32)},
+            True,
+        ),
+        (
+            "attention-graph-empty",
+            "2.9",
+            "_scaled_dot_product_attention_math_for_mps",
+            {"query": (1, 2, 4, 32), "key": (1, 2, 4, 32), "value": (1, 2, 4, 32)},
+            False,
+        ),
+    ],
+)
+def test_an_empty_tensor_among_several_is_refused(
+    name: str, torch: str, op: str, inputs: dict[str, tuple[int, ...]], *, holds: bool
+) -> None:
+    tensors = [tensor(argument, *shape) for argument, shape in inputs.items()]
+    assert (name in statements(torch, f"aten::{op}", *tensors)) is holds
+
+
+@pytest.mark.parametrize(
+    ("torch", "macos", "stride", "expected"),
+    [
+        ("2.5", "15.0", (12, 1, 12, 4), {"conv-backward-strided-gradient-view"}),
+        ("2.5", "14.0", (12, 1, 12, 4), {"conv-backward-strided-gradient-2-5"}),
+        ("2.4", "15.0", (12, 1, 12, 4), {"conv-backward-strided-gradient"}),
+        ("2.6", "15.0", (12, 1, 12, 4), set()),
+        ("2.5", "15.0", (12, 3, 3, 1), set()),
+    ],
+)
+def test_the_backward_of_a_convolution_misreads_a_channels_last_gradient(
+    torch: str, macos: str, stride: tuple[int, ...], expected: set[str]
+) -> None:
+    gradient = msgspec.structs.replace(tensor("grad_output", 1, 4, 1, 3), stride=stride)
+    inputs = (tensor("self", 1, 2, 1, 3), gradient, tensor("weight", 4, 2, 1, 3))
+    call = OpCall(
+        op="aten::mps_convolution_backward", inputs=inputs, outputs=(), arguments={}, inner=()
+    )
+    target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
+    verdict = judge(call, target, _LISTS)
+    found = {*verdict.limitations, *verdict.advisories}
+    assert {each for each in found if "strided-gradient" in each} == expected
 
 
 @pytest.mark.parametrize(("dtype", "holds"), [("bfloat16", True), ("float16", False)])
