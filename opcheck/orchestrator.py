@@ -26,7 +26,15 @@ from opcheck.judge.memory.limits import (
 )
 from opcheck.judge.memory.scaling import ScaledRun, second_sizes
 from opcheck.judge.memory.smallest_change import PlanSearch, changes_for
-from opcheck.model.records import Memory, Precision, Problem, Record, Report, Trace
+from opcheck.model.records import (
+    KernelNumbers,
+    Memory,
+    Precision,
+    Problem,
+    Record,
+    Report,
+    Trace,
+)
 from opcheck.report_cache import Cache, dependencies
 from opcheck.worker.dependency_tracking import Dependencies
 
@@ -65,13 +73,14 @@ def report_of_request(
     *,
     mac: int = 0,
     precision: tuple[Precision, ...] = (),
+    numbers: tuple[KernelNumbers, ...] = (),
 ) -> Report:
     """Return the ``report`` of a trace that was captured for ``request``, with the flags that repeat the audit.
 
     Raises:
         OpListError: the lists have no such torch release, or are damaged.
     """
-    result = report(trace, target, lists, mac=mac, precision=precision)
+    result = report(trace, target, lists, mac=mac, precision=precision, numbers=numbers)
     flags = request.flags()
     flags += (["--fallback"] if target.cpu_fallback else []) + ([f"--memory={mac}"] if mac else [])
     captured = msgspec.structs.replace(result.capture, flags=tuple(flags))
@@ -117,9 +126,25 @@ def audit_targets(
         from opcheck.numerics.precision.precision_process import compare
 
         precision = compare(request, traces[0], progress=progress, show_output=show_output)
+    numbers: dict[Target, tuple[KernelNumbers, ...]] = {}
+    if request.numbers or request.kernels:
+        from opcheck.numerics.kernels.numbers_process import compute
+
+        for target, trace in zip(targets, captured, strict=True):
+            if isinstance(trace, Trace):
+                own = msgspec.structs.replace(
+                    request, torch=str(target.torch), macos=str(target.macos)
+                )
+                numbers[target] = compute(own, trace, progress=progress, show_output=show_output)
     return tuple(
         report_of_request(
-            request, _trace(each, request, target), target, lists, mac=mac, precision=precision
+            request,
+            _trace(each, request, target),
+            target,
+            lists,
+            mac=mac,
+            precision=precision,
+            numbers=numbers.get(target, ()),
         )
         for each, target in zip(captured, targets, strict=True)
     )

@@ -98,6 +98,17 @@ def _precisions(dtypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+#: The model is run in the dtypes that it has.
+AS_IT_IS = "model"
+
+
+def _numbers(dtypes: Sequence[str]) -> tuple[str, ...]:
+    """Return the dtypes by their canonical names, each once, in their order."""
+    return tuple(
+        dict.fromkeys(name if name == AS_IT_IS else _precisions((name,))[0] for name in dtypes)
+    )
+
+
 def _autocast(dtype: str) -> str:
     name = parse_dtype(dtype)
     if name not in AUTOCAST:
@@ -224,6 +235,27 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             scope="audit",
         ),
     ] = ()
+    numbers: Annotated[
+        tuple[str, ...],
+        CaptureOption(
+            "By the release's own Metal kernels: as it is, or float32,float16,bfloat16.",
+            metavar="[DTYPES]",
+            values=(AS_IT_IS, *PRECISIONS),
+            separator=",",
+            bare=AS_IT_IS,
+            check=_numbers,
+            scope="audit",
+        ),
+    ] = ()
+    kernels: Annotated[
+        str | None,
+        CaptureOption(
+            "Of --numbers: compare, or continue with their results.",
+            choices=("shadow", "replace"),
+            bare="shadow",
+            scope="audit",
+        ),
+    ] = None
     #: as a program without torch.no_grad() runs.
     grad: Annotated[bool, CaptureOption("Run with gradients enabled.", negative="--no-grad")] = (
         False

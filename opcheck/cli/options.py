@@ -62,7 +62,7 @@ class Flag(click.Option):
             kind = {"is_flag": True}
             has_default = False
         elif option.bare:
-            kind = {"is_flag": False, "flag_value": option.bare}
+            kind |= {"is_flag": False, "flag_value": option.bare}
         if default not in (msgspec.NODEFAULT, None, (), {}):
             kind["default"] = default
         variable = f"OPCHECK_{source.name.replace('-', '_').upper()}"
@@ -219,7 +219,32 @@ class Verb(Help):
         formats = next((flag.type for flag in self.params if flag.name == "format"), None)
         if ctx.allow_interspersed_args and "json" in getattr(formats, "choices", ()):
             args = ["--format=json" if arg == "--json" else arg for arg in args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, self._with_bare_values(args, ctx.allow_interspersed_args))
+
+    def _with_bare_values(self, args: list[str], interspersed: bool) -> list[str]:
+        """Give an option that needs no value its own one where what follows is none of its values."""
+        flags = {name: each for each in self.params if isinstance(each, Flag) for name in each.opts}
+        args, place = list(args), 0
+        while (
+            place < len(args)
+            and (interspersed or args[place].startswith("-"))
+            and args[place] != "--"
+        ):
+            flag = flags.get(args[place])
+            option = flag.source.option if flag else None
+            following = args[place + 1] if place + 1 < len(args) else ""
+            if option and option.bare and not _are_values(following, option):
+                args[place] += f"={option.bare}"
+            elif flag and not flag.is_flag:
+                place += 1
+            place += 1
+        return args
+
+
+def _are_values(text: str, option: Option) -> bool:
+    return {*text.split(option.separator or None)} <= {*option.choices, *option.values} and bool(
+        text
+    )
 
 
 def verb(

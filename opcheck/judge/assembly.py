@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import get_args
@@ -47,6 +48,7 @@ from opcheck.model.records import (
     CaptureFacts,
     Finding,
     GroupLocation,
+    KernelNumbers,
     Memory,
     OpCall,
     OpListFacts,
@@ -87,6 +89,7 @@ def report(
     *,
     mac: int = 0,
     precision: tuple[Precision, ...] = (),
+    numbers: tuple[KernelNumbers, ...] = (),
 ) -> Report:
     """Judge a trace and return the report with the findings of all rules.
 
@@ -112,6 +115,7 @@ def report(
         origins=tuple(dtype_flow.reportable(followed)),
         memory=_memory(trace, target, lists, mac, routes),
         precision=precision,
+        numbers=numbers,
     )
     drawn = tuple(graph_calls(calls, verdicts, groups, graph))
     return msgspec.structs.replace(
@@ -158,6 +162,7 @@ def assemble(audited: Audited) -> Report:
     Raises:
         OpListError: the lists have no such torch release, or are damaged.
     """
+    audited = dataclasses.replace(audited, numbers=tuple(_with_statements(audited)))
     trace, target, lists = audited.trace, audited.target, audited.lists
     groups, parts = audited.groups, audited.partition
     release = lists.release(str(target.torch))
@@ -188,6 +193,7 @@ def assemble(audited: Audited) -> Report:
         partition=parts,
         memory=audited.memory,
         precision=audited.precision,
+        numbers=audited.numbers,
         capture=CaptureFacts(
             tracer=trace.tracer,
             mode=trace.mode,
@@ -229,7 +235,7 @@ def assemble(audited: Audited) -> Report:
             name: describe_statement(lists.statements.by_id[name])
             for name in sorted(named & lists.statements.by_id.keys())
         },
-        wrong=tuple(_wrong(groups, lists.statements.by_id)),
+        wrong=_with_computed(_wrong(groups, lists.statements.by_id), audited.numbers),
     )
 
 
@@ -259,6 +265,35 @@ def _wrong(
                     condition="; ".join(filter(None, cases)),
                 )
                 break
+
+
+def _with_statements(audited: Audited) -> Iterator[KernelNumbers]:
+    """Yield the wrong numbers of kernels with the statements about wrong results that their calls may meet."""
+    by_id = audited.lists.statements.by_id
+    ids: dict[str, set[str]] = {}
+    for group in audited.groups:
+        named = (*group.verdict.limitations, *group.verdict.advisories)
+        faults = {name for name in named if name in by_id and by_id[name].effect == "wrong_result"}
+        ids.setdefault(group.op, set()).update(faults)
+    for run in audited.numbers:
+        wrong = (
+            msgspec.structs.replace(line, statements=tuple(sorted(ids.get(line.op, ()))))
+            for line in run.wrong
+        )
+        yield msgspec.structs.replace(run, wrong=tuple(wrong))
+
+
+def _with_computed(
+    stated: Iterable[WrongCalls], numbers: Iterable[KernelNumbers]
+) -> tuple[WrongCalls, ...]:
+    """Return the calls with wrong results: what kernels computed decides, where they did."""
+    computed: dict[str, WrongCalls] = {}
+    for line in (line for run in numbers for line in run.wrong):
+        before = computed[line.op].calls if line.op in computed else 0
+        computed[line.op] = WrongCalls(
+            op=line.op, ids=line.statements, calls=before + line.calls, frequency="always"
+        )
+    return (*computed.values(), *(each for each in stated if each.op not in computed))
 
 
 def _reportable(

@@ -41,6 +41,7 @@ _OUTSIDE = {
     "opcheck_step": "void {}()",
     "opcheck_simdgroup_barrier": "void {}()",
     "opcheck_exchange": "ptr {}(ptr, i32, ptr, ptr)",
+    "opcheck_folded": "ptr {}(ptr)",
     "opcheck_lane": "i32 {}()",
     "opcheck_matrix": "void {}(ptr, ptr, ptr, ptr)",
 }
@@ -401,19 +402,28 @@ def _simd(base: str, suffixes: list[str], _result: str, parameters: Types) -> st
 
 
 def _loop(kind: str, value: str, identity: str, combine: str, bound: str = "") -> str:
-    """Fold the values of the active lanes, in their order, into %r."""
+    """Fold the values of the active lanes, in their order, into %r; all lanes have one, but for those of prefixes."""
     before = f"  %before = icmp {bound} i32 %i, %lane\n" if bound else ""
     on = "  %on = and i1 %active, %before\n" if bound else "  %on = and i1 %active, true\n"
+    first = "  br label %loop\n" if bound else (
+        "  %which = alloca i32\n  %kept = call ptr @opcheck_folded(ptr %which)\n"
+        "  %mine = load i32, ptr %which\n  %is = trunc i32 %mine to i1\n"
+        "  br i1 %is, label %loop, label %known\n"
+    )  # fmt: skip
+    last = "  %r = select i1 true, {0} %f, {0} %f" if bound else (
+        f"  store {kind} %f, ptr %kept, align 1\n  br label %known\nknown:\n"
+        f"  %r = load {kind}, ptr %kept, align 1"
+    )  # fmt: skip
     return (
-        f"  br label %entry\nentry:\n{_exchange(kind, value)}  br label %loop\nloop:\n"
+        f"  br label %entry\nentry:\n{_exchange(kind, value)}{first}loop:\n"
         "  %i = phi i32 [ 0, %entry ], [ %next, %loop ]\n"
-        f"  %total = phi {kind} [ {identity}, %entry ], [ %r, %loop ]\n"
+        f"  %total = phi {kind} [ {identity}, %entry ], [ %f, %loop ]\n"
         f"{_take(kind, '%i', 'x')}{combine}"
         "  %shifted = lshr i32 %here, %i\n  %active = trunc i32 %shifted to i1\n"
         f"{before}{on}"
-        f"  %r = select i1 %on, {kind} %new, {kind} %total\n"
+        f"  %f = select i1 %on, {kind} %new, {kind} %total\n"
         "  %next = add i32 %i, 1\n  %end = icmp eq i32 %next, 32\n"
-        "  br i1 %end, label %done, label %loop\ndone:"
+        f"  br i1 %end, label %done, label %loop\ndone:\n{last.format(kind)}"
     )
 
 

@@ -80,6 +80,19 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
         got: the results, in the order of the inputs.
         allowed: the largest difference of a float, in units in the last place.
     """
+    bad, ulps = find_bad(expected, got, allowed)
+    wrong = int(bad.sum())
+    worst = float(torch.where(bad, 0.0, ulps).max()) if got.numel() else 0.0
+    return Judged(
+        compared=got.numel(),
+        wrong=wrong,
+        ulps=worst,
+        **_describe(expected, got, bad) if wrong else {},
+    )
+
+
+def find_bad(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
+    """Return which results are wrong, and how many units in the last place each differs; as ``judge``."""
     bad, ulps = _compare(expected, expected.value, got, allowed)
     for other in (expected.flushed, expected.plain):
         if other is not None:
@@ -89,14 +102,7 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
     if expected.left_out is not None:
         bad = bad & ~expected.left_out
         ulps = torch.where(expected.left_out, 0.0, ulps)
-    wrong = int(bad.sum())
-    worst = float(torch.where(bad, 0.0, ulps).max()) if got.numel() else 0.0
-    return Judged(
-        compared=got.numel(),
-        wrong=wrong,
-        ulps=worst,
-        **_samples(expected, got, bad) if wrong else {},
-    )
+    return bad, ulps
 
 
 def _compare(
@@ -175,13 +181,25 @@ def _complex(
     return ~fine, torch.nan_to_num(torch.where(fine, difference / unit, 0.0), 0.0, 0.0, 0.0)
 
 
-def _samples(expected: Expected, got: Tensor, bad: Tensor) -> dict[str, Any]:
-    """Return the wrong results of the simplest inputs and furthest off, and the ranges of wrong inputs.
+def _describe(expected: Expected, got: Tensor, bad: Tensor) -> dict[str, Any]:
+    """Return the two samples, and the ranges of wrong inputs."""
+    places = bad.nonzero().flatten()
+    smallest, worst = samples(expected, got, bad)
+    ranges = tuple(_range(operand[places]) for operand in expected.inputs)
+    return {"smallest": smallest, "worst": worst, "ranges": ranges}
+
+
+def largest_error(expected: Expected, got: Tensor, bad: Tensor) -> float:
+    """Return the largest relative error of the wrong results; 1 where either number is not finite."""
+    return float(_relative(expected.value[bad], got[bad]).max())
+
+
+def samples(expected: Expected, got: Tensor, bad: Tensor) -> tuple[Sample, Sample]:
+    """Return the wrong results of the simplest inputs, and those furthest off.
 
     The simplest are those of the results that are off by more than digits, if there are any.
     """
     places = bad.nonzero().flatten()
-    ranges = tuple(_range(operand[places]) for operand in expected.inputs)
     off = _relative(expected.value[places], got[places])
     worst = int(places[off.argmax()])
     gross = off >= _GROSS
@@ -203,11 +221,7 @@ def _samples(expected: Expected, got: Tensor, bad: Tensor) -> dict[str, Any]:
 
     distances = sum(_distance(operand[places]) for operand in expected.inputs)
     few = places[torch.as_tensor(distances).argsort(stable=True)[:_TRIED].sort().values]
-    return {
-        "smallest": sample(min(few.tolist(), key=weight)),
-        "worst": sample(worst),
-        "ranges": ranges,
-    }
+    return sample(min(few.tolist(), key=weight)), sample(worst)
 
 
 def _distance(operand: Tensor) -> Tensor:

@@ -21,7 +21,9 @@ import torch
 from opcheck.common import documents
 from opcheck.common.caches import load, require_private, store
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import air, fibers, intrinsics, lowering
+from opcheck.kernels import air, fibers, intrinsics, lowering, optimizing
+from opcheck.kernels.lowering import Lowered
+from opcheck.kernels.optimizing import Optimizer
 
 #: With these LLVM rounds to bfloat16 by instructions that flush denormal numbers.
 _WITHOUT = ("avx512bf16", "avxneconvert", "avx512fp16", "amx-bf16", "avx10.1", "avx10.2")
@@ -42,6 +44,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     arguments: tuple[air.KernelParameter, ...]
     together: bool
+    #: whether its threads are coroutines, and not fibers.
+    resumable: bool = False
     missing: tuple[str, ...] = ()
     object: bytes = b""
     #: whether denormal numbers become zero, and whether an operation may be fused or not.
@@ -54,9 +58,10 @@ class KernelMachine:
 
     Args:
         cache: where compiled kernels are kept.
+        optimized: compile kernels that run often: it takes longer, and they are many times as fast.
     """
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Path, *, optimized: bool = False) -> None:
         self._llvm = llvm = air.binding()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
@@ -64,11 +69,14 @@ class KernelMachine:
         features.update({name: False for name in _WITHOUT if name in features})
         self._features, self._cpu = features.flatten(), llvm.get_host_cpu_name()
         #: By the level of optimization: compiling takes three times as long at the second.
-        self._targets = {level: self._target_machine(level) for level in (0, 1)}
+        self._targets = {level: self._target_machine(level) for level in (0, 1, 2)}
         mathematics = ctypes.util.find_library("m")
         if mathematics:
             llvm.load_library_permanently(mathematics)
         self._cache = require_private(cache)
+        self._optimizer = (
+            Optimizer(llvm, self._target_machine(2), self._features) if optimized else None
+        )
         self._objects = cache / "objects" / self._key()
         self._fibers: Any = None
         self._bfloat = self._load(self._emit(intrinsics.HELPERS["__truncsfbf2"]))
@@ -83,9 +91,24 @@ class KernelMachine:
     def _key(self) -> str:
         """Return the dependencies of an object, other than its bitcode."""
         folder = Path(__file__).parent
-        names = ("air.py", "helpers.ll", "intrinsics.py", "lowering.py", "kernel_machine.py")
+        names = (
+            "air.py",
+            "helpers.ll",
+            "intrinsics.py",
+            "lowering.py",
+            "kernel_machine.py",
+            "optimizing.py",
+        )
         sources = [documents.read(folder / name) for name in names]
-        version = repr((self._llvm.llvm_version_info, self._cpu, self._features, _OF_BFLOAT))
+        version = repr(
+            (
+                self._llvm.llvm_version_info,
+                self._cpu,
+                self._features,
+                _OF_BFLOAT,
+                self._optimizer is None,
+            )
+        )
         return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]
 
     def _emit(self, text: str) -> bytes:
@@ -96,6 +119,15 @@ class KernelMachine:
         module.data_layout = str(target.target_data)
         emitted: bytes = target.emit_object(module)
         return emitted
+
+    def _code(
+        self, lowered: Lowered, name: str, arguments: tuple[air.KernelParameter, ...]
+    ) -> bytes:
+        if self._optimizer is None or not optimizing.can_optimize(lowered):
+            return self._emit(lowered.text)
+        optimized = self._optimizer.optimize(lowered, name, arguments)
+        code: bytes = self._targets[2].emit_object(optimized)
+        return code
 
     def _load(self, emitted: bytes) -> Any:
         engine = self._llvm.create_mcjit_compiler(
@@ -128,13 +160,14 @@ class KernelMachine:
         try:
             arguments = air.arguments(text)
             lowered = lowering.lower(text, name, arguments)
-            emitted = b"" if lowered.missing else self._emit(lowered.text)
+            emitted = b"" if lowered.missing else self._code(lowered, name, arguments)
         except (RuntimeError, ValueError) as error:
             raise KernelError(f"not compiled: {str(error).strip().splitlines()[0]}") from error
         return Compiled(
             name=name,
             arguments=arguments,
             together=lowered.together,
+            resumable=self._optimizer is not None and optimizing.is_resumable(lowered),
             missing=lowered.missing,
             object=emitted,
             flushed=air.is_flushed(text),
@@ -158,8 +191,11 @@ class KernelMachine:
             path = fibers.library(self._cache)
             self._llvm.load_library_permanently(str(path))
             self._fibers = ctypes.CDLL(str(path))
-            self._fibers.opcheck_dispatch.restype = ctypes.c_char_p
-        return self._fibers.opcheck_dispatch
+            dispatch = self._fibers.opcheck_dispatch_chosen
+            dispatch.restype = ctypes.c_char_p
+            pointer, number = ctypes.c_void_p, ctypes.c_uint
+            dispatch.argtypes = [*[pointer] * 5, ctypes.c_int, ctypes.c_int, pointer, number]
+        return self._fibers.opcheck_dispatch_chosen
 
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -177,11 +213,13 @@ class Kernel:
 
     def __init__(self, compiled: Compiled, engine: Any, dispatch: Any) -> None:
         self.name, self.arguments = compiled.name, compiled.arguments
+        self._resumable = compiled.resumable
         self.fusible, self.together = compiled.fusible, dispatch is not None
         #: Whether denormal numbers are flushed, and whether the threads of a group run from the last to the first.
         self.flushed, self.backwards = compiled.flushed, False
         self._engine, self._dispatch = engine, dispatch
-        self._places = {
+        #: The places of the buffers, by their names.
+        self.places = {
             argument.name: _place(argument) for argument in compiled.arguments if argument.is_buffer
         }
         entry = "opcheck.body" if dispatch else "opcheck.grid"
@@ -215,57 +253,79 @@ class Kernel:
         Raises:
             KernelError: a buffer lacks an address, or the threads do not all reach a barrier.
         """
+        if not isinstance(buffers, Mapping):
+            buffers = dict(zip(self.places, buffers, strict=False))
+        lacking = [name for name in self.places if name not in buffers]
+        if lacking:
+            raise KernelError(f"nothing is bound to {', '.join(lacking)}")
+        arranged = ArrangedLaunch(self, threads, group)
+        for name, place in self.places.items():
+            arranged.pointers[place] = buffers[name]
+        arranged.run()
+
+    def execute(self, arranged: ArrangedLaunch) -> None:
+        """Run an arranged launch.
+
+        Raises:
+            KernelError: the threads do not all reach a barrier.
+        """
         # Flushing is a mode of a thread of this processor; half's numbers keep their denormals in it.
         if self.flushed and not torch.set_flush_denormal(True):
             raise KernelError("this processor cannot flush denormal numbers")
         try:
-            self._run(buffers, threads, group)
+            if self._dispatch is None:
+                _POISON(self._poison)()
+                self._grid(*arranged.of_grid)
+                return
+            how = 2 if self._resumable else 1
+            backwards = int(self.backwards)
+            problem = self._dispatch(
+                self._address, self._poison, *arranged.of_groups, how, backwards, None, 0
+            )
         finally:
             torch.set_flush_denormal(False)
-
-    def _run(
-        self,
-        buffers: Mapping[str, int] | Sequence[int],
-        threads: Sequence[int],
-        group: Sequence[int],
-    ) -> None:
-        if not isinstance(buffers, Mapping):
-            buffers = dict(zip(self._places, buffers, strict=False))
-        lacking = [name for name in self._places if not buffers.get(name)]
-        if lacking:
-            raise KernelError(f"nothing is bound to {', '.join(lacking)}")
-        pointers = (ctypes.c_void_p * lowering.PLACES)()
-        for name, place in self._places.items():
-            pointers[place] = buffers[name]
-        extents, sizes = _three(threads), _three(group)
-        if not all(extents):
-            return
-        if self._dispatch is None:
-            self._run_grid(pointers, extents, sizes)
-            return
-        problem = self._dispatch(
-            ctypes.c_void_p(self._address),
-            ctypes.c_void_p(self._poison),
-            pointers,
-            (ctypes.c_uint * 3)(*extents),
-            (ctypes.c_uint * 3)(*sizes),
-            1,
-            int(self.backwards),
-        )
         if problem:
             raise KernelError(problem.decode())
 
-    def _run_grid(self, pointers: Any, extents: Sequence[int], sizes: Sequence[int]) -> None:
-        _POISON(self._poison)()
+
+class ArrangedLaunch:
+    """A launch of a kernel whose pointers can be changed: what it is called with, in memory.
+
+    Args:
+        kernel: the kernel.
+        threads: the extents of the grid, at most three.
+        group: those of a threadgroup.
+    """
+
+    def __init__(self, kernel: Kernel, threads: Sequence[int], group: Sequence[int]) -> None:
+        self.kernel = kernel
+        extents, sizes = _three(threads), _three(group)
+        self._is_empty = not all(extents)
+        #: By the places of the buffers.
+        self.pointers = (ctypes.c_void_p * lowering.PLACES)()
+        grid, of_group = (ctypes.c_uint * 3)(*extents), (ctypes.c_uint * 3)(*sizes)
+        self.of_groups = (self.pointers, grid, of_group)
         numbers = (ctypes.c_uint * lowering.NUMBERS)()
         at = lowering.POSITIONS
         numbers[at["threads_per_simdgroup"]] = 32
         for axis in range(3):
             numbers[at["threads_per_threadgroup"] + axis] = sizes[axis]
             numbers[at["threads_per_grid"] + axis] = extents[axis]
+            # Where the loop of an optimized kernel ends.
+            numbers[at["threadgroup_position_in_grid"] + axis] = extents[axis]
             numbers[at["threadgroups_per_grid"] + axis] = -(-extents[axis] // sizes[axis])
         numbers[at["simdgroups_per_threadgroup"]] = -(-sizes[0] * sizes[1] * sizes[2] // 32)
-        self._grid(ctypes.addressof(pointers), ctypes.addressof(numbers))
+        self._numbers = numbers
+        self.of_grid = (ctypes.addressof(self.pointers), ctypes.addressof(numbers))
+
+    def run(self) -> None:
+        """Run it.
+
+        Raises:
+            KernelError: the threads do not all reach a barrier.
+        """
+        if not self._is_empty:
+            self.kernel.execute(self)
 
 
 def _place(argument: air.KernelParameter) -> int:

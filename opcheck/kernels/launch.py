@@ -68,13 +68,13 @@ class Launch(msgspec.Struct, frozen=True):
 class KernelCall:
     """A kernel of a family, the words of its name by the groups of the family's pattern, and its arguments."""
 
-    def __init__(self, match: re.Match[str], kernel: Kernel) -> None:
+    def __init__(self, match: re.Match[str] | None, kernel: Kernel) -> None:
         self._match = match
         self.name, self.buffers = kernel.name, kernel.buffers
         self.types = {argument.name: argument.type for argument in kernel.buffers}
 
     def __getitem__(self, group: str) -> str:
-        return self._match[group] or ""
+        return (self._match[group] if self._match else "") or ""
 
     def dtype(self, name: str) -> torch.dtype:
         """Return the dtype of an argument."""
@@ -196,14 +196,19 @@ def _memory(argument: air.KernelParameter, launch: Launch) -> Tensor | None:
     return None
 
 
+def bind(kernel: Kernel, launch: Launch) -> dict[str, Tensor]:
+    """Return the memory of the buffers that a launch has, by name."""
+    memory = {argument.name: _memory(argument, launch) for argument in kernel.buffers}
+    return {name: tensor for name, tensor in memory.items() if tensor is not None}
+
+
 def run(kernel: Kernel, launch: Launch) -> dict[str, Any]:
     """Run one call of a kernel; return what is bound, by name, with the memory of the results.
 
     Raises:
         KernelError: it cannot be run.
     """
-    memory = {argument.name: _memory(argument, launch) for argument in kernel.buffers}
-    tensors = {name: tensor for name, tensor in memory.items() if tensor is not None}
+    tensors = bind(kernel, launch)
     grid, group = launch.threads, launch.group
     kernel.run(
         {name: address(tensor) for name, tensor in tensors.items()},

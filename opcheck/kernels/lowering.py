@@ -8,6 +8,7 @@ matters, and one signature serves them all.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opcheck.kernels import intrinsics
@@ -122,7 +123,7 @@ def lower(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> Lower
         return Lowered("", tuple(missing), together=False)
     fusible = any(function.startswith(_FUSIBLE) for function in declared)
     if fusible:
-        definitions.append("@opcheck.separate = global i8 0\n")
+        definitions.append("@opcheck.separate = global i8 0\n!0 = !{}\n")
     text, divisions = _guard("\n".join(lines).replace(f"@{_FUSIBLE}", "@opcheck.fmuladd."))
     text = "\n".join([text, *_unique(definitions), _body(text, name, arguments), _poison(text)])
     text += divisions + intrinsics.HELPERS["opcheck.grid"]
@@ -139,7 +140,7 @@ def _fuse(function: str, whole: str) -> list[str]:
     suffix = function.removeprefix(_FUSIBLE)
     fused = intrinsics.define(f"air.fma.{suffix}", whole, (whole,) * 3) or ""
     choice = f"""define internal {whole} @opcheck.fmuladd.{suffix}({whole} %a, {whole} %b, {whole} %c) nounwind {{
-  %flag = load i8, ptr @opcheck.separate
+  %flag = load i8, ptr @opcheck.separate, !invariant.load !0
   %two = icmp ne i8 %flag, 0
   br i1 %two, label %separate, label %fused
 separate:
@@ -279,12 +280,29 @@ def _parameters(text: str, name: str) -> list[str]:
     return intrinsics.split(match[1])
 
 
+def typed(
+    text: str, name: str, arguments: tuple[KernelParameter, ...]
+) -> Iterator[tuple[KernelParameter, str]]:
+    """Yield the arguments of a module's kernel, each with its type in LLVM's assembly."""
+    pairs = zip(arguments, _parameters(text, name), strict=True)
+    yield from ((argument, kind(parameter)) for argument, parameter in pairs)
+
+
+def number_of(argument: KernelParameter) -> int:
+    """Return the place of an argument among the numbers of a thread.
+
+    Raises:
+        ValueError: it is of an unknown kind.
+    """
+    number = POSITIONS.get(argument.kind.removeprefix("air."))
+    if number is None:
+        raise ValueError(f"an argument of an unknown kind: {argument.kind}")
+    return number
+
+
 def _body(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
-    lines, passed = [], []
-    for place, (argument, parameter) in enumerate(
-        zip(arguments, _parameters(text, name), strict=True)
-    ):
-        argument_type = kind(parameter)
+    lines, passed = ["entry:"], []
+    for place, (argument, argument_type) in enumerate(typed(text, name, arguments)):
         if argument.is_buffer:
             at = argument.location + (THREADGROUP_PLACE if argument.space == THREADGROUP else 0)
             lines += [
@@ -293,26 +311,26 @@ def _body(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
             ]
             passed.append(f"ptr %p{place}")
             continue
-        number = POSITIONS.get(argument.kind.removeprefix("air."))
-        if number is None:
-            raise ValueError(f"an argument of an unknown kind: {argument.kind}")
-        lines += _position(place, number, argument_type)
+        number = number_of(argument)
+        for i in range(3):
+            lines += [
+                f"  %a{place}.{i} = getelementptr i32, ptr %numbers, i32 {number + i}",
+                f"  %n{place}.{i} = load i32, ptr %a{place}.{i}",
+            ]
+        lines += position(place, [f"%n{place}.{i}" for i in range(3)], argument_type)
         passed.append(f"{argument_type} %v{place}")
     body = "\n".join([*lines, f"  call void @{name}({', '.join(passed)})", "  ret void"])
     return f"\ndefine void @opcheck.body(ptr %buffers, ptr %numbers) {{\n{body}\n}}\n"
 
 
-def _position(place: int, number: int, argument_type: str) -> list[str]:
+def position(place: int, numbers: Sequence[str], argument_type: str) -> list[str]:
+    """Return the lines that make an argument, %v and its place, of up to three 32-bit numbers."""
     vector = intrinsics.VECTOR.fullmatch(argument_type)
     bits, count = (vector[2], int(vector[1])) if vector else (argument_type, 1)
     cast = "bitcast" if bits == "i32" else "trunc" if int(bits[1:]) < 32 else "zext"
     lines, value = [], "poison"
-    for i in range(count):
-        lines += [
-            f"  %a{place}.{i} = getelementptr i32, ptr %numbers, i32 {number + i}",
-            f"  %n{place}.{i} = load i32, ptr %a{place}.{i}",
-            f"  %t{place}.{i} = {cast} i32 %n{place}.{i} to {bits}",
-        ]
+    for i, number in enumerate(numbers[:count]):
+        lines.append(f"  %t{place}.{i} = {cast} i32 {number} to {bits}")
         last = f"%v{place}" if i + 1 == count else f"%w{place}.{i}"
         if vector:
             lines.append(

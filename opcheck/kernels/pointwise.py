@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import air, judging, kernel_names, reference, values
+from opcheck.kernels.host.iteration import Iteration, walk
 from opcheck.kernels.judging import Expected, Judged
 from opcheck.kernels.kernel_machine import Kernel, KernelError
 
@@ -48,7 +49,8 @@ SCALAR_TYPES = {
     torch.uint64: 29,
 }
 _OUTPUTS = ("out", "output")
-_OPERANDS = ("input", "other", "other1", "other2", "broadcast", "scalar")
+#: The names of the arguments that are operands.
+OPERANDS = ("input", "other", "other1", "other2", "broadcast", "scalar")
 #: Elements that a thread computes where the host passes the number of them.
 _EACH = 4
 #: Extents of the innermost dimension of strided operands: a multiple of no simdgroup.
@@ -56,7 +58,7 @@ _INNER = 16
 _BLOCK = 2 * _INNER
 _PAIR = 2
 #: Functions whose reference is not moved: comparisons, and lerp, whose weight 1 has to give the end.
-_UNMOVED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "lerp", "lerp_alpha", "nextafter"])
+UNMOVED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "lerp", "lerp_alpha", "nextafter"])
 #: The bytes after a result in memory, which a kernel must leave as they are.
 _GUARD, _GUARDED = 0xA5, 64
 
@@ -196,13 +198,18 @@ def harmless(operation: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]
     return tuple(torch.where(out, torch.ones_like(operand), operand) for operand in operands)
 
 
-def expect(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]) -> Expected:
-    """Return the reference of an operation, and by how much it may be off."""
+def expect(
+    operation: str,
+    operands: tuple[Tensor, ...],
+    parameters: tuple[float, ...],
+    unmoved: Container[str] = UNMOVED,
+) -> Expected:
+    """Return the reference of an operation, and by how much it may be off; not by the rounding of ``unmoved`` ones."""
     out = reference.leave_out(operation, operands)
     # Where nothing is defined the reference is not called: it may trap or loop.
     used = harmless(operation, operands)
     floating = any(o.dtype.is_floating_point or o.dtype.is_complex for o in operands)
-    comparing = operation in _UNMOVED or operation.startswith(("logical", "is", "bitwise"))
+    comparing = operation in unmoved or operation.startswith(("logical", "is", "bitwise"))
     value, wide = _evaluate(operation, used, parameters)
     denormal = [judging.is_denormal(operand) for operand in used]
     flushed = None
@@ -255,7 +262,7 @@ def dtypes_of(
     kinds = [DTYPES[word] for word in named.types if word in DTYPES]
     if len(kinds) < len(named.types) or not kinds:
         raise Unfit(f"a dtype that is not driven: {' '.join(named.types)}")
-    operands = [a for a in kernel.buffers if a.name in _OPERANDS]
+    operands = [a for a in kernel.buffers if a.name in OPERANDS]
     if not operands or not any(a.name in _OUTPUTS for a in kernel.buffers):
         raise Unfit("its arguments are not those of a pointwise kernel")
     first = kinds[0]
@@ -311,7 +318,7 @@ class Driver:
             allowed = reference.allowed_units(named.operation, got.dtype)
             judgement = judging.judge(selected, got, allowed)
             if judgement.wrong:
-                selected = _with_plain(selected, case, got.dtype)
+                selected = with_plain(selected, case.operation, case.parameters, got.dtype)
                 judgement = judging.judge(selected, got, allowed)
             usual = call.part >= case.usual
             if judgement.wrong and bool(usual.any()):
@@ -332,7 +339,7 @@ class Driver:
     ) -> Iterator[PointwiseCall]:
         """Yield what the kernel is called with, so that all values are tried."""
         dtype = result or _cast_to(case)
-        roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
+        roles = [argument.name for argument in kernel.buffers if argument.name in OPERANDS]
         every = case.operands
         if "scalar" in roles and case.arity == _PAIR:
             for part in case.scalar_parts(first=roles[0] == "scalar"):
@@ -376,13 +383,15 @@ def _functors_dtype(source: torch.dtype, value: torch.dtype) -> torch.dtype:
     return torch.float32 if is_whole and value.is_floating_point else source
 
 
-def _with_plain(wanted: Expected, case: PointwiseCase, dtype: torch.dtype) -> Expected:
+def with_plain(
+    wanted: Expected, operation: str, parameters: tuple[float, ...], dtype: torch.dtype
+) -> Expected:
     """Add what plain arithmetic gives in the kernel's precision, which is no defect either: float32 for halves."""
     inexact = dtype.is_floating_point or dtype.is_complex
     if not inexact or any(o.is_complex() != dtype.is_complex for o in wanted.inputs):
         return wanted
     operands = [o if dtype.is_complex else o.float() for o in wanted.inputs]
-    plain = reference.plain(case.operation, tuple(operands), case.parameters)
+    plain = reference.plain(operation, tuple(operands), parameters)
     if plain is None:
         return wanted
     return msgspec.structs.replace(wanted, plain=plain.to(dtype).to(wanted.value.dtype))
@@ -446,28 +455,39 @@ def run(
     else:
         laid = [operand.contiguous() for operand in call.operands]
         out = memory[: count * size].view(call.result)
-    roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
-    bound = _bind(kernel, dict(zip(roles, laid, strict=True)), out, sizes, parameters)
-    kernel.run({name: address(tensor) for name, tensor in bound.items()}, _grid(kernel, sizes))
+    roles = [argument.name for argument in kernel.buffers if argument.name in OPERANDS]
+    walks = walk((out, *laid)) if call.strided else Iteration(sizes, ((1,),) * (len(laid) + 1))
+    bound = bind(kernel, dict(zip(roles, laid, strict=True)), out, walks, parameters)
+    kernel.run({name: address(tensor) for name, tensor in bound.items()}, grid(kernel, sizes))
     if not bool((memory[count * size :] == _GUARD).all()):
         raise KernelError("the kernel writes beyond the end of its result")
     return out.clone(memory_format=torch.contiguous_format).flatten()
 
 
-def _bind(
+def bind(
     kernel: Kernel,
     operands: dict[str, Tensor],
     out: Tensor,
-    sizes: tuple[int, ...],
+    walks: Iteration,
     parameters: tuple[float, ...],
 ) -> dict[str, Tensor]:
     """Return the memory of each buffer of a pointwise kernel.
+
+    Args:
+        kernel: the kernel.
+        operands: by the names of the kernel's arguments, in their order.
+        out: the memory of the result.
+        walks: the extents, and the strides of the result and of each operand.
+        parameters: of the functor's struct, or its one number.
 
     Raises:
         Unfit: an argument that no host function passes.
     """
     memory: dict[str, Tensor] = {}
     tensors = operands | dict.fromkeys(_OUTPUTS, out)
+    sizes = walks.sizes
+    steps = dict(zip(operands, walks.strides[1:], strict=True))
+    steps |= dict.fromkeys(_OUTPUTS, walks.strides[0])
     types = {argument.name: argument.type for argument in kernel.buffers}
     words = _words(list(operands.values()), out, sizes)
     for argument in kernel.buffers:
@@ -482,7 +502,7 @@ def _bind(
             operand = name.removesuffix("_strides").removesuffix("_outer")
             # Kernels of typed memory (unary ones up to 2.12) count elements, those of void bytes.
             width = 1 if types[operand] != "void" else tensors[operand].element_size()
-            strides = [s * width for s in reversed(tensors[operand].stride())]
+            strides = [stride * width for stride in steps[operand]]
             memory[name] = numbers(*strides[name.endswith("_outer_strides") :], size=8)
         elif name == "broadcast_numel":
             memory[name] = numbers(operands["broadcast"].numel(), size=8)
@@ -514,7 +534,7 @@ def _words(operands: list[Tensor], out: Tensor, extents: tuple[int, ...]) -> dic
     }
 
 
-def _grid(kernel: Kernel, sizes: tuple[int, ...]) -> tuple[int, ...]:
+def grid(kernel: Kernel, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the extents of the grid: as many as the thread's position has."""
     position = next((a for a in kernel.arguments if not a.is_buffer), None)
     if position is None:

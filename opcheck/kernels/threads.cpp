@@ -1,4 +1,7 @@
-// The threads of a Metal kernel as fibers of one CPU thread: each runs until it needs the others.
+// The threads of a Metal kernel in one CPU thread: each runs until it needs the others.
+//
+// A thread is a fiber, or a coroutine of LLVM: that returns where it waits, and its frame begins with the function that
+// resumes it (optimizing.py).
 //
 // A threadgroup's threads stop at a barrier until all of them are there.  The 32 lanes of a simdgroup stop where they
 // exchange values until no lane of theirs can run: those that are there by then are the active ones.  Kernels that rely
@@ -14,6 +17,7 @@ namespace {
 constexpr unsigned kLanes = 32, kMost = 1024, kStack = 128 << 10, kWidest = 16;
 
 enum class State { ready, barrier, exchange, step, done };
+enum Together { kAlone, kFibers, kCoroutines };
 
 struct Numbers {
   unsigned grid[3], local[3], group[3], group_size[3], groups[3], grid_size[3];
@@ -24,12 +28,17 @@ struct Thread {
   ucontext_t context;
   State state;
   Numbers numbers;
+  void *frame, *memory;
+  size_t room;
+  bool begun;
 };
 
 // Two buffers in turn: lanes read the last exchange while others already begin the next.
 struct Simdgroup {
   alignas(16) unsigned char values[2][kLanes * kWidest];
+  alignas(16) unsigned char folded[kWidest];
   unsigned here[2], size, turn;
+  bool isFolded;
 };
 
 using Body = void (*)(void* const*, const unsigned*);
@@ -40,6 +49,7 @@ Simdgroup simdgroups[kMost / kLanes];
 char* stacks;
 ucontext_t scheduler;
 unsigned current, count;
+int together;
 Body body;
 void* const* arguments;
 const char* problem;
@@ -47,6 +57,19 @@ const char* problem;
 void start() {
   body(arguments, threads[current].numbers.grid);
   threads[current].state = State::done;
+}
+
+// Runs the current thread until it waits.
+void advance() {
+  Thread& self = threads[current];
+  if (together == kFibers) {
+    swapcontext(&scheduler, &self.context);
+  } else if (self.begun) {
+    (*static_cast<void (**)(void*)>(self.frame))(self.frame);
+  } else {
+    self.begun = true;
+    body(arguments, self.numbers.grid);
+  }
 }
 
 void wait(State why) {
@@ -61,7 +84,7 @@ bool run_lanes(unsigned first, bool backwards, State state) {
   for (unsigned i = 0; i < kLanes; ++i) {
     current = first + (backwards ? kLanes - 1 - i : i);
     if (current >= count) continue;
-    if (threads[current].state == State::ready) swapcontext(&scheduler, &threads[current].context);
+    if (threads[current].state == State::ready) advance();
     waits |= threads[current].state == state;
   }
   return waits;
@@ -79,6 +102,7 @@ void run_simdgroup(unsigned first, bool backwards) {
     Simdgroup& group = simdgroups[first / kLanes];
     group.turn ^= 1;
     group.here[group.turn] = 0;
+    group.isFolded = false;
     resume_lanes(first, State::exchange);
   } while (true);
 }
@@ -87,15 +111,17 @@ void run_simdgroup(unsigned first, bool backwards) {
 void run_group(bool backwards) {
   for (unsigned i = 0; i < count; ++i) {
     Thread& thread = threads[i];
+    thread.state = State::ready;
+    thread.begun = false;
+    if (together == kCoroutines) continue;
     getcontext(&thread.context);
     thread.context.uc_stack.ss_sp = stacks + size_t(i) * kStack;
     thread.context.uc_stack.ss_size = kStack;
     thread.context.uc_link = &scheduler;
     makecontext(&thread.context, start, 0);
-    thread.state = State::ready;
   }
-  std::memset(simdgroups, 0, sizeof simdgroups);
   const unsigned groups = (count + kLanes - 1) / kLanes;
+  for (unsigned i = 0; i < groups; ++i) simdgroups[i].here[0] = simdgroups[i].here[1] = simdgroups[i].turn = 0;
   for (bool waiting = true; waiting;) {
     for (unsigned i = 0; i < groups; ++i) run_simdgroup((backwards ? groups - 1 - i : i) * kLanes, backwards);
     unsigned stopped = 0;
@@ -113,23 +139,60 @@ unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
 extern "C" void opcheck_barrier() { wait(State::barrier); }
 
-extern "C" const void* opcheck_exchange(const void* value, unsigned size, unsigned& here, unsigned& lane) {
-  lane = current % kLanes;
+// Leaves a lane's value for the others.
+extern "C" void opcheck_deposit(const void* value, unsigned size) {
+  const unsigned lane = current % kLanes;
   Simdgroup& group = simdgroups[current / kLanes];
   const unsigned turn = group.turn;
   if (size > kWidest || (group.here[turn] && group.size != size)) {
     problem = "the lanes of a simdgroup exchange values of different sizes";
     size = least(size, kWidest);
   }
-  if (!group.here[turn]) std::memset(group.values[turn], 0, sizeof group.values[turn]);
+  if (!group.here[turn]) std::memset(group.values[turn], 0, kLanes * size);
   group.size = size;
   group.here[turn] |= 1u << lane;
-  std::memcpy(group.values[turn] + lane * size, value, size);
-  wait(State::exchange);
+  if (size) std::memcpy(group.values[turn] + lane * size, value, size);
+  threads[current].state = State::exchange;
+}
+
+// The values that all lanes left, when they were there.
+extern "C" const void* opcheck_collect(unsigned& here, unsigned& lane) {
+  Simdgroup& group = simdgroups[current / kLanes];
+  const unsigned turn = group.turn ^ 1;
+  lane = current % kLanes;
   // Cleared for the next turn but one, so what is read here is this turn's.
   here = group.here[turn];
   return group.values[turn];
 }
+
+extern "C" const void* opcheck_exchange(const void* value, unsigned size, unsigned& here, unsigned& lane) {
+  opcheck_deposit(value, size);
+  wait(State::exchange);
+  return opcheck_collect(here, lane);
+}
+
+// A place for what a fold of the lanes' values comes to: the first lane that asks computes it for the others.
+extern "C" void* opcheck_folded(unsigned& isFirst) {
+  Simdgroup& group = simdgroups[current / kLanes];
+  isFirst = !group.isFolded;
+  group.isFolded = true;
+  return group.folded;
+}
+
+// Memory for the frame of the current thread's coroutine.
+extern "C" void* opcheck_frame(size_t size) {
+  Thread& self = threads[current];
+  if (self.room < size) {
+    std::free(self.memory);
+    self.room = (size + 63) / 64 * 64;
+    self.memory = std::aligned_alloc(64, self.room);
+  }
+  return self.memory;
+}
+
+extern "C" void opcheck_begin(void* frame) { threads[current].frame = frame; }
+
+extern "C" void opcheck_wait(int why) { threads[current].state = static_cast<State>(why); }
 
 extern "C" unsigned opcheck_lane() { return current % kLanes; }
 
@@ -161,38 +224,46 @@ extern "C" void opcheck_matrix(const float* a, const float* b, const float* c, f
   }
 }
 
-// Runs a kernel over a grid of threads; a message where its threads do not go together, else null.  `before` is called
-// before each threadgroup, unless it is null.
-extern "C" const char* opcheck_dispatch(
-    Body kernel, Before before, void* const* args, const unsigned* grid, const unsigned* size, int together,
-    int backwards) {
+// Runs a kernel over the chosen threadgroups of a grid, by their numbers, or over all; a message where its threads do not
+// go together, else null.  `before` is called before each threadgroup, unless it is null.
+extern "C" const char* opcheck_dispatch_chosen(
+    Body kernel, Before before, void* const* args, const unsigned* grid, const unsigned* size, int how, int backwards,
+    const unsigned* chosen, unsigned number) {
   problem = nullptr;
-  if (together && !stacks) stacks = static_cast<char*>(std::malloc(size_t(kMost) * kStack));
+  together = how;
+  if (how == kFibers && !stacks) stacks = static_cast<char*>(std::malloc(size_t(kMost) * kStack));
   body = kernel;
   arguments = args;
   unsigned groups[3];
   for (unsigned i = 0; i < 3; ++i) groups[i] = (grid[i] + size[i] - 1) / size[i];
-  for (unsigned z = 0; z < grid[2]; z += size[2])
-    for (unsigned y = 0; y < grid[1]; y += size[1])
-      for (unsigned x = 0; x < grid[0]; x += size[0]) {
-        count = 0;
-        if (before) before();
-        const unsigned left[] = {least(size[0], grid[0] - x), least(size[1], grid[1] - y), least(size[2], grid[2] - z)};
-        for (unsigned k = 0; k < left[2]; ++k)
-          for (unsigned j = 0; j < left[1]; ++j)
-            for (unsigned i = 0; i < left[0]; ++i) {
-              Thread& thread = threads[count];
-              thread.numbers = {
-                  {x + i, y + j, z + k}, {i, j, k}, {x / size[0], y / size[1], z / size[2]},
-                  {left[0], left[1], left[2]}, {groups[0], groups[1], groups[2]}, {grid[0], grid[1], grid[2]},
-                  count, count % kLanes, count / kLanes, (left[0] * left[1] * left[2] + kLanes - 1) / kLanes, kLanes};
-              ++count;
-              if (!together) {
-                kernel(args, thread.numbers.grid);
-                count = 0;
-              }
-            }
-        if (together) run_group(backwards);
-      }
+  if (!chosen) number = groups[0] * groups[1] * groups[2];
+  for (unsigned place = 0; place < number; ++place) {
+    const unsigned at = chosen ? chosen[place] : place;
+    const unsigned x = at % groups[0] * size[0], y = at / groups[0] % groups[1] * size[1],
+                   z = at / groups[0] / groups[1] * size[2];
+    count = 0;
+    if (before) before();
+    const unsigned left[] = {least(size[0], grid[0] - x), least(size[1], grid[1] - y), least(size[2], grid[2] - z)};
+    for (unsigned k = 0; k < left[2]; ++k)
+      for (unsigned j = 0; j < left[1]; ++j)
+        for (unsigned i = 0; i < left[0]; ++i) {
+          Thread& thread = threads[count];
+          thread.numbers = {
+              {x + i, y + j, z + k}, {i, j, k}, {x / size[0], y / size[1], z / size[2]},
+              {left[0], left[1], left[2]}, {groups[0], groups[1], groups[2]}, {grid[0], grid[1], grid[2]},
+              count, count % kLanes, count / kLanes, (left[0] * left[1] * left[2] + kLanes - 1) / kLanes, kLanes};
+          ++count;
+          if (!how) {
+            kernel(args, thread.numbers.grid);
+            count = 0;
+          }
+        }
+    if (how) run_group(backwards);
+  }
   return problem;
+}
+
+extern "C" const char* opcheck_dispatch(
+    Body kernel, Before before, void* const* args, const unsigned* grid, const unsigned* size, int how, int backwards) {
+  return opcheck_dispatch_chosen(kernel, before, args, grid, size, how, backwards, nullptr, 0);
 }

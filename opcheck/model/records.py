@@ -802,6 +802,115 @@ class Precision(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class WrongSample(Record, frozen=True, kw_only=True):
+    """One result that a kernel computes wrongly."""
+
+    operands: Annotated[
+        tuple[str, ...], Meta(description="of the one result, in the kernel's order")
+    ]
+    result: Annotated[str, Meta(description="the kernel's")]
+    expected: Annotated[str, Meta(description="of float64, rounded to the dtype")]
+
+
+class WrongNumbers(Record, frozen=True, kw_only=True):
+    """Results of a line that the release's own kernel computes outside of the band of the CPU."""
+
+    op: str
+    kernel: str
+    dtype: str
+    calls: Annotated[Count, Meta(description="calls of the line with such results")]
+    elements: Annotated[Count, Meta(description="such results")]
+    compared: Annotated[Count, Meta(description="results of these calls that were compared")]
+    error: Annotated[RelativeError, Meta(description="the largest relative error")]
+    smallest: WrongSample
+    worst: WrongSample
+    statements: Annotated[
+        tuple[str, ...], Meta(description="ids of the op lists that state it; empty: none does")
+    ] = ()
+    mended: Annotated[
+        str,
+        Meta(
+            description="the first later release whose kernel is right here; empty: none is known"
+        ),
+    ] = ""
+    place: GroupLocation = msgspec.field(name="location")
+
+
+class UncheckedCalls(Record, frozen=True, kw_only=True):
+    """Calls of an operator that no kernel computed a second time."""
+
+    op: str
+    route: RouteKind
+    reason: str
+    calls: Count
+    elements: Count = 0
+    flops: Count = 0
+
+
+class CheckedShare(Record, frozen=True, kw_only=True):
+    """How much of something was computed a second time by the release's kernels."""
+
+    checked: Count
+    all: Count
+
+
+class LayerNumbers(Record, frozen=True, kw_only=True):
+    """What a module gives with the kernels' results, next to what it gives with the CPU's."""
+
+    name: str
+    kind: str
+    error: Annotated[RelativeError, Meta(description="the largest relative error, of norms")]
+    nonfinite: Annotated[
+        Count, Meta(description="results that are infinite or NaN where the CPU's are not")
+    ]
+    checked: Annotated[Count, Meta(description="calls inside that the release's kernels computed")]
+    calls: Annotated[
+        Count, Meta(description="all calls inside; what MPSGraph computes is the CPU's here")
+    ]
+    safe: Annotated[
+        bool, Meta(description="the error is within the dtype's limit, and all is finite")
+    ]
+
+
+class OutputNumbers(Record, frozen=True, kw_only=True):
+    """How far a result of the model is off with the kernels' results."""
+
+    path: str
+    error: RelativeError
+    flips: Annotated[Count, Meta(description="rows whose largest value is at another place")] = 0
+    rows: Count = 0
+
+
+class KernelNumbers(Record, frozen=True, kw_only=True):
+    """The run's calls computed a second time by the release's own Metal kernels, on this machine's CPU."""
+
+    dtype: Annotated[str, Meta(description="the model was cast to it; empty: as it is")] = ""
+    torch: Annotated[str, Meta(description="the release of the kernels")]
+    mode: Literal["shadow", "replace"]
+    seed: Annotated[int, Meta(description="draws the sampled threadgroups, inputs and weights")]
+    calls: Annotated[CheckedShare, Meta(description="views and copies do not count")]
+    elements: Annotated[CheckedShare, Meta(description="of the calls' results")]
+    flops: CheckedShare
+    wrong: Annotated[tuple[WrongNumbers, ...], Meta(description="the furthest off first")] = ()
+    unchecked: Annotated[
+        tuple[UncheckedCalls, ...], Meta(description="the most frequent first")
+    ] = ()
+    limit: Annotated[
+        float, Meta(description="relative error from which on a layer is not safe")
+    ] = 0.0
+    layers: Annotated[
+        tuple[LayerNumbers, ...], Meta(description="in the order of the run; of replace mode alone")
+    ] = ()
+    outputs: Annotated[tuple[OutputNumbers, ...], Meta(description="of replace mode alone")] = ()
+    complete: Annotated[bool, Meta(description="the run came to its end")] = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def first_off(self) -> LayerNumbers | None:
+        """The first layer that is not safe."""
+        return next((layer for layer in self.layers if not layer.safe), None)
+
+
 class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
@@ -1009,6 +1118,9 @@ class Report(Record, frozen=True, kw_only=True):
     ] = ()
     precision: Annotated[
         tuple[Precision, ...], Meta(description="a run for each dtype of --precision")
+    ] = ()
+    numbers: Annotated[
+        tuple[KernelNumbers, ...], Meta(description="one for each dtype; empty: no kernel was run")
     ] = ()
     capture: CaptureFacts
     op_lists: OpListFacts

@@ -23,6 +23,7 @@ from opcheck.render import (
     findings,
     format_of,
     memory_page,
+    numbers_page,
     precision,
     render,
     summary,
@@ -101,6 +102,8 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
         yield summary.facts(report, short=True)
     if "operators" in shown:
         yield from section("Operators", _operators(report))
+    for numbers in report.numbers if "operators" in shown else ():
+        yield from numbers_page.blocks(numbers)
     if "memory" in shown and report.memory:
         yield from memory_page.blocks(report.memory)
     if "time" in shown and report.time:

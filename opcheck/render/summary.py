@@ -12,7 +12,14 @@ from opcheck.common.versions import Version
 from opcheck.common.vocabulary import ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
 from opcheck.judge.memory.mac_fits import deciding, find_asked_mac, runs_out, smallest
-from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
+from opcheck.model.records import (
+    CaptureFacts,
+    GroupLocation,
+    KernelNumbers,
+    Memory,
+    Report,
+    SideWork,
+)
 from opcheck.render import timing_page
 from opcheck.render.document import Facts, TextSpan, Words
 
@@ -146,6 +153,7 @@ def facts(report: Report, *, short: bool) -> Facts:
     rows: tuple[tuple[str, Words], ...] = (
         ("run", capture(report) if report.capture.mode == "run" else ""),
         ("calls", "; ".join(filter(None, (totals(report), computed)))),
+        ("numbers", "; ".join(map(numbers, report.numbers))),
         ("off the GPU", "" if native else leaves(report)),
         ("waits", waits(report)),
         ("memory", fits(memory) if memory else ""),
@@ -189,6 +197,28 @@ def computed_by(report: Report) -> str:
         for each in counted
     )
     return f"computed by {', '.join(shares)}"
+
+
+def numbers(run: KernelNumbers) -> str:
+    """Say how much of the run the release's own kernels computed a second time, and what came of it."""
+    if not run.calls.checked:
+        return "; ".join(("no call was computed by the release's own kernels", *run.notes))
+    calls = sum(line.calls for line in run.wrong)
+    shares = (
+        f"{percent(share.checked, share.all)} of {name}"
+        for name, share in (("the elements", run.elements), ("the FLOPs", run.flops))
+        if share.all
+    )
+    off = run.first_off
+    parts = (
+        f"{run.calls.checked:,} of {plural(run.calls.all, 'call')} ({', '.join(shares)}) computed by the "
+        f"Metal kernels of torch {run.torch}{f' in {run.dtype}' if run.dtype else ''}: "
+        + (f"wrong in {plural(calls, 'call')}" if calls else "none of it leaves the CPU's band"),
+        f"{run.dtype or 'it'} is off from {off.name} on ({float(off.error):.1e})" if off else "",
+        f"{run.dtype} is safe in every layer" if run.layers and run.dtype and not off else "",
+        "" if run.complete else "the run broke off",
+    )
+    return ", ".join(filter(None, parts))
 
 
 #: Lines of synchronizations that the summary names.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from opcheck.model.records import CallGroup, MemoryGrowth, Problem, Record, Report
 
 #: The folder, next to the request's file, where the program's processes leave their reports.
@@ -30,6 +32,8 @@ class RunRequest(ProgramRequest, frozen=True, kw_only=True):
     #: release line and macOS version, as their ``str``
     torch: str
     macos: str
+    #: compute the calls by the release's kernels, too, and let the program go on with their results (replace)
+    kernels: Literal["", "shadow", "replace"] = ""
     #: in an environment with the target's own torch (capture/exact.py)
     exact: bool = False
 

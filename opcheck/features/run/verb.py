@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 import msgspec
@@ -53,6 +53,16 @@ def command(
         ),
     ],
     capture: Annotated[CaptureOptions, only("exact")],
+    kernels: Annotated[
+        Literal["shadow", "replace"] | None,
+        flag(
+            "Compute the calls by the release's own Metal kernels, too, and compare; with =replace the program goes on "
+            "with their results.",
+            metavar="[=replace]",
+            choices=("shadow", "replace"),
+            bare="shadow",
+        ),
+    ] = None,
     module: Annotated[str, flag("Run a module, as python -m does.", "-m", metavar="MODULE")] = "",
     output: Annotated[ReportOptions, but(path="Output file; - is stdout.  [default: stderr]")],
     policy: Annotated[
@@ -77,6 +87,8 @@ def command(
         "cpu_fallback": target.fallback,
         "strict": strict,
     }
+    if kernels:
+        asked["kernels"] = kernels
     if capture.exact:
         asked["exact"] = True
     behind = _flags_behind(name if not module else "", arguments)

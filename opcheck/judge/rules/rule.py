@@ -21,6 +21,7 @@ from opcheck.model.records import (
     CallGroup,
     Finding,
     GroupLocation,
+    KernelNumbers,
     Memory,
     Partition,
     Precision,
@@ -44,6 +45,8 @@ class Audited:
     origins: tuple[Origin, ...] = ()
     memory: Memory | None = None
     precision: tuple[Precision, ...] = ()
+    #: One for each dtype; none: no kernel was run.
+    numbers: tuple[KernelNumbers, ...] = ()
 
     def smallest_upgrade(self, group: CallGroup) -> VersionChange | None:
         """Return the smallest change of torch or macOS that makes every call of the group native."""

@@ -5,6 +5,7 @@ This runs in the child process, because user code runs here.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,7 +66,7 @@ class ModelRun:
         model: nn.Module,
         args: Any,
         kwargs: Any,
-        mode: Float64Mode,
+        mode: Float64Mode | contextlib.nullcontext[None],
         *,
         train: bool,
         grad: bool,

@@ -36,17 +36,7 @@ def compare(
     """
     if not request.precision:
         return ()
-    needed = bytes_needed(request, trace)
-    may_take = int(request.memory_limit * 1e9) or platform.default_memory()
-    if may_take and needed > may_take:
-        raise UsageError(
-            f"the model is too large to be run for real: {trace.parameters:,} parameters, in "
-            f"{request.precision[0]} and float64, take {filesize(needed)}",
-            context=f"--precision {','.join(request.precision)}; this machine may take "
-            f"{filesize(may_take)} (--memory-limit)",
-            hint="a smaller model of the same kind shows where precision is lost, too: --config "
-            "num_hidden_layers=2",
-        )
+    require_memory(request, trace, f"--precision {','.join(request.precision)}")
     return ask(
         "opcheck.numerics.precision.child.precision_run:compare",
         tuple[Precision, ...],
@@ -61,3 +51,21 @@ def bytes_needed(request: CaptureRequest, trace: Trace) -> int:
     """Return the least that the runs take: parameters and, where a backward is run, their gradients."""
     each = _BYTES + (_BYTES_OF_GRADIENT if request.mode == "train" else 0)
     return trace.parameters * each
+
+
+def require_memory(request: CaptureRequest, trace: Trace, flag: str) -> None:
+    """Refuse a model that this machine has no memory for.
+
+    Raises:
+        UsageError: it is too large to be run with its values.
+    """
+    needed = bytes_needed(request, trace)
+    may_take = int(request.memory_limit * 1e9) or platform.default_memory()
+    if may_take and needed > may_take:
+        raise UsageError(
+            f"the model is too large to be run for real: {trace.parameters:,} parameters take "
+            f"{filesize(needed)}",
+            context=f"{flag}; this machine may take {filesize(may_take)} (--memory-limit)",
+            hint="a smaller model of the same kind shows where precision is lost, too: --config "
+            "num_hidden_layers=2",
+        )

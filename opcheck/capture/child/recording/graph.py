@@ -21,6 +21,7 @@ from opcheck.capture.child.recording.tensor_log import Numbers, RecordedCall, Re
 from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
 from opcheck.simulator.dispatch.calls import InnerCall
+from opcheck.simulator.dispatch.routes import Route
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, decode
 from opcheck.tracing.source_locations import locate
 from opcheck.tracing.torch_private.dispatch import OpOverload
@@ -185,13 +186,9 @@ class _Builder:
     def _flops(self, call: RecordedCall) -> int:
         cached = self._known_flops.get(call.key)
         if cached is None:
-            positional, named = _split(call.key)
-            args = [decode(part) for part in positional]
-            kwargs = {name: decode(part) for name, part in named}
-            outputs = [output.spec for output in call.outputs]
-            several = len(outputs) != 1 or call.route.returns_list
-            cached = flops(call.route.func, args, kwargs, outputs if several else outputs[0])
-            self._known_flops[call.key] = cached
+            cached = self._known_flops[call.key] = flops_of(
+                call.route, call.key, [output.spec for output in call.outputs]
+            )
         return cached
 
     def _roles(self, call: RecordedCall | InnerCall) -> tuple[_TensorRole, ...]:
@@ -315,6 +312,15 @@ def _spell(value: Any) -> Any:
 
 
 Shape = tuple[int, ...]
+
+
+def flops_of(route: Route, key: tuple[Any, ...], outputs: list[TensorMeta]) -> int:
+    """Return the floating-point operations of a call by its route, its key and its results; 0: no formula."""
+    positional, named = _split(key)
+    args = [decode(part) for part in positional]
+    kwargs = {name: decode(part) for name, part in named}
+    several = len(outputs) != 1 or route.returns_list
+    return flops(route.func, args, kwargs, outputs if several else outputs[0])
 
 
 def flops(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], outputs: Any) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import torch
 
+from opcheck.capture.child.recording.graph import flops_of
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
@@ -41,6 +42,7 @@ from opcheck.model.records import (
     SourceLocation,
     Verdict,
 )
+from opcheck.numerics.kernels.child.kernel_run import KernelRun
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import decode
@@ -117,9 +119,12 @@ class KeptResults:
 class CallCounts:
     """Takes the calls of the simulator: raises and warns as the target does, and counts."""
 
-    def __init__(self, verdicts: Verdicts, modules: ProgramStack) -> None:
+    def __init__(
+        self, verdicts: Verdicts, modules: ProgramStack, kernels: KernelRun | None = None
+    ) -> None:
         self._verdicts = verdicts
         self._modules = modules
+        self._kernels = kernels
         self.rows: Counter[CallRow] = Counter()
         self._kept: dict[int, Verdict] = {}
         self._dtypes: dict[tuple[str, int], set[str]] = {}
@@ -133,6 +138,7 @@ class CallCounts:
         self._graphs = GraphUses()
         self._kept_results = KeptResults()
         self._at_first: Callable[[], None] | None = None
+        self._known_flops: dict[Any, int] = {}
 
     def watch_first(self, work: Callable[[], None]) -> None:
         """Call ``work`` when the next call comes."""
@@ -168,6 +174,15 @@ class CallCounts:
         judged = self._verdicts.after_call(call)
         site = self._frames.innermost(sys._getframe(1))
         self._count(call, judged, site)
+        if self._kernels is not None:
+            payloads = tuple(t._mps.payload if is_on_mps(t) else t for t in call.outputs)
+            self._kernels.add(
+                call.route.name,
+                judged.route,
+                tuple(t for t in payloads if t is not None),
+                self._flops(call),
+                lambda: (site, *self._modules.where()),
+            )
         if judged.error is not None:
             raise _again(judged.error)
         for output in call.outputs:
@@ -205,6 +220,13 @@ class CallCounts:
             self._examples[call.route.name, number] = example
         self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
         self._routes.setdefault((call.route.name, number), set()).add(judged.route)
+
+    def _flops(self, call: Call) -> int:
+        flops = self._known_flops.get(call.key)
+        if flops is None:
+            results = list(metas(call.outputs))
+            flops = self._known_flops[call.key] = flops_of(call.route, call.key, results)
+        return flops
 
     def _watch_memory(self, tensor: MPSTensor, op: str, site: Site) -> None:
         memory, payload = tensor._mps.memory, tensor._mps.payload

@@ -182,7 +182,8 @@ def _emulation(request: RunRequest) -> Emulation:
     target = targets.target(request.torch, request.macos, lists, fallback=request.cpu_fallback)
     if request.strict:
         warnings.filterwarnings("error", message=user_program.FALLBACK_WARNING)
-    return Emulation(target, lists, " ".join((request.program, *request.arguments)))
+    name = " ".join((request.program, *request.arguments))
+    return Emulation(target, lists, name, request.kernels)
 
 
 def _prepare_libraries() -> None:

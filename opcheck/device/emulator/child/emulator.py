@@ -11,6 +11,7 @@ import torch
 from opcheck.common.versions import Span, Target, Version
 from opcheck.device.emulator.child import argument_checks
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
+from opcheck.numerics.kernels.child.kernel_check import KernelCheck
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.dispatch.routes import Route, name_arguments
@@ -27,6 +28,9 @@ _LOST_DOUBLES = Span.of("2.14", "2.15")
 
 class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
     """Computes each leaf call on the CPU, where the target's verdict lets it run."""
+
+    #: computes calls a second time by the release's kernels; None: it does not
+    kernel_check: KernelCheck | None = None
 
     def _compute(
         self,
@@ -57,6 +61,13 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         return result
 
     def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.kernel_check is None:
+            return self._execute_checked(route, args, kwargs)
+        prepared = self.kernel_check.before(route.name, route.func, args, kwargs)
+        result = self._execute_checked(route, args, kwargs)
+        return self.kernel_check.after(prepared, result) if prepared else result
+
+    def _execute_checked(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = route.operator.emulate or route.func
         try:
             with without_function_modes():

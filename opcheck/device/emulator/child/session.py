@@ -39,7 +39,16 @@ from opcheck.device.emulator.processes import Processes
 from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import OWN_LIMITS, Memory, MemoryGrowth, Problem, Report, Trace
+from opcheck.model.records import (
+    OWN_LIMITS,
+    KernelNumbers,
+    Memory,
+    MemoryGrowth,
+    Problem,
+    Report,
+    Trace,
+)
+from opcheck.numerics.kernels.child.kernel_run import KernelRun, KernelsMode
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.mac import simulated_mac
@@ -67,11 +76,14 @@ _ACTIVE: list[Emulation] = []
 class Emulation:
     """A run on the emulated Mac; ``report`` has at any time what it has done so far."""
 
-    def __init__(self, target: Target, lists: OpLists, name: str) -> None:
+    def __init__(
+        self, target: Target, lists: OpLists, name: str, kernels: KernelsMode = ""
+    ) -> None:
         self.target = target
         self.name = name
         self._lists = lists
-        self._tally = CallCounts(Verdicts(target, lists), ProgramStack())
+        self._kernels = KernelRun(target, lists, kernels) if kernels else None
+        self._tally = CallCounts(Verdicts(target, lists), ProgramStack(), self._kernels)
         self._problems: list[Problem] = []
         self._complete = True
         #: those that the program starts; None where they are not followed
@@ -118,6 +130,7 @@ class Emulation:
             partition=self._tally.partition(child.copies for child in children),
             lists=self._lists,
             memory=self._memory(child.growth for child in children),
+            numbers=(self.numbers,) if self.numbers else (),
         )
         report = assemble(audited)
         notes = [*report.not_checked]
@@ -143,6 +156,20 @@ class Emulation:
         """What grew, here and in other processes; None: nothing did."""
         growth = [*self._tally.growth(self.target, self._lists), *itertools.chain(*others)]
         return Memory(growth=tuple(dict.fromkeys(growth))) if growth else None
+
+    @property
+    def numbers(self) -> KernelNumbers | None:
+        """What came of computing the calls by the release's kernels; None where they were not."""
+        return self._kernels.result() if self._kernels else None
+
+    @property
+    def counted_calls(self) -> int:
+        """The calls so far."""
+        return self._tally.rows.total()
+
+    def calls_inside(self, module: str) -> tuple[int, int]:
+        """Return how many calls inside of a module the release's kernels computed, and all calls."""
+        return self._kernels.tally.calls_inside(module) if self._kernels else (0, 0)
 
     def follow(self, processes: Processes, *, is_main: bool = True) -> None:
         """Take up what processes of the program do: in the main one their reports, in a fork that it came to mps."""
@@ -196,6 +223,8 @@ class Emulation:
                 export_below(),
             ):
                 mac.before_call = tally.ask
+                if self._kernels and isinstance(mac, Emulator):
+                    mac.kernel_check = self._kernels.check
                 self._mac = mac
                 yield
         finally:

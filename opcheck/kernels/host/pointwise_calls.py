@@ -1,0 +1,252 @@
+"""Pointwise operators: which functor of a release computes a call, and by which form of its kernels."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.data.strict_yaml import read_as
+from opcheck.kernels import pointwise
+from opcheck.kernels.host.host_call import (
+    BoundCall,
+    HostCall,
+    HostLaunch,
+    UnboundError,
+    metal_type,
+)
+from opcheck.kernels.host.iteration import Iteration, iterate
+from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.model.records import Record
+
+_TABLE = Path(__file__).with_name("pointwise_calls.yaml")
+#: Elements from which a thread computes four (OperationUtils.mm, ILP_DISPATCH_THRESHOLD).
+_MANY = 1 << 18
+#: The extent from which rows of contiguous elements have kernels of their own (INNER_CONTIGUOUS_MIN_EXTENT).
+_ROW = 16
+_PREFIX = re.compile(r"\{op:(\w+)\}")
+
+
+class PointwiseEntry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of the table: the kernel that computes some operators."""
+
+    ops: str
+    kernel: tuple[str, ...]
+    operands: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    when: dict[str, str | float] = {}
+
+
+class _Section(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rows whose host functions are in one place of PyTorch's source."""
+
+    source: str
+    operands: tuple[str, ...]
+    entries: tuple[PointwiseEntry, ...]
+
+
+@functools.cache
+def table() -> dict[str, tuple[PointwiseEntry, ...]]:
+    """Return the rows by operator, each with its operands."""
+    rows: dict[str, tuple[PointwiseEntry, ...]] = {}
+    for section in read_as(_TABLE, tuple[_Section, ...], lambda *_: None):
+        for entry in section.entries:
+            for op in entry.ops.split():
+                name = _PREFIX.sub(lambda m: op.removeprefix(m[1]), entry.kernel[0])  # noqa: B023
+                row = PointwiseEntry(
+                    ops=op,
+                    kernel=(name.replace("{op}", op),),
+                    operands=entry.operands or section.operands,
+                    parameters=entry.parameters,
+                    when=entry.when,
+                )
+                rows[op] = (*rows.get(op, ()), row)
+    return rows
+
+
+def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Return the launch of a pointwise call.
+
+    Raises:
+        UnboundError: the table has no row for it, or the release no kernel of that name.
+        KernelError: the kernel cannot be run here.
+    """
+    out, reason = call.outputs[0], ""
+    for row in table()[call.name]:
+        if not all(_fits(call.arguments.get(name), wanted) for name, wanted in row.when.items()):
+            continue
+        operands = tuple(_operand(call.arguments[name], out) for name in row.operands)
+        parameters = tuple(_parameter(name, call, out) for name in row.parameters)
+        functor = row.kernel[0]
+        walk = iterate((out, *operands))
+        number = call.elements or out.numel()
+        for name, result in _candidates(
+            functor, out, operands, walk, number, with_alpha=bool(parameters)
+        ):
+            found = release.find(name)
+            if found:
+                kernel = release.kernel(found)
+                launch = _launch(kernel, result, operands, walk, parameters)
+                shown = (
+                    torch.view_as_real(result)[..., 0]
+                    if result.is_complex() > out.is_complex()
+                    else result
+                )
+                return BoundCall((launch,), (shown,), functor, operands, parameters)
+        reason = reason or f"{functor} {metal_type(out)} {metal_type(operands[0])}"
+    raise UnboundError(f"the release has no kernel for it: {reason or 'these arguments'}")
+
+
+def _fits(value: Any, wanted: str | float) -> bool:
+    if wanted == "none":
+        return value is None
+    if wanted == "set":
+        return value is not None
+    if wanted == "tensor":
+        return isinstance(value, Tensor)
+    if wanted == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return not isinstance(value, Tensor) and bool(value == wanted)
+
+
+def _operand(value: Any, out: Tensor) -> Tensor:
+    """Return an operand; a number is a tensor without dimensions, in float32 where Python has float64."""
+    if not isinstance(value, Tensor):
+        if value is None or isinstance(value, str):
+            raise UnboundError("an operand is missing")
+        value = torch.tensor(value)
+    narrow = {torch.float64: torch.float32, torch.complex128: torch.complex64}.get(value.dtype)
+    if narrow:
+        if value.dim():
+            raise UnboundError("no Metal type for torch.float64")
+        value = value.to(narrow)
+    operand: Tensor = value.resolve_conj().resolve_neg()
+    return operand
+
+
+def _parameter(name: str, call: HostCall, out: Tensor) -> float:
+    value = call.arguments.get(name.removeprefix("-"), name)
+    if name in {"posinf", "neginf"} and value is None:
+        info = torch.finfo(out.dtype)
+        value = info.max if name == "posinf" else info.min
+    if value is None:
+        return 0.0
+    number = float(value)
+    return -number if name.startswith("-") else number
+
+
+def _candidates(
+    functor: str,
+    out: Tensor,
+    operands: Sequence[Tensor],
+    walk: Iteration,
+    number: int,
+    *,
+    with_alpha: bool,
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names that the host asks for, each with memory for the result, the newest release's choice first."""
+    result = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype)
+    first = operands[0]
+    contiguous = walk.is_contiguous
+    rows = not contiguous and walk.has_contiguous_rows and walk.sizes[0] >= _ROW
+    floating = out.dtype.is_floating_point
+    plain = ["inner_contiguous", "strided"] if rows else ["strided"]
+    if contiguous:
+        plain = ["dense"]
+        if not with_alpha and len(operands) == 1 and not (floating and number >= _MANY):
+            plain = ["dense_scalar", "dense"]
+        elif not with_alpha and len(operands) == 2 and floating and number >= _MANY:
+            plain = ["dense_ilp4", "dense"]
+    to, source = metal_type(out), metal_type(first)
+    if len(operands) == 1:
+        yield from ((f"{functor}_{form}_{to}_{source}", result) for form in plain)
+        form = "dense" if contiguous else "inner_contiguous" if rows else "strided"
+        yield f"{functor}_{form}_castout_{source}", result
+        if rows:
+            yield f"{functor}_strided_castout_{source}", result
+        if first.is_complex() and not out.is_complex():
+            # The host takes the real part of a complex result (abs, angle).
+            wide = torch.empty(out.shape, dtype=first.dtype)
+            for form in ("dense_scalar", "dense", "strided"):
+                if (form == "strided") != first.is_contiguous():
+                    yield f"{functor}_{form}_{source}_{source}", wide
+        return
+    casts = any(operand.dtype != first.dtype for operand in operands[1:])
+    if len(operands) > 2:
+        casts |= out.dtype != first.dtype and functor != "where"
+        casts &= functor != "where"
+        form = "dense" if contiguous else "strided"
+        if not casts:
+            yield f"{functor}_{form}_{to}_{source}", result
+        else:
+            yield f"{functor}_{form}_cast_{to}", result
+        return
+    small = next((at for at in (0, 1) if _is_small(operands[at], out, operands[1 - at])), None)
+    common = torch.result_type(*operands)
+    read = metal_type(torch.empty(0, dtype=common)) if out.dtype == torch.bool else to
+    if small is not None:
+        side = (
+            ("_lhs" if small == 0 else "")
+            if operands[small].numel() == 1
+            else ("_rhs" if small == 0 else "")
+        )
+        form = ("dense_scalar" if operands[small].numel() == 1 else "dense_broadcast") + side
+        if not casts or (_is_promoted(operands[small], operands[1 - small], common)):
+            yield f"{functor}_{form}_{to}_{metal_type(operands[1 - small])}", result
+        yield f"{functor}_{form}_cast_{to}_{read}", result
+    if not casts:
+        yield from ((f"{functor}_{form}_{to}_{source}", result) for form in plain)
+    form = "dense" if contiguous else "strided"
+    yield f"{functor}_{form}_cast_{to}_{read}", result
+    yield f"{functor}_{form}_cast_{to}", result
+    natural = "bool" if functor in _COMPARISONS else to
+    yield f"{functor}_strided_castout_{natural}_{metal_type(torch.empty(0, dtype=common))}", result
+
+
+_COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
+
+
+def _is_small(operand: Tensor, out: Tensor, other: Tensor) -> bool:
+    """Return whether an operand repeats along the result, which the other fills (is_dense_broadcastable)."""
+    if operand.numel() == out.numel() or other.numel() != out.numel():
+        return False
+    if not (out.is_contiguous() and other.is_contiguous() and operand.is_contiguous()):
+        return False
+    own = tuple(operand.shape)
+    while own and own[0] == 1:
+        own = own[1:]
+    return not own or own == tuple(out.shape[-len(own) :])
+
+
+def _is_promoted(small: Tensor, other: Tensor, common: torch.dtype) -> bool:
+    whole = not (small.is_floating_point() or small.is_complex())
+    return whole and other.dtype == common and common in {torch.float32, torch.complex64}
+
+
+def _launch(
+    kernel: Any,
+    out: Tensor,
+    operands: Sequence[Tensor],
+    walk: Iteration,
+    parameters: tuple[float, ...],
+) -> HostLaunch:
+    names = [argument.name for argument in kernel.buffers if argument.name in pointwise.OPERANDS]
+    if len(names) != len(operands):
+        raise UnboundError(f"{kernel.name} takes {len(names)} operands")
+    types = {argument.name: argument.type for argument in kernel.buffers}
+    placed = {}
+    for name, operand in zip(names, operands, strict=True):
+        # A number that the host promotes has the type that the kernel reads.
+        wanted = pointwise.DTYPES.get(types[name])
+        placed[name] = (
+            operand.to(wanted)
+            if name == "scalar" and wanted and "cast" not in kernel.name
+            else operand
+        )
+    memory = pointwise.bind(kernel, placed, out, walk, parameters)
+    return HostLaunch(kernel, memory, pointwise.grid(kernel, walk.sizes))

@@ -1,0 +1,63 @@
+"""The kernels of one release, found by the beginnings of their names, and loaded once."""
+
+from __future__ import annotations
+
+import bisect
+from pathlib import Path
+
+from opcheck.common.versions import Version
+from opcheck.kernels import library
+from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
+from opcheck.kernels.library import Library
+
+
+class ReleaseKernels:
+    """The kernels of a release, for this machine.
+
+    Args:
+        released: the library of the release.
+        machine: runs the kernels.
+    """
+
+    def __init__(self, released: Library, machine: KernelMachine) -> None:
+        self.torch = Version.parse(released.torch)
+        self._released, self._machine = released, machine
+        self._names = sorted(released.functions)
+        self._loaded: dict[str, Kernel | str] = {}
+
+    def find(self, name: str) -> str:
+        """Return the kernel of this name, or that whose name goes on with the types of its parameters; or empty."""
+        if name in self._released.functions:
+            return name
+        place = bisect.bisect_left(self._names, f"{name}_")
+        found = self._names[place] if place < len(self._names) else ""
+        return found if found.startswith(f"{name}_") else ""
+
+    def kernel(self, name: str) -> Kernel:
+        """Return a kernel, compiled for this machine.
+
+        Raises:
+            KernelError: it cannot be compiled or run here.
+        """
+        known = self._loaded.get(name)
+        if known is None:
+            try:
+                compiled = self._machine.compile_cached(self._released.functions[name])
+                known = self._machine.kernel(compiled)
+            except KernelError as error:
+                known = str(error)
+            self._loaded[name] = known
+        if isinstance(known, str):
+            raise KernelError(known)
+        return known
+
+
+def of_release(release: str, machine: KernelMachine, wheels: Path | None = None) -> ReleaseKernels:
+    """Return the kernels of a release such as 2.15.0.
+
+    Raises:
+        OpListError: the wheel cannot be had, or has no compiled kernels.
+    """
+    released = library.read(release, wheels)
+    released.check_compiled()
+    return ReleaseKernels(released, machine)

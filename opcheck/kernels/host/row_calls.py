@@ -1,0 +1,252 @@
+"""Norms, softmax, reductions and scans: LayerNorm.mm, RMSNorm.mm, SoftMax.mm, ReduceOps.mm, ScanKernel.mm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.kernels.host.host_call import (
+    BoundCall,
+    HostCall,
+    UnboundError,
+    empty_like,
+    launch,
+    metal_type,
+    round_up,
+)
+from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.kernel_machine import Kernel
+from opcheck.kernels.launch import KernelCall
+
+_LANES = 32
+#: A thread reads so many elements; rows of more have a kernel that reads them in a loop (LayerNorm.mm, RMSNorm.mm).
+_READS, _SINGLE = 4, 4096
+_MOST = 1024
+
+
+def _lanes(length: int, reads: int = _READS) -> int:
+    """Return the threads that read a row, whole simdgroups."""
+    return min(_MOST, round_up(-(-length // reads), _LANES))
+
+
+def _flag(tensor: Tensor | None) -> int:
+    return int(tensor is not None)
+
+
+def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind native_layer_norm (LayerNorm.mm, layer_norm_mps): a threadgroup a row."""
+    source, shape = call.arguments["input"].contiguous(), call.arguments["normalized_shape"]
+    weight, bias = call.arguments["weight"], call.arguments["bias"]
+    length = math.prod(shape)
+    rows = source.numel() // max(length, 1)
+    out, mean, rstd = (empty_like(output) for output in call.outputs)
+    how = "single_row" if length <= _SINGLE else "looped"
+    word = metal_type(source)
+    kernel = _first(release, *(f"layer_norm_{how}_{end}" for end in (f"i32_{word}", word)))
+    group = _lanes(length) if how == "single_row" else _MOST
+    bound = {
+        "input": source, "output": out, "meanOut": mean, "rstdTensor": rstd, "axis_size": length,
+        "epsilon": call.arguments["eps"], "use_weight": _flag(weight), "use_bias": _flag(bias),
+        "weight": None if weight is None else weight.contiguous(),
+        "bias": None if bias is None else bias.contiguous(),
+    }  # fmt: skip
+    return BoundCall((launch(kernel, bound, rows * group, group),), (out, mean, rstd))
+
+
+def bind_rms_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind _fused_rms_norm (RMSNorm.mm, _fused_rms_norm_mps): a threadgroup a row."""
+    source, weight = call.arguments["input"], call.arguments["weight"]
+    shape, eps = call.arguments.get("normalized_shape"), call.arguments.get("eps")
+    if weight is None or shape is None:
+        raise UnboundError("an RMS norm without weight")
+    length = math.prod(shape)
+    out = empty_like(call.outputs[0])
+    name = "rms_norm" if length <= _SINGLE else "rms_norm_looped"
+    kernel = _first(release, f"{name}_{metal_type(source)}")
+    group = _lanes(length) if length <= _SINGLE else _MOST
+    bound = {
+        "x": source.contiguous(), "w": weight.contiguous(), "out": out, "axis_size": length,
+        "eps": torch.finfo(torch.float32).eps if eps is None else eps, "w_stride": 1,
+    }  # fmt: skip
+    rows = source.numel() // max(length, 1)
+    others = (None,) * (len(call.outputs) - 1)
+    return BoundCall((launch(kernel, bound, rows * group, group),), (out, *others))
+
+
+def bind_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind _softmax and _log_softmax (SoftMax.mm, 2.15): a threadgroup a row, or 8 columns of 32 threads."""
+    source = call.arguments["self"].contiguous()
+    source = source.view(1) if not source.dim() else source
+    dim = call.arguments["dim"] % source.dim()
+    out = torch.empty_like(source)
+    length = source.shape[dim]
+    inner = math.prod(source.shape[dim + 1 :])
+    outer = source.numel() // max(length * inner, 1)
+    log = "log_" if call.name.startswith("_log") else ""
+    name = f"{log}softmax_row" if inner == 1 else f"{log}softmax"
+    kernel = _first(release, f"{name}_{metal_type(source)}_u32")
+    params = KernelCall(None, kernel).fit(
+        "params", dim_size=length, num_rows=outer * inner, inner_size=inner, chunk_size=length, n_chunks=1,
+        ndim=source.dim(), dim=dim, sizes=source.shape, strides=source.stride()
+    )  # fmt: skip
+    group: tuple[int, ...] = (min(256, round_up(length, _LANES)),)
+    threads: tuple[int, ...] = (outer * group[0],)
+    if inner > 1:
+        columns = min(inner, 8)
+        group, threads = (columns, _LANES, 1), (round_up(inner, columns), outer * _LANES, 1)
+    bound = {"input": source, "output": out, "params": params}
+    return BoundCall((launch(kernel, bound, threads, group),), (out.view(call.outputs[0].shape),))
+
+
+#: The kernels of reductions by operator: the first name, and the parameter by the arguments and the number of elements.
+_Parameter = Callable[[HostCall, int], float]
+_REDUCTIONS: dict[str, tuple[str, _Parameter]] = {
+    "sum": ("sum", lambda _call, _count: 1.0),
+    "mean": ("sum", lambda _call, count: float(count)),
+    "nansum": ("nansum", lambda _call, _count: 1.0),
+    "prod": ("prod", lambda _call, _count: 1.0),
+    **{name: ("max", lambda _call, _count: 1.0) for name in ("amax", "max")},
+    **{name: ("min", lambda _call, _count: 1.0) for name in ("amin", "min")},
+    **{name: (name, lambda _call, _count: 1.0) for name in ("argmax", "argmin", "any", "all", "count_nonzero")},
+    **{name: (name, lambda call, _count: _correction(call)) for name in ("var", "std")},
+    "linalg_vector_norm": ("norm", lambda call, _count: float(call.arguments["ord"])),
+}  # fmt: skip
+_NORMS = {
+    0.0: "norm_l0",
+    1.0: "norm_l1",
+    2.0: "norm_l2",
+    math.inf: "norm_inf",
+    -math.inf: "norm_neginf",
+}
+
+
+def _correction(call: HostCall) -> float:
+    correction = call.arguments.get("correction")
+    if correction is None:
+        correction = 0.0 if call.arguments.get("unbiased") is False else 1.0
+    return float(correction)
+
+
+def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind a reduction to the kernel for any strides (ReduceOps.mm): a threadgroup an element of the result."""
+    source, output = call.arguments["self"], call.outputs[0]
+    if call.name in {"max", "min"} and len(call.outputs) > 1:
+        raise UnboundError("values and places of a dimension")
+    dims = _dims(call, source)
+    count = math.prod(source.shape[dim] for dim in dims)
+    name, parameter = _REDUCTIONS[call.name]
+    value = parameter(call, count)
+    if call.name == "linalg_vector_norm":
+        name = _NORMS.get(value, "norm")
+    kept = tuple(1 if dim in dims else size for dim, size in enumerate(source.shape))
+    out = torch.empty_strided(output.shape, output.stride(), dtype=output.dtype)
+    written, narrow = out, output.dtype
+    word = metal_type(source)
+    kernel_name = next(
+        filter(
+            None,
+            (release.find(f"{name}_reduction_{word}_{to}") for to in _written_types(name, out)),
+        ),
+        "",
+    ) or (release.find(f"norm_{word}_{metal_type(out)}") if name.startswith("norm") else "")
+    if not kernel_name:
+        raise UnboundError(
+            f"the release has no kernel for it: {name}_reduction_{word}_{metal_type(out)}"
+        )
+    kernel = release.kernel(kernel_name)
+    if narrow == torch.bool:
+        written = out.view(torch.uint8)
+    params = KernelCall(None, kernel).struct(
+        "params", p=value, reduction_size=count, ndim=max(source.dim(), 1),
+        input_sizes=source.shape or (1,), input_strides=source.stride() or (1,),
+        output_sizes=kept or (1,), output_strides=_kept_strides(out, dims, source.dim()),
+    )  # fmt: skip
+    group = min(_MOST, round_up(count, _LANES))
+    bound = {"input": source, "output": written, "params": params}
+    return BoundCall((launch(kernel, bound, out.numel() * group, group),), (out,))
+
+
+def _written_types(name: str, out: Tensor) -> Iterator[str]:
+    yield metal_type(out)
+    if out.dtype == torch.bool and name in {"any", "all"}:
+        yield "uchar"
+
+
+def reduced_dims(call: HostCall, source: Tensor) -> tuple[int, ...]:
+    """Return the dimensions of the operand along which results depend on each other."""
+    if "normalized_shape" in call.arguments:
+        count = len(call.arguments["normalized_shape"])
+        return tuple(range(source.dim() - count, source.dim()))
+    return _dims(call, source)
+
+
+def _dims(call: HostCall, source: Tensor) -> tuple[int, ...]:
+    dim = call.arguments.get("dim")
+    if dim is None or dim == [] or not source.dim():
+        return tuple(range(source.dim()))
+    each = dim if isinstance(dim, Sequence) else (dim,)
+    return tuple(sorted(number % source.dim() for number in each))
+
+
+def _kept_strides(out: Tensor, dims: tuple[int, ...], count: int) -> tuple[int, ...]:
+    if out.dim() == count:
+        return out.stride() or (1,)
+    own = iter(out.stride())
+    return tuple(0 if dim in dims else next(own) for dim in range(count)) or (1,)
+
+
+def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind a scan (ScanKernel.mm): a threadgroup a row, or a block of 32 columns."""
+    source = call.arguments["self"]
+    name = call.name.strip("_").removesuffix("_helper")
+    if not source.dim():
+        raise UnboundError("a scan of one number")
+    wanted = call.outputs[0].dtype
+    if source.dtype != wanted:
+        source = source.to(wanted)
+    source, dim = source.contiguous(), call.arguments["dim"] % source.dim()
+    results = tuple(torch.empty(output.shape, dtype=output.dtype) for output in call.outputs)
+    length = source.shape[dim]
+    inner = math.prod(source.shape[dim + 1 :])
+    outer = source.numel() // max(length * inner, 1)
+    reads = 4 if source.element_size() <= 4 else 2
+    where = "innermost" if inner == 1 else "outer"
+    kernel = _first(release, f"{name}_{where}_{metal_type(source)}")
+    bound: dict[str, Any] = {"in": source, "axis_size": length, "stride": inner}
+    if len(results) > 1:
+        bound |= {"out_values": results[0], "out_indices": results[1]}
+    else:
+        bound["out"] = results[0]
+    if inner == 1:
+        group = _MOST
+        if length <= reads * 1024:
+            group = round_up(-(-length // reads), _LANES)
+        elif length <= reads * 2048:
+            group = round_up(-(-(length // 2) // reads), _LANES)
+        grid = (group, outer, 1)
+    else:
+        blocks = -(-inner // _LANES)
+        group, bound["stride_blocks"] = _LANES // reads * _LANES, blocks
+        grid = (group, outer * blocks, 1)
+    shown = (results[0], *(None for _ in results[1:]))
+    return BoundCall((launch(kernel, bound, grid, (group, 1, 1)),), shown)
+
+
+def _first(release: ReleaseKernels, *names: str) -> Kernel:
+    for name in names:
+        if found := release.find(name):
+            return release.kernel(found)
+    raise UnboundError(f"the release has no kernel for it: {names[0]}")
+
+
+BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = {
+    "native_layer_norm": bind_layer_norm,
+    **dict.fromkeys(("_fused_rms_norm", "rms_norm"), bind_rms_norm),
+    **dict.fromkeys(("_softmax", "_log_softmax"), bind_softmax),
+    **dict.fromkeys(_REDUCTIONS, bind_reduction),
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp", "_cummax_helper", "_cummin_helper"), bind_scan),
+}  # fmt: skip

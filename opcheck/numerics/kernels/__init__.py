@@ -1,0 +1,1 @@
+"""Computes the calls of a program a second time by the Metal kernels of a release, and compares the numbers."""

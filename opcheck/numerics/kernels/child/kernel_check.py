@@ -1,0 +1,195 @@
+"""Computes one call by the release's kernels on the program's own values, next to what the CPU computed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from opcheck.common.versions import Target
+from opcheck.data.kernel_routes import routes
+from opcheck.data.registrations import OpLists
+from opcheck.kernels.host import bindings
+from opcheck.kernels.host.host_call import BoundCall, HostCall, UnboundError
+from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.kernel_machine import KernelError
+from opcheck.kernels.pointwise import Unfit
+from opcheck.numerics.child.float64 import Float64Call, is_random
+from opcheck.numerics.kernels.child import sampling
+from opcheck.numerics.kernels.child.plans import Plans
+from opcheck.numerics.kernels.child.sampling import Block, Sampler
+from opcheck.numerics.kernels.child.wrong_results import WrongResults, find_wrong
+from opcheck.tracing.torch_private.dispatch import schema_of
+
+
+class CheckedCall(NamedTuple):
+    """What came of computing a call by kernels: the elements compared and those that are wrong, or the reason."""
+
+    kernels: str = ""
+    elements: int = 0
+    compared: int = 0
+    wrong: WrongResults | None = None
+    #: why it was not computed; empty where it was
+    reason: str = ""
+
+
+class CheckedOperator(NamedTuple):
+    """What is checked of the calls of an overload."""
+
+    name: str
+    #: of calls that are not computed, for one reason
+    unchecked: CheckedCall | None = None
+    #: the names of the arguments, the defaults, and those that are written; none: no call is checked
+    arguments: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = {}
+    written: tuple[str, ...] = ()
+
+
+class PreparedCall(NamedTuple):
+    """A call before it is computed: its arguments as they are then, cut to the blocks that are checked."""
+
+    call: Float64Call
+    name: str
+    arguments: Mapping[str, Any]
+    #: of a call that writes to an argument: the blocks of its result, and the arguments of each
+    parts: tuple[tuple[Block, Mapping[str, Any]], ...] = ()
+
+
+class KernelCheck:
+    """Computes calls by the kernels of a release.
+
+    Args:
+        target: the release and the macOS.
+        lists: the op lists, which have what computes each operator.
+        released: the kernels.
+        replaces: the program gets the kernels' results.
+    """
+
+    def __init__(
+        self, target: Target, lists: OpLists, released: ReleaseKernels, *, replaces: bool = False
+    ) -> None:
+        self._line, self._routes, self._released = str(target.torch), routes(lists), released
+        self._replaces, self._sampler = replaces, Sampler()
+        self._operators: dict[str, CheckedOperator] = {}
+        self._plans = Plans(released)
+        #: kernels have threadgroup memory in common, and the program may have threads
+        self._lock = threading.Lock()
+        self._last = threading.local()
+
+    def before(
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PreparedCall | None:
+        """Return a call that the kernels can compute, with copies of what it writes to; None for others."""
+        self._last.checked = None
+        operator = self._operators.get(name)
+        if operator is None:
+            operator = self._operators[name] = self._operator(name, func)
+        if not operator.arguments:
+            self._last.checked = operator.unchecked
+            return None
+        arguments = {
+            **operator.defaults,
+            **dict(zip(operator.arguments, args, strict=False)),
+            **kwargs,
+        }
+        prepared = PreparedCall(Float64Call(func, args, kwargs), operator.name, arguments)
+        written = [arguments[each] for each in operator.written]
+        return self._with_copies(prepared, written) if written else prepared
+
+    def _operator(self, name: str, func: Any) -> CheckedOperator:
+        if self._routes.of_operators((name,), self._line).kind not in {"metal", "either"}:
+            return CheckedOperator("")
+        base = name.partition("::")[2].partition(".")[0]
+        base = base if base.endswith("__") else base.rstrip("_")
+        if is_random(func):
+            return CheckedOperator(base, CheckedCall(reason="draws random numbers"))
+        if not bindings.is_bound(base):
+            reason = f"no host function of aten::{base} is in the table"
+            return CheckedOperator(base, CheckedCall(reason=reason))
+        declared = schema_of(func).arguments
+        return CheckedOperator(
+            base,
+            None,
+            tuple(each.name for each in declared),
+            {each.name: each.default_value for each in declared if each.has_default_value()},
+            tuple(
+                each.name
+                for each in declared
+                if each.alias_info is not None and each.alias_info.is_write
+            ),
+        )
+
+    def _with_copies(self, prepared: PreparedCall, written: list[Tensor]) -> PreparedCall:
+        """Return a call with copies of what it writes to, as far as it is checked."""
+        host = HostCall(prepared.call.func, prepared.name, prepared.arguments, tuple(written))
+        names, blocks = self._blocks(host)
+        changed = {id(tensor) for tensor in written}
+        parts = []
+        for block in blocks:
+            arguments = sampling.part(host, block, names).arguments
+            parts.append((block, {
+                name: value.clone() if id(prepared.arguments[name]) in changed else value
+                for name, value in arguments.items()
+            }))  # fmt: skip
+        return prepared._replace(parts=tuple(parts))
+
+    def _blocks(self, host: HostCall) -> tuple[tuple[str, ...], list[Block]]:
+        names, free = bindings.free_dims(host)
+        if self._replaces:
+            return names, [()]
+        return names, self._sampler.draw(host.outputs[0].shape, free)
+
+    def after(self, prepared: PreparedCall, result: Any) -> Any:
+        """Compute the call by the kernels, compare, and return the result for the program."""
+        outputs = tuple(prepared.call.result_tensors(result))
+        elements = sum(output.numel() for output in outputs)
+        if not elements:
+            self._last.checked = CheckedCall()
+            return result
+        host = HostCall(prepared.call.func, prepared.name, prepared.arguments, outputs)
+        with self._lock, torch.inference_mode():
+            try:
+                self._last.checked = self._check(host, prepared, elements)
+            except (UnboundError, KernelError, Unfit) as error:
+                self._last.checked = CheckedCall(elements=elements, reason=str(error))
+        return result
+
+    def _check(self, host: HostCall, prepared: PreparedCall, elements: int) -> CheckedCall:
+        dims = host.outputs[0].dim()
+        if prepared.parts:
+            calls = [
+                host._replace(
+                    arguments=arguments,
+                    outputs=tuple(sampling.cut(output, block, dims) for output in host.outputs),
+                    elements=host.outputs[0].numel(),
+                )
+                for block, arguments in prepared.parts
+            ]
+        else:
+            names, blocks = self._blocks(host)
+            calls = [sampling.part(host, block, names) for block in blocks]
+        total, wrong, kernels = 0, None, ""
+        for call in calls:
+            bound = self._plans.run(call)
+            found, compared = find_wrong(call, bound)
+            total, kernels = total + compared, bound.kernels
+            if found and (wrong is None or found.error > wrong.error):
+                wrong = found
+            if self._replaces:
+                self._replace(bound, host.outputs)
+        return CheckedCall(kernels, elements, total, wrong)
+
+    def _replace(self, bound: BoundCall, outputs: tuple[Tensor, ...]) -> None:
+        for made, output in zip(bound.results, outputs, strict=False):
+            if made is not None:
+                with torch.no_grad():
+                    output.copy_(made)
+
+    def take(self) -> CheckedCall | None:
+        """Return what came of the call that this thread made last; None if no Metal kernel computes it."""
+        checked: CheckedCall | None = getattr(self._last, "checked", None)
+        self._last.checked = None
+        return checked

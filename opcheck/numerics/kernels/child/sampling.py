@@ -1,0 +1,72 @@
+"""Cuts calls with many results to a few blocks of neighbours: whole threadgroups, drawn by a fixed seed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from opcheck.kernels import values
+from opcheck.kernels.host.host_call import HostCall
+
+#: Results of a call of which more are computed only by blocks, the blocks, and the results of all blocks together.
+WHOLE, _BLOCKS, _SAMPLED = 1 << 17, 4, 1 << 16
+#: A part of a tensor: dimensions with the first place and the number of places.
+Block = tuple[tuple[int, int, int], ...]
+
+
+class Sampler:
+    """Draws blocks; the same program draws the same ones."""
+
+    def __init__(self) -> None:
+        self._drawn = random.Random(values.SEED)  # noqa: S311 - not for secrets
+
+    def draw(self, shape: Sequence[int], free: Sequence[int]) -> list[Block]:
+        """Return blocks of a result, at the whole where it is small.
+
+        Args:
+            shape: of the result.
+            free: its dimensions whose places do not depend on each other, the outermost first.
+        """
+        total = math.prod(shape)
+        if total <= WHOLE or not free:
+            return [()]
+        return [self._block(shape, free, _SAMPLED // _BLOCKS) for _ in range(_BLOCKS)]
+
+    def _block(self, shape: Sequence[int], free: Sequence[int], most: int) -> Block:
+        block, left = [], math.prod(shape)
+        for dim in free:
+            inner = left // shape[dim]
+            taken = min(max(1, most // inner), shape[dim])
+            block.append((dim, self._drawn.randrange(shape[dim] - taken + 1), taken))
+            left = inner * taken
+            if taken > 1 or left <= most:
+                break
+        return tuple(block)
+
+
+def cut(value: Any, block: Block, dims: int) -> Any:
+    """Return the part of an operand that a block of a result with so many dimensions comes from; a view."""
+    if not isinstance(value, Tensor):
+        return value
+    for dim, start, size in block:
+        own = dim - (dims - value.dim())
+        if own >= 0 and value.shape[own] > 1:
+            value = value.narrow(own, start, size)
+    return value
+
+
+def part(call: HostCall, block: Block, names: Sequence[str]) -> HostCall:
+    """Return the part of a call whose results are a block; the operands of these names are cut."""
+    if not block:
+        return call
+    dims = call.outputs[0].dim()
+    arguments = {
+        name: cut(value, block, dims) if name in names or not names else value
+        for name, value in call.arguments.items()
+    }
+    outputs = tuple(cut(output, block, dims) for output in call.outputs)
+    return call._replace(arguments=arguments, outputs=outputs, elements=call.outputs[0].numel())

@@ -1,0 +1,222 @@
+"""Decides which results of a kernel leave the band of the CPU: a first look at all, and float64 for what differs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+from torch import Tensor
+
+from opcheck.kernels import judging, pointwise, reference, values
+from opcheck.kernels.host.host_call import BoundCall, HostCall
+from opcheck.kernels.host.iteration import spread
+from opcheck.kernels.judging import Expected
+from opcheck.kernels.kernel_records import Sample
+from opcheck.numerics.child.float64 import WIDE, Float64Call, widen_dtype
+from opcheck.tracing.torch_private.trees import tensors
+
+#: So many differing results of a call are computed in float64; of more, so many in even steps.
+_CONFIRMED = 2048
+#: Functions of the exact operands: the rounding of these is no excuse.  A weighted mean may cancel.
+_UNMOVED = pointwise.UNMOVED - {"lerp", "lerp_alpha"}
+_STEPS = frozenset(
+    ["ceil", "div_floor", "div_trunc", "floor", "fmod", "remainder", "round", "trunc"]
+)
+#: A result may be so many times as far off as the furthest off of the CPU's, and so many units in the last place.
+_TIMES, _UNITS = 8.0, 4.0
+#: Calls with at most so many elements are made again by the kernels of later releases.
+_REPEATED = 1 << 16
+#: So many of the wrong results are tried with the kernels of later releases.
+_KEPT = 64
+
+
+class WrongResults(NamedTuple):
+    """The results of a call that leave the band."""
+
+    #: how many of those that were looked at in float64, scaled to all that differ
+    elements: int
+    smallest: Sample
+    worst: Sample
+    #: how far the worst is off, relative to the right value
+    error: float
+    #: the operands of some of them, for kernels of other releases
+    call: HostCall | None
+
+
+def find_wrong(host: HostCall, bound: BoundCall) -> tuple[WrongResults | None, int]:
+    """Return the results that are wrong, if any, and how many were compared.
+
+    Args:
+        host: the call, with the CPU's results.
+        bound: the kernels' results.
+    """
+    compared, wrong = 0, None
+    for place, (made, right) in enumerate(zip(bound.results, host.outputs, strict=False)):
+        if made is None:
+            continue
+        compared += right.numel()
+        if torch.equal(made, right):
+            continue
+        units = reference.allowed_units(bound.functor, right.dtype)
+        differing = _differing(made, right, units)
+        if not differing.numel() or wrong is not None:
+            continue
+        bound = bound.again() if bound.again else bound
+        if bound.functor:
+            wrong = _confirm_pointwise(host, bound, place, differing, units)
+        else:
+            wrong = _confirm_whole(host, bound, place, differing)
+    return wrong, compared
+
+
+def _differing(made: Tensor, right: Tensor, units: float) -> Tensor:
+    """Return the places, in the flat result, that differ by more than so many units in the last place."""
+    bits = _BITS.get(right.dtype)
+    if bits is not None and units < 1 << 12:
+        # Neighbours of one sign are neighbours as integers: one look at those that are no such neighbours is enough.
+        made, right = made.reshape(-1), right.reshape(-1)
+        far = ((made.view(bits) - right.view(bits)).abs_() > units).nonzero().flatten()
+        return far[_far(made[far], right[far], units)] if far.numel() else far
+    return _far(made, right, units)
+
+
+_BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
+
+
+def _far(made: Tensor, right: Tensor, units: float) -> Tensor:
+    """Return the places that differ by so much, and are not both NaN or near zero."""
+    if made.is_complex() or right.is_complex():
+        made, right = torch.view_as_real(made.contiguous()), torch.view_as_real(right.contiguous())
+        size = right.abs().amax(-1, keepdim=True)
+        off = ((made - right).abs() <= units * torch.finfo(right.dtype).eps * size) | (
+            made == right
+        )
+        return (~(off | (made.isnan() & right.isnan())).all(-1)).reshape(-1).nonzero().flatten()
+    if not right.is_floating_point():
+        return (made != right).reshape(-1).nonzero().flatten()
+    info = torch.finfo(right.dtype)
+    close = (made - right).abs() <= right.abs() * (units * info.eps) + info.smallest_normal
+    close |= (made == right) | (made.isnan() & right.isnan())
+    return (~close).reshape(-1).nonzero().flatten()
+
+
+def _confirm_pointwise(
+    host: HostCall, bound: BoundCall, place: int, differing: Tensor, units: float
+) -> WrongResults | None:
+    """Compare results with float64 on their own operands: wrong however operations are fused or denormals flushed."""
+    right = host.outputs[place]
+    step = -(-len(differing) // _CONFIRMED)
+    chosen = differing[::step]
+    operands = tuple(spread(operand, right.shape)[chosen].clone() for operand in bound.operands)
+    wanted = pointwise.expect(bound.functor, operands, bound.parameters, _UNMOVED)
+    if bound.functor in _STEPS:
+        wanted = msgspec.structs.replace(wanted, slack=None)
+    if wanted.value.is_complex() and not right.is_complex():
+        return None
+    wanted = pointwise.with_plain(wanted, bound.functor, bound.parameters, right.dtype)
+
+    def is_bad() -> Tensor:
+        made = bound.results[place]
+        assert made is not None
+        return judging.find_bad(wanted, made.reshape(-1)[chosen], units)[0]
+
+    cpu = right.reshape(-1)[chosen]
+    bad = is_bad() & ~judging.find_bad(wanted, cpu, units)[0]
+    if bool(bad.any()):
+        got = bound.results[place].reshape(-1)[chosen]  # type: ignore[union-attr]
+        bad &= bound.run_otherwise(is_bad)
+    if not bool(bad.any()):
+        return None
+    smallest, worst = judging.samples(wanted, got, bad)
+    kept = bad.nonzero().flatten()[:_KEPT]
+    arguments = {
+        name: spread(value, right.shape)[chosen][kept] if isinstance(value, Tensor) else value
+        for name, value in host.arguments.items()
+    }
+    return WrongResults(
+        elements=int(bad.sum()) * step,
+        smallest=smallest,
+        worst=worst,
+        error=judging.largest_error(wanted, got, bad),
+        call=host._replace(arguments=arguments, outputs=(cpu[kept],)),
+    )
+
+
+def _confirm_whole(
+    host: HostCall, bound: BoundCall, place: int, differing: Tensor
+) -> WrongResults | None:
+    """Compare results with the call in float64: wrong by more than the CPU's, and than what rounding moves."""
+    right, made = host.outputs[place], bound.results[place]
+    assert made is not None
+    exact = _evaluate(host, place, 0)
+    if exact is None or exact.shape != right.shape:
+        return None
+    value = exact.reshape(-1)[differing]
+    cpu, got = right.reshape(-1)[differing], made.reshape(-1)[differing]
+    allowed = torch.zeros(len(value), dtype=torch.float64)
+    if right.is_floating_point() or right.is_complex():
+        off = (right.to(exact.dtype) - exact).abs()
+        typical = off[off.isfinite()]
+        allowed += _TIMES * (float(typical.max()) if typical.numel() else 0.0)
+        for draw in (1, 2):
+            moved = _evaluate(host, place, draw)
+            if moved is not None:
+                allowed += 2 * (moved - exact).abs().reshape(-1)[differing].nan_to_num(
+                    0.0, 0.0, 0.0
+                )
+    wanted = Expected((differing,), value, allowed)
+
+    def is_bad() -> Tensor:
+        again = bound.results[place]
+        assert again is not None
+        return judging.find_bad(wanted, again.reshape(-1)[differing], _UNITS)[0]
+
+    bad = is_bad() & ~judging.find_bad(wanted, cpu, _UNITS)[0]
+    if bool(bad.any()):
+        got = got.clone()
+        bad &= bound.run_otherwise(is_bad)
+    if not bool(bad.any()):
+        return None
+    smallest, worst = (
+        msgspec.structs.replace(each, inputs=_operands(host, right.shape, int(each.inputs[0])))
+        for each in judging.samples(wanted, got, bad)
+    )
+    small = sum(tensor.numel() for tensor in tensors(tuple(host.arguments.values()))) <= _REPEATED
+    error = judging.largest_error(wanted, got, bad)
+    return WrongResults(int(bad.sum()), smallest, worst, error, host if small else None)
+
+
+def _evaluate(host: HostCall, place: int, draw: int) -> Tensor | None:
+    """Return a result in float64; with a draw, of operands that are moved within their own rounding."""
+    drawn = torch.Generator().manual_seed(values.SEED + draw)
+
+    def widen(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dtype not in WIDE:
+            return value.clone() if isinstance(value, Tensor) else widen_dtype(value)
+        wide = value.to(WIDE[value.dtype])
+        if draw:
+            by = torch.finfo(value.dtype).eps * (1 if value.dtype == torch.float32 else 0.5)
+            wide = wide * (
+                1 + by * (2 * torch.rand(wide.shape, generator=drawn, dtype=torch.float64) - 1)
+            )
+        return wide
+
+    call = Float64Call(host.func, (), dict(host.arguments)).with_changed(widen)
+    try:
+        with torch.no_grad():
+            results = call.for_wide_results(host.outputs[place]).run()
+    except Exception:  # noqa: BLE001 - a kernel that has no float64, or none for this mixture
+        return None
+    return results[place] if place < len(results) else None
+
+
+def _operands(host: HostCall, shape: torch.Size, place: int) -> tuple[str, ...]:
+    """Describe what a result comes from: its place, and the range of each operand."""
+    index = [int(each) for each in torch.unravel_index(torch.tensor(place), shape)] if shape else []
+    ranges = (
+        f"{name} {list(value.shape)} from {judging.text(value.min())} to {judging.text(value.max())}"
+        for name, value in host.arguments.items()
+        if isinstance(value, Tensor) and value.numel() and not value.is_complex()
+    )
+    return (f"result {index}", *ranges)
