@@ -20,6 +20,9 @@ _VECTORS = (
     *("exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "cbrt"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "pow", "atan2"),
 )
+_VARIANT = (
+    'attributes #{} = {{ nounwind willreturn memory(none) "vector-function-abi-variant"="{}" }}'
+)
 _MVEC = "libmvec.so.1"
 #: Calls that wait for the other threads, with what they leave in memory before, and take from it after.
 _WAITS = re.compile(
@@ -133,10 +136,10 @@ class Optimizer:
             vector = f"_ZGV{letter}N{lanes}{parts}_{function}"
             kinds = ", ".join([f"<{lanes} x double>"] * len(parts))
             used.append(f"ptr @{vector}")
+            variant = f"_ZGV_LLVM_N{lanes}{parts}_{function}({vector})"
             lines += [
                 f"declare <{lanes} x double> @{vector}({kinds})",
-                f"attributes #{9000 + number} = {{ nounwind willreturn memory(none) "
-                f'"vector-function-abi-variant"="_ZGV_LLVM_N{lanes}{parts}_{function}({vector})" }}',
+                _VARIANT.format(9000 + number, variant),
             ]
         if used:
             lines.append(

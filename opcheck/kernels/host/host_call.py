@@ -85,7 +85,7 @@ class BoundCall(NamedTuple):
             launch.run()
 
     def run_otherwise(self, look: Callable[[], Tensor]) -> Tensor:
-        """Return what a look at the results finds where operations are not fused and denormals are kept; then run again.
+        """Return what a look at the results finds where nothing is fused and denormals are kept; then run again.
 
         Raises:
             KernelError: a launch cannot be run.

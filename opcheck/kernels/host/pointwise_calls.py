@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from opcheck.kernels.host.host_call import (
     HostCall,
     HostLaunch,
     UnboundError,
+    empty_like,
     metal_type,
 )
 from opcheck.kernels.host.iteration import Iteration, iterate
@@ -80,14 +81,13 @@ def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
     for row in table()[call.name]:
         if not all(_fits(call.arguments.get(name), wanted) for name, wanted in row.when.items()):
             continue
-        operands = tuple(_operand(call.arguments[name], out) for name in row.operands)
+        operands = tuple(_operand(call.arguments[name]) for name in row.operands)
         parameters = tuple(_parameter(name, call, out) for name in row.parameters)
         functor = row.kernel[0]
         walk = iterate((out, *operands))
         number = call.elements or out.numel()
-        for name, result in _candidates(
-            functor, out, operands, walk, number, with_alpha=bool(parameters)
-        ):
+        wanted = _Wanted(functor, out, operands, walk, number, bool(parameters))
+        for name, result in _candidates(wanted):
             found = release.find(name)
             if found:
                 kernel = release.kernel(found)
@@ -114,7 +114,7 @@ def _fits(value: Any, wanted: str | float) -> bool:
     return not isinstance(value, Tensor) and bool(value == wanted)
 
 
-def _operand(value: Any, out: Tensor) -> Tensor:
+def _operand(value: Any) -> Tensor:
     """Return an operand; a number is a tensor without dimensions, in float32 where Python has float64."""
     if not isinstance(value, Tensor):
         if value is None or isinstance(value, str):
@@ -140,72 +140,101 @@ def _parameter(name: str, call: HostCall, out: Tensor) -> float:
     return -number if name.startswith("-") else number
 
 
-def _candidates(
-    functor: str,
-    out: Tensor,
-    operands: Sequence[Tensor],
-    walk: Iteration,
-    number: int,
-    *,
-    with_alpha: bool,
-) -> Iterator[tuple[str, Tensor]]:
+class _Wanted(NamedTuple):
+    """What decides a kernel's name: the functor, the result, the operands, how they are walked through."""
+
+    functor: str
+    out: Tensor
+    operands: tuple[Tensor, ...]
+    walk: Iteration
+    #: results of the whole call, of which this may be a part
+    number: int
+    with_alpha: bool
+
+    @property
+    def has_rows(self) -> bool:
+        """True if neither all is contiguous nor rows are too short for kernels of their own."""
+        rows = self.walk.has_contiguous_rows and self.walk.sizes[0] >= _ROW
+        return rows and not self.walk.is_contiguous
+
+    @property
+    def is_large(self) -> bool:
+        """True if a thread computes several elements."""
+        return self.out.dtype.is_floating_point and self.number >= _MANY and not self.with_alpha
+
+    @property
+    def form(self) -> str:
+        """The form of kernels that cast."""
+        return "dense" if self.walk.is_contiguous else "strided"
+
+    def plain(self, few: str, many: str) -> list[str]:
+        """Return the forms without a cast, the preferred first."""
+        if not self.walk.is_contiguous:
+            return ["inner_contiguous", "strided"] if self.has_rows else ["strided"]
+        chosen = many if self.is_large else few if not self.with_alpha else ""
+        return [*filter(None, [chosen]), "dense"]
+
+
+def _candidates(wanted: _Wanted) -> Iterator[tuple[str, Tensor]]:
     """Yield the names that the host asks for, each with memory for the result, the newest release's choice first."""
-    result = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype)
-    first = operands[0]
-    contiguous = walk.is_contiguous
-    rows = not contiguous and walk.has_contiguous_rows and walk.sizes[0] >= _ROW
-    floating = out.dtype.is_floating_point
-    plain = ["inner_contiguous", "strided"] if rows else ["strided"]
-    if contiguous:
-        plain = ["dense"]
-        if not with_alpha and len(operands) == 1 and not (floating and number >= _MANY):
-            plain = ["dense_scalar", "dense"]
-        elif not with_alpha and len(operands) == 2 and floating and number >= _MANY:
-            plain = ["dense_ilp4", "dense"]
-    to, source = metal_type(out), metal_type(first)
-    if len(operands) == 1:
-        yield from ((f"{functor}_{form}_{to}_{source}", result) for form in plain)
-        form = "dense" if contiguous else "inner_contiguous" if rows else "strided"
-        yield f"{functor}_{form}_castout_{source}", result
-        if rows:
-            yield f"{functor}_strided_castout_{source}", result
-        if first.is_complex() and not out.is_complex():
-            # The host takes the real part of a complex result (abs, angle).
-            wide = torch.empty(out.shape, dtype=first.dtype)
-            for form in ("dense_scalar", "dense", "strided"):
-                if (form == "strided") != first.is_contiguous():
-                    yield f"{functor}_{form}_{source}_{source}", wide
-        return
-    casts = any(operand.dtype != first.dtype for operand in operands[1:])
-    if len(operands) > 2:
-        casts |= out.dtype != first.dtype and functor != "where"
-        casts &= functor != "where"
-        form = "dense" if contiguous else "strided"
-        if not casts:
-            yield f"{functor}_{form}_{to}_{source}", result
-        else:
-            yield f"{functor}_{form}_cast_{to}", result
-        return
-    small = next((at for at in (0, 1) if _is_small(operands[at], out, operands[1 - at])), None)
+    result = empty_like(wanted.out)
+    count = len(wanted.operands)
+    if count == 1:
+        yield from _unary(wanted, result)
+    else:
+        names = _binary(wanted) if count == 2 else _ternary(wanted)
+        yield from ((f"{wanted.functor}_{name}", result) for name in names)
+
+
+def _unary(wanted: _Wanted, result: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names of exec_unary_kernel."""
+    functor, first, to = wanted.functor, wanted.operands[0], metal_type(wanted.out)
+    source = metal_type(first)
+    for form in wanted.plain("dense_scalar", "dense"):
+        yield f"{functor}_{form}_{to}_{source}", result
+    if wanted.has_rows:
+        yield f"{functor}_inner_contiguous_castout_{source}", result
+    yield f"{functor}_{wanted.form}_castout_{source}", result
+    if first.is_complex() and not wanted.out.is_complex():
+        # The host takes the real part of a complex result (abs, angle).
+        wide = torch.empty(wanted.out.shape, dtype=first.dtype)
+        for form in ("dense_scalar", "dense") if first.is_contiguous() else ("strided",):
+            yield f"{functor}_{form}_{source}_{source}", wide
+
+
+def _ternary(wanted: _Wanted) -> Iterator[str]:
+    """Yield the names of exec_ternary_kernel, without the functor's."""
+    first, *others = wanted.operands
+    casts = {first.dtype} != {operand.dtype for operand in (*others, wanted.out)}
+    if wanted.functor == "where" or not casts:
+        yield f"{wanted.form}_{metal_type(wanted.out)}_{metal_type(first)}"
+    else:
+        yield f"{wanted.form}_cast_{metal_type(wanted.out)}"
+
+
+def _binary(wanted: _Wanted) -> Iterator[str]:
+    """Yield the names of exec_binary_kernel, without the functor's."""
+    out, operands, to = wanted.out, wanted.operands, metal_type(wanted.out)
+    casts = operands[0].dtype != operands[1].dtype
     common = torch.result_type(*operands)
-    read = metal_type(torch.empty(0, dtype=common)) if out.dtype == torch.bool else to
+    of_common = metal_type(torch.empty(0, dtype=common))
+    read = of_common if out.dtype == torch.bool else to
+    small = next((at for at in (0, 1) if _is_small(operands[at], out, operands[1 - at])), None)
     if small is not None:
-        side = (
-            ("_lhs" if small == 0 else "")
-            if operands[small].numel() == 1
-            else ("_rhs" if small == 0 else "")
-        )
-        form = ("dense_scalar" if operands[small].numel() == 1 else "dense_broadcast") + side
-        if not casts or (_is_promoted(operands[small], operands[1 - small], common)):
-            yield f"{functor}_{form}_{to}_{metal_type(operands[1 - small])}", result
-        yield f"{functor}_{form}_cast_{to}_{read}", result
+        alone = operands[small].numel() == 1
+        side = "" if small else ("_lhs" if alone else "_rhs")
+        form = f"{'dense_scalar' if alone else 'dense_broadcast'}{side}"
+        if not casts or (alone and _is_promoted(operands[small], operands[1 - small], common)):
+            yield f"{form}_{to}_{metal_type(operands[1 - small])}"
+        yield f"{form}_cast_{to}_{read}"
     if not casts:
-        yield from ((f"{functor}_{form}_{to}_{source}", result) for form in plain)
-    form = "dense" if contiguous else "strided"
-    yield f"{functor}_{form}_cast_{to}_{read}", result
-    yield f"{functor}_{form}_cast_{to}", result
-    natural = "bool" if functor in _COMPARISONS else to
-    yield f"{functor}_strided_castout_{natural}_{metal_type(torch.empty(0, dtype=common))}", result
+        yield from (
+            f"{form}_{to}_{metal_type(operands[0])}" for form in wanted.plain("", "dense_ilp4")
+        )
+    yield f"{wanted.form}_cast_{to}_{read}"
+    yield f"{wanted.form}_cast_{to}"
+    natural = "bool" if wanted.functor in _COMPARISONS else to
+    yield f"strided_castout_{natural}_{of_common}"
 
 
 _COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])

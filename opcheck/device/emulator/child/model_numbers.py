@@ -158,14 +158,14 @@ class _NumbersRun:
             if layers is not None:
                 layers.names = {id(module): name for name, module in model.named_modules() if name}
             model = model.to("mps", dtype=getattr(torch, dtype) if dtype else None)
-            placed = tree_map(lambda value: _moved(value, dtype), (args, kwargs))
+            moved, named = tree_map(lambda value: _moved(value, dtype), (args, kwargs))
             called = ModelRun()
             watched = (
                 layers.watched(look) if layers is not None and look else contextlib.nullcontext()
             )
             try:
                 with watched:
-                    called(model, *placed, mode=contextlib.nullcontext(), train=train, grad=train)
+                    called(model, moved, named, contextlib.nullcontext(), train=train, grad=train)
                 output = tree_map(
                     lambda v: v.detach().cpu() if isinstance(v, torch.Tensor) else v, called.output
                 )
