@@ -336,6 +336,7 @@ def emulate(
     *,
     fallback: bool = False,
     name: str = "emulated block",
+    kernels: KernelsMode = "",
 ) -> Iterator[Emulation]:
     """Emulate a Mac for the length of a block: ``mps`` is then a device of this process.
 
@@ -348,6 +349,8 @@ def emulate(
         macos: the Mac's macOS, as ``15``; the newest known if not given.
         fallback: PYTORCH_ENABLE_MPS_FALLBACK=1 is set on it.
         name: what the report calls the block.
+        kernels: ``shadow`` computes the calls by the release's own Metal kernels, too, and compares them (the report's
+            ``numbers``); with ``replace`` the block continues with their results.
 
     Raises:
         UsageError: not a version, or another such block is running.
@@ -361,7 +364,7 @@ def emulate(
     lists = load()
     with named_by_keyword({"torch": "torch", "macos": "macos"}):
         mac = targets.target(torch, macos, lists, fallback=fallback)
-    run = Emulation(mac, lists, name)
+    run = Emulation(mac, lists, name, kernels)
     with run.running():
         try:
             yield run
