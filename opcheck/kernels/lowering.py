@@ -280,7 +280,7 @@ def _parameters(text: str, name: str) -> list[str]:
     return intrinsics.split(match[1])
 
 
-def typed(
+def parameter_types(
     text: str, name: str, arguments: tuple[KernelParameter, ...]
 ) -> Iterator[tuple[KernelParameter, str]]:
     """Yield the arguments of a module's kernel, each with its type in LLVM's assembly."""
@@ -302,7 +302,7 @@ def number_of(argument: KernelParameter) -> int:
 
 def _body(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
     lines, passed = ["entry:"], []
-    for place, (argument, argument_type) in enumerate(typed(text, name, arguments)):
+    for place, (argument, argument_type) in enumerate(parameter_types(text, name, arguments)):
         if argument.is_buffer:
             at = argument.location + (THREADGROUP_PLACE if argument.space == THREADGROUP else 0)
             lines += [

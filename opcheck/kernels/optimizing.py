@@ -208,7 +208,7 @@ _MOVED = {0: "%x", 1: "%y", 2: "%z", 6: "%d6", 7: "%d7", 8: "%d8"}
 def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
     """Return a loop over the threads from the numbers 0 to 2, up to 6 to 8; buffers do not overlap."""
     loads, parameters, passed, lines = [], ["ptr noalias %numbers"], [], []
-    for place, (argument, kind) in enumerate(lowering.typed(text, name, arguments)):
+    for place, (argument, kind) in enumerate(lowering.parameter_types(text, name, arguments)):
         if not argument.is_buffer:
             first = lowering.number_of(argument)
             numbers = [_MOVED.get(at, f"%n{at}") for at in range(first, first + 3)]
@@ -224,7 +224,7 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
         ]
         parameters.append(f"ptr noalias %p{place}")
         passed.append(f"ptr %p{place}")
-    given = ", ".join(parameter.replace(" noalias", "") for parameter in parameters)
+    plain = ", ".join(parameter.replace(" noalias", "") for parameter in parameters)
     fixed = [
         line
         for at in (0, 1, 2, 6, 7, 8, *_FIXED)
@@ -236,7 +236,7 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
     call = f"  call void @{name}({', '.join(passed)})\n"
     return "\n".join([
         "", "define void @opcheck.grid(ptr %buffers, ptr %numbers) {", *loads,
-        f"  call void @opcheck.rows({given})", "  ret void", "}", "",
+        f"  call void @opcheck.rows({plain})", "  ret void", "}", "",
         f"define internal void @opcheck.rows({', '.join(parameters)}) noinline {{", "entry:", *fixed,
         f"{_LOOPS}" + "\n".join([*lines, call + _NEXT]),
     ])  # fmt: skip

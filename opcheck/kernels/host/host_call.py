@@ -50,9 +50,9 @@ class HostLaunch(NamedTuple):
         Raises:
             KernelError: it cannot be run.
         """
-        self.arranged().run()
+        self.arrange().run()
 
-    def arranged(self) -> ArrangedLaunch:
+    def arrange(self) -> ArrangedLaunch:
         """Return the launch in memory."""
         arranged = ArrangedLaunch(self.kernel, self.threads, self.group)
         for name, tensor in self.memory.items():

@@ -32,7 +32,7 @@ class Iteration(NamedTuple):
 def iterate(tensors: Sequence[Tensor]) -> Iteration:
     """Return how the tensors are walked through; the first is the result, the others are broadcast to it."""
     shape = tuple(tensors[0].shape)
-    return _merged(shape, tuple(_strides(tensor, shape) for tensor in tensors))
+    return _merge_dims(shape, tuple(_strides(tensor, shape) for tensor in tensors))
 
 
 def walk(tensors: Sequence[Tensor]) -> Iteration:
@@ -48,8 +48,8 @@ def _strides(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _merged(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Iteration:
-    order = _ordered(shape, strides)
+def _merge_dims(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Iteration:
+    order = _order_dims(shape, strides)
     sizes = [shape[dim] for dim in order] or [1]
     walks = [[each[dim] for dim in order] or [1] for each in strides]
     merged, kept = [sizes[0]], [[each[0]] for each in walks]
@@ -72,7 +72,7 @@ def _merged(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Ite
     return Iteration(tuple(merged), tuple(map(tuple, kept)))
 
 
-def _ordered(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> list[int]:
+def _order_dims(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> list[int]:
     """Return the dimensions, the innermost first: an insertion sort that broadcast dimensions do not decide."""
 
     def is_later(first: int, second: int) -> int:

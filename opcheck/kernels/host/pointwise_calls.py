@@ -43,7 +43,7 @@ class PointwiseEntry(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     when: dict[str, str | float] = {}
 
 
-class _Section(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PointwiseSection(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rows whose host functions are in one place of PyTorch's source."""
 
     source: str
@@ -55,7 +55,7 @@ class _Section(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def table() -> dict[str, tuple[PointwiseEntry, ...]]:
     """Return the rows by operator, each with its operands."""
     rows: dict[str, tuple[PointwiseEntry, ...]] = {}
-    for section in read_as(_TABLE, tuple[_Section, ...], lambda *_: None):
+    for section in read_as(_TABLE, tuple[PointwiseSection, ...], lambda *_: None):
         for entry in section.entries:
             for op in entry.ops.split():
                 name = _PREFIX.sub(lambda m: op.removeprefix(m[1]), entry.kernel[0])  # noqa: B023
@@ -86,7 +86,7 @@ def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
         functor = row.kernel[0]
         walk = iterate((out, *operands))
         number = call.elements or out.numel()
-        wanted = _Wanted(functor, out, operands, walk, number, bool(parameters))
+        wanted = KernelChoice(functor, out, operands, walk, number, bool(parameters))
         for name, result in _candidates(wanted):
             found = release.find(name)
             if found:
@@ -140,7 +140,7 @@ def _parameter(name: str, call: HostCall, out: Tensor) -> float:
     return -number if name.startswith("-") else number
 
 
-class _Wanted(NamedTuple):
+class KernelChoice(NamedTuple):
     """What decides a kernel's name: the functor, the result, the operands, how they are walked through."""
 
     functor: str
@@ -175,7 +175,7 @@ class _Wanted(NamedTuple):
         return [*filter(None, [chosen]), "dense"]
 
 
-def _candidates(wanted: _Wanted) -> Iterator[tuple[str, Tensor]]:
+def _candidates(wanted: KernelChoice) -> Iterator[tuple[str, Tensor]]:
     """Yield the names that the host asks for, each with memory for the result, the newest release's choice first."""
     result = empty_like(wanted.out)
     count = len(wanted.operands)
@@ -186,7 +186,7 @@ def _candidates(wanted: _Wanted) -> Iterator[tuple[str, Tensor]]:
         yield from ((f"{wanted.functor}_{name}", result) for name in names)
 
 
-def _unary(wanted: _Wanted, result: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _unary(wanted: KernelChoice, result: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the names of exec_unary_kernel."""
     functor, first, to = wanted.functor, wanted.operands[0], metal_type(wanted.out)
     source = metal_type(first)
@@ -202,7 +202,7 @@ def _unary(wanted: _Wanted, result: Tensor) -> Iterator[tuple[str, Tensor]]:
             yield f"{functor}_{form}_{source}_{source}", wide
 
 
-def _ternary(wanted: _Wanted) -> Iterator[str]:
+def _ternary(wanted: KernelChoice) -> Iterator[str]:
     """Yield the names of exec_ternary_kernel, without the functor's."""
     first, *others = wanted.operands
     casts = {first.dtype} != {operand.dtype for operand in (*others, wanted.out)}
@@ -212,7 +212,7 @@ def _ternary(wanted: _Wanted) -> Iterator[str]:
         yield f"{wanted.form}_cast_{metal_type(wanted.out)}"
 
 
-def _binary(wanted: _Wanted) -> Iterator[str]:
+def _binary(wanted: KernelChoice) -> Iterator[str]:
     """Yield the names of exec_binary_kernel, without the functor's."""
     out, operands, to = wanted.out, wanted.operands, metal_type(wanted.out)
     casts = operands[0].dtype != operands[1].dtype

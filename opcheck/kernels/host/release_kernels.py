@@ -39,17 +39,17 @@ class ReleaseKernels:
         Raises:
             KernelError: it cannot be compiled or run here.
         """
-        known = self._loaded.get(name)
-        if known is None:
+        loaded = self._loaded.get(name)
+        if loaded is None:
             try:
                 compiled = self._machine.compile_cached(self._released.functions[name])
-                known = self._machine.kernel(compiled)
+                loaded = self._machine.kernel(compiled)
             except KernelError as error:
-                known = str(error)
-            self._loaded[name] = known
-        if isinstance(known, str):
-            raise KernelError(known)
-        return known
+                loaded = str(error)
+            self._loaded[name] = loaded
+        if isinstance(loaded, str):
+            raise KernelError(loaded)
+        return loaded
 
 
 def of_release(release: str, machine: KernelMachine, wheels: Path | None = None) -> ReleaseKernels:

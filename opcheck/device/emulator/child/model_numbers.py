@@ -68,7 +68,7 @@ class _Layers:
         self._bytes = 0
 
     @contextlib.contextmanager
-    def watched(self, look: Any) -> Iterator[None]:
+    def watch(self, look: Any) -> Iterator[None]:
         """Call ``look`` with the name, the module, the number of its call and its results."""
         counts: dict[str, int] = {}
 
@@ -84,11 +84,11 @@ class _Layers:
         finally:
             handle.remove()
 
-    def keep(self, name: str, _module: nn.Module, number: int, made: list[torch.Tensor]) -> None:
+    def keep(self, name: str, _module: nn.Module, number: int, results: list[torch.Tensor]) -> None:
         """Keep the results of a call, while there is room."""
-        self._bytes += sum(tensor.nbytes for tensor in made)
+        self._bytes += sum(tensor.nbytes for tensor in results)
         if self._bytes <= _KEPT:
-            self.kept[name, number] = [tensor.clone() for tensor in made]
+            self.kept[name, number] = [tensor.clone() for tensor in results]
 
 
 def _on_cpu(output: Any) -> list[torch.Tensor]:
@@ -158,14 +158,21 @@ class _NumbersRun:
             if layers is not None:
                 layers.names = {id(module): name for name, module in model.named_modules() if name}
             model = model.to("mps", dtype=getattr(torch, dtype) if dtype else None)
-            moved, named = tree_map(lambda value: _moved(value, dtype), (args, kwargs))
+            positional, keywords = tree_map(lambda value: _moved(value, dtype), (args, kwargs))
             called = ModelRun()
             watched = (
-                layers.watched(look) if layers is not None and look else contextlib.nullcontext()
+                layers.watch(look) if layers is not None and look else contextlib.nullcontext()
             )
             try:
                 with watched:
-                    called(model, moved, named, contextlib.nullcontext(), train=train, grad=train)
+                    called(
+                        model,
+                        positional,
+                        keywords,
+                        contextlib.nullcontext(),
+                        train=train,
+                        grad=train,
+                    )
                 output = tree_map(
                     lambda v: v.detach().cpu() if isinstance(v, torch.Tensor) else v, called.output
                 )
@@ -186,12 +193,14 @@ class _NumbersRun:
             result, complete=complete, notes=(*result.notes, *notes)
         ), output
 
-    def _compare(self, name: str, module: nn.Module, number: int, made: list[torch.Tensor]) -> None:
+    def _compare(
+        self, name: str, module: nn.Module, number: int, results: list[torch.Tensor]
+    ) -> None:
         expected = self._layers.kept.get((name, number))
-        if expected is None or len(expected) != len(made):
+        if expected is None or len(expected) != len(results):
             return
         error, nonfinite = 0.0, 0
-        for tensor, right in zip(made, expected, strict=True):
+        for tensor, right in zip(results, expected, strict=True):
             if tensor.shape != right.shape:
                 return
             exact = right.to(WIDE[right.dtype])
@@ -206,9 +215,9 @@ class _NumbersRun:
             calls=calls, safe=not nonfinite and error <= self._limit,
         )  # fmt: skip
 
-    def _outputs(self, made: Any, expected: Any) -> Iterator[OutputNumbers]:
+    def _outputs(self, results: Any, expected: Any) -> Iterator[OutputNumbers]:
         pairs = zip(
-            tree_flatten_with_path(made)[0], tree_flatten_with_path(expected)[0], strict=False
+            tree_flatten_with_path(results)[0], tree_flatten_with_path(expected)[0], strict=False
         )
         for (path, tensor), (_, right) in pairs:
             if (

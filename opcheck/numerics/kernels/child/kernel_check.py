@@ -20,7 +20,7 @@ from opcheck.kernels.pointwise import Unfit
 from opcheck.numerics.child.float64 import Float64Call, is_random
 from opcheck.numerics.kernels.child import sampling
 from opcheck.numerics.kernels.child.plans import Plans
-from opcheck.numerics.kernels.child.sampling import Block, Sampler
+from opcheck.numerics.kernels.child.sampling import SampleBlock, Sampler
 from opcheck.numerics.kernels.child.wrong_results import WrongResults, find_wrong
 from opcheck.tracing.torch_private.dispatch import schema_of
 
@@ -55,7 +55,7 @@ class PreparedCall(NamedTuple):
     name: str
     arguments: Mapping[str, Any]
     #: of a call that writes to an argument: the blocks of its result, and the arguments of each
-    parts: tuple[tuple[Block, Mapping[str, Any]], ...] = ()
+    parts: tuple[tuple[SampleBlock, Mapping[str, Any]], ...] = ()
 
 
 class KernelCheck:
@@ -136,7 +136,7 @@ class KernelCheck:
             }))  # fmt: skip
         return prepared._replace(parts=tuple(parts))
 
-    def _blocks(self, host: HostCall) -> tuple[tuple[str, ...], list[Block]]:
+    def _blocks(self, host: HostCall) -> tuple[tuple[str, ...], list[SampleBlock]]:
         names, free = bindings.free_dims(host)
         if self._replaces:
             return names, [()]
@@ -183,10 +183,10 @@ class KernelCheck:
         return CheckedCall(kernels, elements, total, wrong)
 
     def _replace(self, bound: BoundCall, outputs: tuple[Tensor, ...]) -> None:
-        for made, output in zip(bound.results, outputs, strict=False):
-            if made is not None:
+        for computed, output in zip(bound.results, outputs, strict=False):
+            if computed is not None:
                 with torch.no_grad():
-                    output.copy_(made)
+                    output.copy_(computed)
 
     def take(self) -> CheckedCall | None:
         """Return what came of the call that this thread made last; None if no Metal kernel computes it."""

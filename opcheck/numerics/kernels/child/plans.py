@@ -15,7 +15,7 @@ from opcheck.kernels.kernel_machine import ArrangedLaunch
 _KEPT = 4096
 
 
-class _Plan(NamedTuple):
+class CallPlan(NamedTuple):
     """The launches of a call, in memory, and the arguments that are put into each, by their places."""
 
     launches: tuple[ArrangedLaunch, ...]
@@ -35,7 +35,7 @@ class Plans:
 
     def __init__(self, released: ReleaseKernels) -> None:
         self._released = released
-        self._plans: dict[Any, _Plan] = {}
+        self._plans: dict[Any, CallPlan] = {}
 
     def run(self, call: HostCall) -> BoundCall:
         """Run the launches of a call; the memory of its results is used again by the next call of this form.
@@ -81,7 +81,7 @@ def _key(call: HostCall) -> Any:
     return key
 
 
-def _plan_of(call: HostCall, bound: BoundCall) -> _Plan | None:
+def _plan_of(call: HostCall, bound: BoundCall) -> CallPlan | None:
     """Return the plan of a bound call; None where a launch has a copy of an operand, or two are the same memory."""
     tensors = {name: each for name, each in call.arguments.items() if isinstance(each, Tensor)}
     names = {each.data_ptr(): name for name, each in tensors.items()}
@@ -89,7 +89,7 @@ def _plan_of(call: HostCall, bound: BoundCall) -> _Plan | None:
         return None
     launches, slots, used = [], [], set()
     for number, launch in enumerate(bound.launches):
-        arranged = launch.arranged()
+        arranged = launch.arrange()
         for argument, tensor in launch.memory.items():
             name = names.get(tensor.data_ptr()) if tensor is not None else None
             if name is not None:
@@ -98,4 +98,4 @@ def _plan_of(call: HostCall, bound: BoundCall) -> _Plan | None:
         launches.append(arranged)
     if used != tensors.keys():
         return None
-    return _Plan(tuple(launches), tuple(slots), bound)
+    return CallPlan(tuple(launches), tuple(slots), bound)

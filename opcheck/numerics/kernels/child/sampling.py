@@ -15,7 +15,7 @@ from opcheck.kernels.host.host_call import HostCall
 #: Results of a call of which more are computed only by blocks, the blocks, and the results of all blocks together.
 WHOLE, _BLOCKS, _SAMPLED = 1 << 17, 4, 1 << 16
 #: A part of a tensor: dimensions with the first place and the number of places.
-Block = tuple[tuple[int, int, int], ...]
+SampleBlock = tuple[tuple[int, int, int], ...]
 
 
 class Sampler:
@@ -24,7 +24,7 @@ class Sampler:
     def __init__(self) -> None:
         self._drawn = random.Random(values.SEED)  # noqa: S311 - not for secrets
 
-    def draw(self, shape: Sequence[int], free: Sequence[int]) -> list[Block]:
+    def draw(self, shape: Sequence[int], free: Sequence[int]) -> list[SampleBlock]:
         """Return blocks of a result, at the whole where it is small.
 
         Args:
@@ -36,7 +36,7 @@ class Sampler:
             return [()]
         return [self._block(shape, free, _SAMPLED // _BLOCKS) for _ in range(_BLOCKS)]
 
-    def _block(self, shape: Sequence[int], free: Sequence[int], most: int) -> Block:
+    def _block(self, shape: Sequence[int], free: Sequence[int], most: int) -> SampleBlock:
         block, left = [], math.prod(shape)
         for dim in free:
             inner = left // shape[dim]
@@ -48,7 +48,7 @@ class Sampler:
         return tuple(block)
 
 
-def cut(value: Any, block: Block, dims: int) -> Any:
+def cut(value: Any, block: SampleBlock, dims: int) -> Any:
     """Return the part of an operand that a block of a result with so many dimensions comes from; a view."""
     if not isinstance(value, Tensor):
         return value
@@ -59,7 +59,7 @@ def cut(value: Any, block: Block, dims: int) -> Any:
     return value
 
 
-def part(call: HostCall, block: Block, names: Sequence[str]) -> HostCall:
+def part(call: HostCall, block: SampleBlock, names: Sequence[str]) -> HostCall:
     """Return the part of a call whose results are a block; the operands of these names are cut."""
     if not block:
         return call

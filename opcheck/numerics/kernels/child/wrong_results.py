@@ -26,7 +26,7 @@ _STEPS = frozenset(
 #: A result may be so many times as far off as the furthest off of the CPU's, and so many units in the last place.
 _TIMES, _UNITS = 8.0, 4.0
 _HARD_UNITS = 512.0
-#: Calls with at most so many elements are made again by the kernels of later releases.
+#: Calls with at most so many elements are computed again by the kernels of later releases.
 _REPEATED = 1 << 16
 #: So many of the wrong results are tried with the kernels of later releases.
 _KEPT = 64
@@ -53,14 +53,14 @@ def find_wrong(host: HostCall, bound: BoundCall) -> tuple[WrongResults | None, i
         bound: the kernels' results.
     """
     compared, wrong = 0, None
-    for place, (made, right) in enumerate(zip(bound.results, host.outputs, strict=False)):
-        if made is None:
+    for place, (computed, right) in enumerate(zip(bound.results, host.outputs, strict=False)):
+        if computed is None:
             continue
         compared += right.numel()
-        if torch.equal(made, right):
+        if torch.equal(computed, right):
             continue
         units = reference.allowed_units(bound.functor, right.dtype)
-        differing = _differing(made, right, units)
+        differing = _differing(computed, right, units)
         if not differing.numel() or wrong is not None:
             continue
         bound = bound.again() if bound.again else bound
@@ -71,34 +71,37 @@ def find_wrong(host: HostCall, bound: BoundCall) -> tuple[WrongResults | None, i
     return wrong, compared
 
 
-def _differing(made: Tensor, right: Tensor, units: float) -> Tensor:
+def _differing(computed: Tensor, right: Tensor, units: float) -> Tensor:
     """Return the places, in the flat result, that differ by more than so many units in the last place."""
     bits = _BITS.get(right.dtype)
     if bits is not None and units < 1 << 12:
         # Neighbours of one sign are neighbours as integers: one look at those that are no such neighbours is enough.
-        made, right = made.reshape(-1), right.reshape(-1)
-        far = ((made.view(bits) - right.view(bits)).abs_() > units).nonzero().flatten()
-        return far[_far(made[far], right[far], units)] if far.numel() else far
-    return _far(made, right, units)
+        computed, right = computed.reshape(-1), right.reshape(-1)
+        far = ((computed.view(bits) - right.view(bits)).abs_() > units).nonzero().flatten()
+        return far[_far(computed[far], right[far], units)] if far.numel() else far
+    return _far(computed, right, units)
 
 
 _BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 
 
-def _far(made: Tensor, right: Tensor, units: float) -> Tensor:
+def _far(computed: Tensor, right: Tensor, units: float) -> Tensor:
     """Return the places that differ by so much, and are not both NaN or near zero."""
-    if made.is_complex() or right.is_complex():
-        made, right = torch.view_as_real(made.contiguous()), torch.view_as_real(right.contiguous())
-        size = right.abs().amax(-1, keepdim=True)
-        off = ((made - right).abs() <= units * torch.finfo(right.dtype).eps * size) | (
-            made == right
+    if computed.is_complex() or right.is_complex():
+        computed, right = (
+            torch.view_as_real(computed.contiguous()),
+            torch.view_as_real(right.contiguous()),
         )
-        return (~(off | (made.isnan() & right.isnan())).all(-1)).reshape(-1).nonzero().flatten()
+        size = right.abs().amax(-1, keepdim=True)
+        off = ((computed - right).abs() <= units * torch.finfo(right.dtype).eps * size) | (
+            computed == right
+        )
+        return (~(off | (computed.isnan() & right.isnan())).all(-1)).reshape(-1).nonzero().flatten()
     if not right.is_floating_point():
-        return (made != right).reshape(-1).nonzero().flatten()
+        return (computed != right).reshape(-1).nonzero().flatten()
     info = torch.finfo(right.dtype)
-    close = (made - right).abs() <= right.abs() * (units * info.eps) + info.smallest_normal
-    close |= (made == right) | (made.isnan() & right.isnan())
+    close = (computed - right).abs() <= right.abs() * (units * info.eps) + info.smallest_normal
+    close |= (computed == right) | (computed.isnan() & right.isnan())
     return (~close).reshape(-1).nonzero().flatten()
 
 
@@ -118,12 +121,13 @@ def _confirm_pointwise(
         wanted = msgspec.structs.replace(wanted, slack=None)
     if wanted.value.is_complex() and not right.is_complex():
         return None
-    wanted = pointwise.with_plain(wanted, bound.functor, bound.parameters, right.dtype)
+    if units:
+        wanted = pointwise.with_plain(wanted, bound.functor, bound.parameters, right.dtype)
 
     def is_bad() -> Tensor:
-        made = bound.results[place]
-        assert made is not None
-        return judging.find_bad(wanted, made.reshape(-1)[chosen], units)[0]
+        computed = bound.results[place]
+        assert computed is not None
+        return judging.find_bad(wanted, computed.reshape(-1)[chosen], units)[0]
 
     cpu = right.reshape(-1)[chosen]
     bad = is_bad() & ~judging.find_bad(wanted, cpu, units)[0]
@@ -151,13 +155,13 @@ def _confirm_whole(
     host: HostCall, bound: BoundCall, place: int, differing: Tensor
 ) -> WrongResults | None:
     """Compare results with the call in float64: wrong by more than the CPU's, and than what rounding moves."""
-    right, made = host.outputs[place], bound.results[place]
-    assert made is not None
+    right, computed = host.outputs[place], bound.results[place]
+    assert computed is not None
     exact = _evaluate(host, place, 0)
     if exact is None or exact.shape != right.shape:
         return None
     value = exact.reshape(-1)[differing]
-    cpu, got = right.reshape(-1)[differing], made.reshape(-1)[differing]
+    cpu, got = right.reshape(-1)[differing], computed.reshape(-1)[differing]
     allowed = torch.zeros(len(value), dtype=torch.float64)
     if right.is_floating_point() or right.is_complex():
         off = (right.to(exact.dtype) - exact).abs()
