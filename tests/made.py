@@ -22,6 +22,7 @@ from opcheck.judge.assembly import report
 from opcheck.judge.rules import BY_ID
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import (
+    KernelNumbers,
     OpCall,
     Precision,
     Problem,
@@ -195,6 +196,7 @@ def make_report(
     statements: tuple[Statement, ...] = (),
     mac: int = 0,
     precision: tuple[Precision, ...] = (),
+    numbers: tuple[KernelNumbers, ...] = (),
     **others: object,
 ) -> Report:
     return report(
@@ -203,6 +205,7 @@ def make_report(
         make_lists(statements=statements),
         mac=mac,
         precision=precision,
+        numbers=numbers,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -102,8 +103,7 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
         yield summary.facts(report, short=True)
     if "operators" in shown:
         yield from section("Operators", _operators(report))
-    for numbers in report.numbers if "operators" in shown else ():
-        yield from numbers_page.blocks(numbers)
+        yield from itertools.chain.from_iterable(map(numbers_page.blocks, report.numbers))
     if "memory" in shown and report.memory:
         yield from memory_page.blocks(report.memory)
     if "time" in shown and report.time:

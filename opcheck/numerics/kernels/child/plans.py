@@ -23,6 +23,7 @@ class CallPlan(NamedTuple):
     bound: BoundCall
 
     def run(self, call: HostCall) -> BoundCall:
+        """Run the launches with the operands of a call."""
         for launch, place, name in self.slots:
             self.launches[launch].pointers[place] = call.arguments[name].data_ptr()
         for each in self.launches:
