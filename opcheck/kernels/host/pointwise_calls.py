@@ -30,6 +30,8 @@ _TABLE = Path(__file__).with_name("pointwise_calls.yaml")
 _MANY = 1 << 18
 #: The extent from which rows of contiguous elements have kernels of their own (INNER_CONTIGUOUS_MIN_EXTENT).
 _ROW = 16
+#: Functors whose loops the operands bound.
+_LOOPING = ("zeta", "polygamma", "chebyshev", "hermite", "laguerre", "shifted_chebyshev")
 _PREFIX = re.compile(r"\{op:(\w+)\}")
 
 
@@ -84,6 +86,11 @@ def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
         operands = tuple(_operand(call.arguments[name]) for name in row.operands)
         parameters = tuple(_parameter(name, call, out) for name in row.parameters)
         functor = row.kernel[0]
+        if functor.startswith(_LOOPING):
+            # With these numbers a kernel loops without end: it gets ones in their place.
+            operands = pointwise.harmless(
+                functor, tuple(operand.expand(out.shape) for operand in operands)
+            )
         walk = iterate((out, *operands))
         number = call.elements or out.numel()
         wanted = KernelChoice(functor, out, operands, walk, number, bool(parameters))

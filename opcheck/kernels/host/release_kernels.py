@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from pathlib import Path
 
+from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Version
 from opcheck.kernels import library
 from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
@@ -46,6 +47,8 @@ class ReleaseKernels:
                 loaded = self._machine.kernel(compiled)
             except KernelError as error:
                 loaded = str(error)
+            except OpcheckError as error:  # no C++ compiler
+                loaded = error.message
             self._loaded[name] = loaded
         if isinstance(loaded, str):
             raise KernelError(loaded)

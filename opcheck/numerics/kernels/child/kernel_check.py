@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from opcheck.common.text import type_and_text
 from opcheck.common.versions import Target
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
@@ -155,6 +156,9 @@ class KernelCheck:
                 self._last.checked = self._check(host, prepared, elements)
             except (UnboundError, KernelError, Unfit) as error:
                 self._last.checked = CheckedCall(elements=elements, reason=str(error))
+            except Exception as error:  # noqa: BLE001 - the program goes on with the CPU's values
+                reason = f"opcheck's own limit: {type_and_text(error)}"
+                self._last.checked = CheckedCall(elements=elements, reason=reason)
         return result
 
     def _check(self, host: HostCall, prepared: PreparedCall, elements: int) -> CheckedCall:
