@@ -147,7 +147,9 @@ def main() -> int:
     if options.loop:
         line = ".".join(options.torch.split(".")[:2])
         alone, shadow = step_time("", line), step_time("shadow", line)
-        print(f"training step: {alone:.1f} ms alone, {shadow:.1f} ms in shadow, x{shadow / alone:.1f}")
+        print(
+            f"training step: {alone:.1f} ms alone, {shadow:.1f} ms in shadow, x{shadow / alone:.1f}"
+        )
     return 0 if within else 1
 
 

@@ -79,13 +79,11 @@ class Optimizer:
 
     def __init__(self, llvm: Any, target: Any, features: str) -> None:
         self._llvm, self._target = llvm, target
-        #: The letter and the lanes of glibc's functions of vectors; none where it has none for this processor.
-        self._lanes = ("e", 8) if "+avx512f," in f"{features}," else ("d", 4)
-        has = "+avx2," in f"{features}," and ctypes.util.find_library("mvec")
-        if not has:
-            self._lanes = ("", 0)
-        else:
+        #: The letters and the lanes of glibc's functions of vectors; none where it has none for this processor.
+        self._widths: tuple[tuple[str, int], ...] = ()
+        if "+avx2," in f"{features}," and ctypes.util.find_library("mvec"):
             llvm.load_library_permanently(_MVEC)
+            self._widths = (("d", 4), ("e", 8)) if "+avx512f," in f"{features}," else (("d", 4),)
 
     def optimize(self, lowered: Lowered, name: str, arguments: tuple[KernelParameter, ...]) -> Any:
         """Return the optimized module of a kernel.
@@ -125,22 +123,20 @@ class Optimizer:
 
     def _with_vectors(self, text: str) -> str:
         """Let calls of the C library's functions become calls of its functions of vectors."""
-        letter, lanes = self._lanes
         used, lines = [], []
-        for number, function in enumerate(_VECTORS if lanes else ()):
+        for number, function in enumerate(_VECTORS if self._widths else ()):
             call = re.compile(rf"(call double @{function}\([^\n]*\))$", re.MULTILINE)
             if not call.search(text):
                 continue
             text = call.sub(rf"\1 #{9000 + number}", text)
-            parts = "vv" if function in {"pow", "atan2"} else "v"
-            vector = f"_ZGV{letter}N{lanes}{parts}_{function}"
-            kinds = ", ".join([f"<{lanes} x double>"] * len(parts))
-            used.append(f"ptr @{vector}")
-            variant = f"_ZGV_LLVM_N{lanes}{parts}_{function}({vector})"
-            lines += [
-                f"declare <{lanes} x double> @{vector}({kinds})",
-                _VARIANT.format(9000 + number, variant),
-            ]
+            parts, variants = "vv" if function in {"pow", "atan2"} else "v", []
+            for letter, lanes in self._widths:
+                vector = f"_ZGV{letter}N{lanes}{parts}_{function}"
+                kinds = ", ".join([f"<{lanes} x double>"] * len(parts))
+                used.append(f"ptr @{vector}")
+                variants.append(f"_ZGV_LLVM_N{lanes}{parts}_{function}({vector})")
+                lines.append(f"declare <{lanes} x double> @{vector}({kinds})")
+            lines.append(_VARIANT.format(9000 + number, ",".join(variants)))
         if used:
             lines.append(
                 f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}]"

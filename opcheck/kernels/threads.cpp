@@ -25,7 +25,6 @@ struct Numbers {
 };
 
 struct Thread {
-  ucontext_t context;
   State state;
   Numbers numbers;
   void *frame, *memory;
@@ -45,6 +44,8 @@ using Body = void (*)(void* const*, const unsigned*);
 using Before = void (*)();
 
 Thread threads[kMost];
+// Apart from the threads: they are large, and coroutines have none.
+ucontext_t contexts[kMost];
 Simdgroup simdgroups[kMost / kLanes];
 char* stacks;
 ucontext_t scheduler;
@@ -59,11 +60,13 @@ void start() {
   threads[current].state = State::done;
 }
 
+unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+
 // Runs the current thread until it waits.
 void advance() {
   Thread& self = threads[current];
   if (together == kFibers) {
-    swapcontext(&scheduler, &self.context);
+    swapcontext(&scheduler, &contexts[current]);
   } else if (self.begun) {
     (*static_cast<void (**)(void*)>(self.frame))(self.frame);
   } else {
@@ -75,19 +78,19 @@ void advance() {
 void wait(State why) {
   Thread& self = threads[current];
   self.state = why;
-  swapcontext(&self.context, &scheduler);
+  swapcontext(&contexts[current], &scheduler);
 }
 
-// Runs each lane until it waits; returns whether one waits in that state.
-bool run_lanes(unsigned first, bool backwards, State state) {
-  bool waits = false;
-  for (unsigned i = 0; i < kLanes; ++i) {
-    current = first + (backwards ? kLanes - 1 - i : i);
-    if (current >= count) continue;
+// Runs each lane until it waits; returns the states in which lanes wait, as bits.
+unsigned run_lanes(unsigned first, bool backwards) {
+  unsigned waiting = 0;
+  const unsigned end = least(first + kLanes, count);
+  for (unsigned i = first; i < end; ++i) {
+    current = backwards ? first + end - 1 - i : i;
     if (threads[current].state == State::ready) advance();
-    waits |= threads[current].state == state;
+    waiting |= 1u << static_cast<int>(threads[current].state);
   }
-  return waits;
+  return waiting;
 }
 
 void resume_lanes(unsigned first, State state) {
@@ -96,15 +99,19 @@ void resume_lanes(unsigned first, State state) {
 }
 
 void run_simdgroup(unsigned first, bool backwards) {
-  do {
-    while (run_lanes(first, backwards, State::step)) resume_lanes(first, State::step);
-    if (!run_lanes(first, backwards, State::exchange)) return;
+  while (true) {
+    const unsigned waiting = run_lanes(first, backwards);
+    if (waiting >> static_cast<int>(State::step) & 1) {
+      resume_lanes(first, State::step);
+      continue;
+    }
+    if (!(waiting >> static_cast<int>(State::exchange) & 1)) return;
     Simdgroup& group = simdgroups[first / kLanes];
     group.turn ^= 1;
     group.here[group.turn] = 0;
     group.isFolded = false;
     resume_lanes(first, State::exchange);
-  } while (true);
+  }
 }
 
 // The threads of one threadgroup, from the first to the last barrier.
@@ -114,11 +121,11 @@ void run_group(bool backwards) {
     thread.state = State::ready;
     thread.begun = false;
     if (together == kCoroutines) continue;
-    getcontext(&thread.context);
-    thread.context.uc_stack.ss_sp = stacks + size_t(i) * kStack;
-    thread.context.uc_stack.ss_size = kStack;
-    thread.context.uc_link = &scheduler;
-    makecontext(&thread.context, start, 0);
+    getcontext(&contexts[i]);
+    contexts[i].uc_stack.ss_sp = stacks + size_t(i) * kStack;
+    contexts[i].uc_stack.ss_size = kStack;
+    contexts[i].uc_link = &scheduler;
+    makecontext(&contexts[i], start, 0);
   }
   const unsigned groups = (count + kLanes - 1) / kLanes;
   for (unsigned i = 0; i < groups; ++i) simdgroups[i].here[0] = simdgroups[i].here[1] = simdgroups[i].turn = 0;
@@ -132,8 +139,6 @@ void run_group(bool backwards) {
       if (threads[i].state == State::barrier) threads[i].state = State::ready;
   }
 }
-
-unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
 } // namespace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from opcheck.kernels.host import pointwise_calls, row_calls
 from opcheck.kernels.host.host_call import BoundCall, HostCall
@@ -18,26 +19,39 @@ def is_bound(name: str) -> bool:
     return name in BINDERS or name in pointwise_calls.table()
 
 
-#: By operator the operand whose rows do not depend on each other, where it is not all of them that are as the result.
+#: By operator the operand whose rows do not depend on each other.
 _ROWS = {
-    **dict.fromkeys(("native_layer_norm", "_fused_rms_norm"), "input"),
     **dict.fromkeys(row_calls.BINDERS, "self"),
+    **dict.fromkeys(("native_layer_norm", "_fused_rms_norm"), "input"),
 }
 
 
-def free_dims(call: HostCall) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the operands that can be cut, and the dimensions of the result along which its parts are independent.
+class FreeDims(NamedTuple):
+    """The dimensions of a result along which its parts are independent, and what they are cut from."""
 
-    No operand: each that the result's shape is broadcast from.
-    """
+    #: the operands; none: each that the result's shape is broadcast from
+    operands: tuple[str, ...]
+    #: of the result, the outermost first
+    result: tuple[int, ...]
+    #: of the operands, in the same order; none: the same, counted from the last
+    source: tuple[int, ...] = ()
+
+
+def free_dims(call: HostCall) -> FreeDims:
+    """Return how a call can be cut into parts."""
     dims = call.outputs[0].dim()
     if call.name not in BINDERS:
-        return (), tuple(range(dims))
+        return FreeDims((), tuple(range(dims)))
     source = call.arguments.get(_ROWS.get(call.name, ""))
-    if source is None or not dims or source.dim() != dims:
-        return (), ()
+    if source is None or not dims:
+        return FreeDims((), ())
     reduced = row_calls.reduced_dims(call, source)
-    return (_ROWS[call.name],), tuple(dim for dim in range(dims) if dim not in reduced)
+    kept = tuple(dim for dim in range(source.dim()) if dim not in reduced)
+    if source.dim() == dims:
+        return FreeDims((_ROWS[call.name],), kept, kept)
+    if len(kept) == dims:
+        return FreeDims((_ROWS[call.name],), tuple(range(dims)), kept)
+    return FreeDims((), ())
 
 
 def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:

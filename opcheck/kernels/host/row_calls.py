@@ -142,6 +142,9 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     value = parameter(call, count)
     if call.name == "linalg_vector_norm":
         name = _NORMS.get(value, "norm")
+    fast = _last_dim(call, release, name, value, source, dims)
+    if fast is not None:
+        return fast
     kept = tuple(1 if dim in dims else size for dim, size in enumerate(source.shape))
     out = torch.empty_strided(output.shape, output.stride(), dtype=output.dtype)
     written, narrow = out, output.dtype
@@ -168,6 +171,38 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     group = min(_MOST, round_up(count, _LANES))
     bound = {"input": source, "output": written, "params": params}
     return BoundCall((launch(kernel, bound, out.numel() * group, group),), (out,))
+
+
+def _last_dim(
+    call: HostCall,
+    release: ReleaseKernels,
+    name: str,
+    value: float,
+    source: Tensor,
+    dims: tuple[int, ...],
+) -> BoundCall | None:
+    """Return the launch of the kernel for contiguous rows, a simdgroup a row, where the release has one."""
+    if (
+        name.startswith("arg")
+        or dims != (source.dim() - 1,)
+        or not source.is_contiguous()
+        or source.shape[-1] < _LANES
+    ):
+        return None
+    out = empty_like(call.outputs[0])
+    kinds = f"{metal_type(source)}_{next(_written_types(name, out))}"
+    found = release.find(f"{name}_reduction_innermost_{kinds}") or release.find(
+        f"{name}_reduction_inner_{kinds}"
+    )
+    if not found:
+        return None
+    kernel = release.kernel(found)
+    rows, length = out.numel(), source.shape[-1]
+    bound = {
+        "input": source, "output": out, "sizes": (rows, length, 1, length), "params": (rows, length, 1, length),
+        "param": value, "divisor": value,
+    }  # fmt: skip
+    return BoundCall((launch(kernel, bound, rows * _LANES, _LANES),), (out,))
 
 
 def _written_types(name: str, out: Tensor) -> Iterator[str]:

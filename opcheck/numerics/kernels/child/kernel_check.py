@@ -14,6 +14,7 @@ from opcheck.common.versions import Target
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
 from opcheck.kernels.host import bindings
+from opcheck.kernels.host.bindings import FreeDims
 from opcheck.kernels.host.host_call import BoundCall, HostCall, UnboundError
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import KernelError
@@ -126,22 +127,26 @@ class KernelCheck:
     def _with_copies(self, prepared: PreparedCall, written: list[Tensor]) -> PreparedCall:
         """Return a call with copies of what it writes to, as far as it is checked."""
         host = HostCall(prepared.call.func, prepared.name, prepared.arguments, tuple(written))
-        names, blocks = self._blocks(host)
+        free, blocks = self._blocks(host)
         changed = {id(tensor) for tensor in written}
         parts = []
         for block in blocks:
-            arguments = sampling.part(host, block, names).arguments
+            arguments = sampling.part(host, block, free).arguments
             parts.append((block, {
                 name: value.clone() if id(prepared.arguments[name]) in changed else value
                 for name, value in arguments.items()
             }))  # fmt: skip
         return prepared._replace(parts=tuple(parts))
 
-    def _blocks(self, host: HostCall) -> tuple[tuple[str, ...], list[SampleBlock]]:
-        names, free = bindings.free_dims(host)
+    def _blocks(self, host: HostCall) -> tuple[FreeDims, list[SampleBlock]]:
+        free = bindings.free_dims(host)
         if self._replaces:
-            return names, [()]
-        return names, self._sampler.draw(host.outputs[0].shape, free)
+            return free, [()]
+        reads = max(
+            (each.numel() for each in host.arguments.values() if isinstance(each, Tensor)),
+            default=0,
+        )
+        return free, self._sampler.draw(host.outputs[0].shape, free.result, reads)
 
     def after(self, prepared: PreparedCall, result: Any) -> Any:
         """Compute the call by the kernels, compare, and return the result for the program."""
@@ -173,8 +178,8 @@ class KernelCheck:
                 for block, arguments in prepared.parts
             ]
         else:
-            names, blocks = self._blocks(host)
-            calls = [sampling.part(host, block, names) for block in blocks]
+            free, blocks = self._blocks(host)
+            calls = [sampling.part(host, block, free) for block in blocks]
         total, wrong, kernels = 0, None, ""
         for call in calls:
             bound = self._plans.run(call)

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from opcheck.kernels import values
+from opcheck.kernels.host.bindings import FreeDims
 from opcheck.kernels.host.host_call import HostCall
 
 #: Results of a call of which more are computed only by blocks, the blocks, and the results of all blocks together.
@@ -24,17 +25,20 @@ class Sampler:
     def __init__(self) -> None:
         self._drawn = random.Random(values.SEED)  # noqa: S311 - not for secrets
 
-    def draw(self, shape: Sequence[int], free: Sequence[int]) -> list[SampleBlock]:
-        """Return blocks of a result, at the whole where it is small.
+    def draw(self, shape: Sequence[int], free: Sequence[int], reads: int = 0) -> list[SampleBlock]:
+        """Return blocks of a result, or the whole where it is small.
 
         Args:
             shape: of the result.
             free: its dimensions whose places do not depend on each other, the outermost first.
+            reads: elements of the largest operand: a reduction works more than its result shows.
         """
         total = math.prod(shape)
-        if total <= WHOLE or not free:
+        work = max(total, reads)
+        if work <= WHOLE or not free:
             return [()]
-        return [self._block(shape, free, _SAMPLED // _BLOCKS) for _ in range(_BLOCKS)]
+        most = max(1, _SAMPLED // _BLOCKS * total // work)
+        return [self._block(shape, free, most) for _ in range(_BLOCKS)]
 
     def _block(self, shape: Sequence[int], free: Sequence[int], most: int) -> SampleBlock:
         block, left = [], math.prod(shape)
@@ -59,14 +63,19 @@ def cut(value: Any, block: SampleBlock, dims: int) -> Any:
     return value
 
 
-def part(call: HostCall, block: SampleBlock, names: Sequence[str]) -> HostCall:
-    """Return the part of a call whose results are a block; the operands of these names are cut."""
+def part(call: HostCall, block: SampleBlock, free: FreeDims) -> HostCall:
+    """Return the part of a call whose results are a block."""
     if not block:
         return call
     dims = call.outputs[0].dim()
-    arguments = {
-        name: cut(value, block, dims) if name in names or not names else value
-        for name, value in call.arguments.items()
-    }
+    of_source = dict(zip(free.result, free.source, strict=False))
+    moved = tuple((of_source.get(dim, dim), start, size) for dim, start, size in block)
+
+    def cut_operand(name: str, value: Any) -> Any:
+        if not free.operands:
+            return cut(value, block, dims)
+        return cut(value, moved, value.dim()) if name in free.operands else value
+
+    arguments = {name: cut_operand(name, value) for name, value in call.arguments.items()}
     outputs = tuple(cut(output, block, dims) for output in call.outputs)
     return call._replace(arguments=arguments, outputs=outputs, elements=call.outputs[0].numel())
