@@ -34,6 +34,11 @@ REPEATS = 5
 LIMITS = {"pointwise": 5, "rows": 30, "indexing": 20}
 
 
+def packet(name: str) -> Any:
+    """Return the default overload of an operator."""
+    return getattr(aten, name).default
+
+
 def calls(count: int) -> dict[str, dict[str, tuple[Any, tuple[Any, ...]]]]:
     """Return the calls of each group, of about so many elements."""
     rows = max(1, count // 1000)
@@ -46,17 +51,17 @@ def calls(count: int) -> dict[str, dict[str, tuple[Any, tuple[Any, ...]]]]:
             "add, 2-d": (aten.add.Tensor, (table, table.clone())),
             "mul by a number": (aten.mul.Tensor, (x, 2.5)),
             **{
-                name: (getattr(aten, name).default, (x,))
+                name: (packet(name), (x,))
                 for name in ("exp", "log", "tanh", "sigmoid", "silu", "gelu", "sqrt", "sin")
             },
             "every second": (aten.exp.default, (table[:, ::2],)),
             "where": (aten.where.self, (x > 1, x, y)),
         },
         "rows": {
-            "softmax": (aten._softmax.default, (table, -1, False)),
-            "log_softmax": (aten._log_softmax.default, (table, -1, False)),
+            "softmax": (packet("_softmax"), (table, -1, False)),
+            "log_softmax": (packet("_log_softmax"), (table, -1, False)),
             "layer_norm": (aten.native_layer_norm.default, (table, [1000], weight, weight, 1e-5)),
-            "rms_norm": (aten._fused_rms_norm.default, (table, [1000], weight, 1e-5)),
+            "rms_norm": (packet("_fused_rms_norm"), (table, [1000], weight, 1e-5)),
             "sum of rows": (aten.sum.dim_IntList, (table, [1])),
             "var": (aten.var.correction, (table, [1])),
             "cumsum": (aten.cumsum.default, (table, 1)),
@@ -82,7 +87,7 @@ def measure(
     """Return the milliseconds of torch, of the kernels in full, and of what a check adds to torch."""
     call = Float64Call(func, args, {})
     result = func(*args)
-    name = func._schema.name.partition("::")[2]
+    name = func.name().partition("::")[2].partition(".")[0]
     host = HostCall(func, name, call.arguments(), tuple(call.result_tensors(result)))
     bound = bindings.bind(host, released)
 
@@ -131,7 +136,12 @@ def step_time(kernels: Any, release: str) -> float:
 
         for _ in range(5):
             step()
-        return best(lambda: [step() for _ in range(10)]) / 10
+
+        def steps() -> None:
+            for _ in range(10):
+                step()
+
+        return best(steps) / 10
 
 
 def main() -> int:

@@ -105,10 +105,14 @@ def find_transfers(audited: Audited) -> Iterator[Finding]:
 
 @audit_rule("OC112", "warning")
 def find_advisories(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for each advisory that matches for certain; the report's statements list the others."""
+    """Yield one finding for each advisory that matches for certain; the report's statements list the others.
+
+    Where kernels computed what an advisory states, their finding (OC151) has it.
+    """
+    computed = {name for run in audited.numbers for line in run.wrong for name in line.statements}
     for statement, groups in audited.groups_by_statement("advisory", _ADVISED):
         running = [group for group in groups if audited.decided_by(group) != statement]
-        if running:
+        if running and statement.id not in computed:
             yield statement_finding(statement, running, "warning")
 
 
