@@ -178,7 +178,7 @@ class _NumbersRun:
                 )
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
+            except BaseException as error:
                 complete = False
                 text = describe_break(
                     error, request.model, calls=run.counted_calls, doing="the run with the release's kernels",
