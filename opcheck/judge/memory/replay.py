@@ -64,7 +64,6 @@ class Allocations:
             for storage in self._freed.get(index, ()):
                 if storage in blocks:
                     allocator.free(blocks.pop(storage))
-            allocator.other = self._workspaces[index] if index >= 0 else 0
             for piece in self._new.get(index, ()):
                 size = piece.life.nbytes
                 # MPSAllocator.mm, alloc_buffer_block: it compares the size of the one buffer first.
@@ -76,6 +75,10 @@ class Allocations:
                 except LimitExceededError:
                     pass
                 return Replayed(allocator.allocated, allocator.live, allocator.other, index, size)
+            # A call allocates its results before its kernel runs: the workspace of the kernel before it still exists.
+            # A call that makes no tensor, such as a view, runs none.
+            if index >= 0 and (self._workspaces[index] or index in self._new):
+                allocator.other = self._workspaces[index]
             highest = Replayed(
                 *map(max, highest[:3], (allocator.allocated, allocator.live, allocator.other))
             )
