@@ -16,7 +16,7 @@ from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import flat
-from opcheck.model.records import Report
+from opcheck.model.records import KernelNumbers, Report
 
 #: The one schema that is written and read: the same keys may mean something else in a later version.
 (SCHEMA,) = get_args(get_type_hints(Report)["schema"])
@@ -118,7 +118,8 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
         if "properties" not in each:
             continue
         # Every key is always there except those of records that omit defaults, and no other is.
-        omitted = frozenset() if each is report else _OMITTED
+        whole = each is report or each.get("title") == KernelNumbers.__name__
+        omitted = frozenset() if whole else _OMITTED
         each["required"] = [name for name in each["properties"] if name not in omitted]
         each["additionalProperties"] = False
         for entry in each["properties"].values():
