@@ -126,6 +126,12 @@ def command(
         )
     if not _own_targets():
         select_lists({"torch": _configured_releases()})
+    if options.max_slowdown is not None and not options.baseline:
+        raise UsageError(
+            "there is no baseline to compare with",
+            context="--max-slowdown",
+            hint="name its file: --baseline opcheck-baseline.yaml",
+        )
     lists = load()
     plan = _plan(names, options, lists)
     known = _baseline(options.baseline, may_be_missing=options.update_baseline)

@@ -70,3 +70,10 @@ def test_each_cost_is_compared() -> None:
     (line,) = compare_costs(before, after, None)
     assert line.startswith("4.0 times more waits for the GPU than the baseline (1 then, 4 now)")
     assert len(compare_costs(before, after, 1.1)) == 2
+
+
+def test_a_limit_needs_a_baseline(project: Project) -> None:
+    project.configure("native")
+    result = project("--max-slowdown", "2")
+    assert result.code == 2
+    assert result.err.splitlines()[0] == "there is no baseline to compare with"
