@@ -14,6 +14,17 @@ from opcheck.data.tables import ListFile
 from opcheck.model.records import Record
 
 
+class OnMacs(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a Mac has in place of a package."""
+
+    #: a package, a function or a way to write it
+    use: str
+    #: whether it runs by Metal kernels, by operators of torch, or on the CPU
+    kind: Literal["metal", "torch", "cpu"]
+    #: how its interface differs
+    differs: str
+
+
 class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A distribution that does not install on a Mac as it does on a CUDA machine."""
 
@@ -21,6 +32,7 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     imports: tuple[str, ...]
     #: the alternative to a wheel, and the first version that has a wheel.
     instead: str
+    on_macs: OnMacs
     evidence: str
     #: the day when the alternative was looked up
     date: str

@@ -234,6 +234,20 @@ def test_float8_depends_on_the_target(tmp_path: Path) -> None:
     assert scan_text(tmp_path, line) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "is_unused"),
+    [
+        ("import triton\nprint(triton)", False),
+        ("import triton", True),
+        ("from triton import jit\n__all__ = ['jit']", False),
+    ],
+)
+def test_an_import_that_nothing_reads_is_named(tmp_path: Path, text: str, is_unused: bool) -> None:
+    (finding,) = report(tmp_path, target=TARGET, program=text).findings
+    assert ("no line of this file uses it" in finding.message) == is_unused
+    assert "no autotuning" in finding.hint
+
+
 def test_each_rule_has_lines() -> None:
     assert {rule.id for rule in RULES} == {code for code, _, _ in LINES} | {"OC212"}
 

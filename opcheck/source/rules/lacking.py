@@ -78,6 +78,37 @@ def _find_quantization(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
+_UNUSED = "; no line of this file uses it: drop the import, and the requirement where no other file needs it"
+
+
+def _is_unused(node: ast.Import | ast.ImportFrom, scanned: Scanned) -> bool:
+    """Return whether no line of a file reads a name that an import binds; others import names of ``__init__.py``."""
+    names = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    if "*" in names or scanned.path is None or scanned.path.name == "__init__.py":
+        return False
+    reads = scanned.once(("names that are read",), _names_read, scanned)
+    return not names & reads
+
+
+def _names_read(scanned: Scanned) -> frozenset[str]:
+    nodes = scanned.program.nodes
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    # ``__all__`` has names as texts.
+    texts = {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return frozenset(names | texts)
+
+
+def _describe_instead(package: Package) -> str:
+    """Return what a Mac has in place of a package, and how it differs."""
+    use = package.on_macs.use
+    named = "" if use in package.instead else f"; on a Mac: {use}"
+    return f"instead: {package.instead}{named} ({package.on_macs.differs})"
+
+
 def _first(scanned: Scanned) -> dict[str, ast.AST]:
     """The first import of each distribution."""
     first: dict[str, ast.AST] = {}
@@ -205,8 +236,8 @@ def find_missing_packages(
             node=first,
             use=node,
             severity="error" if is_certain else "warning",
-            message=f"{describe(name, package)}{ending}",
-            hint=f"instead: {package.instead}",
+            message=f"{describe(name, package)}{ending}{_UNUSED if _is_unused(node, scanned) else ''}",
+            hint=_describe_instead(package),
         )
 
 
