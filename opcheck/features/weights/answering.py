@@ -26,7 +26,7 @@ from opcheck.features.weights.listing import (
     read_stored,
     settings,
 )
-from opcheck.features.weights.stored_dtypes import DtypeJudge
+from opcheck.features.weights.stored_dtypes import CAST_TO, DtypeJudge
 from opcheck.features.weights.weights_records import (
     WORKS,
     MethodsAnswer,
@@ -268,7 +268,33 @@ def _judge_model(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> _J
     else:
         parts = [part for file in files for part in part_outcomes.of_file(file, judge)]
         parts = [_cast_by_library(part, model, judge) for part in parts]
+        parts = [_with_conversion(part, method, model.files, files) for part in parts]
     return _JudgedModel(method, tuple(dict.fromkeys(parts)), files)
+
+
+def _with_conversion(
+    part: PartOutcome, method: str, names: Sequence[str], files: Sequence[StoredFile]
+) -> PartOutcome:
+    """Return a part whose way out is a line that converts the file; no cast alone converts values with scales."""
+    if part.outcome in WORKS or part.part not in DTYPES:
+        return part
+    if method:
+        newer = f"torch {part.since} or newer, or " if part.since else ""
+        instead = (
+            f"{newer}a file of another dtype: this one has scales, which a cast would leave out"
+        )
+        return replace(part, instead=instead)
+    if not files or files[0].format != "safetensors" or len(names) != 1:
+        return part
+    name, dtype = PurePosixPath(names[0]).name, CAST_TO[DTYPES[part.part].kind]
+    converted = f"{name.removesuffix('.safetensors')}-{dtype}.safetensors"
+    line = (
+        f"save_file({{name: tensor.to(torch.{dtype}) if tensor.dtype == torch.{part.part} else tensor for name, "
+        f"tensor in load_file({name!r}).items()}}, {converted!r})"
+    )
+    return replace(
+        part, instead=f"{part.instead}; to convert the file, with safetensors.torch: {line}"
+    )
 
 
 def _cast_by_library(part: PartOutcome, model: _StoredModel, judge: DtypeJudge) -> PartOutcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ UNPACKING: dict[str, Any] = load_shipped(Path(__file__).with_name("unpacking.yam
 _STORAGE_ONLY = frozenset({"float8", "sub_byte"})
 #: Kinds of dtype that weights are multiplied in, or cast from.
 _COMPUTES = _STORAGE_ONLY | {"float", "complex"}
+#: What each kind of dtype is cast to where it fails.
+CAST_TO = defaultdict(
+    lambda: "float32", complex="complex64", float8="bfloat16", sub_byte="bfloat16"
+)
 #: Is replaced by the first release that works, if any does.
 _NEWER = "{newer}"
 
@@ -173,9 +178,7 @@ def _evidence(verdict: Verdict) -> tuple[str, ...]:
 
 def _cast_line(name: str) -> str:
     """Return the line that makes a dtype one that every release computes with."""
-    kind = DTYPES[name].kind
-    to = {"complex": "complex64", "float8": "bfloat16", "sub_byte": "bfloat16"}.get(kind, "float32")
-    return f"cast it: tensor.to(torch.{to})"
+    return f"cast it: tensor.to(torch.{CAST_TO[DTYPES[name].kind]})"
 
 
 @functools.cache

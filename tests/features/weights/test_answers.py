@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,19 @@ def test_an_onnx_model_is_no_model_of_torch(answer: Any, tmp_path: Path) -> None
     document = answer(path)
     assert (document["format"], document["outcome"]) == ("onnx", "unknown")
     assert "onnxruntime" in document["instead"]
+
+
+def test_the_line_that_converts_a_file_is_named(answer: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(making.safetensors({"a.weight": ("F8_E4M3", [4])}))
+    line = answer(path)["instead"].partition("safetensors.torch: ")[2]
+    assert line.endswith("'x-bfloat16.safetensors')")
+    ast.parse(line)
+    scaled = {"a.weight": ("F8_E4M3", [4]), "a.scale_weight": ("F32", [1])}
+    path.write_bytes(making.safetensors(scaled))
+    document = answer(path)
+    assert "scales" in document["instead"]
+    assert "save_file" not in document["instead"]
 
 
 # -- folders ---------------------------------------------------------------------------------------
