@@ -36,6 +36,10 @@ _ACCEPTED = re.compile(
     r"|torch\.(\w+Storage|[a-z0-9_]+|Size|Tensor|_utils\._rebuild_\w+|_tensor\._rebuild_from_type_v2"
     r"|nn\.parameter\.Parameter|serialization\._get_layout|storage\.(Untyped|Typed)Storage)"
 )
+#: Modules that no checkpoint needs.
+_SYSTEM = frozenset(
+    {"os", "posix", "nt", "subprocess", "sys", "socket", "shutil", "runpy", "builtins", "importlib"}
+)
 _ON_CUDA = (
     "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. "
     "If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') "
@@ -95,13 +99,16 @@ def _of_pickle(stored: StoredFile, target: Target) -> Iterator[PartOutcome]:
             evidence=("torch/serialization.py, _validate_device",),
         )
     refused = sorted(name for name in stored.names if not _ACCEPTED.fullmatch(name))
+    calls = [name for name in refused if name.partition(".")[0] in _SYSTEM]
     if refused and target.torch >= _REFUSES_CLASSES:
         yield PartOutcome(
             part="classes",
             outcome="raises_at_load",
             because=f"torch.load takes tensors only since 2.6, and the file names {refused[0]}",
             text="_pickle.UnpicklingError: Weights only load failed.",
-            instead="torch.load(file, weights_only=False) if you trust the file: it runs code of it",
+            instead=f"do not load it: loading would call {calls[0]}"
+            if calls
+            else "torch.load(file, weights_only=False) if you trust the file: it runs code of it",
             evidence=("torch/_weights_only_unpickler.py, _get_allowed_globals",),
         )
 

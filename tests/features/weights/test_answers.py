@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,14 @@ def test_the_line_that_converts_a_file_is_named(answer: Any, tmp_path: Path) -> 
     document = answer(path)
     assert "scales" in document["instead"]
     assert "save_file" not in document["instead"]
+
+
+def test_a_pickle_that_calls_the_system_is_not_to_be_loaded(answer: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(making.archive({"x/data.pkl": making.calling(os.getcwd)}))
+    document = answer(path)
+    assert document["outcome"] == "raises_at_load"
+    assert document["instead"] == "do not load it: loading would call posix.getcwd"
 
 
 # -- folders ---------------------------------------------------------------------------------------
