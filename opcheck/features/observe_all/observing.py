@@ -184,9 +184,14 @@ def _rows(planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Seq
         if planned.kind == "probe":
             return rows_of_probe(load_probe(answer), host, lists)
         content = documents.from_json(documents.read(answer))
+        ends = [*_ends(planned.name, Path(scratch, "reports"))]
     if planned.kind == "kernels":
         return msgspec.convert(content, tuple[HostRow, ...])
-    return [] if planned.kind == "doctor" else [*_of_verification(planned.name, content)]
+    if planned.kind == "doctor":
+        return []
+    rows = [*_of_verification(planned.name, content)]
+    # An operator that contradicts explains the end.
+    return rows if any(row.is_contradiction for row in rows) else [*rows, *ends]
 
 
 _KERNEL_HERE = "opcheck.features.observe_all.child.kernel_here"
@@ -209,6 +214,34 @@ def _call(arguments: Sequence[str], answer: Path) -> None:
     if not answer.is_file():
         last = [line for line in done.stderr.strip().splitlines() if line.strip()][-4:]
         raise ValueError(" ".join(last) or f"exit code {done.returncode}")
+
+
+#: By the headline of a prediction without the fallback variable, how the run ends.
+_PREDICTED_ENDS = {
+    "runs natively": "runs to its end",
+    "runs, partly on the CPU": "runs to its end",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "breaks off",
+    "fails": "breaks off",
+}
+
+
+def _ends(name: str, reports: Path) -> Iterator[HostRow]:
+    """Yield a row where the machine broke off a run that was predicted to end, or the other way round."""
+    if not (reports / "observed.json").is_file():
+        return
+    predicted, observed = (
+        documents.from_json(documents.read(reports / f"{each}.json"))
+        for each in ("predicted", "observed")
+    )
+    ends = "runs to its end" if observed["capture"]["complete"] else "breaks off"
+    texts = [problem["message"] for problem in observed["problems"]]
+    yield HostRow(
+        subject=name,
+        op=f"run {name}",
+        predicted=_PREDICTED_ENDS.get(predicted["headline"], "unknown"),
+        observed=ends,
+        text=texts[-1][:500] if texts else "",
+    )
 
 
 def _of_verification(name: str, content: Any) -> Iterator[HostRow]:

@@ -103,3 +103,21 @@ def test_an_unknown_step_and_a_folder_of_another_host_are_refused(tmp_path: Path
     text = (tmp_path / "e" / FILE).read_text()
     (tmp_path / "e" / FILE).write_text(text.replace("emulated", "real"))
     assert "its signature is wrong" in observe_all(tmp_path, "e", "--only", "doctor").stderr
+
+
+@pytest.mark.slow
+def test_a_run_that_a_mac_breaks_off_without_a_reason_is_a_contradiction(tmp_path: Path) -> None:
+    done = observe_all(
+        tmp_path,
+        "evidence",
+        *("--only", "models", "--model", "torch.nn:Mish", "--model", "torch.nn:AdaptiveMaxPool3d"),
+        OPCHECK_TEST_WRONG="!aten::mish",
+    )
+    assert done.returncode == 1, done.stderr
+    observe_all(tmp_path, "into", "--merge", "evidence")
+    # The prediction of the other model is that it breaks off.
+    (each,) = found(tmp_path / "into")["contradictions"]
+    assert (each["predicted"], each["observed"]) in {
+        ("runs to its end", "breaks off"),
+        ("native", "unsupported"),
+    }

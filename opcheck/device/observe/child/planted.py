@@ -42,7 +42,7 @@ class PlantedErrors(TorchDispatchMode):
             if f"!{name}" in self._names:
                 os.abort()
             if f"?{name}" in self._names:
-                message = f"\"{name.partition('::')[2]}_mps\" not implemented for 'Float'"
+                message = "Undefined type Float"
                 raise RuntimeError(message)
             if name in self._names:
                 return tree_map_only(torch.Tensor, _change, func(*args, **(kwargs or {})))
