@@ -35,7 +35,6 @@ from opcheck.model.records import Record
 _ABOUT = "built.json"
 #: 2.16.0.dev20261120, 2.16.0rc1
 _PRERELEASE = re.compile(r"\d(?:\.dev|a|b|rc)\d")
-_HINT = "make it again: opcheck lists build --wheel FILE"
 #: Review material, which no run reads.
 _REVIEW = shutil.ignore_patterns("extracted", "texts.yaml", "reports.yaml", "opinfo")
 
@@ -188,7 +187,7 @@ def select(*texts: str | None) -> BuiltLists | None:
         raise OpListError(
             f"the lists of torch {about.torch} extend other op lists than those of this opcheck",
             context=str(folder() / about.torch),
-            hint=_HINT,
+            hint=f"make it again: opcheck lists build --wheel {folder().parent / 'wheels' / about.wheel}",
         )
     place = str(require_private(folder() / about.torch))
     if os.environ.get(VARIABLE) != place:

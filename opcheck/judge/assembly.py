@@ -408,8 +408,8 @@ def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
     built = find_selected()
     if built and built.line == str(target.torch):
         yield (
-            f"limits and wrong results that are new in torch {built.torch}: its registrations were read from its "
-            f"wheel, the statements are those of {built.carried}"
+            f"limits, wrong results and routes that are new in torch {built.torch}: its registrations were read "
+            f"from its wheel, the rest is that of {built.carried}"
         )
     yield {**TRACERS, **FIXED}.get(trace.tracer, _OF_A_RUN)
     if trace.mode == "run":
