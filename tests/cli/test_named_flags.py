@@ -29,7 +29,7 @@ OTHERS = frozenset(
         ),  # uv
         *("--list", "--multiprocessing-fork", "--strict-markers"),  # softwareupdate, Python, pytest
         "--train",  # scripts/bench_capture.py
-        *("--json", "--no-shader", "--program"),  # a short form, a program's, the worker's
+        *("--json", "--no-shader"),  # a short form, a program's
         *("--epochs", "--flag", "--mps"),  # any flag, any program's
     }
 )

@@ -32,8 +32,7 @@ from opcheck.worker.dependency_tracking import Dependencies
     "audit",
     table="",
     takes=RUNNER,
-    epilog="MODEL: file.py:Net, module:attribute, file.pt2, org/name, hf:name@revision, a folder, or transformers:, "
-    "timm:, torchvision:, diffusers: and a name. Flags have variables: OPCHECK_FAIL_ON.",
+    epilog="MODEL: file.py:Net, module:Net, file.pt2, org/name, a folder, transformers:NAME, timm:NAME.",
 )
 @click.argument("model")
 def command(
