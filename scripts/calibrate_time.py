@@ -1,6 +1,6 @@
 """Fit the parameters of the time estimate to published times, and write what they predict.
 
-Usage: python -m scripts.calibrate_time {capture | fit | page} [--check]
+Usage: python -m scripts.calibrate_time {capture | fit | page}
 
 ``capture`` audits each program of scripts/timing/measurements.yaml and keeps its work in scripts/timing/workloads.json;
 ``fit`` chooses the parameters of op_lists/speed_fit.json, and prints the residuals of each source by parameters that
@@ -389,9 +389,7 @@ def main() -> None:
     """Do one of the three."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("capture", "fit", "page"))
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if it would change")
-    arguments = parser.parse_args()
-    what = arguments.what
+    what = parser.parse_args().what
     if what == "capture":
         capture()
         return
@@ -408,13 +406,9 @@ def main() -> None:
         others = predict_folds(without_each_source(times, work), work, fitted)
         print("each source by the others:", figures(others))
         return
-    before = _PAGE.read_text(encoding="utf-8")
-    head, _, rest = before.partition(_BEGIN)
+    head, _, rest = _PAGE.read_text(encoding="utf-8").partition(_BEGIN)
     tail = rest.partition(_END)[2]
-    after = f"{head}{_BEGIN}\n\n{page(times, work)}\n\n{_END}{tail}"
-    if arguments.check:
-        sys.exit(after != before)
-    _PAGE.write_text(after, encoding="utf-8")
+    _PAGE.write_text(f"{head}{_BEGIN}\n\n{page(times, work)}\n\n{_END}{tail}", encoding="utf-8")
 
 
 if __name__ == "__main__":
