@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from opcheck.capture.request import AS_IT_IS
+from opcheck.capture.request import AS_IT_IS, CaptureRequest
 from opcheck.data.registrations import load
 from opcheck.device.emulator.child.session import Emulation
 from opcheck.kernels import values
@@ -26,10 +26,7 @@ from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.torch_private.trees import keystr, tensors, tree_flatten_with_path, tree_map
 from opcheck.worker.platform import stop_time_limit
-
-if TYPE_CHECKING:
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.worker.protocol import Say
+from opcheck.worker.protocol import Say
 
 #: Bytes of the layers' results that are kept to compare with.
 _KEPT = 512 << 20
