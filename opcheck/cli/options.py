@@ -442,8 +442,8 @@ class SectionOptions(Record, frozen=True, kw_only=True):
 def _possible_file(path: str) -> str:
     """Refuse a path that cannot be a file before the work starts."""
     # Not Path.is_dir: it raises for names that the system refuses.
-    is_folder = os.path.isdir(path)  # noqa: PTH112
-    if path in STDOUT or (os.path.isdir(Path(path).parent) and not is_folder):  # noqa: PTH112
+    is_folder = os.path.isdir(path)
+    if path in STDOUT or (os.path.isdir(Path(path).parent) and not is_folder):
         return path
     wrong = "it is a directory" if is_folder else "no such directory"
     raise UsageError(

@@ -85,9 +85,9 @@ def open_file(path: str | Path, *, follow: bool = True) -> BinaryIO:
             mode = os.fstat(descriptor).st_mode
             is_own_pipe = stat.S_ISFIFO(mode) and os.fspath(path).startswith("/dev/fd/")
             if stat.S_ISDIR(mode):
-                raise FileError("Is a directory")  # noqa: TRY301  (the descriptor is closed below)
+                raise FileError("Is a directory")  # the descriptor is closed below
             if not (stat.S_ISREG(mode) or is_own_pipe):
-                raise FileError("not a regular file")  # noqa: TRY301
+                raise FileError("not a regular file")
             if sys.platform != "win32" and is_own_pipe:
                 os.set_blocking(descriptor, True)
             return os.fdopen(descriptor, "rb")

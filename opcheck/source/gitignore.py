@@ -48,7 +48,7 @@ class GitIgnores:
         is_left = self._leaves_out(whole, folders, is_directory=is_directory)
         return is_left or (bool(self._tracked_files) and self._is_left_folder(path.parent))
 
-    @functools.lru_cache(maxsize=8)  # noqa: B019  (as long as the scan)
+    @functools.lru_cache(maxsize=8)
     def _is_left_folder(self, path: Path) -> bool:
         """Return whether a folder is left out, but for the files in it that git tracks."""
         folder, folders = self._folders(path)
@@ -68,7 +68,7 @@ class GitIgnores:
         files = [top / name for name in read_index(content)] if top else []
         return frozenset(path.as_posix() for file in files for path in (file, *file.parents))
 
-    @functools.lru_cache(maxsize=8)  # noqa: B019  (as long as the scan)
+    @functools.lru_cache(maxsize=8)
     def _folders(self, folder: Path) -> tuple[Path, list[Path]]:
         """Return the whole path of a folder, and the folders whose files may name its entries, the top folder first."""
         whole = folder.resolve()
