@@ -238,7 +238,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     numbers: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "By the release's own Metal kernels: as it is, or float32,float16,bfloat16.",
+            "Compute with the release's Metal kernels, as it is or in DTYPES.",
             metavar="[DTYPES]",
             values=(AS_IT_IS, *PRECISIONS),
             separator=",",
@@ -250,7 +250,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     kernels: Annotated[
         str | None,
         CaptureOption(
-            "Of --numbers: compare, or continue with their results.",
+            "With --numbers: compare, or continue with the kernels' results.",
             choices=("shadow", "replace"),
             bare="shadow",
             scope="audit",

@@ -468,7 +468,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             action="writes",
         ),
     ] = ""
-    brief: Annotated[bool, flag("JSON of what decides, in 400 tokens.")] = False
+    brief: Annotated[bool, flag("JSON with the deciding facts, in 400 tokens.")] = False
 
     @property
     def to_stdout(self) -> bool:

@@ -229,7 +229,7 @@ class MacOptions(Record, frozen=True, kw_only=True):
             raise UsageError(
                 f"--memory {self.memory} is not the memory of {self.mac}",
                 context=f"--mac {self.mac} --memory {self.memory}",
-                hint="leave one of the two out",
+                hint="leave out --memory or --mac",
             )
         return both
 

@@ -617,7 +617,7 @@ class MacFit(Record, frozen=True, kw_only=True):
 class MemoryAllocation(Record, frozen=True, kw_only=True):
     """What the allocator and the kernels add to the tensors of a run on a Mac with enough memory, in bytes."""
 
-    allocated: Annotated[Count, Meta(description="all heaps at most, with what is cached in them")]
+    allocated: Annotated[Count, Meta(description="all heaps at most, with their cached memory")]
     live: Annotated[Count, Meta(description="buffers in use at most, rounded up")]
     workspace: Annotated[
         Count, Meta(description="bound for the workspace of one call, outside of the heaps")
@@ -686,7 +686,7 @@ class MemoryPlan(Record, frozen=True, kw_only=True):
 class MemoryCache(Record, frozen=True, kw_only=True):
     """Bytes of the key and value cache of one sequence, by the kind of cache of transformers."""
 
-    context: Annotated[Count, Meta(description="tokens of the prompt and of what is generated")]
+    context: Annotated[Count, Meta(description="tokens of the prompt and of the generated text")]
     dynamic: Annotated[Count, Meta(description="DynamicCache, with the windows of sliding layers")]
     growing: Annotated[Count, Meta(description="DynamicCache while one layer is concatenated")]
     static: Annotated[
@@ -895,9 +895,9 @@ class KernelNumbers(Record, frozen=True, kw_only=True):
     unchecked: Annotated[
         tuple[UncheckedCalls, ...], Meta(description="the most frequent first")
     ] = ()
-    limit: Annotated[
-        float, Meta(description="relative error from which on a layer is not safe")
-    ] = 0.0
+    limit: Annotated[float, Meta(description="relative error above which a layer is not safe")] = (
+        0.0
+    )
     layers: Annotated[
         tuple[LayerNumbers, ...], Meta(description="in the order of the run; of replace mode alone")
     ] = ()
@@ -1114,13 +1114,13 @@ class Report(Record, frozen=True, kw_only=True):
     memory: Memory | None = None
     time: Annotated[
         tuple[TimeEstimate, ...],
-        Meta(description="one for each selected chip and unit; empty: none was selected"),
+        Meta(description="by selected chip and unit; empty: none was selected"),
     ] = ()
     precision: Annotated[
         tuple[Precision, ...], Meta(description="a run for each dtype of --precision")
     ] = ()
     numbers: Annotated[
-        tuple[KernelNumbers, ...], Meta(description="one for each dtype; empty: no kernel was run")
+        tuple[KernelNumbers, ...], Meta(description="by dtype; empty: no kernel was run")
     ] = ()
     capture: CaptureFacts
     op_lists: OpListFacts

@@ -112,4 +112,4 @@ def test_the_mac_that_decides_has_the_least_memory_of_its_chip() -> None:
     assert MacOptions().macs() == ()
     with pytest.raises(UsageError) as raised:
         MacOptions(mac="M4 Pro", memory=16).macs()
-    assert raised.value.hint == "leave one of the two out"
+    assert raised.value.hint == "leave out --memory or --mac"

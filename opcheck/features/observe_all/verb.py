@@ -25,7 +25,7 @@ from opcheck.device.observation_evidence import STEP_KINDS
 @verb(
     "observe-all",
     epilog="FOLDER gets a file for each step and evidence.json with their digests, signed by the key in "
-    "OPCHECK_EVIDENCE_KEY, else by your own. Run it again to go on. With --merge FOLDER collects evidence: a run "
+    "OPCHECK_EVIDENCE_KEY, else by your own. Run it again to continue. With --merge FOLDER collects evidence: a run "
     "counts once, however often it is merged, and evidence with a wrong digest or signature is refused. Exits with 1 "
     "where something contradicts a prediction, with 3 where a step failed and nothing contradicts.",
 )
@@ -102,7 +102,7 @@ def command(
     failed = sum(step.state == "failed" for step in evidence.steps)
     if not evidence.complete or failed:
         streams.note(
-            f"{plural(len(evidence.steps) - failed, 'step')} done, {failed} failed; run it again to go on"
+            f"{plural(len(evidence.steps) - failed, 'step')} done, {failed} failed; run the command again to continue"
         )
     if summary.contradictions:
         return 1

@@ -56,8 +56,8 @@ def command(
     kernels: Annotated[
         Literal["shadow", "replace"] | None,
         flag(
-            "Compute the calls by the release's own Metal kernels, too, and compare; with =replace the program goes on "
-            "with their results.",
+            "Also compute the calls with the release's own Metal kernels, and compare; =replace continues with their "
+            "results.",
             metavar="[=replace]",
             choices=("shadow", "replace"),
             bare="shadow",

@@ -109,7 +109,7 @@ def settings(listing: Listing, name: str) -> dict[str, Any]:
     except (DocumentError, UnicodeError, json.JSONDecodeError) as error:
         raise reading.make_damaged_error(f"{listing.source}/{name}", str(error)) from error
     if not isinstance(content, dict):
-        raise reading.make_damaged_error(f"{listing.source}/{name}", "it holds no settings")
+        raise reading.make_damaged_error(f"{listing.source}/{name}", "it contains no settings")
     return content
 
 
