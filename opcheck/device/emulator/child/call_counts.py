@@ -42,7 +42,7 @@ from opcheck.model.records import (
     SourceLocation,
     Verdict,
 )
-from opcheck.numerics.kernels.child.kernel_run import KernelRun
+from opcheck.numerics.kernels.child.kernel_run import ShadowKernels
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import decode
@@ -120,7 +120,7 @@ class CallCounts:
     """Takes the calls of the simulator: raises and warns as the target does, and counts."""
 
     def __init__(
-        self, verdicts: Verdicts, modules: ProgramStack, kernels: KernelRun | None = None
+        self, verdicts: Verdicts, modules: ProgramStack, kernels: ShadowKernels | None = None
     ) -> None:
         self._verdicts = verdicts
         self._modules = modules

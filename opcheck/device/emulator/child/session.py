@@ -48,7 +48,7 @@ from opcheck.model.records import (
     Report,
     Trace,
 )
-from opcheck.numerics.kernels.child.kernel_run import KernelRun, KernelsMode
+from opcheck.numerics.kernels.child.kernel_run import KernelsMode, ShadowKernels
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.mac import simulated_mac
@@ -82,7 +82,7 @@ class Emulation:
         self.target = target
         self.name = name
         self._lists = lists
-        self._kernels = KernelRun(target, lists, kernels) if kernels else None
+        self._kernels = ShadowKernels(target, lists, kernels) if kernels else None
         self._tally = CallCounts(Verdicts(target, lists), ProgramStack(), self._kernels)
         self._problems: list[Problem] = []
         self._complete = True

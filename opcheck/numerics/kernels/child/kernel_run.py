@@ -28,7 +28,7 @@ from opcheck.tracing.source_locations import Site
 KernelsMode = Literal["", "shadow", "replace"]
 
 
-class KernelRun:
+class ShadowKernels:
     """A run whose calls are computed by kernels, too.
 
     Args:
