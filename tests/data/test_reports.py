@@ -168,9 +168,9 @@ def test_attention_is_wrong_where_the_value_has_another_last_dimension(
 @pytest.mark.parametrize(
     ("name", "torch", "op", "inputs", "holds"),
     [
-        ("addmv-no-rows", "2.9", "addmv", {"self": (0,), "mat": (0, 4), "vec": (4,)}, True),
-        ("addmv-no-rows", "2.9", "addmv", {"self": (4,), "mat": (4, 0), "vec": (0,)}, False),
-        ("addmv-no-rows", "2.10", "addmv", {"self": (0,), "mat": (0, 4), "vec": (4,)}, False),
+        ("matrix-vector-empty", "2.9", "addmv", {"self": (0,), "mat": (0, 4), "vec": (4,)}, True),
+        ("matrix-vector-empty", "2.9", "addmv", {"self": (4,), "mat": (4, 0), "vec": (0,)}, False),
+        ("matrix-vector-empty", "2.10", "addmv", {"self": (0,), "mat": (0, 4), "vec": (4,)}, False),
         ("batch-norm-empty", "2.4", "batch_norm", {"input": (0, 3, 2, 2)}, True),
         ("batch-norm-empty", "2.4", "batch_norm", {"input": (1, 3, 2, 2)}, False),
         ("batch-norm-empty", "2.5", "batch_norm", {"input": (0, 3, 2, 2)}, False),
