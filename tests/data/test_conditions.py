@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from opcheck.common.versions import Span, Version
+from opcheck.common.versions import Span, Target, Version
 from opcheck.data.conditions import ATTRIBUTES, FUNCTIONS, ConditionError, parse
-from opcheck.data.matching import holds, values
-from opcheck.data.statement_model import Argument
+from opcheck.data.matching import match, values
+from opcheck.data.statement_model import Argument, Arguments, Statement
 from opcheck.model.records import OpCall
 from tests.made import make_statement, make_target, spec
 
@@ -34,6 +34,12 @@ SCHEMA = {
     "generator": Argument(),
     "one": Argument(tensors=True),
 }
+
+
+def holds(
+    statement: Statement, call: OpCall, target: Target, arguments: Arguments | None = None
+) -> bool | None:
+    return match((statement,), call, target, arguments).answers[0][1]
 
 
 def answer(text: str, call: OpCall = CALL) -> bool | None:
