@@ -53,7 +53,7 @@ def interpreter(model: str, target: Target, progress: Callable[[str], None] | No
         raise UsageError(
             f"torch {target.torch} is too old to be run: {OLDEST} and newer are",
             context="--exact",
-            hint=f"leave --exact out: torch {target.torch} is judged by what is installed here",
+            hint=f"leave --exact out: torch {target.torch} is judged with the installed torch",
         )
     if distribution_version("torch").partition("+")[0] == release.torch:
         return sys.executable

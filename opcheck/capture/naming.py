@@ -284,7 +284,7 @@ def _plain(name: str) -> str:
 
 #: What the weights in a file alone lack.
 _NEEDS_CODE = (
-    "it holds weights and no program: write file.py:attribute, a function that builds the module (weights need not "
+    "it contains weights and no program: write file.py:attribute, a function that builds the module (weights need not "
     "be loaded)"
 )
 

@@ -144,7 +144,7 @@ class Repository(Record, frozen=True, kw_only=True):
         except DocumentError as error:
             raise self.damaged(path, str(error)) from error
         if not isinstance(content, dict):
-            raise self.damaged(path, "it holds no settings")
+            raise self.damaged(path, "it contains no settings")
         return content
 
     def quantized_by(self) -> tuple[str, ...]:
@@ -192,9 +192,7 @@ class Repository(Record, frozen=True, kw_only=True):
     def source(self) -> str:
         """Say what was read, for the report."""
         if self.name.startswith("recipe "):
-            return (
-                f"{self.name}: its public configuration as opcheck holds it; nothing was downloaded"
-            )
+            return f"{self.name}: its public configuration, shipped with opcheck; nothing was downloaded"
         size = sum(len(text.encode()) for text in self.files.values())
         headers = sum(weights.headers for weights in self.weights)
         of_files = sum(weights.files for weights in self.weights)
@@ -319,7 +317,7 @@ def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
     seen = ", ".join(map(sanitize.one_line, others[:4])) or "nothing"
     gguf = any(each.endswith(".gguf") for each in others)
     return ModelLoadError(
-        f"{name} holds no configuration of a model (it has {seen})",
+        f"{name} contains no configuration of a model (it has {seen})",
         context=f"it should have {', '.join(reversed(MARKERS))}",
         hint=f"audit the model that the GGUF files were made from; opcheck weights {name} shows what they become"
         if gguf

@@ -131,7 +131,11 @@ def test_without_the_network_what_was_read_before_is_used(
     [
         ("org/nothing", None, "has no model org/nothing, or it is private"),
         ("org/plain@v9", None, "has no revision 'v9'"),
-        ("org/gguf", None, "holds no configuration of a model (it has README.md, model-q4.gguf)"),
+        (
+            "org/gguf",
+            None,
+            "contains no configuration of a model (it has README.md, model-q4.gguf)",
+        ),
         ("org/broken", None, "config.json of org/broken cannot be read"),
         ("org/plain", (401, "GatedRepo"), "is gated"),
         ("org/plain", (403, "GatedRepo"), "is gated"),
@@ -271,7 +275,7 @@ def test_an_adapter_without_its_base_is_named(
 
 def test_what_is_there_instead_of_a_configuration_is_named_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "x\x1b[31m\nevil.bin").write_bytes(b"")
-    with pytest.raises(ModelLoadError, match="holds no configuration") as raised:
+    with pytest.raises(ModelLoadError, match="contains no configuration") as raised:
         fetch(str(tmp_path))
     assert len(str(raised.value).splitlines()) == 3
     assert "\x1b" not in str(raised.value)
@@ -287,7 +291,7 @@ def test_links_to_themselves_devices_and_pipes_are_no_configurations(
         (tmp_path / "config.json").symlink_to(target)
     else:
         os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(ModelLoadError, match="holds no configuration"):
+    with pytest.raises(ModelLoadError, match="contains no configuration"):
         fetch(str(tmp_path))
 
 

@@ -391,7 +391,7 @@ def _names_mps(value: ast.expr) -> bool:
 #: Kind of problem -> its message, and the function of the exception that gives the report its answer.
 _MESSAGES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "not_spawned": ("a Mac starts no process here: {}", type_and_text),
-    "needs_cuda": ("the program asks for a device that no Mac has: {}", error_text),
+    "needs_cuda": ("the program requires a device that no Mac has: {}", error_text),
     "needs_package": ("{1} has no wheel for macOS, and the program needs it: {0}", missing_package),
     "needs_newer_torch": (
         "the program needs {1}, which this release of torch does not have: {0}",

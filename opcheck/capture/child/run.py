@@ -355,7 +355,7 @@ def leave_uncompiled(problems: list[Problem]) -> Iterator[None]:
 
 def _refuse_script(file: object = "", *_args: Any, **_options: Any) -> Any:
     raise ModelLoadError(
-        "a saved ScriptModule holds no Python that could be followed: torch.jit.load is not supported",
+        "a saved ScriptModule contains no Python code to trace: torch.jit.load is not supported",
         context=f"torch.jit.load({file!r})",
         hint="name the Python class that it was made from, or save it by torch.export.save(), as file.pt2",
     )
@@ -421,7 +421,7 @@ def _hub_kernels(request: CaptureRequest, model: object) -> Iterator[Problem]:
     for name in dict.fromkeys((*hub_kernels_in(chosen), *stated)):
         if name == USE_KERNELS and not _replaces_layers(request, model):
             continue
-        message = f"the model asks for {name}, a kernel of the hub, and was built without it"
+        message = f"the model requires {name}, a kernel of the hub, and was built without it"
         yield Problem(kind="hub_kernel", message=message, answered=name)
 
 

@@ -72,7 +72,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
     newest_first = order = [n for n in order if n not in left]
     if not order:
         raise CaptureError(
-            f"this process has loaded programs that were told of another Mac than {targets[left[0]]}",
+            f"this process has loaded programs for another Mac than {targets[left[0]]}",
             context=request.model,
             hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
         )

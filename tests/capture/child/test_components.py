@@ -144,7 +144,7 @@ class Lost(nn.Module):
 def test_a_component_that_nobody_can_call_is_named_too() -> None:
     trace = audited(breaks_between, text=nn.Linear(4, 4), vae=Lost())
     messages = [problem.message for problem in trace.problems]
-    assert messages[1] == "vae by itself: nothing says what Lost is called with"
+    assert messages[1] == "vae by itself: opcheck cannot derive the inputs of Lost"
     assert trace.problems[1].kind == "component_raised"
     assert "judged by themselves" not in messages[0]
 

@@ -260,5 +260,5 @@ def test_one_class_that_dies_or_raises_is_not_the_others() -> None:
 
 def test_a_process_that_was_another_mac_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target_reads.READS, "answers", {(target_reads.is_newer, (14, 0)): False})
-    with pytest.raises(CaptureError, match="told of another Mac"):
+    with pytest.raises(CaptureError, match="for another Mac"):
         captures(_request("plain"), [ALL[-1]], _say)

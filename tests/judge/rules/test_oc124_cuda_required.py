@@ -14,7 +14,7 @@ _TEXT = "Torch not compiled with CUDA enabled"
 
 def needs_cuda(text: str = _TEXT) -> Problem:
     place = SourceLocation(file="m.py", line=3)
-    message = f"the program asks for a device that no Mac has: AssertionError: {text}"
+    message = f"the program requires a device that no Mac has: AssertionError: {text}"
     return Problem(kind="needs_cuda", message=message, location=place, answered=text)
 
 

@@ -125,7 +125,7 @@ def _from_first_layer(model: Callable[..., Any]) -> Derived:
     path, layer = _first_layer(model) if isinstance(model, nn.Module) else ("", None)
     if len(needed) != 1 or layer is None:
         raise InputError(
-            f"nothing says what {name} is called with",
+            f"opcheck cannot derive the inputs of {name}",
             context=f"{name} takes {', '.join(needed) or 'no required argument that can be read'}",
             hint="give each argument: --input 1x3x224x224:float32 --input name=1x128:int64",
         )

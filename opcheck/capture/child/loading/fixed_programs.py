@@ -313,7 +313,7 @@ def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Modu
         raise CaptureError(
             f"torch.fx.symbolic_trace cannot follow this model: {one_line(error)}",
             context=describe_raise(error),
-            hint="it knows no control flow on values; use --tracer dispatch",
+            hint="torch.fx supports no control flow on values; use --tracer dispatch",
         ) from error
 
 
@@ -324,7 +324,7 @@ def _run_export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Modu
         raise CaptureError(
             f"torch.export cannot export this model: {one_line(error)}",
             context=describe_raise(error),
-            hint="use --tracer dispatch, which asks less of a model",
+            hint="use --tracer dispatch, which supports more models",
         ) from error
     # The device that the export ran on is baked into every factory call.
     read_on_mps(exported)

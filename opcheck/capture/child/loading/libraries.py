@@ -116,9 +116,9 @@ def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:
     kind = _class(library, name, "transformers")
     if kind.config_class is None:
         raise ModelLoadError(
-            f"transformers.{name} stands for many models",
+            f"transformers.{name} is a name for many models",
             context=f"model transformers:{name}",
-            hint="name one of them: transformers:LlamaForCausalLM",
+            hint="name a single model: transformers:LlamaForCausalLM",
         )
     defaults = kind.config_class()
     for key in config:
@@ -189,9 +189,9 @@ def _class(library: ModuleType, name: str, family: str) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         automatic = hasattr(kind, "_model_mapping")
         raise ModelLoadError(
-            f"{family}.{name} {'stands for many models' if automatic else 'is no model'}",
+            f"{family}.{name} {'is a name for many models' if automatic else 'is no model'}",
             context=f"model {family}:{name}",
-            hint="name one of the model classes: transformers:BertModel, diffusers:UNet2DModel",
+            hint="name a model class: transformers:BertModel, diffusers:UNet2DModel",
         )
     return kind
 

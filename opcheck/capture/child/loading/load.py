@@ -210,7 +210,7 @@ def hint_for(error: Exception) -> str:
     if isinstance(error, ImportError) and error.name:
         return f"the installed {error.name} is not the version that the code expects"
     if isinstance(error, ImportError):
-        return "install what the message asks for"
+        return "install the package that the message names"
     if isinstance(error, TypeError) and "argument" in error_text(error):
         return "give its arguments, --config NAME=VALUE, or name a function that returns the model"
     if isinstance(error, SyntaxError):

@@ -233,7 +233,7 @@ def _of_transformers(
             f"transformers {library.__version__} cannot read the configuration of {files.repository.name}: "
             f"{one_line(error)[:300]}",
             context=f"model_type {raw.get('model_type', '(none)')}",
-            hint="install the transformers that the model's page asks for",
+            hint="install the transformers version that the model's page requires",
         ) from error
     # The layers are those of the model before it was quantized; a finding states what the method needs on a Mac.
     if hasattr(settings, _QUANTIZATION):
@@ -297,7 +297,7 @@ def _unknown(files: _Files, family: str, library: Any, name: str) -> ModelLoadEr
     return ModelLoadError(
         f"{family} {library.__version__} has no {sanitize.one_line(name)[:80]}",
         context=f"configuration of {files.repository.name}",
-        hint=f"install the {family} that the model's page asks for",
+        hint=f"install the {family} version that the model's page requires",
     )
 
 
@@ -470,7 +470,7 @@ def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     path = files.folder / "modules.json"
     modules = documents.from_python_json(documents.read_text(path))
     if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
-        raise files.repository.damaged("modules.json", "it holds no list of modules")
+        raise files.repository.damaged("modules.json", "it contains no list of modules")
     libraries.find("sentence_transformers", files.repository.name, "sentence-transformers")
     transformer: nn.Module | None = None
     rest = []

@@ -92,7 +92,7 @@ def _new(archive: ModelArchive, *, real: bool) -> Content:
     if archive.below(_COMPILED):
         raise make_refused_error(
             archive.name,
-            "it holds compiled code of AOTInductor, which runs on the machine that it was compiled for",
+            "it contains compiled code of AOTInductor, which runs only on the machine of its compilation",
             "save the program itself by torch.export.save()",
         )
     if _FORMAT not in archive or archive.text(_FORMAT) != "pt2":
@@ -156,7 +156,9 @@ def _tensor(
     if entry["use_pickle"]:
         if entry["tensor_meta"] is None:
             raise make_refused_error(
-                archive.name, f"{member} holds an object that is no tensor", "save it without it"
+                archive.name,
+                f"{member} contains an object that is not a tensor",
+                "save it without it",
             )
         loaded: torch.Tensor = archive.tensors(member)
         return loaded
@@ -300,7 +302,7 @@ def _identifier(value: Any) -> Any:
 
 def _unsafe(what: str, value: Any) -> None:
     text = repr(value)
-    message = f"its graph holds {what} {text if len(text) <= 80 else text[:77] + '...'}"
+    message = f"its graph contains {what} {text if len(text) <= 80 else text[:77] + '...'}"
     raise UnsafeError(message)
 
 

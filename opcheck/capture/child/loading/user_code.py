@@ -235,7 +235,7 @@ def _make_model(
         raise ModelLoadError(
             f"{spec} is no model: {_kind(value, result)}",
             context=f"model {spec}",
-            hint="name a torch.nn.Module, a class of one, or a function that returns one",
+            hint="name a torch.nn.Module, its class, or a function that returns a module",
         )
     return result, inputs
 

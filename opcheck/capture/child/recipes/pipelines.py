@@ -285,7 +285,7 @@ def derive(model: nn.Module) -> dict[str, Any]:
             result[name] = value
         elif required:
             raise InputError(
-                f"nothing says what the input {name!r} of {scope.class_name} looks like",
+                f"opcheck cannot derive the input {name!r} of {scope.class_name}",
                 context=f"{scope.class_name}.forward",
                 hint="give every argument: --input sample=1x4x64x64:float32 --input ...",
             )

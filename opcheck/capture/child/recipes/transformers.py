@@ -306,7 +306,7 @@ def _main_inputs(scope: TransformersScope, required: list[str]) -> list[str]:
 def _make(scope: TransformersScope, name: str) -> Any:
     if not scope.has(name):
         raise InputError(
-            f"nothing says what the input {name!r} of {scope.class_name} looks like",
+            f"opcheck cannot derive the input {name!r} of {scope.class_name}",
             context=f"transformers:{scope.class_name} takes {', '.join(scope.parameters)}",
             hint=f"give it: --input {name}=1x128:float32",
         )

@@ -88,7 +88,7 @@ class Guessed:
         """Return the problem that reports these guesses."""
         return Problem(
             kind="value_check" if self.checks else "guess",
-            message=f"{self.operator} asked for values that a run on shapes does not have: "
+            message=f"{self.operator} requested values that a run on shapes does not have: "
             f"answered {self.answered}"
             + (f" ({self.count:,} times)" if self.count > 1 else "")
             + ("" if self.checks else "; the way and the shapes from here rest on that guess"),
@@ -229,7 +229,7 @@ class Recorder:
         guess.answers.setdefault(str(answer))
         if guess.count > MAX_GUESSES:
             message = (
-                f"{operator} asked for unknown values {guess.count:,} times at one line, "
+                f"{operator} requested unknown values {guess.count:,} times at one line, "
                 f"and no answer ended that: {guess.answered}"
             )
             raise LoopsOnGuessError(message)

@@ -22,7 +22,7 @@ aten = torch.ops.aten
 
 #: why a call is not compared
 IS_RANDOM = "it draws random numbers, and those of two devices differ"
-IS_BLANK = "its memory holds nothing yet"
+IS_BLANK = "its memory is not initialized"
 NOT_UNIQUE = "its result has more than one right form"
 LAYOUT = "its tensors are not strided"
 NOTHING = "it returns nothing"

@@ -54,7 +54,7 @@ def compare(request: CaptureRequest, plan: ComparePlan, say: Say) -> DeviceCompa
     """
     device = installed_devices.require(plan.device)
     model, inputs = build_model(request, say)
-    say(f"running on {device} beside float64 on the CPU")
+    say(f"running on {device} and in float64 on the CPU")
     on_device = _DeviceRun(device, Clock(device, plan.times) if plan.times else None)
     with leave_uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)

@@ -235,7 +235,7 @@ def test_a_model_that_nothing_is_known_about(
     with pytest.raises(InputError) as caught:
         inputs_for(loaded(model))
     assert str(caught.value).splitlines() == [
-        f"nothing says what {what} is called with",
+        f"opcheck cannot derive the inputs of {what}",
         f"  in: {what} takes {takes}",
         "  help: give each argument: --input 1x3x224x224:float32 --input name=1x128:int64",
     ]
@@ -424,7 +424,7 @@ def test_a_transformers_input_that_nothing_is_known_about(monkeypatch: pytest.Mo
     with pytest.raises(InputError) as caught:
         inputs_for(made)
     what, where, then = str(caught.value).splitlines()
-    assert what == "nothing says what the input 'inputs' of PerceiverModel looks like"
+    assert what == "opcheck cannot derive the input 'inputs' of PerceiverModel"
     assert where.startswith("  in: transformers:PerceiverModel takes inputs, attention_mask")
     assert then == "  help: give it: --input inputs=1x128:float32"
 
@@ -685,7 +685,7 @@ def test_a_diffusers_input_that_nothing_is_known_about(monkeypatch: pytest.Monke
     with pytest.raises(InputError) as caught:
         derive(made.model, made.family)
     assert str(caught.value).splitlines() == [
-        "nothing says what the input 'x' of T2IAdapter looks like",
+        "opcheck cannot derive the input 'x' of T2IAdapter",
         "  in: T2IAdapter.forward",
         "  help: give every argument: --input sample=1x4x64x64:float32 --input ...",
     ]

@@ -279,7 +279,7 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
             {},
             "building asks.py:net raises ImportError: this net needs the natten library",
             "asks.py:1 in <module>: raise ImportError('this net needs the natten library')",
-            "install what the message asks for",
+            "install the package that the message names",
         ),
         (
             "syntax.py:net",
@@ -307,14 +307,14 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
             {},
             "net.py:number is no model: it is int",
             "model net.py:number",
-            "name a torch.nn.Module, a class of one, or a function that returns one",
+            "name a torch.nn.Module, its class, or a function that returns a module",
         ),
         (
             "net.py:text",
             {},
             "net.py:text is no model: it returns str",
             "model net.py:text",
-            "name a torch.nn.Module, a class of one, or a function that returns one",
+            "name a torch.nn.Module, its class, or a function that returns a module",
         ),
         (
             "net.py:Broken",
@@ -479,14 +479,14 @@ def test_a_subclass_of_a_library_model_keeps_its_conventions(folder: Path) -> No
             {},
             "transformers.BertConfig is no model",
             "model transformers:BertConfig",
-            "name one of the model classes: transformers:BertModel",
+            "name a model class: transformers:BertModel",
         ),
         (
             "transformers:AutoModel",
             {},
-            "transformers.AutoModel stands for many models",
+            "transformers.AutoModel is a name for many models",
             "model transformers:AutoModel",
-            "name one of the model classes: transformers:BertModel",
+            "name a model class: transformers:BertModel",
         ),
         (
             "transformers:BertModel",
@@ -524,7 +524,7 @@ def test_a_subclass_of_a_library_model_keeps_its_conventions(folder: Path) -> No
             {},
             "diffusers.DDIMScheduler is no model",
             "model diffusers:DDIMScheduler",
-            "name one of the model classes",
+            "name a model class",
         ),
     ],
 )

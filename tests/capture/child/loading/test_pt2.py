@@ -464,7 +464,7 @@ GRAPHS: dict[str, Callable[[Any, str], None]] = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_texts_of_a_graph_run_nothing(net: Path, mark: Path, name: str) -> None:
     _edit_graph(net, lambda document: GRAPHS[name](document, str(mark)))
-    assert " is not read: its graph holds " in _refusal(net)
+    assert " is not read: its graph contains " in _refusal(net)
 
 
 def test_the_text_of_guards_is_not_compiled(net: Path, mark: Path) -> None:
