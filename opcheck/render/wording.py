@@ -5,17 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from opcheck.common.text import and_more
 from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.judge.judge import OUTCOMES
-from opcheck.judge.report_changes import Entry
 from opcheck.lookup.answer_records import Cell, Note, OverloadAnswer, State
 from opcheck.lookup.matrix import STATES, WRONG, cell_state
-from opcheck.lookup.operator_history import Step
 from opcheck.render.document import Lines, TextSpan, Words
+
+if TYPE_CHECKING:  # opcheck op needs neither of these rooms
+    from opcheck.judge.report_changes import Entry
+    from opcheck.lookup.operator_history import Step
 
 #: What an answer from the lists alone rests on.
 NOT_CHECKED = "Nothing was observed on a Mac: this follows from the release's own files."
