@@ -92,9 +92,9 @@ def measure(
     bound = bindings.bind(host, released)
 
     def checked() -> None:
-        prepared = check.before(func.name(), func, args, {})
+        prepared = check.prepare(func.name(), func, args, {})
         assert prepared is not None
-        check.after(prepared, result)
+        check.compare_result(prepared, result)
 
     return best(lambda: func(*args)), best(bound.run), best(checked)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
@@ -241,10 +242,15 @@ class Verb(Help):
         return args
 
 
+#: The name of a dtype: a wrong one gets the error of the option, and is no model.
+_DTYPE = re.compile(r"(?:u?int|b?float|complex|bool|half|double)\d*")
+
+
 def _are_values(text: str, option: Option) -> bool:
-    return {*text.split(option.separator or None)} <= {*option.choices, *option.values} and bool(
-        text
-    )
+    """Return whether a word after an option is its value, and not the verb's next argument."""
+    values = {*option.choices, *option.values}
+    words = text.split(option.separator or None)
+    return bool(words) and all(word in values or _DTYPE.fullmatch(word) for word in words)
 
 
 def verb(
@@ -491,6 +497,12 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         """Return the text as it is written: the JSON of an answer is shortened by ``--brief``."""
         if not self.brief:
             return text
+        if not text.startswith(("{", "[")):
+            raise UsageError(
+                "--brief shortens JSON, and this answer is a text",
+                context="--brief",
+                hint="add --format json, or leave out --brief",
+            )
         from opcheck.render.brief import brief
 
         return brief(text)

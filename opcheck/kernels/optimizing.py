@@ -104,12 +104,12 @@ class Optimizer:
             grid = _HELPER.search(text)
             assert grid is not None
             text = text.replace(grid[0], _grid(text, name, arguments))
-            return self._passed(self._with_vectors(text))
+            return self._run_passes(self._with_vectors(text))
         if not is_resumable(lowered):
-            return self._passed(text)
-        return self._passed(_resumable(str(self._passed(text))))
+            return self._run_passes(text)
+        return self._run_passes(_resumable(str(self._run_passes(text))))
 
-    def _passed(self, text: str) -> Any:
+    def _run_passes(self, text: str) -> Any:
         llvm = self._llvm
         module = llvm.parse_assembly(text)
         module.verify()

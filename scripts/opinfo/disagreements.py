@@ -32,16 +32,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     expected: str
     passes: tuple[str, ...] = PASSES
     dtypes: tuple[str, ...] = DTYPES
-    torch: dict[str, str | None] = {}
-
-    @property
-    def span(self) -> Span:
-        """The release lines that it speaks of."""
-        since, until = (self.torch.get(end) for end in ("since", "until"))
-        return Span(
-            since=Version.parse(since) if since else None,
-            until=Version.parse(until) if until else None,
-        )
+    torch: Span = Span()
 
     def named_by(self, pair: Pair) -> str | None:
         """The one of its patterns that names the pair's OpInfo, if it explains the pair."""
@@ -49,7 +40,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             pair.expected != self.expected
             or pair.kind not in self.passes
             or pair.dtype not in self.dtypes
-            or Version.parse(pair.line) not in self.span
+            or Version.parse(pair.line) not in self.torch
         ):
             return None
         return next((opinfo for opinfo in self.opinfos if fnmatchcase(pair.opinfo, opinfo)), None)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from opcheck.capture.child.build import is_marked
 from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
@@ -20,6 +19,7 @@ from opcheck.simulator.dispatch.shapes import check_layout
 from opcheck.simulator.dispatch.tensor import parameter_to_mps, to_mps, to_mps_in_place
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
+from opcheck.tracing.torch_private.tensors import is_wrapper, mark_parameter
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
 PLAIN_DTYPES = frozenset(
@@ -101,7 +101,7 @@ class Mover:
         cached = self._moved.get(id(tensor))
         if cached is not None:
             return cached[1]
-        if is_traceable_wrapper_subclass(tensor):
+        if is_wrapper(tensor):
             return self._move_wrapper(tensor, name)
         try:
             check_layout(tensor)
@@ -151,7 +151,7 @@ class Mover:
         moved = type(tensor).__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
         # Parameter() would detach the parts outside of the simulation (torch/nn/parameter.py).
         moved._mps_outer = True
-        moved._is_param = isinstance(tensor, torch.nn.Parameter)  # noqa: SLF001
+        mark_parameter(moved, is_parameter=isinstance(tensor, torch.nn.Parameter))
         self._moved[id(tensor)] = (tensor, moved)
         return moved
 

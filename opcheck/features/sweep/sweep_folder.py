@@ -46,6 +46,7 @@ SOURCES = (
     "features/sweep/server.py",
     "simulator",
     "tracing",
+    "weights",
     "worker",
 )
 

@@ -141,7 +141,7 @@ def _workload(part: _RepeatedPart) -> Workload:
     return Workload(
         unit=part.unit,
         covers=part.covers,
-        rows=tuple(_counted(work, number) for work, number in rows.items()),
+        rows=tuple(_count_work(work, number) for work, number in rows.items()),
         views=views,
         waits=waits.total(),
         waits_at=next((where for where, _ in waits.most_common() if where), ""),
@@ -151,7 +151,7 @@ def _workload(part: _RepeatedPart) -> Workload:
     )
 
 
-def _counted(work: CallWork, number: int) -> CallWork:
+def _count_work(work: CallWork, number: int) -> CallWork:
     return CallWork(
         family=work.family,
         route=work.route,

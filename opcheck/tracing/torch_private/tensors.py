@@ -46,6 +46,11 @@ with require_names("making a plain CPU tensor that dispatches as MPS"):
     set_conjugate = torch._C._set_conj
     """Marks a view as conjugated. Required."""
 
+    is_wrapper: Callable[[torch.Tensor], bool] = (
+        torch.utils._python_dispatch.is_traceable_wrapper_subclass
+    )
+    """Whether a tensor is of a class that wraps others, such as torchao's quantized weights. Required."""
+
     set_negative = torch._C._set_neg
     """Marks a view as negated. Required."""
 
@@ -104,3 +109,8 @@ with require_names("making a plain CPU tensor that dispatches as MPS"):
     """Makes a capsule with a version, since 2.9. Optional: where it is missing, nothing is
     replaced.
     """
+
+
+def mark_parameter(tensor: torch.Tensor, *, is_parameter: bool) -> None:
+    """Let a wrapper count as a parameter, as ``Parameter()`` marks it (torch/nn/parameter.py). Required."""
+    tensor._is_param = is_parameter

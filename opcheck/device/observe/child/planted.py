@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcheck.data.registrations import VARIABLE, forget
 from opcheck.device.emulator.child.session import emulate
+from opcheck.tracing.torch_private.dispatch import DispatchMode
 from opcheck.tracing.torch_private.trees import tensors, tree_map_only
 
 LISTS = "OPCHECK_TEST_LISTS"
 WRONG = "OPCHECK_TEST_WRONG"
 
 
-class PlantedErrors(TorchDispatchMode):
+class PlantedErrors(DispatchMode):
     """Makes results of these operators on mps wrong; with a mark before its name an operator raises or aborts."""
 
     def __init__(self, names: frozenset[str]) -> None:

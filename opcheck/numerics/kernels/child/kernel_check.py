@@ -81,7 +81,7 @@ class KernelCheck:
         self._lock = threading.Lock()
         self._last = threading.local()
 
-    def before(
+    def prepare(
         self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> PreparedCall | None:
         """Return a call that the kernels can compute, with copies of what it writes to; None for others."""
@@ -148,7 +148,7 @@ class KernelCheck:
         )
         return free, self._sampler.draw(host.outputs[0].shape, free.result, reads)
 
-    def after(self, prepared: PreparedCall, result: Any) -> Any:
+    def compare_result(self, prepared: PreparedCall, result: Any) -> Any:
         """Compute the call by the kernels, compare, and return the result for the program."""
         outputs = tuple(prepared.call.result_tensors(result))
         elements = sum(output.numel() for output in outputs)

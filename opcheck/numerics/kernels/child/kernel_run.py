@@ -47,12 +47,12 @@ class ShadowKernels:
             self._machine = KernelMachine(
                 archive.default_cache().parent / "kernels", optimized=True
             )
-            released = self._released(lists.release(str(target.torch)).torch)
+            released = self._read_kernels(lists.release(str(target.torch)).torch)
             self.check = KernelCheck(target, lists, released, replaces=mode == "replace")
         except OpcheckError as error:
             self.reason = f"no kernel was run: {error.message} ({error.context})"
 
-    def _released(self, release: str) -> ReleaseKernels:
+    def _read_kernels(self, release: str) -> ReleaseKernels:
         return release_kernels.of_release(release, self._machine)
 
     def add(
@@ -76,18 +76,18 @@ class ShadowKernels:
     def result(self) -> KernelNumbers:
         """Return the record of the run; kernels of later releases that are kept here try what was wrong."""
         notes = (self.reason,) if self.reason else ()
-        mended = self._mended() if self.check else {}
+        mended = self._find_mending() if self.check else {}
         release = self._lists.release(str(self._target.torch)).torch
         return self.tally.result(release, self.mode, mended, notes)
 
-    def _mended(self) -> dict[WrongPlace, str]:
+    def _find_mending(self) -> dict[WrongPlace, str]:
         left, mended = self.tally.wrong_calls(), dict[WrongPlace, str]()
         own = self._target.torch
         for entry in sorted(self._lists.releases, key=lambda each: each.version):
             if not left or entry.version <= own or not _is_kept(entry.torch):
                 continue
             try:
-                released = self._released(entry.torch)
+                released = self._read_kernels(entry.torch)
             except OpcheckError:
                 continue
             right = {key for key, call in left.items() if _is_right(call, released)}
