@@ -75,7 +75,7 @@ def test_a_checkpoint_of_torch_states_its_tensors(tmp_path: Path, new: bool) -> 
 
 def test_a_pickled_module_states_its_tensors_and_its_classes(tmp_path: Path) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
-    module.optimizer = torch.optim.AdamW(module.parameters()).state_dict()
+    vars(module)["optimizer"] = torch.optim.AdamW(module.parameters()).state_dict()
     path = tmp_path / "x.pt"
     torch.save(module, path)
     stored = read(path.read_bytes(), "x.pt")

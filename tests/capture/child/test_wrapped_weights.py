@@ -18,6 +18,9 @@ from opcheck.simulator.dispatch.tensor import is_on_mps
 class Scaled(torch.Tensor):
     """An int8 tensor with a scale, written as torchao writes its tensors."""
 
+    values: Any
+    scale: torch.Tensor
+
     @staticmethod
     def __new__(cls: Any, values: torch.Tensor, scale: torch.Tensor) -> Any:
         return torch.Tensor._make_wrapper_subclass(
@@ -42,7 +45,9 @@ class Scaled(torch.Tensor):
         return super().__torch_function__(func, types, args, kwargs)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any, kwargs: Any = None
+    ) -> Any:
         if func not in {torch.ops.aten.detach.default, torch.ops.aten._to_copy.default}:
             raise NotImplementedError(str(func))
         apart = tree_map(lambda each: each.values if isinstance(each, Scaled) else each, args)

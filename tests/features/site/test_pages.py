@@ -213,7 +213,7 @@ def test_each_entry_of_a_list_has_what_its_filters_compare(parsed: dict[str, Ele
         ("limitations.html", {"effect", "torch", "dtype"}),
     ):
         page = parsed[name]
-        (fields,) = [each.get("data-filters") for each in page.iter() if each.get("data-filters")]
+        (fields,) = filter(None, (each.get("data-filters") for each in page.iter()))
         entries = [each for each in page.iter() if each.get("data-item") is not None]
         assert set(fields.split()) == keys
         assert entries

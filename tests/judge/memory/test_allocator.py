@@ -8,7 +8,7 @@ import random
 import pytest
 
 from opcheck.common.versions import Version
-from opcheck.judge.memory.allocator import ALIGNMENT, MIB, Allocator, LimitExceededError
+from opcheck.judge.memory.allocator import ALIGNMENT, MIB, Allocator, HeapBlock, LimitExceededError
 
 GIB = 1024 * MIB
 WHOLE, PLACED = Version(2, 13), Version(2, 14)
@@ -101,7 +101,7 @@ def test_many_small_layers_lose_nothing_measurable() -> None:
 def test_what_is_allocated_lies_in_the_heaps(torch: Version, seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311
     allocator = Allocator(torch, limit=6 * GIB, low=4 * GIB)
-    held = []
+    held: list[HeapBlock] = []
     for _ in range(600):
         if held and draw.random() < 0.5:
             allocator.free(held.pop(draw.randrange(len(held))))

@@ -31,7 +31,8 @@ class Weights(nn.Module):
         self.weights = nn.ParameterList(nn.Parameter(each, requires_grad=False) for each in empty)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.weights[0].flatten()[:1]
+        first: torch.Tensor = self.weights[0]
+        return x + first.flatten()[:1]
 
 
 def _chatglm() -> Iterator[tuple[int, ...]]:
@@ -79,11 +80,10 @@ def sd35_large() -> Program:
             out_channels=16,
             qk_norm="rms_norm",
         ).half()
-    half = {"dtype": torch.float16}
     return model, {
-        "hidden_states": torch.zeros(2, 16, 128, 128, **half),
-        "encoder_hidden_states": torch.zeros(2, 154, 4096, **half),
-        "pooled_projections": torch.zeros(2, 2048, **half),
+        "hidden_states": torch.zeros(2, 16, 128, 128, dtype=torch.float16),
+        "encoder_hidden_states": torch.zeros(2, 154, 4096, dtype=torch.float16),
+        "pooled_projections": torch.zeros(2, 2048, dtype=torch.float16),
         "timestep": torch.zeros(2),
     }
 

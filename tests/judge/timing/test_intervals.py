@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -31,7 +33,7 @@ def row(
     )
 
 
-def on(chip: str, *rows: CallWork, **more: int) -> TimeEstimate:
+def on(chip: str, *rows: CallWork, **more: Any) -> TimeEstimate:
     work = Workload(unit="pass", covers="a forward pass", rows=rows, **more)
     return estimate(work, chip, load_chips()[chip].gpus, load_parameters())
 

@@ -16,7 +16,7 @@ def met(walk: Iteration, tensors: tuple[Tensor, ...]) -> set[tuple[int, ...]]:
     places = itertools.product(*(range(size) for size in walk.sizes))
     return {
         tuple(
-            tensor.storage_offset() + sum(map(int.__mul__, place, strides))
+            int(tensor.storage_offset()) + sum(map(int.__mul__, place, strides))
             for tensor, strides in zip(tensors, walk.strides, strict=True)
         )
         for place in places
