@@ -161,7 +161,7 @@ def test_a_loop_on_a_number_ends() -> None:
             x = x + 1
 
     (*_, last) = recorded(run, BIG).problems()
-    assert last.message.startswith("Tensor.cpu asked for values")
+    assert last.message.startswith("Tensor.cpu requested values")
     assert f"answered zeros, then ones ({SAME_ANSWERS + 1} times)" in last.message
 
 
@@ -283,7 +283,7 @@ def test_a_copy_into_a_tensor_of_the_cpu() -> None:
         assert turns == SAME_ANSWERS + 1
 
     (problem,) = recorded(run, BIG).problems()
-    assert problem.message.startswith("Tensor.cpu asked for values")
+    assert problem.message.startswith("Tensor.cpu requested values")
 
 
 def test_guessed_counts_are_made_to_sum() -> None:
