@@ -12,9 +12,8 @@ import os
 import sys
 import threading
 import warnings
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,13 +21,17 @@ from opcheck.common import documents
 from opcheck.common.errors import CaptureError
 from opcheck.common.replacing import replace_attributes
 from opcheck.device.emulator import user_program
-from opcheck.device.emulator.child.session import Emulation
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
 from opcheck.device.emulator.processes import Processes, write
 from opcheck.simulator.visible.start_methods import mark_not_spawned
 from opcheck.worker import installed, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
 from opcheck.worker.protocol import failure_of, seal
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from opcheck.device.emulator.child.session import Emulation
 
 _IN_PLACE = os.O_WRONLY | os.O_CREAT
 

@@ -14,16 +14,19 @@ import subprocess
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import user_program
-from opcheck.device.observe.child.mac_recorder import MacRecorder
 from opcheck.device.observe.recording import End, ObserveRequest, Start
 from opcheck.worker.platform import INTERRUPTED
 from opcheck.worker.protocol import WorkFailure
+
+if TYPE_CHECKING:
+    from opcheck.device.observe.child.mac_recorder import MacRecorder
 
 _STDERR = 2
 
