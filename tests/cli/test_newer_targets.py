@@ -44,6 +44,7 @@ def test_the_configuration_may_let_the_newest_known_answer(opcheck: CommandLine)
     assert opcheck("scan", "m.py", "--macos", "27").code == 0
 
 
+@pytest.mark.slow
 def test_a_pair_of_releases_with_a_newer_one_is_not_compared(opcheck: CommandLine) -> None:
     assert opcheck("diff", "2.9", "9.9").code == 3
     assert opcheck("diff", "2.9", "9.9", "--newest-known").code == 0

@@ -56,6 +56,7 @@ def test_dtypes_show_where_the_status_is_the_same(lists: OpLists) -> None:
     assert [state.status for state in change.dtypes["bfloat16"]] == ["unsupported", "native"]
 
 
+@pytest.mark.slow
 def test_both_releases_must_start_on_the_macos(lists: OpLists) -> None:
     with pytest.raises(UnknownTargetError, match=r"2\.15 does not start"):
         diff("2.9", "2.15", "14", lists=lists)

@@ -99,9 +99,9 @@ def command(
             hint="name the report of opcheck run on a Mac, or add --here on the Mac itself",
         )
     name = output.chosen(ANSWERS)
-    output.put(write(verification, document(verification), name, full=verbose))
-    if propose:
+    if propose:  # first: where nothing contradicts, it is refused, and stdout stays empty
         write_proposal(Path(propose), verification, lists)
+    output.put(write(verification, document(verification), name, full=verbose))
     return exit_code(verification)
 
 

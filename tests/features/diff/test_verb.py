@@ -29,6 +29,7 @@ def test_what_is_better_stands_below_what_is_gone(opcheck: CommandLine) -> None:
     assert any(line.strip().startswith("aten::grid_sampler_2d_backward") for line in lines)
 
 
+@pytest.mark.slow
 def test_formats(opcheck: CommandLine) -> None:
     content = json.loads(opcheck("diff", "2.12", "2.13", "-f", "json").out)
     assert content["schema"] == "opcheck-diff/1"

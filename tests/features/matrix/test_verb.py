@@ -44,6 +44,7 @@ def test_csv_and_json_have_a_row_for_every_overload(opcheck: CommandLine, lists:
     assert by_name["aten::nonzero"]["float64"] == "unsupported"
 
 
+@pytest.mark.slow
 def test_markdown_leads_with_what_is_missing(opcheck: CommandLine) -> None:
     out = opcheck("matrix", "--torch", "2.13", "-f", "markdown").out
     assert out.startswith("# MPS coverage of torch 2.13.0 on macOS 26.0\n")

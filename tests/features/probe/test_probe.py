@@ -91,6 +91,7 @@ def ended() -> EvidenceFile:
         return fake("gpu", limit=1)
 
 
+@pytest.mark.slow
 def test_one_that_crashes_or_hangs_loses_one_result_of_a_run_that_goes_on(
     ended: EvidenceFile,
 ) -> None:

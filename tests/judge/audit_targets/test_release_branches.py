@@ -104,6 +104,7 @@ def test_no_release_gets_the_calls_of_a_newer_one(model: str, config: dict[str, 
         assert not _is_grouped(trace)
 
 
+@pytest.mark.slow
 def test_grouped_heads_reach_attention_on_the_releases_for_which_transformers_passes_them() -> None:
     for trace in _captured(*MODELS[0], "2.5", "2.6", "2.12", "2.13"):
         assert _is_grouped(trace) is (Version.parse(trace.target_torch) >= GROUPED_SINCE)

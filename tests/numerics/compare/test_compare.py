@@ -94,6 +94,7 @@ def test_a_model_that_raises_gives_what_ran_before() -> None:
     assert "broke off" in write(result, page.document(result), "text")
 
 
+@pytest.mark.slow
 def test_a_model_that_hangs_is_ended() -> None:
     # Importing torch counts: where that alone takes so long, the parent ends it.
     for limit in (10, 40, 160, 640):
