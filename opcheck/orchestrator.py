@@ -132,9 +132,7 @@ def audit_targets(
 
         for target, trace in zip(targets, captured, strict=True):
             if isinstance(trace, Trace):
-                own = msgspec.structs.replace(
-                    request, torch=str(target.torch), macos=str(target.macos)
-                )
+                own = request.on(target)
                 numbers[target] = compute(own, trace, progress=progress, show_output=show_output)
     return tuple(
         report_of_request(
@@ -190,7 +188,7 @@ def audit_or_reuse(
     show_output: bool = False,
     failed: Callable[[Dependencies], None] = lambda _read: None,
 ) -> Audit:
-    """Return the report of ``judge.pipeline.audit``, from the cache if it is there.
+    """Return the report of ``audit``, from the cache if it is there.
 
     Args:
         request: the model, its inputs and the target.
@@ -202,7 +200,7 @@ def audit_or_reuse(
         failed: called with the files read by an audit that raises.
 
     Raises:
-        OpcheckError: as ``judge.pipeline.audit`` does.
+        OpcheckError: as ``audit`` does.
     """
     about = f"memory={mac}"
     # The graph is written by the run, and what the model prints is only in a run.

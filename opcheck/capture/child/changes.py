@@ -31,7 +31,7 @@ def change(model: torch.nn.Module, inputs: Inputs, changes: Sequence[str]) -> In
         if equals:
             inputs = resize(inputs, model, {name: int(size)})
             continue
-        method = _find(model, each)
+        method = _find_method(model, each)
         if method is None:
             raise InputError(
                 f"the model has no method for {each.replace('_', ' ')}",
@@ -42,13 +42,13 @@ def change(model: torch.nn.Module, inputs: Inputs, changes: Sequence[str]) -> In
     return inputs
 
 
-def _find(model: torch.nn.Module, name: str) -> Callable[[], Any] | None:
+def _find_method(model: torch.nn.Module, name: str) -> Callable[[], Any] | None:
     for path in _METHODS.get(name, ()):
-        found: Any = model
+        method: Any = model
         if isinstance(model, PipelineModel) and not path.startswith("pipeline."):
-            found = model.pipeline
+            method = model.pipeline
         for part in path.split("."):
-            found = getattr(found, part, None)
-        if callable(found):
-            return found
+            method = getattr(method, part, None)
+        if callable(method):
+            return method
     return None

@@ -18,7 +18,7 @@ from opcheck.capture.child import run
 from opcheck.capture.child.build import take_default_device
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import Arguments, as_loaded
-from opcheck.capture.child.shared import shared_by
+from opcheck.capture.child.shared import SECONDS_AFTER_RUN, shared_by
 from opcheck.capture.parent import of_each
 from opcheck.capture.request import CaptureRequest, Shared
 from opcheck.common.errors import CaptureError, InputError, OpcheckError
@@ -31,9 +31,6 @@ from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker import installed, platform
 from opcheck.worker.protocol import failure_of, silent
 from opcheck.worker.worker import WorkerError, run_forked
-
-#: seconds that the fork gets in addition to the time limit of the run, to make a trace of it
-_AFTER = 150.0
 
 
 def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any) -> Trace:
@@ -63,7 +60,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     try:
         if platform.can_fork():
             work = functools.partial(_capture, request, model, arguments, forked=True)
-            answer = run_forked(work, Shared, request.time_limit + _AFTER)
+            answer = run_forked(work, Shared, request.time_limit + SECONDS_AFTER_RUN)
         else:
             with _keep_random_states():
                 answer = _capture(request, *_copy(request, model, arguments), forked=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,8 +27,8 @@ from opcheck.worker import platform
 from opcheck.worker.protocol import Say, WorkFailure, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, run_forked
 
-#: seconds that a fork gets in addition to the time limit of the run, to make a trace of it
-_AFTER = 150.0
+#: Seconds that a fork gets in addition to the time limit of its run, to make a trace of it.
+SECONDS_AFTER_RUN = 150.0
 
 
 def answer(request: ManyTargets, say: Say) -> Captures:
@@ -98,7 +98,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
 
 def _limit(request: CaptureRequest, runs: int) -> float:
     """Return the seconds that loading and some runs may take."""
-    return (runs + 1) * (request.time_limit + _AFTER)
+    return (runs + 1) * (request.time_limit + SECONDS_AFTER_RUN)
 
 
 def _in_a_fork(
@@ -171,7 +171,7 @@ def _loaded_and_run(
     while waiting:
         target = targets[waiting[0]]
         if len(targets) > 1:
-            say(f"running as {target}", seconds=request.time_limit + _AFTER)
+            say(f"running as {target}", seconds=request.time_limit + SECONDS_AFTER_RUN)
         captured = _capture_first(request, prepared, targets, waiting, say, forks=forks)
         shared.append(captured)
         waiting = [n for n in waiting if n not in captured.targets]
@@ -207,16 +207,32 @@ def _capture_first(
     """Return the capture for the first waiting target, and for all waiting targets that it serves."""
     if len(targets) == 1 or not forks:
         return _run(request, prepared, targets, waiting, say)
-    work = functools.partial(_run, request, prepared, targets, waiting, silent)
+    return capture_in_fork(
+        functools.partial(_run, request, prepared, targets, waiting, silent),
+        request,
+        waiting[0],
+        context=f"{request.model}, as on {targets[waiting[0]]}",
+        hint="audit this target alone, with -v to see all that is printed",
+    )
+
+
+def capture_in_fork(
+    work: Callable[[], Shared], request: CaptureRequest, place: int, *, context: str, hint: str
+) -> Shared:
+    """Run the work in a copy of this process; the result of a copy that dies is a failure for that place.
+
+    Args:
+        work: makes the capture.
+        request: its time limit, in seconds, holds for the work.
+        place: the place of the run among the requested ones.
+        context: of the error, as in OpcheckError.
+        hint: of the error, as in OpcheckError.
+    """
     try:
-        return run_forked(work, Shared, request.time_limit + _AFTER, group=False)
+        return run_forked(work, Shared, request.time_limit + SECONDS_AFTER_RUN, group=False)
     except WorkerError as error:
-        ended = CaptureError(
-            f"the process that ran the model {error}",
-            context=f"{request.model}, as on {targets[waiting[0]]}",
-            hint="audit this target alone, with -v to see all that is printed",
-        )
-        return Shared(targets=(waiting[0],), failure=failure_of(ended, request.model))
+        ended = CaptureError(f"the process that ran the model {error}", context=context, hint=hint)
+        return Shared(targets=(place,), failure=failure_of(ended, request.model))
 
 
 def _run(

@@ -7,15 +7,11 @@ import torch
 
 from opcheck.capture.child import run
 from opcheck.capture.child.inputs.resizing import resize
-from opcheck.capture.child.shared import shared_by
+from opcheck.capture.child.shared import SECONDS_AFTER_RUN, capture_in_fork, shared_by
 from opcheck.capture.request import CaptureRequest, Captures, ManySizes, Shared
-from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.common.errors import OpcheckError
 from opcheck.worker import platform
 from opcheck.worker.protocol import Say, failure_of, silent
-from opcheck.worker.worker import WorkerError, run_forked
-
-#: Seconds that a fork gets in addition to the time limit of its run, to make a trace of it.
-_AFTER = 150.0
 
 
 def answer(request: ManySizes, say: Say) -> Captures:
@@ -38,7 +34,7 @@ def answer(request: ManySizes, say: Say) -> Captures:
             shared.append(_run(capture, prepared._replace(inputs=inputs), place, say))
             return Captures(shared=tuple(shared), left=tuple(range(1, len(many))))
         text = ", ".join(f"{name} {size}" for name, size in many[place].items())
-        say(f"running with {text}", seconds=capture.time_limit + _AFTER)
+        say(f"running with {text}", seconds=capture.time_limit + SECONDS_AFTER_RUN)
         shared.append(_in_a_fork(capture, prepared._replace(inputs=inputs), place))
     return Captures(shared=tuple(shared))
 
@@ -50,15 +46,13 @@ def _in_a_fork(request: CaptureRequest, prepared: run.Prepared, place: int) -> S
         platform.limit_time(request.time_limit)
         return _run(request, prepared, place, silent)
 
-    try:
-        return run_forked(work, Shared, request.time_limit + _AFTER, group=False)
-    except WorkerError as error:
-        ended = CaptureError(
-            f"the process that ran the model {error}",
-            context=f"{request.model}, with {', '.join(prepared.inputs.specs)}",
-            hint="give a smaller range to --vary",
-        )
-        return Shared(targets=(place,), failure=failure_of(ended, request.model))
+    return capture_in_fork(
+        work,
+        request,
+        place,
+        context=f"{request.model}, with {', '.join(prepared.inputs.specs)}",
+        hint="give a smaller range to --vary",
+    )
 
 
 def _run(request: CaptureRequest, prepared: run.Prepared, place: int, say: Say) -> Shared:

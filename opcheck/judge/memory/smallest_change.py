@@ -60,16 +60,16 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
         newest: the target with the newest release.
     """
     training = trace.mode == "train"
-    found: list[MemoryChange] = []
+    changes: list[MemoryChange] = []
     if trace.inputs_note.startswith("as its pipeline"):
-        found += [
+        changes += [
             *map(_unload, _components(trace)),
             _step("vae_tiling", "VAE tiling", "pipeline.enable_vae_tiling()"),
             _step("attention_slicing", "attention slicing", "pipeline.enable_attention_slicing()"),
         ]
     is_single = trace.parameters and trace.parameter_bytes > 3 * trace.parameters
     if training:
-        found += [
+        changes += [
             _step(
                 "checkpointing", "checkpointed activations", "model.gradient_checkpointing_enable()"
             ),
@@ -77,18 +77,17 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
         ]
     if is_single and not request.dtype:
         dtype = "bfloat16" if training else "float16"
-        found.append(_setting(f"{dtype} weights", f"--dtype {dtype}", dtype=dtype))
+        changes.append(_setting(f"{dtype} weights", f"--dtype {dtype}", dtype=dtype))
     paged = MemoryChange("a paged optimizer (its state on the CPU)", "", trace=_page_optimizer)
-    found += [paged] if training else []
+    changes += [paged] if training else []
     batch = trace.sizes.get("batch", 1)
-    for smaller in (batch // 2, 1):
-        if 1 <= smaller < batch and smaller != batch:
-            found.append(_step(f"batch={smaller}", f"a batch of {smaller}", f"batch={smaller}"))
+    for smaller in sorted({batch // 2, 1} - {0, batch}, reverse=True):
+        changes.append(_step(f"batch={smaller}", f"a batch of {smaller}", f"batch={smaller}"))
     if newest.torch > request.target.torch:
-        found.append(
+        changes.append(
             MemoryChange(f"torch {newest.torch}", f"--torch {newest.torch}", lambda r: r.on(newest))
         )
-    return found
+    return changes
 
 
 def _setting(words: str, code: str, **values: str) -> MemoryChange:

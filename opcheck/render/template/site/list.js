@@ -12,6 +12,7 @@
     node.append(...children);
     return node;
   };
+  const target = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const words = (item, field) => (item.dataset[field] || "").split(" ").filter(Boolean);
   const selects = list.dataset.filters.split(" ").map((field) => {
     const values = [...new Set(items.flatMap((item) => words(item, field)))].filter((value) => value !== "every");
@@ -32,7 +33,7 @@
     const query = text.value.trim().toLowerCase();
     const chosen = selects.filter((select) => select.value);
     const fits = (item) => chosen.every((select) => words(item, select.name).some((word) => word === select.value || word === "every")) && item.textContent.toLowerCase().includes(query);
-    const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const named = target();
     let fitting = 0;
     for (const item of items) {
       const fit = fits(item);
@@ -60,5 +61,5 @@
   list.append(more);
   show();
   // The browser went to an item before the items around it were hidden.
-  if (location.hash.length > 1) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+  target()?.scrollIntoView();
 })();
