@@ -89,13 +89,8 @@ def dom(browser: Any, path: Path, fragment: str = "") -> str:
     return content
 
 
-def serious(page: Any, path: Path | None = None) -> list[str]:
-    """What axe finds serious or critical: rule and place."""
-    return violations(page, path, impacts=("serious", "critical"))
-
-
-def violations(page: Any, path: Path | None = None, impacts: tuple[str, ...] = ()) -> list[str]:
-    """What axe finds, of these impacts or of any: rule and place."""
+def violations(page: Any, path: Path | None = None) -> list[str]:
+    """What axe finds: rule and place."""
     if path is not None:
         page.goto(path.as_uri())
     # What is folded away is to be readable, too.
@@ -105,6 +100,5 @@ def violations(page: Any, path: Path | None = None, impacts: tuple[str, ...] = (
     return [
         f"{item['id']}: {node['target'][0]}"
         for item in result["violations"]
-        if not impacts or item["impact"] in impacts
         for node in item["nodes"][:3]
     ]

@@ -31,6 +31,7 @@ def report(name: str) -> Report:
     return read(str(REPORTS / f"{name}.yaml"))
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(AXE is None, reason="no axe here")
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -192,7 +192,10 @@ _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "address": _address,
     "groupby_namespace": _namespaces,
     "label": wording.LABELS.__getitem__,
-    "markdown": lambda text: Markup(_markdown().render(text)),  # it escapes
+    # It escapes. Code that scrolls sideways can be reached by keyboard.
+    "markdown": lambda text: Markup(
+        _markdown().render(text).replace("<pre>", '<pre tabindex="0">')
+    ),
     "prefixed": lambda names, prefix: [f"{prefix}{name}" for name in names],
     "since": wording.write_since,
     **{word.__name__: word for word in _WORDS},

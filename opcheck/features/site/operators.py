@@ -101,7 +101,9 @@ def _operator(
     main = overloads[0]
     line = main.torch
     verdict = lookup.verdict(first, target(line, _newest(lookup)), _last(by_op[first], line).dtype)
-    limitations, advisories = (_statements_on(sort, ordered, by_op, lookup) for sort in _SORTS)
+    limitations, advisories = (
+        _statements_on(sort, ordered, by_op, line, lookup) for sort in _SORTS
+    )
     links = dict.fromkeys(
         link for limitation in (*limitations, *advisories) for link in limitation.note.links
     )
@@ -221,20 +223,24 @@ def _statements_on(
     sort: StatementSort,
     ordered: Iterable[str],
     by_op: Mapping[str, _CellsByLine],
+    page_line: str,
     lookup: OperatorLookup,
 ) -> tuple[AffectingStatement, ...]:
     """Return the statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
+    current: set[str] = set()
     for op in ordered:
-        ids = {
-            statement.id
-            for line in by_op[op]
-            for statement in lookup.operators.statements_on(op, line)
-        }
+        ids: set[str] = set()
+        for line in by_op[op]:
+            of_line = {each.id for each in lookup.operators.statements_on(op, line)}
+            ids |= of_line
+            current |= of_line if line == page_line else set()
         for name in ids:
             speaking.setdefault(name, []).append(op)
     statements = [lookup.lists.statements.by_id[name] for name in speaking]
     return tuple(
-        AffectingStatement(note=note, overloads=tuple(speaking[note.id]))
+        AffectingStatement(
+            note=note, overloads=tuple(speaking[note.id]), current=note.id in current
+        )
         for note in notes(statements, sort)
     )

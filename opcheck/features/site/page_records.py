@@ -76,6 +76,8 @@ class AffectingStatement(Record, frozen=True, kw_only=True):
 
     note: Note
     overloads: tuple[str, ...]
+    #: whether it applies to the release of the page.
+    current: bool
 
 
 class ReleaseChange(Record, frozen=True, kw_only=True):

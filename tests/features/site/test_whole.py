@@ -10,7 +10,7 @@ import pytest
 from opcheck.data.registrations import OpLists
 from opcheck.features.site.page_records import OperatorPage
 from opcheck.features.site.pages import build
-from tests.browser import AXE, opened, serious
+from tests.browser import AXE, opened, violations
 from tests.features.site import checks
 
 pytestmark = pytest.mark.slow
@@ -22,6 +22,8 @@ PAGES = (
     "advisories",
     "limitations",
     "release/2.4",
+    "rules",
+    "rule/OC102",
     "op/aten/div",
     "op/aten/_foreach_pow",
 )
@@ -83,9 +85,21 @@ def test_any_operator_is_found_by_three_keys_and_a_click(
 @pytest.mark.browser
 @pytest.mark.skipif(AXE is None, reason="no axe here")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_nothing_serious_to_say(
-    browser: Any, whole: tuple[Path, list[str]], scheme: str
+@pytest.mark.parametrize("size", [(1280, 850), (390, 844)], ids=["desktop", "phone"])
+def test_axe_finds_nothing(
+    browser: Any, whole: tuple[Path, list[str]], scheme: str, size: tuple[int, int]
 ) -> None:
-    with opened(browser, scheme=scheme) as (page, _):
-        results = {name: serious(page, whole[0] / f"{name}.html") for name in PAGES}
+    with opened(browser, scheme=scheme, size=size) as (page, _):
+        results = {name: violations(page, whole[0] / f"{name}.html") for name in PAGES}
     assert {name: item for name, item in results.items() if item} == {}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("size", [(1280, 850), (390, 844)], ids=["desktop", "phone"])
+def test_a_list_is_short_before_it_is_filtered(
+    browser: Any, whole: tuple[Path, list[str]], size: tuple[int, int]
+) -> None:
+    with opened(browser, size=size) as (page, _):
+        for name in ("operators", "advisories", "limitations", "releases", "rules"):
+            page.goto((whole[0] / f"{name}.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollHeight") < 10_000, name

@@ -4,7 +4,8 @@
   const list = document.querySelector("[data-filters]");
   if (!list) return;
   const items = [...list.querySelectorAll("[data-item]")];
-  const few = Number(list.dataset.few);
+  // A phone has room for half as many.
+  const few = Number(list.dataset.few) / (matchMedia("(max-width: 46rem)").matches ? 2 : 1);
   let most = few;
 
   const make = (tag, properties, ...children) => {
