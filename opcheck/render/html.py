@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 import json
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"filesize": filesize, "parts": parts}
+    made.filters |= {"filesize": filesize, "linked": link_addresses, "parts": parts}
     made.globals["plural"] = plural
     made.tests["text"] = lambda value: isinstance(value, str)
     return made
@@ -41,6 +42,18 @@ def environment() -> Environment:
 def safe(value: object) -> Markup:
     """Escape a text that is put into a page, unless it is HTML already."""
     return value if isinstance(value, Markup) else Markup(for_html(str(escape(value))))
+
+
+_ADDRESS = re.compile(r"https://[\w./#?=&%+~-]*[\w/#=]")
+
+
+def link_addresses(text: str) -> Markup:
+    """Escape a text, and make each address in it a link."""
+    parts, end = [], 0
+    for match in _ADDRESS.finditer(text):
+        parts += [safe(text[end : match.start()]), Markup('<a href="{0}">{0}</a>').format(match[0])]
+        end = match.end()
+    return Markup("").join((*parts, safe(text[end:])))
 
 
 class Pool:

@@ -132,19 +132,28 @@ _BY_RULE = {rule: remedy for remedy, rules in _REMEDIES.items() for rule in rule
 _OTHERS = {"error": "Change", "warning": "Check", "note": "Notes on"}
 
 
-def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
-    """Show the findings by what mends them: each group with its lines, and the first findings in short."""
+def group_by_remedy(
+    report: Report, *, notes: bool
+) -> Iterator[tuple[str, list[tuple[Finding, FindingEntry]]]]:
+    """Yield the findings by what mends them: a heading with the lines, and the findings with their entries."""
     groups: dict[str, list[tuple[Finding, FindingEntry]]] = {remedy: [] for remedy in _REMEDIES}
     kept = [each for each in report.findings if notes or each.severity != "note"]
-    for finding, made in zip(kept, entries(report, notes=notes), strict=True):
+    for finding, shown in zip(kept, entries(report, notes=notes), strict=True):
         remedy = _BY_RULE.get(f"{finding.severity} {finding.rule}", _OTHERS[finding.severity])
-        groups.setdefault("Ignored in" if finding.ignored else remedy, []).append((finding, made))
-    room = _SHOWN
+        groups.setdefault("Ignored in" if finding.ignored else remedy, []).append((finding, shown))
     for remedy, members in groups.items():
         if members:
-            yield Heading(f"{remedy} {_lines_of(finding for finding, _ in members)}")
-        for finding, made in members if remedy == "Notes on" else members[:room]:
-            yield _in_short(finding, made)
+            yield f"{remedy} {_lines_of(finding for finding, _ in members)}", members
+
+
+def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
+    """Show the findings by what mends them: each group with its lines, and the first findings in short."""
+    room = _SHOWN
+    groups = list(group_by_remedy(report, notes=notes))
+    for heading, members in groups:
+        yield Heading(heading)
+        for finding, shown in members if heading.startswith("Notes on") else members[:room]:
+            yield _in_short(finding, shown)
             room = max(room - 1, 0)
     left = Counter(each.severity == "note" for each in report.findings)
     hidden = (
@@ -152,7 +161,7 @@ def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
         plural(left[True], "note") if left[True] and not notes else "",
     )
     if any(hidden):
-        joined = "and " * bool(kept) + " and ".join(filter(None, hidden))
+        joined = "and " * any(groups) + " and ".join(filter(None, hidden))
         yield Lines((f"{joined} (-v shows all)",))
 
 

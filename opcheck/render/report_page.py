@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
+
+import msgspec
 
 from opcheck.common.text import filesize, plural
 from opcheck.judge.judge import OUTCOMES, outcome
 from opcheck.model.records import CallGroup, Evidence, GraphCall, Report, Verdict
 from opcheck.render import html, memory_page, precision, report, summary, timing_page
-from opcheck.render.document import Block, Heading
+from opcheck.render.document import Block, FindingEntry, Heading
 
 #: The size of the drawing of the copies: up is copied to the CPU, down is copied back.
 _WIDTH, _MIDDLE, _TALLEST = 1000.0, 64.0, 58.0
@@ -47,7 +49,7 @@ def render(record: Report) -> str:
             if record.totals[state := _state(*key)]
         ],
         navigation=[*_FIRST, *map(_link, sections.items()), *_LAST],
-        entries=list(report.entries(record)),
+        remedies=list(_remedies(record)),
         facts=summary.facts(record, short=False),
         graph=_graph(record),
         transfers=f"{transfers[:1].upper()}{transfers[1:]}.",
@@ -77,6 +79,20 @@ def _link(section: tuple[str, list[Block]]) -> tuple[str, str]:
     heading = blocks[0]
     assert isinstance(heading, Heading)
     return name, re.split(r" \(| beside ", heading.text)[0]
+
+
+def _remedies(record: Report) -> Iterator[tuple[str, list[FindingEntry]]]:
+    """Yield the findings by what mends them, a help text with its first finding alone."""
+    seen: set[str] = set()
+    for heading, members in report.group_by_remedy(record, notes=True):
+        shown = []
+        for finding, made in members:
+            details = tuple(
+                each for each in made.details if each[0] != "help" or finding.hint not in seen
+            )
+            seen.add(finding.hint)
+            shown.append(msgspec.structs.replace(made, details=details))
+        yield heading, shown
 
 
 def _state(status: str, kind: str | None) -> str:

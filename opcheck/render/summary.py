@@ -160,7 +160,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         *timing_page.facts(report.time),
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v shows more)" if short else "")),
-        ("wrong", _name_unproved(report) if short else ""),
+        ("wrong", _name_unproved(report)),
         ("next", TextSpan(next_command(report))),
     )
     return Facts(tuple((name, words) for name, words in rows if words), short, lines=2)

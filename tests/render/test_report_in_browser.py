@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import html5lib
+import msgspec
 import pytest
 
 from opcheck.model.records import Report
@@ -74,3 +75,75 @@ def test_the_graph_draws_every_region_that_it_counts(
     page = dom(browser, path)
     assert f"in {regions} regions" in page
     assert re.findall(r'data-regions="(\d+)"', page) == [str(regions)]
+
+
+def _findings(count: int, remedy: str = "") -> Report:
+    """A report with as many findings, each at a line of its own."""
+    source = next(each for each in REPORTS["everything"].findings if each.locations)
+    place = source.locations[0]
+    findings = (
+        msgspec.structs.replace(
+            source,
+            op=f"aten::operator_{n}",
+            message=f"aten::operator_{n}: torch 2.13.0 registers a CPU kernel and no MPS kernel",
+            locations=(msgspec.structs.replace(place, line=f"model.py:{n}"),),
+            fingerprints=(f"{n:016x}",),
+            remedy=remedy,
+        )
+        for n in range(1, count + 1)
+    )
+    return msgspec.structs.replace(REPORTS["everything"], findings=tuple(findings))
+
+
+@pytest.mark.browser
+def test_a_phone_shows_readable_tables_and_twelve_findings_on_a_short_page(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(_findings(12), "html"), encoding="utf-8")
+    with opened(browser, size=SIZES["phone"]) as (page, _):
+        page.goto(path.as_uri())
+        assert page.locator("article.finding").count() == 12
+        assert page.evaluate("document.documentElement.scrollHeight") < 6000
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        broken = page.evaluate(
+            """() => [...document.querySelectorAll("td")].flatMap((cell) => {
+                const text = cell.firstChild;
+                if (!text || text.nodeType !== Node.TEXT_NODE) return [];
+                return [...text.data.matchAll(/\\S+/g)].filter((word) => {
+                    const range = document.createRange();
+                    range.setStart(text, word.index);
+                    range.setEnd(text, word.index + word[0].length);
+                    return word[0].length < 12 && range.getClientRects().length > 1;
+                }).map((word) => word[0]);
+            })"""
+        )
+    assert broken == []
+
+
+@pytest.mark.browser
+def test_the_navigation_opens_a_folded_section(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(REPORTS["everything"], "html"), encoding="utf-8")
+    with opened(browser, csp=True) as (page, result):
+        page.goto(path.as_uri())
+        assert not page.locator("#rows").is_visible()
+        page.locator("nav a[href='#operators']").click()
+        assert page.locator("#rows").is_visible()
+    assert result == []
+
+
+@pytest.mark.browser
+def test_a_button_copies_the_suggested_line(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(_findings(1, remedy="y = x.float()"), "html"), encoding="utf-8")
+    with opened(browser, csp=True) as (page, result):
+        page.add_init_script(
+            "navigator.clipboard.writeText = async (text) => { window.copied = text; };"
+        )
+        page.goto(path.as_uri())
+        button = page.locator("button.copy").first
+        button.click()
+        assert page.evaluate("window.copied") == "y = x.float()"
+        assert button.inner_text() == "copied"
+    assert result == []

@@ -18,6 +18,21 @@
     return `${value.toFixed(1)} TiB`;
   };
 
+  // ---- the buttons that copy code, and the folded sections that the navigation opens ----
+  for (const button of navigator.clipboard ? document.querySelectorAll(".copy") : []) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.previousElementSibling.textContent);
+      button.textContent = "copied";
+    });
+  }
+  const unfold = () => {
+    const fold = document.querySelector(`${/^#[\w-]+$/.test(location.hash) ? location.hash : "#findings"} > .fold`);
+    if (fold) fold.open = true;
+  };
+  window.addEventListener("hashchange", unfold);
+  unfold();
+
   // ---- the operators: filter and order ----
   const rows = [...document.querySelectorAll(".operator")];
   const filterRows = () => {
