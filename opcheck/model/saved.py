@@ -115,6 +115,9 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
         del report["properties"]["graph"], report["properties"]["workloads"]
         del kinds["GraphCall"], kinds["Workload"], kinds["CallWork"]
     for each in (document, *kinds.values()):
+        # The first sentence of a docstring: the rest is for users of Python, indented up to Python 3.12.
+        if "description" in each:
+            each["description"] = each["description"].partition("\n")[0]
         if "properties" not in each:
             continue
         # Every key is always there except those of records that omit defaults, and no other is.

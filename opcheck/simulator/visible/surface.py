@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pkgutil
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -294,6 +295,24 @@ _ALWAYS: tuple[tuple[Any, str, Any], ...] = (
 
 
 @contextlib.contextmanager
+def _hide_triton() -> Iterator[None]:
+    """Make ``import triton`` raise ImportError: a CUDA build installs it, and it has no wheel for macOS.
+
+    torch keeps the answer of its own import, so that this is cleared before and after.
+    """
+    before = sys.modules.get("triton")
+    places.forget_triton()
+    sys.modules["triton"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["triton"]
+        if before is not None:
+            sys.modules["triton"] = before
+        places.forget_triton()
+
+
+@contextlib.contextmanager
 def mps_backend(target: Target) -> Iterator[None]:
     """Present that Mac's backend to the process for the length of the block.
 
@@ -308,6 +327,7 @@ def mps_backend(target: Target) -> Iterator[None]:
 
     replacements = (
         *_ALWAYS,
+        *((*place, value) for place, value in places.without_cuda()),
         (torch.backends.mps, "is_macos_or_newer", newer),
         (torch.backends.mps, "is_macos13_or_newer", newer_than_13),
         (*places.MPS_IS_ON_MACOS, newer),
@@ -316,6 +336,7 @@ def mps_backend(target: Target) -> Iterator[None]:
     present = [each for each in replacements if hasattr(each[0], each[1])]
     with (
         replace_attributes(present),
+        _hide_triton(),
         target_reads.READS.show_target(target),
         mac_machine(),
     ):

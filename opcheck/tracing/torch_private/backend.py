@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -93,6 +94,57 @@ ask it. Replaced.
 
 CUDA_INIT = AttributePlace(torch.cuda, "_lazy_init")
 """Looks for CUDA's driver. Optional: a release that lacks it does not ask it. Replaced."""
+
+
+def forget_triton() -> None:
+    """Clear what torch keeps about Triton's package (torch/utils/_triton.py, 2.8 to 2.15). Optional."""
+    for value in vars(sys.modules.get("torch.utils._triton", object)).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+
+
+def without_cuda() -> list[tuple[AttributePlace, Any]]:
+    """Return what a build without CUDA, as each Mac's is, has for the names of CUDA. Optional; replaced.
+
+    A build with CUDA, which Linux gets from PyPI, answers some of them without a GPU: ``cudnn.is_available()`` is
+    true, and ``cuda.Event()`` and ``nvtx.range_push()`` return (torch/backends/cudnn/__init__.py,
+    torch/cuda/streams.py, torch/cuda/nvtx.py, torch/cuda/_utils.py, 2.8 to 2.15).
+    """
+
+    def answer(value: Any) -> Callable[..., Any]:
+        return lambda *_args, **_kwargs: value
+
+    def refuse(text: str) -> Callable[..., Any]:
+        def raise_error(*_args: Any, **_kwargs: Any) -> Any:
+            raise RuntimeError(text)
+
+        return raise_error
+
+    def dummy(name: str) -> type:
+        text = f"Tried to instantiate dummy base class {name}"
+        return type(name, (), {"__init__": refuse(text)})
+
+    event, graph = dummy("Event"), dummy("CUDAGraph")
+    nvtx = refuse("NVTX functions not installed. Are you sure you have a CUDA build?")
+    collectives = sys.modules.get("torch.distributed.distributed_c10d")
+    places: list[tuple[Any, str, Any]] = [
+        (torch.backends.cudnn, "is_available", answer(value=False)),
+        (torch.backends.cudnn, "version", answer(value=None)),
+        (torch.cuda, "_is_compiled", answer(value=False)),
+        (torch.cuda, "get_arch_list", answer(value=[])),
+        (torch.cuda, "Event", event),
+        (torch.cuda.streams, "Event", event),
+        (torch.cuda, "CUDAGraph", graph),
+        (torch.cuda.graphs, "CUDAGraph", graph),
+        *((torch.cuda.nvtx, name, nvtx) for name in ("mark", "range_push", "range_pop")),
+        (collectives, "_NCCL_AVAILABLE", False),
+    ]
+    return [
+        (AttributePlace(owner, name), value)
+        for owner, name, value in places
+        if hasattr(owner, name)
+    ]
+
 
 with require_names("moving tensors to a device that the machine does not have"):
     from torch.utils import _device

@@ -69,7 +69,9 @@ def test_unknown_is_said_in_words_and_never_native(
 ) -> None:
     composite = operator(small_pages, "aten::implied")
     assert composite.state == "unknown"
-    result = text(parsed["op/aten/implied.html"].find(".//main") or Element("none"))
+    main = parsed["op/aten/implied.html"].find(".//main")
+    assert main is not None
+    result = text(main)
     assert "unknown" in result
     assert "unknown does not count as native" in result
     html = (small / "op/aten/implied.html").read_text(encoding="utf-8")

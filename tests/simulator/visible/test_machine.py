@@ -55,6 +55,65 @@ def test_the_program_gets_the_answers_of_a_mac(expression: str, answer: object) 
         assert asked_by(__file__, expression) == answer
 
 
+@pytest.fixture
+def cuda_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a build with CUDA answers on a machine without a GPU."""
+    monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92000)
+    monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_90"])
+    monkeypatch.setattr(torch.cuda, "Event", object)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", lambda _name: 0)
+    monkeypatch.setattr(torch.distributed.distributed_c10d, "_NCCL_AVAILABLE", True)
+    monkeypatch.setitem(sys.modules, "triton", types.ModuleType("triton"))
+
+
+@pytest.mark.usefixtures("cuda_build")
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ("torch.backends.cudnn.is_available()", False),
+        ("torch.backends.cudnn.version()", None),
+        ("torch.cuda._is_compiled()", False),
+        ("torch.cuda.get_arch_list()", []),
+        ("torch.distributed.is_nccl_available()", False),
+    ],
+)
+def test_a_build_with_cuda_answers_as_a_mac_does(expression: str, answer: object) -> None:
+    assert asked_by(__file__, expression) != answer
+    with mps_backend(TARGET):
+        assert asked_by(__file__, expression) == answer
+
+
+@pytest.mark.usefixtures("cuda_build")
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [
+        ("torch.cuda.Event()", "dummy base class Event"),
+        ("torch.cuda.CUDAGraph()", "dummy base class CUDAGraph"),
+        ("torch.cuda.nvtx.range_push('step')", "NVTX functions not installed"),
+        ("__import__('triton')", "triton"),
+    ],
+)
+def test_a_build_with_cuda_raises_as_a_mac_does(expression: str, error: str) -> None:
+    asked_by(__file__, expression)
+    with mps_backend(TARGET), pytest.raises((RuntimeError, ImportError), match=error):
+        asked_by(__file__, expression)
+    asked_by(__file__, expression)
+
+
+def test_torch_asks_for_triton_again_after_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils._triton import has_triton_package
+
+    monkeypatch.setitem(sys.modules, "triton", types.ModuleType("triton"))
+    has_triton_package.cache_clear()
+    assert has_triton_package()
+    with mps_backend(TARGET):
+        assert not has_triton_package()
+    assert has_triton_package()
+
+
 @pytest.mark.parametrize("name", ["processor", "mac_ver"])
 def test_a_library_can_find_out_that_it_is_on_apple_silicon(name: str) -> None:
     with mps_backend(TARGET):
