@@ -28,6 +28,18 @@ _WORD = 2**64
 _STEP = 0x9E3779B97F4A7C15
 
 
+#: A build with CUDA would search for its driver (aten/src/ATen/detail/CUDAHooksInterface.h, 2.13).
+_NO_CUDA = (
+    "Cannot get CUDA generator without ATen_cuda library. PyTorch splits its backend into two shared libraries: a CPU "
+    "library and a CUDA library; this error has occurred because you are trying to use some CUDA functionality, but "
+    "the CUDA library has not been loaded by the dynamic linker for some reason.  The CUDA library MUST be loaded, "
+    "EVEN IF you don't directly use any symbols from the CUDA library! One common culprit is a lack of "
+    "-Wl,--no-as-needed in your link arguments; many dynamic linkers will delete dynamic library dependencies if you "
+    "don't depend on any of their symbols.  You can check if this has occurred by using ldd on your binary to see if "
+    "there is a dependency on *_cuda.so library."
+)
+
+
 class Generator(torch.Generator):
     """``torch.Generator``: a generator of ``mps``, or torch's own."""
 
@@ -39,7 +51,9 @@ class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Self:
         """Return a new generator."""
         place = torch.device(device)
-        # C++ refuses a generator for a device that no Mac has.
+        if place.type == "cuda":
+            raise RuntimeError(_NO_CUDA)
+        # C++ refuses a generator for any other device that no Mac has.
         base = "cpu" if place.type == "mps" else place
         result = super().__new__(cls, base)  # type: ignore[call-arg]  # the stub has __init__
         result._place = place
