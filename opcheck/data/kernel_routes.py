@@ -39,7 +39,7 @@ VIEW, CALLS, UNKNOWN = "view", "calls", "unknown"
 #: Operators that make, view or copy memory for the kernel that calls them: they do not decide its route.
 _BOOKKEEPING = re.compile(
     r"as_strided|clone|contiguous|copy_|detach|empty|empty_like|empty_strided|expand|expand_as|fill_|"
-    r"flatten|item|m[HT]|movedim|narrow|permute|reshape|resize_|resize_as_|resolve_conj|result_type|select|set_|"
+    r"flatten|item|m[HT]|movedim|narrow|permute|reshape|resize_|resize_as_|resolve_conj|result_type|scalar_tensor|select|set_|"
     r"slice|split|squeeze|squeeze_|t|to|transpose|transpose_|unsqueeze|unsqueeze_|view|view_as|zero_|zeros|"
     r"zeros_like|_to_copy|_local_scalar_dense|(?:sparse|dense)_dim|can_cast"
 )
@@ -61,19 +61,29 @@ class KernelRoute(NamedTuple):
     kernels: tuple[str, ...] = ()
 
 
+class RouteWay(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The calls that go one of the ways of a kernel."""
+
+    macos: Span = Span()
+    #: an expression over the arguments, as in the curated statements; empty: each call that no way above takes
+    condition: str = ""
+    #: ``either``: something chooses that no call records, such as the chip
+    route: RouteKind
+    #: the overload that the kernel calls on this way
+    through: str = ""
+
+
 class RouteChoice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of ``routes.yaml``: the calls that go one of the ways of a kernel."""
+    """An entry of ``routes.yaml``: how the kernel of some overloads chooses among its ways."""
 
     ops: tuple[str, ...]
     torch: Span = Span()
-    macos: Span = Span()
-    #: an expression over the arguments, as in the curated statements; empty: each call that no entry above takes
-    condition: str = ""
-    route: RouteKind
     #: the rule in words
     summary: str
-    #: the file, the function and the release of the source
+    #: the file, the functions and the releases that it was read in
     source: str
+    #: tried in their order
+    ways: tuple[RouteWay, ...]
 
 
 class RouteChoices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,8 +95,9 @@ class RouteChoices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def _check(document: Document, content: RouteChoices) -> None:
     for index, choice in enumerate(content.choices):
-        if problem := _problem(choice.condition):
-            document.report(("choices", index, "condition"), problem)
+        for number, way in enumerate(choice.ways):
+            if problem := _problem(way.condition):
+                document.report(("choices", index, "ways", number, "condition"), problem)
 
 
 def _problem(condition: str) -> str:
@@ -145,25 +156,25 @@ class KernelRoutes:
         if len(ways) == 1:
             return KernelRoute(ways[0], kernels=route.kernels)
         arguments = statements.arguments.get(call.op, {})
-        for choice in self._choices(call.op, line) if ways else ():
-            if target.macos in choice.macos:
-                holds = _holds(choice.condition, call, arguments)
-                if holds:
-                    return KernelRoute(choice.route, kernels=route.kernels)
-                if holds is None:
-                    break
+        choice = self._choice(call.op, line) if ways else None
+        for way in choice.ways if choice else ():
+            holds = target.macos in way.macos and _holds(way.condition, call, arguments)
+            if holds is None or (holds and way.route == "either"):
+                break
+            if holds:
+                return KernelRoute(way.route, kernels=route.kernels)
         return route
 
     def choice_of(self, op: str, target: Target) -> str:
         """Return how the kernel of an overload chooses among its ways on a target, in words; empty: unknown."""
-        choices = self._choices(op, str(target.torch))
-        return next((each.summary for each in choices if target.macos in each.macos), "")
+        choice = self._choice(op, str(target.torch))
+        return choice.summary if choice else ""
 
     @cached_method
-    def _choices(self, op: str, line: str) -> tuple[RouteChoice, ...]:
-        """Return the entries on an overload in a release, first to last."""
+    def _choice(self, op: str, line: str) -> RouteChoice | None:
+        """Return the entry on an overload in a release."""
         release, choices = Version.parse(line), CHOICES.load(self._directory).choices
-        return tuple(each for each in choices if op in each.ops and release in each.torch)
+        return next((each for each in choices if op in each.ops and release in each.torch), None)
 
     def _read(self, op: str, line: str, above: frozenset[str]) -> _Reached:
         """Return the kinds of a kernel, or of those that it calls, and its Metal kernels."""
@@ -177,21 +188,33 @@ class KernelRoutes:
                 usual = (body.always or body.sometimes) if body else ()
                 return self._union(usual, line, above | {op})
             last = _COPY
-        if last not in self._values:
-            row = self._rows.get(last, ())
-            # The lists may have fewer releases than the table.
-            lines = by_version({*(at for at, _ in row), *self._lines})
-            self._values[last] = expand(row, lines)
-        word, _, names = self._values[last].get(line, UNKNOWN).partition(":")
+        word, _, names = self._value(last, line).partition(":")
+        choice = self._choice(last, line)
+        ways = choice.ways if choice else ()
+        through = {way.through for way in ways if way.through}
+        more = frozenset[RouteKind]().union(*(_kinds(self._value(each, line)) for each in through))
         if word != CALLS:
-            kinds = cast("list[RouteKind]", word.split("+"))
-            # What another kernel calls goes its usual way, which the last entry of the conditions has.
-            choices = self._choices(last, line) if above and len(kinds) > 1 else ()
-            return frozenset([each.route for each in choices][-1:] or kinds), tuple(names.split())
+            kinds = _kinds(word) | more
+            # What another kernel calls goes its usual way, which is the last one.
+            if above and len(kinds) > 1 and ways:
+                kinds = frozenset({ways[-1].route})
+            return kinds, tuple(names.split())
         called = [name for name in names.split() if "::" in name]
         computing = [name for name in called if not is_bookkeeping(name)]
         # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
-        return self._union(computing or (called if len(called) == 1 else ()), line, above | {op})
+        reached, kernels = self._union(
+            computing or (called if len(called) == 1 else ()), line, above | {op}
+        )
+        return reached | more, kernels
+
+    def _value(self, op: str, line: str) -> str:
+        """Return what the table has for a kernel in a release."""
+        if op not in self._values:
+            row = self._rows.get(op, ())
+            # The lists may have fewer releases than the table.
+            lines = by_version({*(at for at, _ in row), *self._lines})
+            self._values[op] = expand(row, lines)
+        return self._values[op].get(line, UNKNOWN)
 
     def _union(self, ops: Iterable[str], line: str, above: frozenset[str]) -> _Reached:
         """Return what the overloads compute by, without their callers; unknown where none is left."""
@@ -201,6 +224,10 @@ class KernelRoutes:
         return frozenset().union(*(kinds for kinds, _ in read)), tuple(
             name for _, kernels in read for name in kernels
         )
+
+
+def _kinds(value: str) -> frozenset[RouteKind]:
+    return frozenset(cast("list[RouteKind]", value.partition(":")[0].split("+")))
 
 
 def _holds(text: str, call: OpCall, arguments: Arguments) -> bool | None:
