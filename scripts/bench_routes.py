@@ -42,7 +42,9 @@ def main() -> int:
         opened, followed, overloads = measure(release)
         slow |= opened + followed > MOST_SECONDS
         ratio = followed / opened
-        print(f"{release:<8} {opened:7.1f} {followed:10.1f} {overloads:10d} {ratio:6.1f}", flush=True)
+        print(
+            f"{release:<8} {opened:7.1f} {followed:10.1f} {overloads:10d} {ratio:6.1f}", flush=True
+        )
     return int(slow)
 
 

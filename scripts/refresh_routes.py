@@ -1,14 +1,15 @@
-"""Write reports/routes.md: what computes the kernels of each release, and how the table agrees with the sources.
+"""Write reports/routes.md: what computes the kernels of each release, and how the table agrees with other sources.
 
 tests/data/route_readings.json has pairs of an overload and a release that were drawn at random and decided by reading
-the release's sources alone.
+the release's sources alone, tests/data/route_notes.json those that the notes of a release say moved to Metal.  The
+names of the Metal kernels are read from the wheels.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from opcheck.common.files import write_text
@@ -16,12 +17,16 @@ from opcheck.common.text import percent
 from opcheck.common.vocabulary import ROUTE_WORDS, ROUTES
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists, load
+from opcheck.data.wheels.archive import default_cache
+from opcheck.kernels import library
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
+from scripts.wheels.routes import stems
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "reports" / "routes.md"
 READINGS = ROOT / "tests" / "data" / "route_readings.json"
+NOTES = ROOT / "tests" / "data" / "route_notes.json"
 
 
 def disagreements(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
@@ -35,6 +40,51 @@ def disagreements(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
             text = f"the table has {found}, the source {ways}. {' '.join(why)}"
             wrong.append((op, line, text))
     return len(read["pairs"]), wrong
+
+
+def ways(lists: OpLists, op: str, line: str) -> tuple[str, ...]:
+    """Return every way of a kernel in a release."""
+    route = routes(lists).of_operators((op,), line)
+    return route.ways or (route.kind,)
+
+
+def notes(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
+    """Return how many overloads the notes of a release name, and those that have no Metal kernel there."""
+    moved = json.loads(NOTES.read_text(encoding="utf-8"))["moved"]
+    wrong = [
+        (op, line, f"the table has {' '.join(ways(lists, op, line))}. {' '.join(why)}")
+        for op, line, _, *why in moved
+        if "metal" not in ways(lists, op, line)
+    ]
+    return len(moved), wrong
+
+
+def named_like_kernels(lists: OpLists, cache: Path) -> tuple[int, list[tuple[str, str, str]]]:
+    """Return how many operators have the name of a Metal kernel, release by release, and those without a Metal way.
+
+    Raises:
+        OpListError: a wheel cannot be had, or is damaged.
+    """
+    reasons = json.loads(NOTES.read_text(encoding="utf-8"))["kernels"]
+    total, wrong = 0, []
+    for release in lists.releases:
+        kernels = stems(library.read(release.torch, cache).functions)
+        overloads: dict[str, set[str]] = defaultdict(set)
+        for op, value in lists.operators(release.line).items():
+            if value == "kernel":
+                overloads[operator_of(op)].add(op)
+        for name in sorted(overloads.keys() & kernels.keys()):
+            total += 1
+            kinds = {way for op in overloads[name] for way in ways(lists, op, release.line)}
+            if "metal" not in kinds:
+                text = f"the table has {' '.join(sorted(kinds))}. {reasons.get(name, '')}"
+                wrong.append((name, release.line, text))
+    return total, wrong
+
+
+def operator_of(op: str) -> str:
+    """Return the name of an overload's operator as a kernel would have it."""
+    return op.partition("::")[2].partition(".")[0].strip("_")
 
 
 def document(lists: OpLists) -> Iterator[Block]:
@@ -67,7 +117,29 @@ def document(lists: OpLists) -> Iterator[Block]:
             "whole sources could be read.",
         )
     )
-    yield Bullets(tuple(f"{op}, torch {line}: {text}" for op, line, text in wrong))
+    yield _differences(wrong)
+    number, wrong = notes(lists)
+    yield Heading("Agreement with the releases' notes")
+    yield Lines(
+        (
+            f"The notes of torch 2.9 to 2.14 say of {number} overloads that they moved to Metal or gained a Metal kernel:",
+            f"{number - len(wrong)} have one in that release.",
+        )
+    )
+    yield _differences(wrong)
+    number, wrong = named_like_kernels(lists, default_cache())
+    yield Heading("Agreement with the releases' Metal kernels")
+    yield Lines(
+        (
+            "Where opcheck kernels list shows a kernel with the name of an operator, the operator should reach a",
+            f"Metal kernel: of {number} such pairs of an operator and a release, {number - len(wrong)} do.",
+        )
+    )
+    yield _differences(wrong)
+
+
+def _differences(wrong: Iterable[tuple[str, str, str]]) -> Bullets:
+    return Bullets(tuple(f"{op}, torch {line}: {text}" for op, line, text in wrong))
 
 
 if __name__ == "__main__":

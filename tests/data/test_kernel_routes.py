@@ -62,6 +62,14 @@ def test_the_table_agrees_with_the_sources_of_three_releases() -> None:
     assert len(wrong) <= MOST_WRONG, wrong
 
 
+def test_what_the_notes_of_a_release_moved_to_metal_has_a_metal_kernel_there() -> None:
+    moved = json.loads(READINGS.with_name("route_notes.json").read_text())["moved"]
+    assert len(moved) > 90
+    for op, line, _, *why in moved:
+        route = routes(load()).of_operators((op,), line)
+        assert ("metal" in (route.ways or (route.kind,))) is not bool(why), (op, line, route)
+
+
 #: Read in PyTorch's sources: aten/src/ATen/native/mps/operations.
 SOURCES = {
     ("aten::native_layer_norm", "2.15"): "metal",  # Normalization.mm, layer_norm_mps
