@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opcheck.common.files import write_text
 from opcheck.common.text import percent
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import ROUTE_WORDS, ROUTES
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists, load
@@ -93,21 +94,37 @@ def document(lists: OpLists) -> Iterator[Block]:
     yield Lines(
         (
             "Overloads with an MPS kernel, by what their code reaches in the wheel (op_lists/README.md, routes.json).",
-            "Several ways: the kernel, or what it calls, has more than one; op_lists/routes.yaml has known conditions.",
+            "Several ways: the kernel, or what it calls, has more than one; where the condition is known, which",
+            "op_lists/routes.yaml has, a call has one route.",
         )
     )
     rows = []
     for release in lists.releases:
-        native = (op for op, value in lists.operators(release.line).items() if value == "kernel")
-        found = Counter(routes(lists).of_operators((op,), release.line).kind for op in native)
+        native = [op for op, value in lists.operators(release.line).items() if value == "kernel"]
+        kinds = {op: routes(lists).of_operators((op,), release.line).kind for op in native}
+        found = Counter(kinds.values())
         total, unknown = found.total(), found["unknown"]
+        target = Target(torch=release.version, macos=release.minimum)
+        chosen = [
+            op for op in native if kinds[op] == "either" and routes(lists).choice_of(op, target)
+        ]
         shares = (
             percent(total - found["either"] - unknown, total),
             percent(total - unknown, total),
         )
-        rows.append((release.torch, str(total), *(str(found[kind]) for kind in ROUTES), *shares))
+        rows.append(
+            (
+                release.torch,
+                str(total),
+                *(str(found[kind]) for kind in ROUTES),
+                str(len(chosen)),
+                *shares,
+            )
+        )
     words = (ROUTE_WORDS[kind] for kind in ROUTES)
-    yield Table(("torch", "overloads", *words, "one route", "not unknown"), tuple(rows))
+    yield Table(
+        ("torch", "overloads", *words, "condition known", "one route", "not unknown"), tuple(rows)
+    )
     number, wrong = disagreements(lists)
     yield Heading("Agreement with the sources")
     yield Lines(
@@ -122,7 +139,7 @@ def document(lists: OpLists) -> Iterator[Block]:
     yield Heading("Agreement with the releases' notes")
     yield Lines(
         (
-            f"The notes of torch 2.9 to 2.14 say of {number} overloads that they moved to Metal or gained a Metal kernel:",
+            f"The notes of torch 2.9 to 2.14 say that {number} overloads moved to Metal or gained a Metal kernel:",
             f"{number - len(wrong)} have one in that release.",
         )
     )
