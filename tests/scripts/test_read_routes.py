@@ -113,7 +113,7 @@ def test_each_kernel_of_the_lists_has_a_row() -> None:
 
 
 def test_a_damaged_wheel_leaves_the_old_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from scripts import read_routes as script
 
@@ -122,6 +122,7 @@ def test_a_damaged_wheel_leaves_the_old_table(
     before = (data_directory() / TABLE.name).read_bytes()
     monkeypatch.setattr("sys.argv", ["read_routes", "2.15.0", "--cache", str(tmp_path)])
     assert script.main() != 0
+    assert len(capsys.readouterr().err.splitlines()) == 3
     assert (data_directory() / TABLE.name).read_bytes() == before
 
 
