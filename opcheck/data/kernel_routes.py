@@ -108,6 +108,7 @@ def _problem(condition: str) -> str:
     return ""
 
 
+_NO_CHOICE = RouteChoice(ops=(), summary="", source="", ways=())
 CHOICES = ListFile("routes.yaml", RouteChoices, check=_check, missing=RouteChoices(schema=SCHEMA))
 
 
@@ -140,7 +141,7 @@ class KernelRoutes:
             return KernelRoute(next(iter(counted)), kernels=kernels)
         return KernelRoute("either", tuple(kind for kind in KINDS if kind in counted), kernels)
 
-    def of_call(self, call: OpCall, target: Target) -> KernelRoute:
+    def of_call(self, call: OpCall, target: Target) -> RouteKind:
         """Return what computes a call whose kernel runs on MPS.
 
         Raises:
@@ -153,28 +154,25 @@ class KernelRoutes:
         if any(each.effect == "falls_back" for each in statements.for_op(call.op, line)):
             # No such statement holds for this call, or the call would count as one of the CPU's.
             ways = tuple(kind for kind in ways if kind != "cpu")
-        if len(ways) == 1:
-            return KernelRoute(ways[0], kernels=route.kernels)
+        if len(ways) <= 1:
+            return ways[0] if ways else route.kind
         arguments = statements.arguments.get(call.op, {})
-        choice = self._choice(call.op, line) if ways else None
-        for way in choice.ways if choice else ():
+        for way in self._choice(call.op, line).ways:
             holds = target.macos in way.macos and _holds(way.condition, call, arguments)
-            if holds is None or (holds and way.route == "either"):
-                break
-            if holds:
-                return KernelRoute(way.route, kernels=route.kernels)
-        return route
+            if holds is not False:
+                return way.route if holds else "either"
+        return "either"
 
     def choice_of(self, op: str, target: Target) -> str:
         """Return how the kernel of an overload chooses among its ways on a target, in words; empty: unknown."""
-        choice = self._choice(op, str(target.torch))
-        return choice.summary if choice else ""
+        return self._choice(op, str(target.torch)).summary
 
     @cached_method
-    def _choice(self, op: str, line: str) -> RouteChoice | None:
+    def _choice(self, op: str, line: str) -> RouteChoice:
         """Return the entry on an overload in a release."""
         release, choices = Version.parse(line), CHOICES.load(self._directory).choices
-        return next((each for each in choices if op in each.ops and release in each.torch), None)
+        here = (each for each in choices if op in each.ops and release in each.torch)
+        return next(here, _NO_CHOICE)
 
     def _read(self, op: str, line: str, above: frozenset[str]) -> _Reached:
         """Return the kinds of a kernel, or of those that it calls, and its Metal kernels."""
@@ -189,23 +187,21 @@ class KernelRoutes:
                 return self._union(usual, line, above | {op})
             last = _COPY
         word, _, names = self._value(last, line).partition(":")
-        choice = self._choice(last, line)
-        ways = choice.ways if choice else ()
-        through = {way.through for way in ways if way.through}
-        more = frozenset[RouteKind]().union(*(_kinds(self._value(each, line)) for each in through))
-        if word != CALLS:
-            kinds = _kinds(word) | more
+        ways = self._choice(last, line).ways
+        if word != CALLS and above and ways and "+" in word:
             # What another kernel calls goes its usual way, which is the last one.
-            if above and len(kinds) > 1 and ways:
-                kinds = frozenset({ways[-1].route})
-            return kinds, tuple(names.split())
-        called = [name for name in names.split() if "::" in name]
-        computing = [name for name in called if not is_bookkeeping(name)]
-        # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
-        reached, kernels = self._union(
-            computing or (called if len(called) == 1 else ()), line, above | {op}
-        )
-        return reached | more, kernels
+            return frozenset({ways[-1].route}), tuple(names.split())
+        if word != CALLS:
+            kinds, kernels = _kinds(word), tuple(names.split())
+        else:
+            called = [name for name in names.split() if "::" in name]
+            computing = [name for name in called if not is_bookkeeping(name)]
+            # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
+            computing = computing or called * (len(called) == 1)
+            kinds, kernels = self._union(computing, line, above | {op})
+        return kinds.union(
+            *(_kinds(self._value(way.through, line)) for way in ways if way.through)
+        ), kernels
 
     def _value(self, op: str, line: str) -> str:
         """Return what the table has for a kernel in a release."""

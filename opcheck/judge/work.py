@@ -45,7 +45,7 @@ def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> 
     side = outcome(verdict).side
     if side != "mps":
         return "cpu" if side == "cpu" else "unknown"
-    return "view" if is_view(call) else routes(lists).of_call(call, target).kind
+    return "view" if is_view(call) else routes(lists).of_call(call, target)
 
 
 def common_route(kinds: Collection[RouteKind]) -> RouteKind:

@@ -313,7 +313,7 @@ def test_a_condition_of_the_sources_chooses_the_route_of_a_call(
     made: OpCall, torch: str, macos: str, kind: str
 ) -> None:
     target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
-    assert routes(load()).of_call(made, target).kind == kind
+    assert routes(load()).of_call(made, target) == kind
 
 
 def test_each_entry_has_calls_that_go_each_of_its_ways() -> None:
