@@ -20,7 +20,6 @@ from opcheck.data.conditions import ConditionError, parse
 from opcheck.data.history import History, by_version, expand
 from opcheck.data.matching import values
 from opcheck.data.registrations import OpLists
-from opcheck.data.statement_model import Arguments
 from opcheck.data.strict_yaml import Document
 from opcheck.data.tables import SCHEMA, ListFile
 from opcheck.model.records import OpCall, Record
@@ -65,8 +64,8 @@ class RouteWay(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The calls that go one of the ways of a kernel."""
 
     macos: Span = Span()
-    #: an expression over the arguments, as in the curated statements; empty: each call that no way above takes
-    condition: str = ""
+    #: an expression over the arguments, as in the curated statements; by default each call that no way above takes
+    condition: str = "True"
     #: ``either``: something chooses that no call records, such as the chip
     route: RouteKind
     #: the overload that the kernel calls on this way
@@ -96,16 +95,10 @@ class RouteChoices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 def _check(document: Document, content: RouteChoices) -> None:
     for index, choice in enumerate(content.choices):
         for number, way in enumerate(choice.ways):
-            if problem := _problem(way.condition):
-                document.report(("choices", index, "ways", number, "condition"), problem)
-
-
-def _problem(condition: str) -> str:
-    try:
-        parse(condition or "True")
-    except ConditionError as error:
-        return str(error)
-    return ""
+            try:
+                parse(way.condition)
+            except ConditionError as error:
+                document.report(("choices", index, "ways", number, "condition"), str(error))
 
 
 _NO_CHOICE = RouteChoice(ops=(), summary="", source="", ways=())
@@ -119,7 +112,6 @@ class KernelRoutes:
         self._lists, self._directory = lists, directory
         self._lines = tuple(release.line for release in lists.releases)
         self._rows = TABLE.load(directory).operators
-        self._values: dict[str, dict[str, str]] = {}
 
     @cached_method
     def of_operators(self, ops: tuple[str, ...], line: str) -> KernelRoute:
@@ -158,7 +150,10 @@ class KernelRoutes:
             return ways[0] if ways else route.kind
         arguments = statements.arguments.get(call.op, {})
         for way in self._choice(call.op, line).ways:
-            holds = target.macos in way.macos and _holds(way.condition, call, arguments)
+            condition = parse(way.condition)
+            holds = target.macos in way.macos and condition.evaluate(
+                values(call, condition.names, arguments)
+            )
             if holds is not False:
                 return way.route if holds else "either"
         return "either"
@@ -186,7 +181,7 @@ class KernelRoutes:
                 usual = (body.always or body.sometimes) if body else ()
                 return self._union(usual, line, above | {op})
             last = _COPY
-        word, _, names = self._value(last, line).partition(":")
+        word, _, names = self._values(last).get(line, UNKNOWN).partition(":")
         ways = self._choice(last, line).ways
         if word != CALLS and above and ways and "+" in word:
             # What another kernel calls goes its usual way, which is the last one.
@@ -199,18 +194,15 @@ class KernelRoutes:
             # A kernel that only prepares memory and calls nothing that computes was not followed to its work.
             computing = computing or called * (len(called) == 1)
             kinds, kernels = self._union(computing, line, above | {op})
-        return kinds.union(
-            *(_kinds(self._value(way.through, line)) for way in ways if way.through)
-        ), kernels
+        through = [self._values(way.through).get(line, UNKNOWN) for way in ways if way.through]
+        return kinds.union(*map(_kinds, through)), kernels
 
-    def _value(self, op: str, line: str) -> str:
-        """Return what the table has for a kernel in a release."""
-        if op not in self._values:
-            row = self._rows.get(op, ())
-            # The lists may have fewer releases than the table.
-            lines = by_version({*(at for at, _ in row), *self._lines})
-            self._values[op] = expand(row, lines)
-        return self._values[op].get(line, UNKNOWN)
+    @cached_method
+    def _values(self, op: str) -> dict[str, str]:
+        """Return what the table has for a kernel, by release."""
+        row = self._rows.get(op, ())
+        # The lists may have fewer releases than the table.
+        return expand(row, by_version({*(at for at, _ in row), *self._lines}))
 
     def _union(self, ops: Iterable[str], line: str, above: frozenset[str]) -> _Reached:
         """Return what the overloads compute by, without their callers; unknown where none is left."""
@@ -224,12 +216,6 @@ class KernelRoutes:
 
 def _kinds(value: str) -> frozenset[RouteKind]:
     return frozenset(cast("list[RouteKind]", value.partition(":")[0].split("+")))
-
-
-def _holds(text: str, call: OpCall, arguments: Arguments) -> bool | None:
-    """Evaluate the condition; None: the recorded call does not decide it."""
-    condition = parse(text or "True")
-    return condition.evaluate(values(call, condition.names, arguments))
 
 
 def is_bookkeeping(op: str) -> bool:
