@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-import time
+import timeit
 from collections.abc import Callable
 
 from opcheck.capture.parent import capture_many
@@ -27,13 +27,8 @@ TIMES = 3
 
 
 def best(work: Callable[[], object]) -> float:
-    """Milliseconds of the fastest of a few runs."""
-    results = []
-    for _ in range(TIMES):
-        start = time.perf_counter()
-        work()
-        results.append(time.perf_counter() - start)
-    return min(results) * 1e3
+    """Return the milliseconds of the fastest of a few runs."""
+    return min(timeit.repeat(work, number=1, repeat=TIMES)) * 1e3
 
 
 def _shortly(classes: list[tuple[Trace, list[Target]]], lists: OpLists) -> None:

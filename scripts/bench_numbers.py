@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import timeit
 from collections.abc import Callable
 from typing import Any
 
@@ -73,12 +74,7 @@ def calls(count: int) -> dict[str, dict[str, tuple[Any, tuple[Any, ...]]]]:
 def best(work: Callable[[], object]) -> float:
     """Return the least milliseconds of the processor that work took."""
     work()
-    least = float("inf")
-    for _ in range(REPEATS):
-        start = time.process_time()
-        work()
-        least = min(least, time.process_time() - start)
-    return least * 1e3
+    return min(timeit.repeat(work, timer=time.process_time, number=1, repeat=REPEATS)) * 1e3
 
 
 def measure(

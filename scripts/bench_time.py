@@ -12,7 +12,6 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Callable
 
 from opcheck.capture.parent import capture_many
 from opcheck.capture.request import CaptureRequest
@@ -25,20 +24,10 @@ from opcheck.judge.timing.chosen_chips import with_time
 from opcheck.judge.timing.workload import RoutedCall, workloads
 from opcheck.judge.work import route_of
 from opcheck.model.records import Trace
+from scripts.bench_judge import best
 
 MODELS = ("timm:resnet18", "transformers:BertModel", "transformers:GPT2LMHeadModel")
 _MOST = 0.05
-_TIMES = 3
-
-
-def best(work: Callable[[], object]) -> float:
-    """Return the milliseconds of the fastest of a few runs."""
-    results = []
-    for _ in range(_TIMES):
-        start = time.perf_counter()
-        work()
-        results.append(time.perf_counter() - start)
-    return min(results) * 1e3
 
 
 def share(model: str) -> float:

@@ -1,9 +1,10 @@
 """Write op_lists/routes.json: what computes each overload with an MPS kernel, release by release, read from the wheels.
 
-    python -m scripts.read_routes [RELEASE ...] [--cache DIR]
+    python -m scripts.read_routes [RELEASE ...] [--cache DIR] [--time]
 
 Reads each release of op_lists/releases.yaml, or those that are named, and prints which overloads of an older release
-changed.  A kernel whose code cannot be followed is ``unknown``.
+changed.  A kernel whose code cannot be followed is ``unknown``.  ``--time`` writes nothing: it prints the seconds of
+the processor, and how many times as long the reading takes as opening the wheel; 1 where a release takes more than 180.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from opcheck.data.wheels.image import Image
 from opcheck.kernels import library
 from scripts.wheels import routes
 from scripts.wheels.library import open_library
+
+#: What a release may take.
+_MOST_SECONDS = 180
 
 
 def column(image: Image, line: str, lists: OpLists, kernels: Iterable[str]) -> dict[str, str]:
@@ -54,16 +58,18 @@ def value(reached: routes.Reached | None, known: Collection[str] = ()) -> str:
     return f"{CALLS}:{' '.join(sorted(reached.calls))}" if reached.calls else VIEW
 
 
-def build(release: str, line: str, cache: Path, lists: OpLists) -> dict[str, str]:
-    """Return the column of a release, read from its wheel.
+def build(release: str, line: str, cache: Path, lists: OpLists) -> tuple[dict[str, str], float]:
+    """Return the column of a release, read from its wheel, and the seconds of the processor that opening it takes.
 
     Raises:
         OpListError: the wheel cannot be had, or is damaged.
     """
+    start = time.process_time()
     with open_library(release, cache) as opened:
+        seconds = time.process_time() - start
         sources = metal_source.functions(documents.read(opened.path, documents.MOST_LARGE))
         kernels = {*library.read(release, cache).functions, *(each.name for each in sources)}
-        return column(opened.image, line, lists, kernels)
+        return column(opened.image, line, lists, kernels), seconds
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -80,8 +86,10 @@ def main() -> int:
     """Read the releases; 2 or 3 where a wheel cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", help="such as 2.15.0; left out: all")
+    parser.add_argument("--time", action="store_true", help="write nothing, and time the reading")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are")
     options = parser.parse_args()
+    slowest = 0.0
     lists, path = load(), data_directory() / TABLE.name
     lines = tuple(release.line for release in lists.releases)
     operators: Mapping[str, Sequence[Entry]] = TABLE.load().operators
@@ -90,8 +98,10 @@ def main() -> int:
         for release in releases:
             if options.releases and release.torch not in options.releases:
                 continue
-            start = time.monotonic()
-            now = build(release.torch, release.line, options.cache, lists)
+            start = time.process_time()
+            now, opening = build(release.torch, release.line, options.cache, lists)
+            seconds = time.process_time() - start
+            slowest = max(slowest, seconds)
             before = {
                 name: values[release.line]
                 for name, history in operators.items()
@@ -99,7 +109,12 @@ def main() -> int:
             }
             counts = Counter(text.partition(":")[0] for text in now.values())
             shown = ", ".join(f"{kind} {count}" for kind, count in counts.most_common())
-            print(f"torch {release.torch}: {shown}; {time.monotonic() - start:.0f} s", flush=True)
+            ratio = (
+                f"{seconds:.0f} s, {seconds / opening - 1:.1f} times as long as opening the wheel"
+            )
+            print(f"torch {release.torch}: {shown}; {ratio}", flush=True)
+            if options.time:
+                continue
             if before and (different := changes(before, now)):
                 print("\n".join(different))
             merged = with_column(operators, lines, release.line, now)
@@ -109,7 +124,7 @@ def main() -> int:
     except OpcheckError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    return 0
+    return int(options.time and slowest > _MOST_SECONDS)
 
 
 if __name__ == "__main__":
