@@ -1,6 +1,6 @@
 """Compile forms of programs for Metal as each release writes it; write the table of docs/explanation/compile.md.
 
-    python -m scripts.compile_by_release [--release LINE]
+    python -m scripts.compile_by_release
 
 A cell is what ``opcheck compile`` says for that release: the target's own Metal backend wrote the kernels, the
 installed Inductor did the rest.  Needs the wheels of the cache; some minutes.
@@ -8,10 +8,6 @@ installed Inductor did the rest.  Needs the wheels of the cache; some minutes.
 
 from __future__ import annotations
 
-import argparse
-import functools
-import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +16,7 @@ from tabulate import tabulate
 from opcheck.data.compile_defects import DECIDING
 from opcheck.features.compile.compile_records import CompileReport, Variant
 from opcheck.features.compile.plan import AOTINDUCTOR
-from scripts.compile_reports import in_a_process, judge_for
+from scripts.compile_reports import in_processes, judge_for
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "explanation" / "compile.md"
@@ -75,15 +71,7 @@ FORMS = (
 
 def main() -> None:
     """Run each release in a process of its own; write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--release", help="try the forms for one release here, and print JSON")
-    given = parser.parse_args()
-    if given.release:
-        print(json.dumps(cells(given.release)))
-        return
-    with ThreadPoolExecutor(2) as pool:
-        ask = functools.partial(in_a_process, "scripts.compile_by_release")
-        columns: list[list[str]] = list(pool.map(ask, RELEASES))
+    columns = in_processes(cells, RELEASES, 2)
     table = tabulate(
         [(form.title, *(column[row] for column in columns)) for row, form in enumerate(FORMS)],
         headers=("", *RELEASES),

@@ -1,6 +1,6 @@
 """Hold ``opcheck compile`` against public reports: which failures it predicts, and which controls it spares.
 
-    python -m scripts.compile_reports [--release LINE]
+    python -m scripts.compile_reports
 
 Runs each program of op_lists/compile_reports.yaml for Metal as its release writes it, with the wheels of the cache,
 and writes reports/compile_reports.md and the counts of docs/explanation/compile.md.  A few minutes.
@@ -8,17 +8,15 @@ and writes reports/compile_reports.md and the counts of docs/explanation/compile
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
+import multiprocessing
 import re
-import subprocess
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import torch
@@ -45,6 +43,7 @@ from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, run_forked
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "op_lists" / "compile_reports.yaml"
 PAGE = ROOT / "reports" / "compile_reports.md"
@@ -81,16 +80,11 @@ def entries() -> list[Entry]:
 
 def main() -> None:
     """Run every release in a process of its own; write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--release", help="run the programs of one release here, and print JSON")
-    given = parser.parse_args()
-    if given.release:
-        print(json.dumps(of_release(given.release)))
-        return
     listed = entries()
     results: dict[tuple[str, str, str], Found] = {}
-    for release in dict.fromkeys(entry.torch for entry in listed):
-        for program, dtype, outcome, because in in_a_process("scripts.compile_reports", release):
+    releases = list(dict.fromkeys(entry.torch for entry in listed))
+    for release, rows in zip(releases, in_processes(of_release, releases), strict=True):
+        for program, dtype, outcome, because in rows:
             results[release, program, dtype] = Found(outcome, because)
     page, counts = written(listed, results)
     write_text(PAGE, page)
@@ -99,22 +93,11 @@ def main() -> None:
     print(counts)
 
 
-def in_a_process(script: str, release: str) -> Any:
-    """Run a script in a process of its own, which can load one release's Metal backend; return the JSON printed last.
-
-    Raises:
-        SystemExit: it failed; the message is what it wrote to stderr.
-    """
-    done = subprocess.run(
-        [sys.executable, "-m", script, "--release", release],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
+def in_processes(work: Callable[[str], T], releases: Iterable[str], number: int = 1) -> list[T]:
+    """Return what a function returns for each release, called in a process that loads one release's Metal backend."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(number, mp_context=spawn, max_tasks_per_child=1) as pool:
+        return list(pool.map(work, releases))
 
 
 def written(listed: list[Entry], outcome: dict[tuple[str, str, str], Found]) -> tuple[str, str]:
