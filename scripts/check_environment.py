@@ -73,16 +73,15 @@ def dump(result: Mapping[str, Mapping[str, list[str]]], wheels: Mapping[str, str
 def main() -> int:
     """Compare; 1 where something differs, 2 or 3 where it cannot be told."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are kept")
     parser.add_argument("--write", action="store_true", help=f"record the result in {FOUND}")
-    given = parser.parse_args()
+    given, cache = parser.parse_args(), default_cache()
     try:
         releases, _ = read_releases(data_directory() / "releases.yaml")
-        missing = [r.wheel for r in releases if not (given.cache / r.wheel).is_file()]
+        missing = [r.wheel for r in releases if not (cache / r.wheel).is_file()]
         if missing:
-            print(f"not in {given.cache}: {', '.join(missing)}", file=sys.stderr)
+            print(f"not in {cache}: {', '.join(missing)}", file=sys.stderr)
             return 2
-        results = {r.line: dict(sorted(names(given.cache / r.wheel).items())) for r in releases}
+        results = {r.line: dict(sorted(names(cache / r.wheel).items())) for r in releases}
         texts = list(differences(results))
     except OpcheckError as error:
         print(error, file=sys.stderr)

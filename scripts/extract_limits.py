@@ -24,7 +24,6 @@ from opcheck.data.history import History, by_version, dump, expand, with_column
 from opcheck.data.registrations import data_directory
 from opcheck.data.statements import load_statements
 from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, fragments
-from opcheck.data.wheels.archive import default_cache
 from scripts.wheels.checks import Text, texts
 from scripts.wheels.extracted import (
     EMPTY,
@@ -45,7 +44,7 @@ from scripts.wheels.routes import read_users
 
 
 def extract(
-    release: str, cache: Path, claimed: tuple[str, ...]
+    release: str, claimed: tuple[str, ...]
 ) -> tuple[str, tuple[Text, ...], Mapping[str, frozenset[str]], Mapping[str, str]]:
     """A release's line, its texts, the overloads that lead to their functions, its Metal families with their dtypes.
 
@@ -53,7 +52,7 @@ def extract(
         UsageError: neither a release nor a wheel.
         OpListError: no such wheel, or one that cannot be read.
     """
-    with open_library(release, cache) as opened:
+    with open_library(release) as opened:
         torch, image, _ = opened
     places = texts(image, claimed)
     users = read_users(image, {place.function for place in places if place.function})
@@ -131,17 +130,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", help="2.13.0; left out: all (with --check: none)")
     parser.add_argument("--check", action="store_true", help="hold the statements against them")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are kept")
     given = parser.parse_args()
     directory = data_directory()
     try:
-        return _run(given.releases, given.cache, directory, check_only=given.check)
+        return _run(given.releases, directory, check_only=given.check)
     except OpcheckError as error:
         print(error, file=sys.stderr)
         return error.exit_code
 
 
-def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) -> int:
+def _run(named: list[str], directory: Path, *, check_only: bool) -> int:
     extracted, history = TEXTS.load(directory), read_metal(directory)
     known, _ = read_releases(directory / "releases.yaml")
     asked = list(named)
@@ -156,7 +154,7 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
     lines = []
     for release in asked:
         start = time.monotonic()
-        line, places, users, families = extract(release, cache, tuple(sorted(pieces)))
+        line, places, users, families = extract(release, tuple(sorted(pieces)))
         history = metal(with_column(history.operators, extracted.releases, line, families))
         extracted = with_release(extracted, line, places, users)
         lines.append(line)

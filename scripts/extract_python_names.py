@@ -1,6 +1,6 @@
 """Read the public names and arguments of torch's Python by release: op_lists/python_names.json.
 
-python scripts/extract_python_names.py [--wheels DIRECTORY]
+python -m scripts.extract_python_names
 
 Reads the sources in the macOS wheels of all releases (about 1.3 GB, which it downloads where the cache lacks them) and
 writes the names that some releases have and others lack.  A name is public if its module lists it in ``__all__``, or
@@ -11,7 +11,6 @@ native_functions.yaml.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import functools
 import json
@@ -295,11 +294,10 @@ def _lines(owner: str, names: dict[str, Any]) -> str:
 
 def main() -> int:
     """Read all wheels, write the file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wheels", type=Path, default=default_cache())
-    wheels = parser.parse_args().wheels
     releases, _ = read_releases(data_directory() / "releases.yaml")
-    content = extract({release.line: obtain(release.torch, wheels) for release in releases})
+    content = extract(
+        {release.line: obtain(release.torch, default_cache()) for release in releases}
+    )
     (data_directory() / NAMES.name).write_text(_text(content), encoding="utf-8")
     return 0
 

@@ -1,6 +1,6 @@
 """Write op_lists/routes.json: what computes each overload with an MPS kernel, release by release, read from the wheels.
 
-    python -m scripts.read_routes [RELEASE ...] [--cache DIR] [--time]
+    python -m scripts.read_routes [RELEASE ...] [--time]
 
 Reads each release of op_lists/releases.yaml, or those that are named, and prints which overloads of an older release
 changed.  A kernel whose code cannot be followed is ``unknown``.  ``--time`` writes nothing: it prints the seconds of
@@ -14,7 +14,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 
 from opcheck.common import documents
 from opcheck.common.errors import OpcheckError
@@ -24,7 +23,6 @@ from opcheck.data.history import SCHEMA, Entry, History, dump, expand, with_colu
 from opcheck.data.kernel_routes import CALLS, KINDS, TABLE, UNKNOWN, VIEW
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.wheels import metal_source
-from opcheck.data.wheels.archive import default_cache
 from opcheck.data.wheels.image import Image
 from opcheck.kernels import library
 from scripts.wheels import routes
@@ -58,17 +56,17 @@ def value(reached: routes.Reached | None, known: Collection[str] = ()) -> str:
     return f"{CALLS}:{' '.join(sorted(reached.calls))}" if reached.calls else VIEW
 
 
-def build(release: str, line: str, cache: Path, lists: OpLists) -> tuple[dict[str, str], float]:
+def build(release: str, line: str, lists: OpLists) -> tuple[dict[str, str], float]:
     """Return the column of a release, read from its wheel, and the seconds of the processor that opening it takes.
 
     Raises:
         OpListError: the wheel cannot be had, or is damaged.
     """
     start = time.process_time()
-    with open_library(release, cache) as opened:
+    with open_library(release) as opened:
         seconds = time.process_time() - start
         sources = metal_source.functions(documents.read(opened.path, documents.MOST_LARGE))
-        kernels = {*library.read(release, cache).functions, *(each.name for each in sources)}
+        kernels = {*library.read(release).functions, *(each.name for each in sources)}
         return column(opened.image, line, lists, kernels), seconds
 
 
@@ -87,7 +85,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", help="such as 2.15.0; left out: all")
     parser.add_argument("--time", action="store_true", help="write nothing, and time the reading")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are")
     options = parser.parse_args()
     slowest = 0.0
     lists, path = load(), data_directory() / TABLE.name
@@ -99,7 +96,7 @@ def main() -> int:
             if options.releases and release.torch not in options.releases:
                 continue
             start = time.process_time()
-            now, opening = build(release.torch, release.line, options.cache, lists)
+            now, opening = build(release.torch, release.line, lists)
             seconds = time.process_time() - start
             slowest = max(slowest, seconds)
             before = {

@@ -18,7 +18,6 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import ROUTE_WORDS, ROUTES
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists, load
-from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import library
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
@@ -60,7 +59,7 @@ def notes(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
     return len(moved), wrong
 
 
-def named_like_kernels(lists: OpLists, cache: Path) -> tuple[int, list[tuple[str, str, str]]]:
+def named_like_kernels(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
     """Return how many operators have the name of a Metal kernel, release by release, and those without a Metal way.
 
     Raises:
@@ -69,7 +68,7 @@ def named_like_kernels(lists: OpLists, cache: Path) -> tuple[int, list[tuple[str
     reasons = json.loads(NOTES.read_text(encoding="utf-8"))["kernels"]
     total, wrong = 0, []
     for release in lists.releases:
-        kernels = stems(library.read(release.torch, cache).functions)
+        kernels = stems(library.read(release.torch).functions)
         overloads: dict[str, set[str]] = defaultdict(set)
         for op, value in lists.operators(release.line).items():
             if value == "kernel":
@@ -144,7 +143,7 @@ def document(lists: OpLists) -> Iterator[Block]:
         )
     )
     yield _differences(wrong)
-    number, wrong = named_like_kernels(lists, default_cache())
+    number, wrong = named_like_kernels(lists)
     yield Heading("Agreement with the releases' Metal kernels")
     yield Lines(
         (

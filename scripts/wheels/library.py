@@ -21,7 +21,7 @@ class Library(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_library(release: str, cache: Path | None = None) -> Iterator[Library]:
+def open_library(release: str) -> Iterator[Library]:
     """Yield the library of a release.
 
     Raises:
@@ -29,7 +29,7 @@ def open_library(release: str, cache: Path | None = None) -> Iterator[Library]:
         OpListError: no such wheel, or one that cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
-        wheel = read_archive(obtain(release, cache or default_cache()))
+        wheel = read_archive(obtain(release, default_cache()))
         wheel.unpack(Path(folder))
         path = Path(folder, LIBRARY)
         yield Library(wheel.torch, Image.parse(path), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -121,7 +122,8 @@ def test_the_script_tells_differences(tmp_path: Path) -> None:
             wheel.writestr("torch/lib/libtorch_cpu.dylib", text)
     script = Path(__file__).parents[2] / "scripts/check_environment.py"
     done = subprocess.run(
-        [sys.executable, str(script), "--cache", str(tmp_path)],
+        [sys.executable, str(script)],
+        env={**os.environ, "OPCHECK_CACHE": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

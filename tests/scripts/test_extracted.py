@@ -25,7 +25,6 @@ from opcheck.data.registrations import data_directory
 from opcheck.data.statement_model import ErrorText, Statement, StatementEvidence
 from opcheck.data.statements import load_statements
 from opcheck.data.triage import TEXTS, fragments
-from opcheck.data.wheels.archive import default_cache
 from opcheck.data.wheels.image import Image, Section
 from scripts.wheels import checks, extracted, metal
 from scripts.wheels.extracted import (
@@ -388,7 +387,7 @@ def test_a_real_wheel_gives_what_is_committed() -> None:
         for _, text in extracted.claims(load_statements(data_directory()).all)
         for p in fragments(text)
     }
-    line, places, users, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
+    line, places, users, families = extract("2.13.0", tuple(sorted(pieces)))
     texts = TEXTS.load()
     assert (line, {place.text for place in places}) == ("2.13", set(present(texts, "2.13")))
     assert users["at::native::repeat_mps"] == {"aten::repeat"}

@@ -120,7 +120,8 @@ def test_a_damaged_wheel_leaves_the_old_table(
     wheel = tmp_path / "torch-2.15.0-cp311-cp311-macosx_14_0_arm64.whl"
     wheel.write_bytes(b"no archive")
     before = (data_directory() / TABLE.name).read_bytes()
-    monkeypatch.setattr("sys.argv", ["read_routes", "2.15.0", "--cache", str(tmp_path)])
+    monkeypatch.setenv("OPCHECK_CACHE", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["read_routes", "2.15.0"])
     assert script.main() != 0
     assert len(capsys.readouterr().err.splitlines()) == 3
     assert (data_directory() / TABLE.name).read_bytes() == before
