@@ -5,7 +5,7 @@ With ``--train`` a training step of each: forward, loss, backward and AdamW.
 Each figure comes from a process of its own.  ``cold`` is the first forward of the process, as a user meets it;
 ``warm`` the best of five after it.  Ratios are to the plain forward; the model's construction is in none of them.
 
-    python scripts/bench_capture.py [MODEL ...] [--torch 2.13] [--train]
+    python -m scripts.bench_capture [MODEL ...] [--torch 2.13] [--train]
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
+
+from scripts.opinfo.forks import in_processes
 
 ZOO = Path(__file__).parents[1] / "examples" / "models" / "zoo.py"
 MODELS = (
@@ -37,54 +37,39 @@ MODELS = (
     "lstm_tagger",
 )
 REPEATS = 5
-TIME_LIMIT = 300
 
 
 def main() -> int:
-    """Print the table, or measure one cell in a child process."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--torch", default="2.13", help="target release")
     parser.add_argument("--train", action="store_true", help="a training step, not a forward pass")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.cell:
-        print(json.dumps(_measure(options.cell, options.models[0], options.torch)))
-        return 0
     step = " train" if options.train else ""
     methods = [f"plain{step}", f"opcheck{step}"]
     rows = []
     for model in options.models:
-        cells = {method: _cell(method, model, options.torch) for method in methods}
-        rows.append(_row(model, cells))
+        measure = functools.partial(_measure, model, options.torch)
+        rows.append(_row(model, dict(zip(methods, in_processes(measure, methods), strict=True))))
         print(f"{model} done", file=sys.stderr)
     print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
     return 0
 
 
-def _cell(method: str, model: str, torch_line: str) -> dict[str, float] | None:
-    command = [sys.executable, __file__, model, "--torch", torch_line, "--cell", method]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT)
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
-
-
-def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str]:
+def _row(model: str, cells: dict[str, dict[str, float]]) -> dict[str, str]:
     row = {"model": model}
     base, plain = next(iter(cells.items()))
     for method, cell in cells.items():
-        if cell is None:
-            row[f"{method} cold ms"] = "failed"
-            continue
         for heat in ("cold", "warm"):
             row[f"{method} {heat} ms"] = f"{cell[heat] * 1000:.1f}"
-            if method != base and plain is not None:
+            if method != base:
                 row[f"{method} {heat} ratio"] = f"{cell[heat] / plain[heat]:.2f}"
-    opcheck = cells.get("opcheck") or cells.get("opcheck train")
-    row["calls"] = str(int(opcheck["calls"])) if opcheck else ""
+        row["calls"] = str(int(cell.get("calls", 0)))
     return row
 
 
-def _measure(method: str, name: str, torch_line: str) -> dict[str, float]:
+def _measure(name: str, torch_line: str, method: str) -> dict[str, float]:
     from opcheck.capture.child.inputs.specs import inputs_for
     from opcheck.capture.child.loading.load import load
 

@@ -16,7 +16,8 @@ from tabulate import tabulate
 from opcheck.data.compile_defects import DECIDING
 from opcheck.features.compile.compile_records import CompileReport, Variant
 from opcheck.features.compile.plan import AOTINDUCTOR
-from scripts.compile_reports import in_processes, judge_for
+from scripts.compile_reports import judge_for
+from scripts.opinfo.forks import in_processes
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "explanation" / "compile.md"

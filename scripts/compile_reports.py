@@ -9,14 +9,12 @@ and writes reports/compile_reports.md and the counts of docs/explanation/compile
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -42,8 +40,8 @@ from opcheck.features.compile.target_inductor import backend
 from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, run_forked
+from scripts.opinfo.forks import in_processes
 
-T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "op_lists" / "compile_reports.yaml"
 PAGE = ROOT / "reports" / "compile_reports.md"
@@ -91,13 +89,6 @@ def main() -> None:
     docs = DOCS.read_text(encoding="utf-8")
     write_text(DOCS, _COUNTS.sub(lambda match: match[1] + counts + match[2], docs))
     print(counts)
-
-
-def in_processes(work: Callable[[str], T], releases: Iterable[str], number: int = 1) -> list[T]:
-    """Return what a function returns for each release, called in a process that loads one release's Metal backend."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(number, mp_context=spawn, max_tasks_per_child=1) as pool:
-        return list(pool.map(work, releases))
 
 
 def written(listed: list[Entry], outcome: dict[tuple[str, str, str], Found]) -> tuple[str, str]:
