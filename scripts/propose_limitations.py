@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from opcheck.data.registrations import load
-from opcheck.data.wheels.archive import default_cache
+from opcheck.data.wheels.archive import default_cache, obtain
 from opcheck.model.records import OpCall
 from scripts.opinfo import store
 from scripts.opinfo.compare import compare
@@ -136,13 +136,9 @@ def read_lists(torch: str) -> dict[str, dict[str, frozenset[str]]]:
     """CI key (name and variant without separator) -> list of forward that holds it -> dtypes (none: all).
 
     Raises:
-        FileNotFoundError: the release's wheel is not on this machine.
+        OpListError: the release's wheel cannot be had.
     """
-    wheels = sorted(default_cache().glob(f"torch-{torch}-*.whl"))
-    if not wheels:
-        message = f"no wheel of torch {torch} in {default_cache()}"
-        raise FileNotFoundError(message)
-    with zipfile.ZipFile(wheels[0]) as wheel:
+    with zipfile.ZipFile(obtain(torch, default_cache())) as wheel:
         tree = ast.parse(wheel.read("torch/testing/_internal/common_mps.py"))
     results: dict[str, dict[str, frozenset[str]]] = {}
     for function in ast.walk(tree):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.common.files import write_text
@@ -27,17 +27,28 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "reports" / "routes.md"
 READINGS = ROOT / "tests" / "data" / "route_readings.json"
 NOTES = ROOT / "tests" / "data" / "route_notes.json"
+#: What the table is held against, and what the figures mean.
+_SECTIONS = {
+    "the sources": """\
+{number} pairs of an overload and a release were drawn at random and decided by reading the release's sources without
+the table: {agree} agree. They are of torch 1.13.1, 2.6.0 and 2.9.1, whose whole sources could be read.""",
+    "the releases' notes": """\
+The notes of torch 2.9 to 2.14 say that {number} overloads moved to Metal or gained a Metal kernel:
+{agree} have one in that release.""",
+    "the releases' Metal kernels": """\
+Where opcheck kernels list shows a kernel with the name of an operator, the operator should reach a Metal kernel:
+of {number} such pairs of an operator and a release, {agree} do.""",
+}
 
 
 def disagreements(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
     """Return how many pairs were read, and those that the table contradicts, with what both have and the reason."""
     read = json.loads(READINGS.read_text(encoding="utf-8"))
     wrong = []
-    for op, line, ways, *why in read["pairs"]:
-        route = routes(lists).of_operators((op,), line)
-        if set(route.ways or (route.kind,)) != set(ways.split()):
-            found = " ".join(route.ways or (route.kind,))
-            text = f"the table has {found}, the source {ways}. {' '.join(why)}"
+    for op, line, source, *why in read["pairs"]:
+        here = ways(lists, op, line)
+        if {*here} != {*source.split()}:
+            text = f"the table has {' '.join(here)}, the source {source}. {' '.join(why)}"
             wrong.append((op, line, text))
     return len(read["pairs"]), wrong
 
@@ -124,38 +135,11 @@ def document(lists: OpLists) -> Iterator[Block]:
     yield Table(
         ("torch", "overloads", *words, "condition known", "one route", "not unknown"), tuple(rows)
     )
-    number, wrong = disagreements(lists)
-    yield Heading("Agreement with the sources")
-    yield Lines(
-        (
-            f"{number} pairs of an overload and a release were drawn at random and decided by reading the release's",
-            f"sources without the table: {number - len(wrong)} agree. They are of torch 1.13.1, 2.6.0 and 2.9.1, whose",
-            "whole sources could be read.",
-        )
-    )
-    yield _differences(wrong)
-    number, wrong = notes(lists)
-    yield Heading("Agreement with the releases' notes")
-    yield Lines(
-        (
-            f"The notes of torch 2.9 to 2.14 say that {number} overloads moved to Metal or gained a Metal kernel:",
-            f"{number - len(wrong)} have one in that release.",
-        )
-    )
-    yield _differences(wrong)
-    number, wrong = named_like_kernels(lists)
-    yield Heading("Agreement with the releases' Metal kernels")
-    yield Lines(
-        (
-            "Where opcheck kernels list shows a kernel with the name of an operator, the operator should reach a",
-            f"Metal kernel: of {number} such pairs of an operator and a release, {number - len(wrong)} do.",
-        )
-    )
-    yield _differences(wrong)
-
-
-def _differences(wrong: Iterable[tuple[str, str, str]]) -> Bullets:
-    return Bullets(tuple(f"{op}, torch {line}: {text}" for op, line, text in wrong))
+    sections = (disagreements(lists), notes(lists), named_like_kernels(lists))
+    for (title, text), (number, wrong) in zip(_SECTIONS.items(), sections, strict=True):
+        yield Heading(f"Agreement with {title}")
+        yield Lines(tuple(text.format(number=number, agree=number - len(wrong)).splitlines()))
+        yield Bullets(tuple(f"{op}, torch {line}: {why}" for op, line, why in wrong))
 
 
 if __name__ == "__main__":
