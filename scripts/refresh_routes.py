@@ -83,7 +83,7 @@ def named_like_kernels(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]
         overloads: dict[str, set[str]] = defaultdict(set)
         for op, value in lists.operators(release.line).items():
             if value == "kernel":
-                overloads[operator_of(op)].add(op)
+                overloads[op.partition("::")[2].partition(".")[0].strip("_")].add(op)
         for name in sorted(overloads.keys() & kernels.keys()):
             total += 1
             kinds = {way for op in overloads[name] for way in ways(lists, op, release.line)}
@@ -91,11 +91,6 @@ def named_like_kernels(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]
                 text = f"the table has {' '.join(sorted(kinds))}. {reasons.get(name, '')}"
                 wrong.append((name, release.line, text))
     return total, wrong
-
-
-def operator_of(op: str) -> str:
-    """Return the name of an overload's operator as a kernel would have it."""
-    return op.partition("::")[2].partition(".")[0].strip("_")
 
 
 def document(lists: OpLists) -> Iterator[Block]:
