@@ -26,15 +26,45 @@ class LimitExceededError(Exception):
 
 
 class MetalHeap:
-    """A Metal heap; ``room`` is what no buffer occupies, and ``buffers`` counts the others."""
+    """A Metal heap; ``buffers`` counts those in it.
 
-    __slots__ = ("blocks", "buffers", "room", "total")
+    Up to 2.13 Metal places the buffers.  Which range it takes is not published: the lowest that is large enough is
+    assumed.
+    """
+
+    __slots__ = ("blocks", "buffers", "free", "room", "total")
 
     def __init__(self, total: int) -> None:
+        #: the largest buffer that it still takes, which is less than what is free where buffers lie between
         self.total = self.room = total
         self.buffers = 0
+        #: until 2.13: its free ranges, as offset and size, by offset
+        self.free = [(0, total)]
         #: from 2.14 on: its ranges by offset
         self.blocks: list[HeapBlock] = []
+
+    def cut(self, size: int) -> int:
+        """Return the offset of a new buffer, and take its range."""
+        at = next(index for index, (_, room) in enumerate(self.free) if room >= size)
+        offset, room = self.free[at]
+        self.free[at : at + 1] = [(offset + size, room - size)] if room > size else []
+        self._measure()
+        return offset
+
+    def give_back(self, offset: int, size: int) -> None:
+        """Join the range of a released buffer with free neighbours."""
+        at = bisect_left(self.free, (offset, 0))
+        if at < len(self.free) and self.free[at][0] == offset + size:
+            size += self.free.pop(at)[1]
+        if at and sum(self.free[at - 1]) == offset:
+            at -= 1
+            offset, before = self.free.pop(at)
+            size += before
+        self.free.insert(at, (offset, size))
+        self._measure()
+
+    def _measure(self) -> None:
+        self.room = max((size for _, size in self.free), default=0)
 
 
 class HeapBlock:
@@ -174,9 +204,8 @@ class Allocator:
             return self._split(pool, block, size)
         fitting = [heap for heap in pool.heaps if heap.room >= size]
         heap = min(fitting, key=_room) if fitting else self._new_heap(pool, size, pressed=pressed)
-        heap.room -= size
         heap.buffers += 1
-        return HeapBlock(size, heap)
+        return HeapBlock(size, heap, heap.cut(size))
 
     def _new_heap(self, pool: BufferPool, size: int, *, pressed: bool) -> MetalHeap:
         if size <= SMALL:
@@ -226,7 +255,7 @@ class Allocator:
             pool.take(block)
         else:
             pool.take(block)
-            heap.room += block.size
+            heap.give_back(block.offset, block.size)
             heap.buffers -= 1
         if not heap.buffers and not keeps_heap:
             pool.heaps.remove(heap)
