@@ -20,7 +20,7 @@ from opcheck.judge.memory.allocations import Taken, highest, list_taken, never_w
 from opcheck.judge.memory.kv_cache import caches
 from opcheck.judge.memory.mac_fits import watermarks
 from opcheck.judge.memory.replay import MOVE, Allocations, fits
-from opcheck.judge.memory.workspaces import concurrent, workspace
+from opcheck.judge.memory.workspaces import concurrent, temporaries, workspace
 from opcheck.model.records import (
     GroupLocation,
     Lifetime,
@@ -132,7 +132,8 @@ def _allocations(
     pieces = [each for each in list_taken(trace) if each.life.storage not in unwritten]
     workspaces = [workspace(call, route) for call, route in zip(trace.calls, routes, strict=False)]
     workspaces += [0] * (len(trace.calls) - len(workspaces))
-    return Allocations(pieces, len(trace.calls), workspaces), pieces, workspaces
+    temporary = [temporaries(call) for call in trace.calls]
+    return Allocations(pieces, workspaces, temporary), pieces, workspaces
 
 
 def may_run_out(trace: Trace) -> bool:

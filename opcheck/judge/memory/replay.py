@@ -33,22 +33,36 @@ class Replayed(NamedTuple):
 class Allocations:
     """The allocations of a run in their order.
 
+    A training step whose optimizer keeps state is replayed twice: first step allocates the state in memory that
+    activations left, up to 2.13 in buffers that may be 32 MiB larger, and the second needs its activations besides.
+
     Args:
-        pieces: the memory of the run; an optimizer's state is there from the beginning, as from the second step on.
-        calls: how many calls the run has.
+        pieces: the memory of the run.
         workspaces: the bytes of each call outside of the allocator.
+        temporaries: the bytes of each tensor that a call has for itself.
     """
 
-    def __init__(self, pieces: Sequence[Taken], calls: int, workspaces: Sequence[int]) -> None:
+    def __init__(
+        self,
+        pieces: Sequence[Taken],
+        workspaces: Sequence[int],
+        temporaries: Sequence[tuple[int, ...]],
+    ) -> None:
         self._new: dict[int, list[Taken]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
         self._workspaces = workspaces
-        self._calls = calls
+        self._temporaries = temporaries
+        #: what outlives a step
+        self._kept: set[int] = set()
+        self._has_state = False
         self.largest = max((piece.life.nbytes for piece in pieces), default=0)
         for piece in pieces:
             life = piece.life
             stays = piece.kind == "optimizer" and life.freed is None
-            self._new[MOVE if piece.moved or stays else life.first].append(piece)
+            self._new[MOVE if piece.moved else life.first].append(piece)
+            self._has_state |= stays
+            if piece.moved or stays:
+                self._kept.add(life.storage)
             if life.freed is not None:
                 self._freed[life.freed].append(life.storage)
 
@@ -59,30 +73,52 @@ class Allocations:
             high, low = (int(ratio(name, target) * figures.nbytes) for name in ("HIGH", "LOW"))
             allocator = Allocator(target.torch, limit=high, low=low)
         blocks: dict[int, HeapBlock] = {}
+        result = self._step(allocator, blocks, figures)
+        if self._has_state and result.raised is None:
+            for storage in [each for each in blocks if each not in self._kept]:
+                allocator.free(blocks.pop(storage))
+            second = self._step(allocator, blocks, figures)
+            highest = map(max, result[:3], second[:3])
+            result = second if second.raised is not None else Replayed(*highest)
+        return result
+
+    def _step(
+        self, allocator: Allocator, blocks: dict[int, HeapBlock], figures: WorkingSet | None
+    ) -> Replayed:
+        """Replay the run once; what ``blocks`` already has stays as it is."""
         highest = Replayed(0, 0, 0)
-        for index in range(MOVE, self._calls):
+        for index in range(MOVE, len(self._workspaces)):
             for storage in self._freed.get(index, ()):
                 if storage in blocks:
                     allocator.free(blocks.pop(storage))
-            for piece in self._new.get(index, ()):
-                size = piece.life.nbytes
+            temporary = {~at: size for at, size in enumerate(self._temporary(index))}
+            results = {piece.life.storage: piece.life.nbytes for piece in self._new.get(index, ())}
+            for storage, size in (temporary | results).items():
+                if storage in blocks:
+                    continue
                 # MPSAllocator.mm, alloc_buffer_block: it compares the size of the one buffer first.
                 is_too_large = figures is not None and size >= figures.buffer
                 try:
                     if not is_too_large:
-                        blocks[piece.life.storage] = allocator.allocate(size)
+                        blocks[storage] = allocator.allocate(size)
                         continue
                 except LimitExceededError:
                     pass
                 return Replayed(allocator.allocated, allocator.live, allocator.other, index, size)
-            # A call allocates its results before its kernel runs: the workspace of the kernel before it still exists.
-            # A call that makes no tensor, such as a view, runs none.
-            if index >= 0 and (self._workspaces[index] or index in self._new):
-                allocator.other = self._workspaces[index]
+            # A call allocates its results before its kernel runs, and Metal keeps a workspace for later kernels: "an
+            # internal cache of preallocated reusable memory"
+            # (https://developer.apple.com/documentation/metalperformanceshaders/mpstemporaryimage).
+            if index >= 0:
+                allocator.other = max(allocator.other, self._workspaces[index])
             highest = Replayed(
                 *map(max, highest[:3], (allocator.allocated, allocator.live, allocator.other))
             )
+            for storage in temporary:
+                allocator.free(blocks.pop(storage))
         return highest
+
+    def _temporary(self, index: int) -> tuple[int, ...]:
+        return self._temporaries[index] if index >= 0 else ()
 
 
 def fits(

@@ -5,138 +5,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import pytest
-import torch
-from torch import nn
-from torch.nn import functional
 
 import opcheck
 from opcheck.judge.memory.mac_fits import deciding
 from opcheck.model.records import MacFit
+from tests.judge.memory.public_programs import (
+    Program,
+    attention_of_a_large_picture,
+    attention_of_a_long_video,
+    bge_small_training,
+    chatglm_in_single,
+    flux_in_single,
+    gpt2_large_training,
+    klue_roberta_training,
+    llama_2_13b_in_half,
+    mixtral_in_single,
+    mpt_7b_in_single,
+    nanochat_training,
+    outer_product,
+    sd35_large,
+    sdxl_unet_in_single,
+    shieldgemma_with_gradients,
+    splade_training,
+    vicuna_7b_in_half,
+    warmup_of_qwen3_vl,
+)
 
 pytestmark = pytest.mark.slow
-
-Program = tuple[Any, Any]
-
-
-class Weights(nn.Module):
-    """Weights of these shapes, of which the first is read."""
-
-    def __init__(self, shapes: Iterator[tuple[int, ...]], dtype: torch.dtype) -> None:
-        super().__init__()
-        empty = (torch.empty(shape, dtype=dtype, device="meta") for shape in shapes)
-        self.weights = nn.ParameterList(nn.Parameter(each, requires_grad=False) for each in empty)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        first: torch.Tensor = self.weights[0]
-        return x + first.flatten()[:1]
-
-
-def _chatglm() -> Iterator[tuple[int, ...]]:
-    yield 130528, 4096
-    for _ in range(28):
-        yield from ((4096,), (4096,), (12288, 4096), (12288,), (4096, 4096), (4096,))
-        yield from ((4096,), (4096,), (16384, 4096), (16384,), (4096, 16384), (4096,))
-    yield 130528, 4096
-
-
-def chatglm_in_single() -> Program:
-    return Weights(_chatglm(), torch.float32), torch.zeros(1)
-
-
-def mpt_7b_in_single() -> Program:
-    from transformers import MptConfig, MptForCausalLM
-
-    with torch.device("meta"):
-        model = MptForCausalLM(MptConfig(d_model=4096, n_heads=32, n_layers=32, vocab_size=50432))
-    return model, {"input_ids": torch.ones(1, 8, dtype=torch.int64)}
-
-
-def vicuna_7b_in_half() -> Program:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig()).half()
-    return model, {"input_ids": torch.ones(1, 8, dtype=torch.int64)}
-
-
-def sd35_large() -> Program:
-    from diffusers import SD3Transformer2DModel
-
-    with torch.device("meta"):
-        model = SD3Transformer2DModel(
-            sample_size=128,
-            num_layers=38,
-            num_attention_heads=38,
-            attention_head_dim=64,
-            caption_projection_dim=2432,
-            joint_attention_dim=4096,
-            pooled_projection_dim=2048,
-            pos_embed_max_size=192,
-            in_channels=16,
-            out_channels=16,
-            qk_norm="rms_norm",
-        ).half()
-    return model, {
-        "hidden_states": torch.zeros(2, 16, 128, 128, dtype=torch.float16),
-        "encoder_hidden_states": torch.zeros(2, 154, 4096, dtype=torch.float16),
-        "pooled_projections": torch.zeros(2, 2048, dtype=torch.float16),
-        "timestep": torch.zeros(2),
-    }
-
-
-def gpt2_large_training() -> Program:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    with torch.device("meta"):
-        config = GPT2Config(n_embd=1280, n_layer=36, n_head=20, attn_implementation="eager")
-        model = GPT2LMHeadModel(config)
-    tokens = torch.ones(8, 1024, dtype=torch.int64)
-    return model, {"input_ids": tokens, "labels": tokens}
-
-
-def outer_product() -> Program:
-    wide, high = torch.zeros(1, 72250, 1), torch.zeros(1, 1, 72250)
-    return torch.bmm, (wide, high)
-
-
-def _attention(*shape: int, dtype: torch.dtype) -> Program:
-    query, key, value = (torch.empty(shape, dtype=dtype, device="meta") for _ in range(3))
-    return functional.scaled_dot_product_attention, (query, key, value)
-
-
-def attention_of_a_large_picture() -> Program:
-    return _attention(2, 10, 96 * 168, 64, dtype=torch.float32)
-
-
-def attention_of_a_long_video() -> Program:
-    return _attention(2, 48, 247726, 64, dtype=torch.bfloat16)
-
-
-def warmup_of_qwen3_vl() -> Program:
-    def warmup(x: torch.Tensor) -> torch.Tensor:
-        # 437.81 GiB of half precision, as the text has it; transformers asked for all weights at once.
-        return torch.empty(int(437.81 * 2**29), dtype=torch.float16, device=x.device)[:1] + x
-
-    return warmup, torch.zeros(1, dtype=torch.float16)
-
-
-def flux_in_single() -> Program:
-    from diffusers import FluxTransformer2DModel
-
-    with torch.device("meta"):
-        model = FluxTransformer2DModel(guidance_embeds=False)
-    return model, {
-        "hidden_states": torch.zeros(1, 4096, 64),
-        "encoder_hidden_states": torch.zeros(1, 256, 4096),
-        "pooled_projections": torch.zeros(1, 768),
-        "timestep": torch.zeros(1),
-        "img_ids": torch.zeros(4096, 3),
-        "txt_ids": torch.zeros(256, 3),
-    }
 
 
 class PublicText(NamedTuple):
@@ -151,7 +51,10 @@ class PublicText(NamedTuple):
     allocated: float = 0.0
     #: how the text begins or what it contains
     printed: str = "MPS backend out of memory"
-    options: dict[str, str] = {}
+    options: dict[str, str | bool] = {}
+    raises: bool = True
+    #: what the text does not state, so that its figures are not compared
+    unknown: str = ""
 
 
 GITHUB = "https://github.com/"
@@ -213,7 +116,102 @@ REPORTS = [
         printed="Invalid buffer size: 437.81 GiB",
     ),
     PublicText(flux_in_single, f"{GITHUB}black-forest-labs/flux/issues/80", 36, "2.4", "14"),
+    PublicText(llama_2_13b_in_half, f"{GITHUB}Moaawiyah/AI_hw5", 16, "2.12", "26", 19.98),
+    PublicText(
+        mixtral_in_single,
+        f"{GITHUB}EleutherAI/lm-evaluation-harness/issues/1835",
+        128,
+        "2.3",
+        "14.2",
+    ),
+    # The shapes that were tried (84.38, 25.00 and 6.25 MB) are weights of SDXL's U-Net in float32.
+    PublicText(
+        sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/1341", 8, "2.1", "14", 8.76
+    ),
+    PublicText(sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/980", 8, "2.1", "14", 8.93),
+    PublicText(
+        sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/1139", 8, "2.1", "14", 8.89
+    ),
+    PublicText(
+        shieldgemma_with_gradients,
+        f"{GITHUB}kght6123/examples-shieldgemma2",
+        36,
+        "2.7",
+        "15",
+        42.33,
+        printed="other allocations: 3.00 GB, max allowed: 45.90 GB",
+        options={"grad": True},
+    ),
+    PublicText(
+        partial(bge_small_training, 32),
+        f"{GITHUB}Dayallenr/RAG/issues/11#32",
+        8,
+        "2.13",
+        "15",
+        8.84,
+        options={"mode": "train"},
+    ),
+    PublicText(
+        partial(bge_small_training, 16),
+        f"{GITHUB}Dayallenr/RAG/issues/11#16",
+        8,
+        "2.13",
+        "15",
+        9.06,
+        options={"mode": "train"},
+    ),
+    # Nine of ten passages have at most 441 tokens: among eight the longest has 448 as a rule.
+    PublicText(
+        partial(bge_small_training, 8, 448),
+        f"{GITHUB}Dayallenr/RAG/issues/11#8",
+        8,
+        "2.13",
+        "15",
+        options={"mode": "train"},
+        raises=False,
+        unknown="how long the passages of a batch are",
+    ),
+    PublicText(
+        splade_training,
+        f"{GITHUB}gedankrayze/splade-model-trainer",
+        24,
+        "2.6",
+        "15",
+        26.77,
+        printed="Tried to allocate 476.91 MB on private pool",
+    ),
+    PublicText(
+        partial(nanochat_training, 8),
+        f"{GITHUB}mparrett/nanochat#8",
+        24,
+        "2.11",
+        "26",
+        29.73,
+        printed="Tried to allocate 2.00 GiB on private pool",
+        options={"mode": "train"},
+        unknown="the program was compiled",
+    ),
+    PublicText(
+        partial(nanochat_training, 4),
+        f"{GITHUB}mparrett/nanochat#4",
+        24,
+        "2.11",
+        "26",
+        options={"mode": "train"},
+        raises=False,
+        unknown="the program was compiled",
+    ),
 ]
+#: Texts that the estimate is wrong about: it gives 15.6 GiB at the highest, so that nothing raises.
+WRONG = PublicText(
+    klue_roberta_training,
+    f"{GITHUB}zbum/llm_application_study",
+    16,
+    "2.6",
+    "15",
+    17.36,
+    options={"mode": "train"},
+)
 
 
 def _fit(public: PublicText) -> MacFit:
@@ -233,9 +231,17 @@ def _fit(public: PublicText) -> MacFit:
 
 
 @pytest.mark.parametrize("public", REPORTS, ids=lambda each: each.source.removeprefix(GITHUB))
-def test_the_run_raises_as_on_that_mac(public: PublicText) -> None:
+def test_the_run_ends_as_on_that_mac(public: PublicText) -> None:
     fit = _fit(public)
-    assert fit.state == "raises"
-    assert public.printed in fit.prints
-    if public.allocated:
+    assert (fit.state == "raises") is public.raises
+    if public.raises:
+        assert public.printed in fit.prints
+    if public.allocated and not public.unknown:
         assert fit.allocated / 2**30 == pytest.approx(public.allocated, rel=0.15)
+
+
+@pytest.mark.xfail(raises=AssertionError, reason="2.6 GiB of the reported run are not explained")
+def test_the_run_ends_as_on_that_mac_where_the_estimate_is_too_low() -> None:
+    fit = _fit(WRONG)
+    assert fit.allocated / 2**30 == pytest.approx(WRONG.allocated, rel=0.15)
+    assert fit.state == "raises"
