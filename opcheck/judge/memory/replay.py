@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from opcheck.common.versions import Target
@@ -77,25 +78,29 @@ class Allocations:
         if self._has_state and result.raised is None:
             for storage in [each for each in blocks if each not in self._kept]:
                 allocator.free(blocks.pop(storage))
-            second = self._step(allocator, blocks, figures)
+            second = self._step(allocator, blocks, figures, kept=self._kept)
             highest = map(max, result[:3], second[:3])
             result = second if second.raised is not None else Replayed(*highest)
         return result
 
     def _step(
-        self, allocator: Allocator, blocks: dict[int, HeapBlock], figures: WorkingSet | None
+        self,
+        allocator: Allocator,
+        blocks: dict[int, HeapBlock],
+        figures: WorkingSet | None,
+        *,
+        kept: AbstractSet[int] = frozenset(),
     ) -> Replayed:
-        """Replay the run once; what ``blocks`` already has stays as it is."""
+        """Replay the run once; ``kept`` exists from a step before."""
         highest = Replayed(0, 0, 0)
         for index in range(MOVE, len(self._workspaces)):
             for storage in self._freed.get(index, ()):
                 if storage in blocks:
                     allocator.free(blocks.pop(storage))
-            temporary = {~at: size for at, size in enumerate(self._temporary(index))}
-            results = {piece.life.storage: piece.life.nbytes for piece in self._new.get(index, ())}
-            for storage, size in (temporary | results).items():
-                if storage in blocks:
-                    continue
+            temporary = [(~at, size) for at, size in enumerate(self._temporary(index))]
+            lives = (piece.life for piece in self._new.get(index, ()))
+            results = [(life.storage, life.nbytes) for life in lives if life.storage not in kept]
+            for storage, size in temporary + results:
                 # MPSAllocator.mm, alloc_buffer_block: it compares the size of the one buffer first.
                 is_too_large = figures is not None and size >= figures.buffer
                 try:
@@ -113,7 +118,7 @@ class Allocations:
             highest = Replayed(
                 *map(max, highest[:3], (allocator.allocated, allocator.live, allocator.other))
             )
-            for storage in temporary:
+            for storage, _ in temporary:
                 allocator.free(blocks.pop(storage))
         return highest
 

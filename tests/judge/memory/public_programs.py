@@ -94,7 +94,7 @@ def outer_product() -> Program:
 
 
 def _attention(*shape: int, dtype: torch.dtype) -> Program:
-    query, key, value = (torch.empty(shape, dtype=dtype, device="meta") for _ in range(3))
+    query, key, value = (torch.zeros(shape, dtype=dtype) for _ in range(3))
     return functional.scaled_dot_product_attention, (query, key, value)
 
 
@@ -259,7 +259,7 @@ class SpladeTraining(nn.Module):
             for _ in range(2):
                 loss = self._loss(tokens, masks)
                 optimizer.zero_grad()
-                loss.backward()
+                torch.autograd.backward(loss)
                 optimizer.step()
         return loss
 
@@ -273,7 +273,8 @@ class SpladeTraining(nn.Module):
             for each, mask in zip(logits, masks, strict=True)
         )
         margin = 0.2 - (query * positive).sum(1) + (query * negative).sum(1)
-        return margin.relu().mean() + 1e-4 * (query.norm(p=1) + positive.norm(p=1))
+        loss: torch.Tensor = margin.relu().mean() + 1e-4 * (query.norm(p=1) + positive.norm(p=1))
+        return loss
 
 
 def splade_training() -> Program:
@@ -300,7 +301,8 @@ class ChatBlock(nn.Module):
 
     def forward(self, x: torch.Tensor, ids: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
         qkv, out, up, down = (weight.to(x.dtype) for weight in self.weights)
-        q, k, v = functional.linear(_norm(x), qkv).unflatten(-1, (18, -1)).chunk(3, dim=-2)
+        heads = functional.linear(_norm(x), qkv).view(*ids.shape, 18, -1)
+        q, k, v = heads.chunk(3, dim=-2)
         q, k = (_norm(_rotate(each, angles)) * 1.2 for each in (q, k))
         if self.values is not None:
             v = v + self.values(ids).view_as(v)

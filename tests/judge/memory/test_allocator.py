@@ -58,6 +58,19 @@ def test_buffers_of_many_sizes_pile_up_until_2_13() -> None:
     assert reserved[WHOLE] >= 3 * GIB
 
 
+def test_a_heap_takes_a_buffer_only_where_one_gap_is_large_enough() -> None:
+    allocator = Allocator(WHOLE)
+    held = [allocator.allocate(100 * MIB) for _ in range(10)]
+    for block in held[::2]:
+        allocator.free(block)
+    allocator.empty_cache()
+    # 524 MiB are free, at most 100 of them in one piece.
+    assert allocator.allocate(150 * MIB).heap is not held[0].heap
+    allocator.free(held[1])
+    allocator.empty_cache()
+    assert allocator.allocate(300 * MIB).heap is held[1].heap
+
+
 def test_it_raises_on_live_memory_alone() -> None:
     limit = 4 * GIB
     allocator = Allocator(WHOLE, limit=limit)
@@ -114,7 +127,10 @@ def test_what_is_allocated_lies_in_the_heaps(torch: Version, seed: int) -> None:
         assert allocator.live == sum(block.size for block in held) <= allocator.allocated
         heaps = {id(block.heap): block.heap for block in held}
         for heap in heaps.values():
-            assert sum(block.size for block in held if block.heap is heap) <= heap.total
+            ranges = sorted((each.offset, each.size) for each in held if each.heap is heap)
+            ends = [offset + size for offset, size in ranges]
+            assert all(end <= start for end, (start, _) in zip(ends, ranges[1:], strict=False))
+            assert ends[-1] <= heap.total
             if heap.blocks:
                 assert sum(block.size for block in heap.blocks) == heap.total
     for block in held:

@@ -10,7 +10,7 @@ from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.memory.mac_fits import find_asked_mac, ratio, smallest
 from opcheck.model.records import Lifetime, Memory, Trace
 from tests.judge.memory.live import peaks_as_recorded
-from tests.made import call, make_target, make_trace
+from tests.made import call, make_target, make_trace, spec
 
 GIB = 1 << 30
 PHASES = ("forward", "forward", "backward", "backward", "optimizer", "optimizer")
@@ -68,6 +68,33 @@ def test_peaks_are_of_what_lives_at_once() -> None:
         "backward": 2 * GIB,
         "optimizer": GIB,
     }
+
+
+@pytest.mark.parametrize(("torch", "gib"), [("2.13", 2), ("2.14", 1)])
+def test_the_optimizers_state_takes_buffers_that_activations_left(torch: str, gib: int) -> None:
+    mib = 1 << 20
+    activations = [
+        Lifetime(storage=number, nbytes=33 * mib, first=0, freed=3, kind="result")
+        for number in range(30)
+    ]
+    state = [
+        Lifetime(storage=100 + number, nbytes=2 * mib, first=4, freed=None, kind="result")
+        for number in range(10)
+    ]
+    memory = made(step(life(0, None, mib, "parameter"), *activations, *state), torch=torch)
+    assert memory.allocation is not None
+    # 2 MiB of state in a buffer of 33 MiB: the second step needs ten new ones.
+    assert memory.allocation.allocated // GIB == gib
+
+
+def test_the_softmax_of_attention_has_temporaries() -> None:
+    scores = spec(2, shape=(8, GIB // 32))
+    calls = [call("aten::_safe_softmax", outputs=(scores,)), call("aten::mm")]
+    lives = (Lifetime(storage=2, nbytes=scores.nbytes, first=0, freed=None, kind="result"),)
+    allocation = made(make_trace(*calls, lifetimes=lives)).allocation
+    assert allocation is not None
+    # The scores, the softmax before its rows of -inf are replaced, and which those are.
+    assert allocation.live == 2 * scores.nbytes + scores.nbytes // 4
 
 
 def test_the_optimizers_state_is_there_from_the_second_step_on() -> None:
