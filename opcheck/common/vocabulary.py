@@ -87,8 +87,8 @@ PrecisionEventKind = Literal["overflow", "nan", "underflow", "flips"]
 
 #: What memory on MPS is for at a moment of the run: the columns of a peak.
 MemoryUse = Literal["parameters", "buffers", "inputs", "gradients", "optimizer", "activations"]
-#: What grows: graphs that are compiled for each new shape, or tensors that the program keeps.
-GrowthKind = Literal["graphs", "tensors"]
+#: What grows: graphs for each new shape, tensors that the program keeps, or freed buffers of each size.
+GrowthKind = Literal["graphs", "tensors", "buffers"]
 #: How a plan was checked.
 PlanCheck = Literal["captured", "replayed"]
 #: What ends a dimension: memory, the limit of a shape, wrong results, an error of the model, or the range.

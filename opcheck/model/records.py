@@ -214,6 +214,13 @@ class CacheShape(Record, frozen=True, kw_only=True):
     longest: int
 
 
+class Watermarks(NamedTuple):
+    """The ratios of the MPS allocator to the recommended working set; 0: none."""
+
+    high: float
+    low: float
+
+
 class Trace(Record, frozen=True, kw_only=True):
     """The operator calls of one run of a model on the simulated Mac, in their order."""
 
@@ -252,6 +259,8 @@ class Trace(Record, frozen=True, kw_only=True):
     births: tuple[Birth, ...] = ()
     #: of all memory on MPS; a line of a few numbers each.
     lifetimes: tuple[Lifetime, ...] = ()
+    #: of the allocator, where the environment or the program sets them
+    watermarks: Watermarks | None = None
     #: modules that the run never called, by their qualified names.
     uncalled: tuple[str, ...] = ()
     #: whether the run came to its end.

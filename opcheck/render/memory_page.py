@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import and_more, filesize, plural
-from opcheck.common.vocabulary import MEMORY_USES
+from opcheck.common.vocabulary import MEMORY_USES, GrowthKind
 from opcheck.model.records import (
     MacFit,
     Memory,
@@ -78,6 +78,10 @@ def _holders(memory: Memory) -> Table:
     )
 
 
+#: Empty: with a new shape, and the graphs are named.
+_GROWS_WITH: dict[GrowthKind, str] = {"graphs": "", "tensors": "step", "buffers": "size"}
+
+
 def _growth(growth: Sequence[MemoryGrowth]) -> Table:
     """Make a row for each line whose memory grows with each new shape, or with each step."""
     return Table(
@@ -86,7 +90,7 @@ def _growth(growth: Sequence[MemoryGrowth]) -> Table:
             (
                 each.line,
                 and_more(each.operators, _OPERATORS),
-                f"new shape: {plural(each.graphs, 'graph')}" if each.kind == "graphs" else "step",
+                _GROWS_WITH[each.kind] or f"new shape: {plural(each.graphs, 'graph')}",
                 f"{each.megabytes:g} MB",
                 each.cure,
             )
@@ -169,7 +173,7 @@ def _macs(memory: Memory) -> Table:
                 f"{mac.memory} GB",
                 ", ".join(mac.chips),
                 filesize(mac.working_set),
-                filesize(mac.limit),
+                filesize(mac.limit) if mac.limit else "none",
                 filesize(mac.allocated),
                 filesize(mac.other),
                 _state(mac),

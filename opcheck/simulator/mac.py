@@ -26,7 +26,7 @@ from opcheck.simulator.real_device import cover_device_functions, out_of_reach
 from opcheck.simulator.visible.device_mode import DeviceMode, Watcher
 from opcheck.simulator.visible.methods import methods_of_mac
 from opcheck.simulator.visible.storage import dlpack_of_mac
-from opcheck.simulator.visible.surface import mac_surface, mps_backend
+from opcheck.simulator.visible.surface import MacMemory, mac_surface, mps_backend
 from opcheck.tracing.torch_private.backend import only_cpu_lifted, set_only_cpu_lifted
 
 Modes = Callable[[], contextlib.AbstractContextManager[object]]
@@ -41,12 +41,12 @@ def simulated_mac(
     keep: int = KEEP_ELEMENTS,
     on_cpu: Watcher | None = None,
     simulator_type: type[Simulator] = Simulator,
-    allocated: Callable[[], int] = int,
+    memory: MacMemory | None = None,
 ) -> Iterator[Simulator]:
     """Dispatch as the target does; ``registrations`` maps each overload to its value on MPS.
 
-    ``on_cpu`` receives each API call whose result is a tensor of the CPU; ``allocated`` returns the bytes that live
-    tensors take on the device, 0 where they are not counted.
+    ``on_cpu`` receives each API call whose result is a tensor of the CPU; ``memory`` answers for the allocator, with
+    zeros where it is not followed.
 
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.  Nothing inside it reaches
     a real device, in no thread (simulator/real_device.py).
@@ -70,7 +70,7 @@ def simulated_mac(
             make_current(context),
             cover_device_functions(),
             mps_backend(target),
-            mac_surface(target, allocated),
+            mac_surface(target, memory or MacMemory()),
             autocast_of(context.ask, policies, lists.names("AutocastMPS")),
             methods_of_mac(),
             dlpack_of_mac(),

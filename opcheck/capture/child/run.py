@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +60,8 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Phase
 from opcheck.data.packages import packages
 from opcheck.data.registrations import load as load_lists
-from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace
+from opcheck.data.watermarks import set_watermarks, watermarks
+from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace, Watermarks
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dispatch.mps_registrations import present_and_absent
@@ -69,7 +71,7 @@ from opcheck.simulator.real_device import out_of_reach
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import differ_from_installed, differing_libraries
 from opcheck.simulator.visible.start_methods import spawned_processes
-from opcheck.simulator.visible.surface import mps_backend
+from opcheck.simulator.visible.surface import MacMemory, mps_backend
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
@@ -262,6 +264,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
     model, inputs, step, births, saved, eager, packages, tracer, *_ = prepared
     registrations = dict(load_lists().operators(str(target.torch)))
+    memory, ratios = MacMemory(), set_watermarks(os.environ, target.torch)
     recorder, mover = Recorder(births, _call.__code__), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
@@ -270,7 +273,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     # A full collection walks every object of torch and of the model's library: a second for Llama 3 8B.
     gc.freeze()
     with (
-        simulated_mac(target, registrations, recorder, on_cpu=births.note) as mac,
+        simulated_mac(target, registrations, recorder, on_cpu=births.note, memory=memory) as mac,
         births.while_running(),
         leave_uncompiled(eager),
         lost_gradients_noted() as lost,
@@ -311,6 +314,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         lifetimes=lifetimes(
             recorder.calls, recorder.tensors.freed, mover.placed, numbers, len(moves)
         ),
+        watermarks=_with_fraction(ratios, memory.fraction, target),
         births=(*mover.births(numbers), *recorder.tensors.births(numbers), *saved),
         tracer=tracer,
         mode=request.mode,
@@ -649,3 +653,12 @@ def differences(target: Target) -> Differences:
             f"a branch of it on torch.__version__ did not see {target.torch}",
         )
     return Differences(differences=tuple(texts), differing_libraries=tuple(libraries))
+
+
+def _with_fraction(
+    ratios: Watermarks | None, fraction: float | None, target: Target
+) -> Watermarks | None:
+    """Return the ratios after ``torch.mps.set_per_process_memory_fraction``, which sets the high one alone."""
+    if fraction is None:
+        return ratios
+    return (ratios or watermarks({}, target.torch))._replace(high=fraction)

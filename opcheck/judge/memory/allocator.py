@@ -121,7 +121,7 @@ class Allocator:
 
     def __init__(self, torch: Version, *, limit: int = 0, low: int = 0) -> None:
         self._places = torch >= _PLACES_BUFFERS
-        self._limit, self._low = limit, low
+        self.limit, self._low = limit, low
         self._small, self._large = BufferPool(is_small=True), BufferPool(is_small=False)
         #: bytes of all heaps, which an error calls "MPS allocated"
         self.allocated = 0
@@ -129,6 +129,11 @@ class Allocator:
         self.live = 0
         #: bytes of the process outside of the heaps, which an error calls "other allocations"
         self.other = 0
+
+    @property
+    def cached(self) -> int:
+        """Return the bytes of freed buffers that are kept whole, which ends with 2.13."""
+        return 0 if self._places else self._small.available + self._large.available
 
     def allocate(self, nbytes: int) -> HeapBlock:
         """Return a buffer.
@@ -171,7 +176,7 @@ class Allocator:
         return block
 
     def _exceeds(self, size: int) -> bool:
-        return bool(self._limit) and self.allocated + self.other + size > self._limit
+        return bool(self.limit) and self.allocated + self.other + size > self.limit
 
     def _reuse(self, pool: BufferPool, size: int) -> HeapBlock | None:
         """Follow get_free_buffer: the best cached buffer, unless it is much too large."""

@@ -18,7 +18,7 @@ from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
 from opcheck.judge.memory.allocations import Taken, highest, list_taken, never_written, sweep
 from opcheck.judge.memory.kv_cache import caches
-from opcheck.judge.memory.mac_fits import watermarks
+from opcheck.judge.memory.mac_fits import describe_watermarks, ratios_of
 from opcheck.judge.memory.replay import MOVE, Allocations, fits
 from opcheck.judge.memory.workspaces import concurrent, temporaries, workspace
 from opcheck.model.records import (
@@ -63,7 +63,7 @@ def estimate(
 
     Args:
         trace: what ran.
-        target: the target, for its watermarks and texts.
+        target: the target, for its limits and texts.
         asked: the memory of the Mac that the user named, in GB; 0: none.
         routes: what computes each call; without them no workspace is counted.
 
@@ -103,7 +103,7 @@ def estimate(
         notes=(
             *(() if trace.complete else (_BROKE_OFF,)),
             *NOTES,
-            watermarks(target),
+            describe_watermarks(trace, target),
             *((_TRAINING,) if state else ()),
         ),
         asked=asked,
@@ -133,7 +133,8 @@ def _allocations(
     workspaces = [workspace(call, route) for call, route in zip(trace.calls, routes, strict=False)]
     workspaces += [0] * (len(trace.calls) - len(workspaces))
     temporary = [temporaries(call) for call in trace.calls]
-    return Allocations(pieces, workspaces, temporary), pieces, workspaces
+    ratios = ratios_of(trace, target)
+    return Allocations(pieces, workspaces, temporary, ratios), pieces, workspaces
 
 
 def may_run_out(trace: Trace) -> bool:

@@ -32,7 +32,7 @@ SHAPELESS = frozenset({"aten::_softmax", "aten::_softmax.out", "aten::bmm", "ate
 #: Others take theirs as inputs of the graph (the value of addcdiv); whole numbers (a dimension) are in each key.
 REAL_NUMBERS_IN_KEY = ("aten::clamp", "aten::clip")
 #: Shapes count as varying from so many distinct keys of an operator at a line and module on.
-_VARIES = 4
+VARIES = 4
 #: Distinct keys above which it does not matter whether new ones still come.
 _MANY = 32
 #: Keys that are kept in all.
@@ -85,7 +85,7 @@ class GraphUses:
     def _is_growing(self, place: GraphPlace) -> bool:
         keys, half = self._keys[place], self._calls[place] / 2
         late = sum(first >= half for first in keys.values())
-        return len(keys) >= _VARIES and (len(keys) >= _MANY or late >= 2)
+        return len(keys) >= VARIES and (len(keys) >= _MANY or late >= 2)
 
 
 def key_of(call: OpCall) -> Hashable:
@@ -184,6 +184,27 @@ def _release_without_graphs(operators: tuple[str, ...], target: Target, lists: O
         if version > target.torch and kinds <= {"metal", "mps", "copy", "view"}:
             return str(version)
     return ""
+
+
+def cached_buffers(line: str, operator: str, sizes: int, nbytes: int) -> MemoryGrowth:
+    """Return the record of a line whose results have many sizes, up to 2.13 each in a buffer that stays cached.
+
+    Args:
+        line: where they are made.
+        operator: what makes them.
+        sizes: distinct sizes.
+        nbytes: bytes of buffers that no request reuses.
+    """
+    return MemoryGrowth(
+        kind="buffers",
+        operators=(operator,),
+        line=line,
+        graphs=0,
+        seen=sizes,
+        megabytes=round(nbytes / 1e6 / sizes, 3),
+        cure="pad to a few sizes, or torch.mps.empty_cache() between them; torch 2.14 splits and joins buffers",
+        source="the allocator replayed (https://github.com/pytorch/pytorch/pull/188045)",
+    )
 
 
 def kept_tensors(line: str, operator: str, nbytes: int, steps: int) -> MemoryGrowth:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from opcheck.common.versions import Target
-from opcheck.data.environment import load_environment
-from opcheck.model.records import MacFit, Memory
+from opcheck.data.watermarks import HIGH, LOW, watermarks
+from opcheck.model.records import MacFit, Memory, Trace, Watermarks
 
 
-def ratio(name: str, target: Target) -> float:
-    """Return the release's default of a watermark (HIGH, LOW), as a multiple of the working set."""
-    full = f"PYTORCH_MPS_{name}_WATERMARK_RATIO"
-    variable = load_environment().explain(full, str(target.torch)).variable
-    assert variable is not None
-    return float(variable.default)
+def ratios_of(trace: Trace, target: Target) -> Watermarks:
+    """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
+    return trace.watermarks or watermarks({}, target.torch)
 
 
-def watermarks(target: Target) -> str:
-    """Describe in words how the release limits the working set."""
-    return (
-        f"by default torch {target.torch} gives cached memory back from {ratio('LOW', target):g} times the "
-        f"recommended working set on, and raises above {ratio('HIGH', target):g} times "
-        "(PYTORCH_MPS_LOW_WATERMARK_RATIO, PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
+def describe_watermarks(trace: Trace, target: Target) -> str:
+    """Describe in words how the allocator limits the working set."""
+    ratios = ratios_of(trace, target)
+    origin = f"as {HIGH} and {LOW} are set," if trace.watermarks else "by default"
+    back = (
+        f"gives cached memory back from {ratios.low:g} times the recommended working set on"
+        if ratios.low
+        else "keeps cached memory"
     )
+    limit = (
+        f"raises above {ratios.high:g} times the recommended working set"
+        if ratios.high
+        else "never raises for its sum"
+    )
+    names = "" if trace.watermarks else f" ({LOW}, {HIGH})"
+    return f"{origin} torch {target.torch} {back}, and {limit}{names}"
 
 
 def smallest(memory: Memory, *states: str) -> MacFit | None:

@@ -13,8 +13,7 @@ from opcheck.data.macs import WorkingSet, chips_by_memory, load_macs
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.judge.memory.allocations import Taken
 from opcheck.judge.memory.allocator import Allocator, HeapBlock, LimitExceededError
-from opcheck.judge.memory.mac_fits import ratio
-from opcheck.model.records import MacFit
+from opcheck.model.records import MacFit, Watermarks
 
 #: The moment before the first call, when the model is moved.
 MOVE = -1
@@ -41,6 +40,7 @@ class Allocations:
         pieces: the memory of the run.
         workspaces: the bytes of each call outside of the allocator.
         temporaries: the bytes of each tensor that a call has for itself.
+        ratios: of the allocator.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Allocations:
         pieces: Sequence[Taken],
         workspaces: Sequence[int],
         temporaries: Sequence[tuple[int, ...]],
+        ratios: Watermarks,
     ) -> None:
+        self.ratios = ratios
         self._new: dict[int, list[Taken]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
         self._workspaces = workspaces
@@ -71,7 +73,7 @@ class Allocations:
         """Return how the run ends on a Mac with these figures; without figures nothing limits it."""
         allocator = Allocator(target.torch)
         if figures is not None:
-            high, low = (int(ratio(name, target) * figures.nbytes) for name in ("HIGH", "LOW"))
+            high, low = (int(ratio * figures.nbytes) for ratio in self.ratios)
             allocator = Allocator(target.torch, limit=high, low=low)
         blocks: dict[int, HeapBlock] = {}
         result = self._step(allocator, blocks, figures)
@@ -132,7 +134,7 @@ def fits(
     """Yield for each size of Mac whether the run fits, and the call where it raises; MOVE is the move before it.
 
     Args:
-        target: the target, for its macOS, watermarks and texts.
+        target: the target, for its macOS and texts.
         allocations: of the run.
         unlimited: their replay without a limit.
         peak: bytes of the tensors and of the workspace of one call, at the highest.
@@ -140,10 +142,11 @@ def fits(
     chips = chips_by_memory()
     for mac in load_macs():
         figures = mac.on(target.macos)
-        limit = int(ratio("HIGH", target) * figures.nbytes)
-        low = ratio("LOW", target) * figures.nbytes
+        limit, low = (int(ratio * figures.nbytes) for ratio in allocations.ratios)
+        # Above one of them the allocator behaves otherwise than in the replay without a limit.
+        least = min(filter(None, (limit, low)), default=unlimited.allocated + unlimited.other + 1)
         is_free = (
-            unlimited.allocated + unlimited.other < low and allocations.largest < figures.buffer
+            unlimited.allocated + unlimited.other < least and allocations.largest < figures.buffer
         )
         result = unlimited if is_free else allocations.replay(target, figures)
         state: FitState = "fits" if peak <= figures.nbytes else "pressure"

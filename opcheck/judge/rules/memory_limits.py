@@ -88,6 +88,12 @@ def _report_growth(entries: Sequence[MemoryGrowth], kind: GrowthKind, *, is_seen
         message = (
             f"{names}: results of {steps} steps exist at once, {total:.3g} MB more with each step"
         )
+    elif kind == "buffers":
+        sizes = max(each.seen for each in entries)
+        message = (
+            f"{names}: results of {sizes} sizes, whose freed buffers stay cached, {total:.3g} MB "
+            "with each size"
+        )
     else:
         graphs = sum(each.graphs for each in entries)
         if is_seen:

@@ -183,7 +183,29 @@ def _no_profile(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
-def _set_memory_fraction(fraction: Any) -> None:
+class MacMemory:
+    """Answers for the allocator's memory; this one counts nothing, and keeps what the program sets."""
+
+    #: what ``torch.mps.set_per_process_memory_fraction`` sets; None: nothing
+    fraction: float | None = None
+
+    def current(self) -> int:
+        """Return the bytes of live buffers."""
+        return 0
+
+    def driver(self) -> int:
+        """Return the bytes of all memory that Metal has allocated for the process."""
+        return 0
+
+    def empty_cache(self) -> None:
+        """Release what is cached."""
+
+    def set_fraction(self, fraction: float) -> None:
+        """Set the high watermark."""
+        self.fraction = fraction
+
+
+def _check_fraction(fraction: Any) -> None:
     # torch/mps/__init__.py, ``set_per_process_memory_fraction`` (1.13 to 2.15)
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
@@ -193,21 +215,23 @@ def _set_memory_fraction(fraction: Any) -> None:
 
 
 @contextlib.contextmanager
-def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
+def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
     """For the length of the block Python sees a Mac's torch.
 
     Args:
         target: whose release decides which names there are.
-        allocated: bytes that live tensors take on the device.
+        memory: answers for the allocator.
     """
 
-    def bytes_now(*_: Any, **__: Any) -> int:
-        return allocated()
+    def set_fraction(fraction: Any) -> None:
+        _check_fraction(fraction)
+        memory.set_fraction(fraction)
 
     changes: list[tuple[Any, str, Any]] = [
-        (torch.mps, "current_allocated_memory", bytes_now),
-        (torch.mps, "driver_allocated_memory", bytes_now),
-        (torch.mps, "set_per_process_memory_fraction", _set_memory_fraction),
+        (torch.mps, "current_allocated_memory", memory.current),
+        (torch.mps, "driver_allocated_memory", memory.driver),
+        (torch.mps, "empty_cache", memory.empty_cache),
+        (torch.mps, "set_per_process_memory_fraction", set_fraction),
         (torch.mps, "compile_shader", _refusing(_NO_METAL)),
         (torch.mps, "load_metallib", _refusing(_NO_METAL)),
         (torch.mps, "Event", MacEvent),

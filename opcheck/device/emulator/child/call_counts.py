@@ -22,9 +22,11 @@ from opcheck.device.emulator.child.argument_checks import (
     kind_on_a_mac,
     mark_raised_on_a_mac,
 )
+from opcheck.device.emulator.child.emulated_memory import EmulatedMemory
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import example_of
 from opcheck.judge.judge import outcome
+from opcheck.judge.memory.allocator import HeapBlock
 from opcheck.judge.memory.growth import (
     REAL_NUMBERS_IN_KEY,
     GraphPlace,
@@ -66,8 +68,9 @@ class CallRow(NamedTuple):
 
 
 class LiveMemory(NamedTuple):
-    """The memory of a result: its bytes, what made it, where, and in which step of a training."""
+    """The memory of a result: its buffer and bytes, what made it, where, and in which step of a training."""
 
+    block: HeapBlock | None
     nbytes: int
     op: str
     site: Site
@@ -134,7 +137,7 @@ class CallCounts:
         self._warned: set[tuple[str, Site]] = set()
         self._copies = [0, 0, 0, 0]
         self._live: dict[int, LiveMemory] = {}
-        self.allocated = 0
+        self.memory = EmulatedMemory(verdicts.torch)
         self._graphs = GraphUses()
         self._kept_results = KeptResults()
         self._at_first: Callable[[], None] | None = None
@@ -147,6 +150,7 @@ class CallCounts:
     def retarget(self, target: Target) -> None:
         """Judge the calls from here on for this target."""
         self._verdicts.retarget(target)
+        self.memory.torch = target.torch
 
     def follow_modules(self) -> AbstractContextManager[None]:
         """For the length of the block, follow the modules of the program."""
@@ -236,15 +240,16 @@ class CallCounts:
             size = payload.untyped_storage().nbytes()
         else:
             size = sparse_indices(payload).nbytes + sparse_values(payload).nbytes
-        self._live[memory.number] = LiveMemory(size, op, site, self._kept_results.step)
+        block = self.memory.allocate(size, op, site)
+        self._live[memory.number] = LiveMemory(block, size, op, site, self._kept_results.step)
         self._kept_results.add(self._live[memory.number])
-        self.allocated += size
         memory.watcher = self._forget_memory
 
     def _forget_memory(self, number: int) -> None:
         live = self._live.pop(number, None)
         if live is not None:
-            self.allocated -= live.nbytes
+            if live.block is not None:
+                self.memory.free(live.block)
             self._kept_results.remove(live)
 
     def _count_copies(self, call: Call) -> None:
@@ -303,7 +308,7 @@ class CallCounts:
             for site, ops, shapes in self._graphs.lines(growing=True)
         ]
         lines.sort(key=lambda each: -each.seen)
-        return (*lines, *self._kept_results.growth())
+        return (*lines, *self._kept_results.growth(), *self.memory.growth(locate))
 
     def copies(self) -> tuple[int, ...]:
         """What the fallbacks copied: tensors to the CPU, tensors back, and their bytes."""

@@ -213,7 +213,7 @@ class Emulation:
                     tally,
                     keep=_ALL,
                     simulator_type=Emulator,
-                    allocated=lambda: tally.allocated,
+                    memory=tally.memory,
                 ) as mac,
                 run_uncompiled(functools.partial(add_left_out, self._problems)),
                 processes_of_mac(self.target),

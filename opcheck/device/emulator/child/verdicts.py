@@ -10,7 +10,7 @@ import torch
 
 from opcheck.capture.child.recording.graph import fill_arguments, op_call
 from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref
-from opcheck.common.versions import Target
+from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import RouteKind, Side
 from opcheck.data.matching import holds_but_for_words
 from opcheck.data.registrations import OpLists
@@ -65,6 +65,11 @@ class Verdicts:
         if key not in self._graphs:
             self._graphs[key] = compiles_graph(op, route, self._target, self._lists)
         return self._graphs[key]
+
+    @property
+    def torch(self) -> Version:
+        """Return the release of the target."""
+        return self._target.torch
 
     def retarget(self, target: Target) -> None:
         """Judge for another target from here on."""

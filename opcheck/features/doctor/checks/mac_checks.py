@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.common.text import filesize, plural
-from opcheck.common.versions import MACOS_MAJORS, Span, Target, Version
+from opcheck.common.versions import MACOS_MAJORS, Span, Version
 from opcheck.data.macs import load_macs
 from opcheck.data.packages import load_wheels
+from opcheck.data.watermarks import watermarks
 from opcheck.features.doctor.check import Examined, finding, install, rule
-from opcheck.judge.memory.mac_fits import ratio
 from opcheck.model.records import Finding
 
 _GIB = 1 << 30
@@ -136,11 +136,12 @@ def _memory(examined: Examined) -> Iterator[Finding]:
     asked = examined.environment.torch
     seen = asked.recommended if asked else None
     recommended = seen or smallest.nbytes * size // _LITTLE
-    target = Target(torch=examined.torch, macos=macos)
+    high = watermarks(examined.environment.variables, examined.torch).high
+    limit = f"raises above {filesize(int(recommended * high))}" if high else "has no limit"
     claim = "torch reports that Metal recommends" if seen else "Metal is expected to recommend"
     yield finding(
         message=f"{size} GiB of memory: {claim} at most {filesize(recommended)} of it for "
-        f"the GPU, and torch raises above {filesize(int(recommended * ratio('HIGH', target)))}",
+        f"the GPU, and torch {limit}",
         hint=f"whether a model fits: opcheck audit MODEL --memory {size}",
     )
 

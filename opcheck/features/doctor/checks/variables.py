@@ -5,19 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from opcheck.common.versions import Target, Version
 from opcheck.data.environment import Explanation, load_environment, number
+from opcheck.data.watermarks import HIGH, LOW, find_invalid, watermarks
 from opcheck.features.doctor.check import Examined, finding, rule
-from opcheck.judge.memory.mac_fits import ratio
 from opcheck.model.records import Finding
 
-_HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
-_LOW = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
 _FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 _PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
 
-#: MPSAllocator.h, default_high_watermark_upper_bound
-_UPPER_BOUND = 2.0
 #: Bits that say how something is printed, and not what.
 _HOW = {
     _PROFILE: ("INCLUDE_GPU_TIME", "INCLUDE_KERNEL_TIME", "INCLUDE_BUFFER_ID"),
@@ -71,34 +66,33 @@ def _no_number(examined: Examined) -> Iterator[Finding]:
 
 @rule("OC323", "error")
 def _watermarks(examined: Examined) -> Iterator[Finding]:
-    target = Target(torch=examined.torch, macos=examined.environment.macos or Version(15))
-    high = _ratio(examined, _HIGH, ratio("HIGH", target))
-    low = _ratio(examined, _LOW, ratio("LOW", target))
-    if high is None or low is None:
+    variables = examined.environment.variables
+    if any(number(variables.get(name, "0")) is None for name in (HIGH, LOW)):
         return
-    if not 0 <= high <= _UPPER_BOUND:
-        yield finding(
-            message=f"{_HIGH} is {high:g}: from 0.0 to {_UPPER_BOUND:g} is taken",
-            hint=f"unset {_HIGH}",
-            prints=f"invalid high watermark ratio {high:g}",
-        )
-    elif not 0 <= low <= (high or _UPPER_BOUND):
-        given = "is" if _LOW in examined.environment.variables else "is by default"
-        yield finding(
-            message=f"{_LOW} {given} {low:g}, and must not be above "
-            f"{_HIGH}={high or _UPPER_BOUND:g}",
-            hint=f"export {_LOW}={high or _UPPER_BOUND:g}",
-            prints=f"invalid low watermark ratio {low:g}",
-        )
+    invalid = find_invalid(watermarks(variables, examined.torch))
+    if invalid is None:
+        return
+    given = "is" if invalid.variable in variables else "is by default"
+    if invalid.variable == HIGH:
+        problem = f"from 0.0 to {invalid.bound:g} is taken"
+    else:
+        problem = f"it must not be above {HIGH}={invalid.bound:g}"
+    yield finding(
+        message=f"{invalid.variable} {given} {invalid.ratio:g}: {problem}",
+        hint=f"unset {HIGH}"
+        if invalid.variable == HIGH
+        else f"export {invalid.variable}={invalid.bound:g}",
+        prints=invalid.prints,
+    )
 
 
 @rule("OC324", "warning")
 def _no_limit(examined: Examined) -> Iterator[Finding]:
-    if _ratio(examined, _HIGH, 1.0) == 0:
+    if number(examined.environment.variables.get(HIGH, "")) == 0:
         yield finding(
-            message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
+            message=f"{HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
             "it stops responding",
-            hint=f"unset {_HIGH}; opcheck audit MODEL --memory GB estimates what a model needs",
+            hint=f"unset {HIGH}; opcheck audit MODEL --memory GB estimates what a model needs",
         )
 
 
@@ -143,12 +137,6 @@ def _contradiction(examined: Examined) -> Iterator[Finding]:
             "operator without a kernel raises instead, and only what always falls back is printed",
             hint=f"export {_FALLBACK}=1",
         )
-
-
-def _ratio(examined: Examined, name: str, default: float) -> float | None:
-    """The value of a watermark; the default where it is not set, None where it is no number."""
-    value = examined.environment.variables.get(name)
-    return default if value is None else number(value)
 
 
 def _whole(value: str) -> int | None:

@@ -1,0 +1,54 @@
+"""What environment variables set of the allocator's watermarks, and which values it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.common.errors import InputError
+from opcheck.common.versions import Version
+from opcheck.data.watermarks import HIGH, LOW, find_invalid, set_watermarks, watermarks
+
+TORCH = Version(2, 13)
+
+
+@pytest.mark.parametrize(
+    ("variables", "ratios"),
+    [
+        ({}, (1.7, 1.4)),
+        ({HIGH: "0.0"}, (0, 1.4)),
+        ({HIGH: "0.8", LOW: "0.6"}, (0.8, 0.6)),
+        # as strtod reads them
+        ({HIGH: " 1.5GB"}, (1.5, 1.4)),
+        ({HIGH: "1e0", LOW: "none"}, (1, 0)),
+        ({HIGH: ""}, (0, 1.4)),
+    ],
+)
+def test_the_ratios_are_read_as_the_allocator_reads_them(
+    variables: dict[str, str], ratios: tuple[float, float]
+) -> None:
+    assert watermarks(variables, TORCH) == ratios
+
+
+@pytest.mark.parametrize(
+    ("variables", "prints"),
+    [
+        ({HIGH: "2.1"}, "invalid high watermark ratio 2.1"),
+        ({HIGH: "-1"}, "invalid high watermark ratio -1"),
+        ({HIGH: "0.8"}, "invalid low watermark ratio 1.4"),
+        ({LOW: "1.8"}, "invalid low watermark ratio 1.8"),
+        ({HIGH: "0.0", LOW: "2.5"}, "invalid low watermark ratio 2.5"),
+    ],
+)
+def test_a_ratio_that_the_allocator_refuses_ends_a_capture(
+    variables: dict[str, str], prints: str
+) -> None:
+    invalid = find_invalid(watermarks(variables, TORCH))
+    assert invalid is not None
+    assert invalid.prints == prints
+    with pytest.raises(InputError, match=prints):
+        set_watermarks(variables, TORCH)
+
+
+def test_variables_that_are_not_set_set_nothing() -> None:
+    assert set_watermarks({"PYTORCH_ENABLE_MPS_FALLBACK": "1"}, TORCH) is None
+    assert set_watermarks({LOW: "1.0"}, TORCH) == (1.7, 1)
