@@ -21,11 +21,7 @@ def describe_watermarks(trace: Trace, target: Target) -> str:
         if ratios.low
         else "keeps cached memory"
     )
-    limit = (
-        f"raises above {ratios.high:g} times the recommended working set"
-        if ratios.high
-        else "never raises for its sum"
-    )
+    limit = f"raises above {ratios.high:g} times" if ratios.high else "sets no limit"
     names = "" if trace.watermarks else f" ({LOW}, {HIGH})"
     return f"{origin} torch {target.torch} {back}, and {limit}{names}"
 

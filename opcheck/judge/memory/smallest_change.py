@@ -7,6 +7,7 @@ process: the orchestrator captures.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from opcheck.judge.memory.allocations import list_taken
 from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.memory.mac_fits import deciding
 from opcheck.model.records import Lifetime, Memory, MemoryPlan, Trace
+from opcheck.weights.stored import TYPES
 
 #: Captures that a plan may take.
 MOST_CAPTURES = 12
@@ -28,6 +30,8 @@ MOST_CAPTURES = 12
 _CHANGES = 4
 #: The share of the peak that a change must save to be tried with others.
 _WORTH = 0.02
+#: The components that diffusers loads from GGUF and keeps quantized; transformers makes whole weights of theirs.
+_DENOISERS = frozenset({"transformer", "transformer_2", "unet"})
 _ORDER: tuple[FitState, ...] = ("fits", "pressure", "raises")
 
 Request = Callable[[CaptureRequest], CaptureRequest]
@@ -66,6 +70,7 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
             *map(_unload, _components(trace)),
             _step("vae_tiling", "VAE tiling", "pipeline.enable_vae_tiling()"),
             _step("attention_slicing", "attention slicing", "pipeline.enable_attention_slicing()"),
+            *map(_quantize, ("Q8_0", "Q4_K") if _denoiser_weights(trace) else ()),
         ]
     is_single = trace.parameters and trace.parameter_bytes > 3 * trace.parameters
     if training:
@@ -102,7 +107,7 @@ def _step(name: str, words: str, code: str) -> MemoryChange:
 
 
 def _components(trace: Trace) -> list[str]:
-    """Return the components of a pipeline that have weights, those that are used up first first."""
+    """Return the components of a pipeline that have weights, those that are used up earliest first."""
     uses = _uses(trace)
     return sorted(uses, key=lambda name: uses[name][1])[:-1]
 
@@ -137,6 +142,62 @@ def _unload(component: str) -> MemoryChange:
     words = f"{component.replace('_', ' ')} unloaded"
     return MemoryChange(
         words, f"pipeline.{component} = None before the rest is moved", trace=unload
+    )
+
+
+def _denoiser_weights(trace: Trace) -> dict[int, int]:
+    """Return the elements of each weight of a linear layer of the denoiser, by its storage."""
+    owners = _owners(trace)
+    return {
+        spec.storage: math.prod(spec.shape)
+        for call in trace.calls
+        if call.op == "aten::linear"
+        for spec in call.inputs
+        if spec.argument == "weight" and owners.get(spec.storage, "") in _DENOISERS
+    }
+
+
+def _quantize(kind: str) -> MemoryChange:
+    """Return the change to weights of GGUF: a layer makes its weight from them at each call.
+
+    diffusers/quantizers/gguf/utils.py, ``GGUFLinear.forward_native``: in half precision, and again in the dtype that is
+    computed with.
+    """
+    elements_of_block, bytes_of_block = next(
+        (elements, nbytes) for name, elements, nbytes in TYPES["ggml"].values() if name == kind
+    )
+
+    def quantize(trace: Trace) -> Trace:
+        weights = _denoiser_weights(trace)
+        lives = [
+            msgspec.structs.replace(
+                life, nbytes=weights[life.storage] * bytes_of_block // elements_of_block
+            )
+            if life.storage in weights
+            else life
+            for life in trace.lifetimes
+        ]
+        number = min((life.storage for life in lives), default=0)
+        for index, call in enumerate(trace.calls):
+            read = {spec.storage for spec in call.inputs if spec.storage in weights}
+            for storage in read if call.op == "aten::linear" else ():
+                for _ in range(2):
+                    number -= 1
+                    lives.append(
+                        Lifetime(
+                            storage=number,
+                            nbytes=2 * weights[storage],
+                            first=index,
+                            freed=index + 1,
+                            kind="result",
+                        )
+                    )
+        return msgspec.structs.replace(trace, lifetimes=tuple(lives))
+
+    return MemoryChange(
+        f"the denoiser's weights as GGUF {kind}",
+        "from_single_file(..., quantization_config=GGUFQuantizationConfig(compute_dtype=...))",
+        trace=quantize,
     )
 
 

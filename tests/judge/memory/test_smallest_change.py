@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from opcheck.capture.request import CaptureRequest
 from opcheck.data.registrations import load
 from opcheck.judge.memory.smallest_change import MOST_CAPTURES, PlanSearch, changes_for
@@ -47,6 +49,38 @@ def test_unloading_a_component_is_replayed() -> None:
     # 20 GiB raise above 18.13; 12 GiB are above the 10.67 that Metal recommends.
     assert _plans(_pipeline(), 16) == [(("text encoder unloaded",), "pressure", "replayed")]
     assert _plans(_pipeline(), 24) == [(("text encoder unloaded",), "fits", "replayed")]
+
+
+def test_quantized_weights_are_replayed_with_the_weight_that_each_call_makes() -> None:
+    weight = TensorSpec(
+        tensor=3, storage=3, dtype="float16", shape=(GIB, 3), stride=(3, 1), argument="weight"
+    )
+    encoder = call("aten::mm", 1, inputs=(_read(1),))
+    denoiser = [call("aten::linear", 2 + n, inputs=(_named(weight, n),)) for n in range(2)]
+    lives = (
+        _weight(1, "text_encoder.1", GIB),
+        *(_weight(3 + n, f"transformer.{n}", 6 * GIB) for n in range(2)),
+    )
+    trace = make_trace(encoder, *denoiser, lifetimes=lives, inputs_note="as its pipeline is called")
+    # 13 GiB; as Q8_0 1 + 2 * 3 * 34 / 32 GiB, and twice 6 GiB for the weight of a call, which is more.
+    assert _plans(trace, 16) == []
+    layers = [call("aten::linear", 9 + n, inputs=(_small(n),)) for n in range(48)]
+    many = (
+        _weight(1, "text_encoder.1", GIB),
+        *(_weight(100 + n, f"transformer.{n}", GIB // 4) for n in range(48)),
+    )
+    trace = make_trace(encoder, *layers, lifetimes=many, inputs_note="as its pipeline is called")
+    # 1 + 12 * 17 / 32 + 0.5 GiB are below 10.67.
+    assert _plans(trace, 16) == [(("the denoiser's weights as GGUF Q8_0",), "fits", "replayed")]
+
+
+def _named(weight: TensorSpec, number: int) -> TensorSpec:
+    return msgspec.structs.replace(weight, tensor=3 + number, storage=3 + number)
+
+
+def _small(number: int) -> TensorSpec:
+    at = 100 + number
+    return TensorSpec(tensor=at, storage=at, dtype="float16", shape=(1 << 27, 1), argument="weight")
 
 
 def test_nothing_is_planned_where_it_fits() -> None:
