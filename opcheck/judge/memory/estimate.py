@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from opcheck.common.text import any_layer
+from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import load_macs
@@ -83,12 +83,11 @@ def estimate(
     unlimited = allocations.replay(target)
     weights = [piece.life.nbytes for piece in pieces if piece.kind in {"parameters", "buffers"}]
     most = max(map(sum, zip(totals, workspaces, strict=True)))
+    macs = tuple(_with_place(trace, *each) for each in fits(target, allocations, unlimited, most))
     return Memory(
         peaks=(_measure_moved(pieces), *_peaks(trace, sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
-        macs=tuple(
-            _with_place(trace, *each) for each in fits(target, allocations, unlimited, most)
-        ),
+        macs=macs,
         allocation=MemoryAllocation(
             allocated=unlimited.allocated,
             live=unlimited.live,
@@ -105,6 +104,7 @@ def estimate(
             *NOTES,
             describe_watermarks(trace, target),
             *((_TRAINING,) if state else ()),
+            *_convolution_notes(trace, workspaces, macs, asked),
         ),
         asked=asked,
     )
@@ -142,6 +142,25 @@ def may_run_out(trace: Trace) -> bool:
     # A buffer is smaller than the limit on all of them together.
     least = min(figures.buffer for figures in load_macs()[-1].working_sets)
     return sum(life.nbytes for life in trace.lifetimes) >= least
+
+
+def _convolution_notes(
+    trace: Trace, workspaces: Sequence[int], macs: Sequence[MacFit], asked: int
+) -> Iterator[str]:
+    """Yield a note where the workspaces of convolutions could pass the limit of the Mac that decides."""
+    of_convolutions = [
+        nbytes if "convolution" in call.op else 0
+        for call, nbytes in zip(trace.calls, workspaces, strict=True)
+    ]
+    bound = concurrent(trace.calls, of_convolutions)
+    mac = next((mac for mac in reversed(macs) if mac.memory <= asked), macs[0 if asked else -1])
+    if mac.state != "raises" and mac.limit and mac.allocated + bound > mac.limit:
+        yield (
+            f"convolutions could pass the limit of a Mac of {mac.memory} GB: their workspaces are at most "
+            f"{filesize(bound)} if all between two waits exist at once, a bound; decoders of videos "
+            "raised so (https://github.com/Comfy-Org/ComfyUI/issues/9308: 139.74 GiB, "
+            "https://github.com/Comfy-Org/ComfyUI/issues/11584: 141.24 GiB); tile the VAE"
+        )
 
 
 def _measure_moved(pieces: Sequence[Taken]) -> MemoryPeak:

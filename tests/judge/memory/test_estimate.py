@@ -184,3 +184,23 @@ def test_a_run_that_broke_off_says_so() -> None:
 
 def test_the_watermarks_are_those_of_the_environment() -> None:
     assert ratios_of(step(), make_target()) == (1.7, 1.4)
+
+
+@pytest.mark.parametrize(
+    ("calls", "waits", "noted"), [(8, False, True), (8, True, False), (1, False, False)]
+)
+def test_a_bound_of_convolutions_above_the_limit_is_noted(
+    calls: int, *, waits: bool, noted: bool
+) -> None:
+    # 27 * 64 * 4 bytes for each of 2**19 positions: 3.4 GiB.
+    inputs = (
+        spec(1, shape=(1, 64, 8, 256, 256)),
+        spec(3, shape=(64, 64, 3, 3, 3), argument="weight"),
+    )
+    outputs = (spec(2, shape=(1, 64, 8, 256, 256)),)
+    one = call("aten::convolution", inputs=inputs, outputs=outputs, waits=waits)
+    trace = make_trace(*[one] * calls, lifetimes=(life(0, None),))
+    memory = estimate(trace, make_target("2.13", "15.0"), asked=16, routes=["graph"] * calls)
+    assert memory is not None
+    notes = [each for each in memory.notes if each.startswith("convolutions could pass the limit")]
+    assert bool(notes) is noted
