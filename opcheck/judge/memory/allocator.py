@@ -131,7 +131,7 @@ class Allocator:
         self.other = 0
 
     @property
-    def cached(self) -> int:
+    def cached_bytes(self) -> int:
         """Return the bytes of freed buffers that are kept whole, which ends with 2.13."""
         return 0 if self._places else self._small.available + self._large.available
 

@@ -33,7 +33,7 @@ class Replayed(NamedTuple):
 class Allocations:
     """The allocations of a run in their order.
 
-    A training step whose optimizer keeps state is replayed twice: first step allocates the state in memory that
+    A training step whose optimizer keeps state is replayed twice: the first step allocates the state in memory that
     activations left, up to 2.13 in buffers that may be 32 MiB larger, and the second needs its activations besides.
 
     Args:
@@ -143,7 +143,7 @@ def fits(
     for mac in load_macs():
         figures = mac.on(target.macos)
         limit, low = (int(ratio * figures.nbytes) for ratio in allocations.ratios)
-        # Above one of them the allocator behaves otherwise than in the replay without a limit.
+        # Below both, the replay without a limit applies.
         least = min(filter(None, (limit, low)), default=unlimited.allocated + unlimited.other + 1)
         is_free = (
             unlimited.allocated + unlimited.other < least and allocations.largest < figures.buffer

@@ -2,7 +2,7 @@
 
 Workspaces are MPSGraph's, which an error counts as "other allocations".  What MPSGraph takes is not published.  The
 bound for a convolution is its unfolded input, as a matrix product needs it; for attention by graph it is a copy of the
-scores in float32; for softmax a copy of its result (3.00 GB of other allocations beside scores of 3.00 GiB:
+scores in float32; for softmax a copy of its result (3.00 GB of other allocations where the scores have 3.00 GiB:
 https://github.com/kght6123/examples-shieldgemma2); for random numbers the numbers in float32.  Reports of decoders at
 large sizes show that the workspaces of several calls exist at once (139.74 GiB:
 https://github.com/Comfy-Org/ComfyUI/issues/9308).

@@ -53,7 +53,7 @@ class EmulatedMemory(MacMemory):
             raise RuntimeError(text) from None
         self._sizes[op, line].add(nbytes)
         self._most_live = max(self._most_live, allocator.live)
-        self._most_held = max(self._most_held, allocator.live + allocator.cached)
+        self._most_held = max(self._most_held, allocator.live + allocator.cached_bytes)
         return block
 
     def free(self, block: HeapBlock) -> None:
