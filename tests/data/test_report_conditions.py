@@ -18,6 +18,27 @@ EXPANDED = tensor(2, 8, 2, 2, stride=(0, 0, 0, 0))
 HEADS, MASK = tensor(1, 2, 4, 64), tensor(1, 1, 4, 1024)
 STRIDED = {"self": (TURNED, FLAT)}
 EMPTY = {"self": (NOTHING, WHOLE)}
+#: Lost where the result has the layout of a transposed or channels_last tensor.
+STRIDED_RESULTS = (
+    "activations-strided",
+    "glu-strided",
+    "hardsigmoid-strided",
+    "hardswish-backward-channels-last",
+    "logit-backward-strided",
+    "mish-backward-strided",
+    "prelu-channels-last",
+    "relu-backward-permuted",
+    "relu-backward-strided",
+    "sigmoid-backward-permuted",
+    "sigmoid-backward-strided",
+    "silu-backward-permuted",
+    "silu-backward-strided",
+    "softplus-backward-strided",
+    "softshrink-strided",
+    "tanh-backward-permuted",
+    "tanh-backward-strided",
+    "threshold-strided",
+)
 
 #: By name: each argument with the value that meets the condition and the one that does not; a single one is for both.
 CASES: dict[str, dict[str, Any]] = {
@@ -133,7 +154,16 @@ CASES: dict[str, dict[str, Any]] = {
     "conv-backward-channels-last": {"self": (LAST, PLANE)},
     "gamma-functions-strided": STRIDED,
     "elu-strided": STRIDED,
-    "activations-strided": STRIDED,
+    **{name: {"result": (TURNED, FLAT)} for name in STRIDED_RESULTS},
+    "leaky-relu-backward-channels-last": {"self": (LAST, PLANE)},
+    "smooth-l1-none-strided": {"reduction": (0, 1), "result": TURNED},
+    "add-alpha-mixed-dtypes-aborts": {
+        "alpha": 2,
+        "other": (INTEGERS, WHOLE),
+        "result": WHOLE,
+    },
+    "avg-pool-half-divisor-aborts": {"divisor_override": (3, None)},
+    "reflection-pad1d-backward-65536": {"self": (tensor(1, 1, 65537), tensor(1, 1, 131072))},
     "gelu-strided": STRIDED,
     "log-clamp-strided": STRIDED,
     "unary-strided-out": {"out": (TURNED, FLAT)},

@@ -256,3 +256,21 @@ def test_each_problem_of_the_file_is_named(tmp_path: Path) -> None:
         "no statement has the id unknown",
         "either statements or why_none",
     ]
+
+
+@pytest.mark.parametrize(
+    ("torch", "other", "alpha", "holds"),
+    [
+        ("2.9", "float32", 0.33, True),
+        ("2.9", "float16", 0.33, False),
+        ("2.9", "float32", 1, False),
+        ("2.8", "float32", 0.33, False),
+        ("2.12", "float32", 0.33, False),
+    ],
+)
+def test_a_half_tensor_takes_no_scaled_float32_in_place(
+    torch: str, other: str, alpha: float, *, holds: bool
+) -> None:
+    inputs = (tensor("self", 16, dtype="float16"), tensor("other", 16, dtype=other))
+    result = statements(torch, "aten::add_.Tensor", *inputs, alpha=alpha)
+    assert ("add-alpha-in-place-narrower" in result) is holds
