@@ -272,6 +272,12 @@ CASES: dict[str, dict[str, Any]] = {
     "unique-counts-single": {"return_counts": True, "self": (tensor(1), WHOLE)},
     "normal-five-dimensions": {"self": (CUBE, PLANE)},
     "multinomial-many-samples": {"num_samples": (2**24 + 1, 2**24)},
+    "amax-int64-zero": {"self": (tensor(33), tensor(32)), "result": tensor()},
+    "solve-triangular-four-dimensions": {"self": (PLANE, FLAT), "B": FLAT},
+    "solve-triangular-view": {
+        "self": (tensor(2, 2, stride=(1, 2), offset=4), tensor(2, 2, stride=(1, 2))),
+        "B": COLUMN,
+    },
     "nan-to-num-empty-out": {"result": (NOTHING, WHOLE), "self": WHOLE},
     "product-complex-inner-4096": {"mat2": (tensor(4097, 2), tensor(4096, 2))},
     "linspace-integers-through-float": {"result": INTEGERS, "start": (2**24 + 1, 0), "end": 4},
