@@ -272,6 +272,15 @@ CASES: dict[str, dict[str, Any]] = {
     "unique-counts-single": {"return_counts": True, "self": (tensor(1), WHOLE)},
     "normal-five-dimensions": {"self": (CUBE, PLANE)},
     "multinomial-many-samples": {"num_samples": (2**24 + 1, 2**24)},
+    "conv3d-channels-last": {
+        "self": (
+            tensor(1, 8, 2, 4, 4, stride=(256, 1, 128, 32, 8)),
+            tensor(1, 8, 2, 4, 4),
+        )
+    },
+    "fill-strided-1-13": STRIDED,
+    "batch-norm-partly-frozen-aborts": {"output_mask": ((True, False, False), (True, True, True))},
+    "isin-macos-13": {"elements": (WHOLE, NOTHING), "test_elements": WHOLE},
     "amax-int64-zero": {"self": (tensor(33), tensor(32)), "result": tensor()},
     "solve-triangular-four-dimensions": {"self": (PLANE, FLAT), "B": FLAT},
     "solve-triangular-view": {
