@@ -49,7 +49,8 @@ Result = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | float]
 class Launch(msgspec.Struct, frozen=True):
     """One call: what is bound, the grid, and what each result should be, by its buffer.
 
-    What is bound is memory or numbers, which take the type of the argument; a kernel without the argument ignores it.
+    What is bound is memory, numbers, which take the type of the argument, or the numbers of a struct by its fields; a
+    kernel without the argument ignores it.
     A result without memory gets some that no value was written to.
     """
 
@@ -90,27 +91,31 @@ class KernelCall:
         Raises:
             Unfit: the kernel has no such argument, or it lacks a field.
         """
-        fields = {field.name: field for field in self.fields(name)}
-        if not fields:
+        argument = next((a for a in self.buffers if a.name == name), None)
+        if argument is None or not argument.fields:
             raise Unfit(f"the kernel has no struct {name}")
-        if lacking := numbers.keys() - fields.keys():
+        if lacking := numbers.keys() - {field.name for field in argument.fields}:
             raise Unfit(f"{name} has no {', '.join(sorted(lacking))}")
-        size = next(argument.size for argument in self.buffers if argument.name == name)
-        memory = torch.zeros(size, dtype=torch.uint8)
-        for key, value in numbers.items():
-            field = fields[key]
-            listed = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
-            # The size of a plain array is that of one element, the size of a metal::array that of all.
-            width = _WIDTHS.get(field.type) or field.size // max(field.length, 1)
-            for place, item in enumerate(listed):
-                at = field.offset + place * width
-                memory[at : at + width] = pack(field.type, (), width, (item,))[:width]
-        return memory
+        return pack_struct(argument, numbers)
 
     def fit(self, name: str, **numbers: Any) -> Tensor:
         """Return a struct argument as ``struct`` does, without the fields that this release's kernel lacks."""
         fields = {field.name for field in self.fields(name)}
         return self.struct(name, **{key: value for key, value in numbers.items() if key in fields})
+
+
+def pack_struct(argument: air.KernelParameter, numbers: Mapping[str, Any]) -> Tensor:
+    """Return a struct argument in memory, by the names of its fields; the others are zero, unknown names ignored."""
+    memory = torch.zeros(argument.size, dtype=torch.uint8)
+    for field in argument.fields:
+        value = numbers.get(field.name, ())
+        listed = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
+        # The size of a plain array is that of one element, the size of a metal::array that of all.
+        width = _WIDTHS.get(field.type) or field.size // max(field.length, 1)
+        for place, item in enumerate(listed):
+            at = field.offset + place * width
+            memory[at : at + width] = pack(field.type, (), width, (item,))[:width]
+    return memory
 
 
 Launches = Iterator[Launch]
@@ -187,6 +192,8 @@ def _memory(argument: air.KernelParameter, launch: Launch) -> Tensor | None:
     content = launch.bound.get(argument.name)
     if isinstance(content, Tensor):
         return content
+    if isinstance(content, Mapping):
+        return pack_struct(argument, content)
     if content is not None:
         return torch.tensor(content, dtype=_NUMBERS[_element(argument).rstrip("1234")])
     if argument.name in launch.expected:

@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from opcheck.kernels.host import attention_calls, pointwise_calls, row_calls
+from opcheck.kernels.host import (
+    attention_calls,
+    copying_calls,
+    indexing_calls,
+    layer_calls,
+    pointwise_calls,
+    row_calls,
+    sorting_calls,
+)
 from opcheck.kernels.host.host_call import BoundCall, HostCall
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 
 Binder = Callable[[HostCall, ReleaseKernels], BoundCall]
 #: The functions by the operators that they bind; the others are in the table of pointwise operators.
-BINDERS: dict[str, Binder] = {**row_calls.BINDERS, **attention_calls.BINDERS}
+BINDERS: dict[str, Binder] = {
+    **row_calls.BINDERS,
+    **attention_calls.BINDERS,
+    **indexing_calls.BINDERS,
+    **copying_calls.BINDERS,
+    **layer_calls.BINDERS,
+    **sorting_calls.BINDERS,
+}
 
 
 def is_bound(name: str) -> bool:

@@ -43,6 +43,8 @@ class HostLaunch(NamedTuple):
     memory: Mapping[str, Tensor | None]
     threads: Sequence[int]
     group: Sequence[int] = (1,)
+    #: tensors whose addresses are in the memory
+    kept: tuple[Tensor, ...] = ()
 
     def run(self) -> None:
         """Run it.
@@ -62,10 +64,20 @@ class HostLaunch(NamedTuple):
         return arranged
 
 
+class HostStep(NamedTuple):
+    """Work of the host between launches, on memory of the call's own."""
+
+    run: Callable[[], object]
+
+    def arrange(self) -> HostStep:
+        """Return the step: it needs no arrangement."""
+        return self
+
+
 class BoundCall(NamedTuple):
     """The launches of a call, in their order, and the memory of its results."""
 
-    launches: tuple[HostLaunch, ...]
+    launches: tuple[HostLaunch | HostStep, ...]
     #: in the shape of the call's outputs; None for an output that is not compared
     results: tuple[Tensor | None, ...]
     #: of a pointwise call: the functor, its operands, its parameters
@@ -90,7 +102,7 @@ class BoundCall(NamedTuple):
         Raises:
             KernelError: a launch cannot be run.
         """
-        kernels = {id(launch.kernel): launch.kernel for launch in self.launches}.values()
+        kernels = {id(kernel): kernel for kernel in self.used_kernels}.values()
         flushed = [kernel.flushed for kernel in kernels]
         try:
             for kernel in kernels:
@@ -108,9 +120,14 @@ class BoundCall(NamedTuple):
         return seen
 
     @property
+    def used_kernels(self) -> list[Kernel]:
+        """The kernel of each launch."""
+        return [launch.kernel for launch in self.launches if isinstance(launch, HostLaunch)]
+
+    @property
     def kernels(self) -> str:
         """The names of the kernels."""
-        return " ".join(dict.fromkeys(launch.kernel.name for launch in self.launches))
+        return " ".join(dict.fromkeys(kernel.name for kernel in self.used_kernels))
 
 
 def metal_type(tensor: Tensor) -> str:
@@ -136,16 +153,18 @@ def launch(
     threads: int | Sequence[int],
     group: int | Sequence[int] = 1,
     shared: Mapping[str, int] | None = None,
+    kept: tuple[Tensor, ...] = (),
 ) -> HostLaunch:
     """Return the launch of a kernel; a number takes the type of its argument.
 
     Args:
         kernel: the kernel.
-        bound: memory, numbers, or None where the host binds nothing, by the names of its arguments; names that
-            this release lacks are left out.
+        bound: memory, numbers, those of a struct by its fields, or None where the host binds nothing, by the names
+            of its arguments; names that this release lacks are left out.
         threads: the extents of the grid.
         group: those of a threadgroup.
         shared: bytes of threadgroup memory, by name.
+        kept: tensors whose addresses are among the numbers.
 
     Raises:
         UnboundError: an argument has neither memory nor a number.
@@ -160,7 +179,7 @@ def launch(
         raise UnboundError(
             f"{kernel.name}: nothing is known of its arguments {', '.join(sorted(lacking))}"
         )
-    return HostLaunch(kernel, memory, each, of_group)
+    return HostLaunch(kernel, memory, each, of_group, kept)
 
 
 def round_up(number: int, step: int) -> int:

@@ -91,22 +91,46 @@ def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
             operands = pointwise.harmless(
                 functor, tuple(operand.expand(out.shape) for operand in operands)
             )
-        walk = iterate((out, *operands))
-        number = call.elements or out.numel()
-        wanted = KernelChoice(functor, out, operands, walk, number, bool(parameters))
-        for name, result in _candidates(wanted):
-            found = release.find(name)
-            if found:
-                kernel = release.kernel(found)
-                launch = _launch(kernel, result, operands, walk, parameters)
-                shown = (
-                    torch.view_as_real(result)[..., 0]
-                    if result.is_complex() > out.is_complex()
-                    else result
-                )
-                return BoundCall((launch,), (shown,), functor, operands, parameters)
-        reason = reason or f"{functor} {metal_type(out)} {metal_type(operands[0])}"
-    raise UnboundError(f"the release has no kernel for it: {reason or 'these arguments'}")
+        try:
+            return bind_functor(functor, out, operands, parameters, release, call.elements)
+        except UnboundError as error:
+            reason = reason or str(error)
+    raise UnboundError(reason or "the release has no kernel for it: these arguments")
+
+
+def bind_functor(
+    functor: str,
+    out: Tensor,
+    operands: tuple[Tensor, ...],
+    parameters: tuple[float, ...],
+    release: ReleaseKernels,
+    elements: int = 0,
+) -> BoundCall:
+    """Return the launch of a functor.
+
+    Args:
+        functor: its name in the names of kernels.
+        out: the result of the CPU.
+        operands: in the kernel's order.
+        parameters: of the functor's struct, or its one number.
+        release: the kernels.
+        elements: of the result of the whole call, where this is a part of it.
+
+    Raises:
+        UnboundError: the release has no kernel of the functor for these dtypes.
+        KernelError: the kernel cannot be run here.
+    """
+    walk = iterate((out, *operands))
+    wanted = KernelChoice(functor, out, operands, walk, elements or out.numel(), bool(parameters))
+    for name, result in _candidates(wanted):
+        found = release.find(name)
+        if found:
+            launch = _launch(release.kernel(found), result, operands, walk, parameters)
+            is_part = result.is_complex() > out.is_complex()
+            shown = torch.view_as_real(result)[..., 0] if is_part else result
+            return BoundCall((launch,), (shown,), functor, operands, parameters)
+    kinds = f"{functor} {metal_type(out)} {metal_type(operands[0])}"
+    raise UnboundError(f"the release has no kernel for it: {kinds}")
 
 
 def _fits(value: Any, wanted: str | float) -> bool:

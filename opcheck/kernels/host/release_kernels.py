@@ -8,6 +8,7 @@ from pathlib import Path
 from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Version
 from opcheck.kernels import library
+from opcheck.kernels.host.host_call import UnboundError
 from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
 from opcheck.kernels.library import Library
 
@@ -33,6 +34,18 @@ class ReleaseKernels:
         place = bisect.bisect_left(self._names, f"{name}_")
         found = self._names[place] if place < len(self._names) else ""
         return found if found.startswith(f"{name}_") else ""
+
+    def first(self, *names: str) -> Kernel:
+        """Return the first kernel of some names that the release has.
+
+        Raises:
+            UnboundError: it has none of them.
+            KernelError: it cannot be compiled or run here.
+        """
+        for name in names:
+            if found := self.find(name):
+                return self.kernel(found)
+        raise UnboundError(f"the release has no kernel for it: {names[0]}")
 
     def kernel(self, name: str) -> Kernel:
         """Return a kernel, compiled for this machine.

@@ -19,7 +19,6 @@ from opcheck.kernels.host.host_call import (
     round_up,
 )
 from opcheck.kernels.host.release_kernels import ReleaseKernels
-from opcheck.kernels.kernel_machine import Kernel
 from opcheck.kernels.launch import KernelCall
 
 _LANES = 32
@@ -46,7 +45,7 @@ def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
     out, mean, rstd = (empty_like(output) for output in call.outputs)
     how = "single_row" if length <= _SINGLE else "looped"
     word = metal_type(source)
-    kernel = _first(release, *(f"layer_norm_{how}_{end}" for end in (f"i32_{word}", word)))
+    kernel = release.first(*(f"layer_norm_{how}_{end}" for end in (f"i32_{word}", word)))
     group = _lanes(length) if how == "single_row" else _MOST
     bound = {
         "input": source, "output": out, "meanOut": mean, "rstdTensor": rstd, "axis_size": length,
@@ -66,7 +65,7 @@ def bind_rms_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
     length = math.prod(shape)
     out = empty_like(call.outputs[0])
     name = "rms_norm" if length <= _SINGLE else "rms_norm_looped"
-    kernel = _first(release, f"{name}_{metal_type(source)}")
+    kernel = release.first(f"{name}_{metal_type(source)}")
     group = _lanes(length) if length <= _SINGLE else _MOST
     bound = {
         "x": source.contiguous(), "w": weight.contiguous(), "out": out, "axis_size": length,
@@ -88,7 +87,7 @@ def bind_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
     outer = source.numel() // max(length * inner, 1)
     log = "log_" if call.name.startswith("_log") else ""
     name = f"{log}softmax_row" if inner == 1 else f"{log}softmax"
-    kernel = _first(release, f"{name}_{metal_type(source)}_u32")
+    kernel = release.first(f"{name}_{metal_type(source)}_u32")
     params = KernelCall(None, kernel).fit(
         "params", dim_size=length, num_rows=outer * inner, inner_size=inner, chunk_size=length, n_chunks=1,
         ndim=source.dim(), dim=dim, sizes=source.shape, strides=source.stride()
@@ -114,6 +113,7 @@ _REDUCTIONS: dict[str, tuple[str, _Parameter]] = {
     **{name: (name, lambda _call, _count: 1.0) for name in ("argmax", "argmin", "any", "all", "count_nonzero")},
     **{name: (name, lambda call, _count: _correction(call)) for name in ("var", "std")},
     "linalg_vector_norm": ("norm", lambda call, _count: float(call.arguments["ord"])),
+    "norm": ("norm", lambda call, _count: 2.0 if call.arguments["p"] is None else float(call.arguments["p"])),
 }  # fmt: skip
 _NORMS = {
     0.0: "norm_l0",
@@ -140,7 +140,7 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     count = math.prod(source.shape[dim] for dim in dims)
     name, parameter = _REDUCTIONS[call.name]
     value = parameter(call, count)
-    if call.name == "linalg_vector_norm":
+    if name == "norm":
         name = _NORMS.get(value, "norm")
     fast = _last_dim(call, release, name, value, source, dims)
     if fast is not None:
@@ -197,6 +197,8 @@ def _last_dim(
     if not found:
         return None
     kernel = release.kernel(found)
+    if name.startswith("norm"):  # what the squares are divided by
+        value = 1.0
     rows, length = out.numel(), source.shape[-1]
     bound = {
         "input": source, "output": out, "sizes": (rows, length, 1, length), "params": (rows, length, 1, length),
@@ -250,7 +252,7 @@ def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
     outer = source.numel() // max(length * inner, 1)
     reads = 4 if source.element_size() <= 4 else 2
     where = "innermost" if inner == 1 else "outer"
-    kernel = _first(release, f"{name}_{where}_{metal_type(source)}")
+    kernel = release.first(f"{name}_{where}_{metal_type(source)}")
     bound: dict[str, Any] = {"in": source, "axis_size": length, "stride": inner}
     if len(results) > 1:
         bound |= {"out_values": results[0], "out_indices": results[1]}
@@ -269,13 +271,6 @@ def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
         grid = (group, outer * blocks, 1)
     shown = (results[0], *(None for _ in results[1:]))
     return BoundCall((launch(kernel, bound, grid, (group, 1, 1)),), shown)
-
-
-def _first(release: ReleaseKernels, *names: str) -> Kernel:
-    for name in names:
-        if found := release.find(name):
-            return release.kernel(found)
-    raise UnboundError(f"the release has no kernel for it: {names[0]}")
 
 
 BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = {

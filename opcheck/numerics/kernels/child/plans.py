@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from opcheck.kernels.host import bindings
-from opcheck.kernels.host.host_call import BoundCall, HostCall
+from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, HostStep
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import ArrangedLaunch
 
@@ -18,14 +18,16 @@ _KEPT = 4096
 class CallPlan(NamedTuple):
     """The launches of a call, in memory, and the arguments that are put into each, by their places."""
 
-    launches: tuple[ArrangedLaunch, ...]
+    launches: tuple[ArrangedLaunch | HostStep, ...]
     slots: tuple[tuple[int, int, str], ...]
     bound: BoundCall
 
     def run(self, call: HostCall) -> BoundCall:
         """Run the launches with the operands of a call."""
         for launch, place, name in self.slots:
-            self.launches[launch].pointers[place] = call.arguments[name].data_ptr()
+            arranged = self.launches[launch]
+            assert isinstance(arranged, ArrangedLaunch)
+            arranged.pointers[place] = call.arguments[name].data_ptr()
         for each in self.launches:
             each.run()
         return self.bound
@@ -72,6 +74,8 @@ def _key(call: HostCall) -> Any:
                 return None
             parts.append((value.shape, value.stride(), value.dtype))
         elif isinstance(value, (list, tuple)):
+            if any(isinstance(each, Tensor) for each in value):
+                return None
             parts.append(tuple(value))
         else:
             parts.append((type(value), value))
@@ -91,10 +95,10 @@ def _plan_of(call: HostCall, bound: BoundCall) -> CallPlan | None:
     launches, slots, used = [], [], set()
     for number, launch in enumerate(bound.launches):
         arranged = launch.arrange()
-        for argument, tensor in launch.memory.items():
+        for argument, tensor in launch.memory.items() if isinstance(launch, HostLaunch) else ():
             name = names.get(tensor.data_ptr()) if tensor is not None else None
             if name is not None:
-                slots.append((number, launch.kernel.places[argument], name))
+                slots.append((number, launch.kernel.places[argument], name))  # type: ignore[union-attr]
                 used.add(name)
         launches.append(arranged)
     if used != tensors.keys():
