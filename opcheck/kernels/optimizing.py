@@ -201,9 +201,33 @@ done:
 _MOVED = {0: "%x", 1: "%y", 2: "%z", 6: "%d6", 7: "%d7", 8: "%d8"}
 
 
+#: Runs all threads but the last without their number of elements, which only the last has to look at.
+_MOST = "@opcheck.most = internal constant i32 -1"
+_SPLIT = """  %end = getelementptr i32, ptr %numbers, i32 6
+  %count = load i32, ptr %end
+  %last = sub i32 %count, 1
+  %few = icmp ult i32 %count, 2
+  br i1 %few, label %rest, label %whole
+whole:
+  store i32 %last, ptr %end
+  call void @opcheck.rows({passed})
+  store i32 %last, ptr %numbers
+  store i32 %count, ptr %end
+  br label %rest
+rest:
+  call void @opcheck.rest({passed})
+  store i32 0, ptr %numbers
+"""
+
+
 def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
-    """Return a loop over the threads from the numbers 0 to 2, up to 6 to 8; buffers do not overlap."""
+    """Return a loop over the threads from the numbers 0 to 2, up to 6 to 8; buffers do not overlap.
+
+    Where each thread computes the same number of elements, but the last fewer, the loop over the others has no
+    branches for it: LLVM makes vectors of the innermost loops alone, and the last thread has a loop of its own.
+    """
     loads, parameters, passed, lines = [], ["ptr noalias %numbers"], [], []
+    most = ""
     for place, (argument, kind) in enumerate(lowering.parameter_types(text, name, arguments)):
         if not argument.is_buffer:
             first = lowering.number_of(argument)
@@ -220,6 +244,8 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
         ]
         parameters.append(f"ptr noalias %p{place}")
         passed.append(f"ptr %p{place}")
+        if (argument.name, argument.type) == ("numel", "uint") and "_dense_" in name:
+            most = passed[-1]
     plain = ", ".join(parameter.replace(" noalias", "") for parameter in parameters)
     fixed = [
         line
@@ -229,12 +255,21 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
             f"  %n{at} = load i32, ptr %a{at}",
         )
     ]
-    call = f"  call void @{name}({', '.join(passed)})\n"
+
+    def rows(label: str, given: list[str]) -> list[str]:
+        call = f"  call void @{name}({', '.join(given)})\n"
+        return [
+            f"define internal void @opcheck.{label}({', '.join(parameters)}) noinline {{", "entry:", *fixed,
+            f"{_LOOPS}" + "\n".join([*lines, call + _NEXT]),
+        ]  # fmt: skip
+
+    body, functions = [f"  call void @opcheck.rows({plain})"], rows("rows", passed)
+    if most:
+        shortened = ["ptr @opcheck.most" if each == most else each for each in passed]
+        body = [_SPLIT.format(passed=plain)]
+        functions = [_MOST, *rows("rows", shortened), *rows("rest", passed)]
     return "\n".join([
-        "", "define void @opcheck.grid(ptr %buffers, ptr %numbers) {", *loads,
-        f"  call void @opcheck.rows({plain})", "  ret void", "}", "",
-        f"define internal void @opcheck.rows({', '.join(parameters)}) noinline {{", "entry:", *fixed,
-        f"{_LOOPS}" + "\n".join([*lines, call + _NEXT]),
+        "", "define void @opcheck.grid(ptr %buffers, ptr %numbers) {", *loads, *body, "  ret void", "}", "", *functions
     ])  # fmt: skip
 
 
