@@ -76,38 +76,11 @@ done:
   ret void
 }
 
-; A float as bfloat16, to the nearest even: LLVM calls it by this name.
-define bfloat @__truncsfbf2(float %x) {
-  %bits = bitcast float %x to i32
-  %nan = fcmp uno float %x, 0.0
-  %high = lshr i32 %bits, 16
-  %last = and i32 %high, 1
-  %bias = add i32 %last, 32767
-  %sum = add i32 %bits, %bias
-  %near = lshr i32 %sum, 16
-  %quiet = or i32 %high, 64
-  %chosen = select i1 %nan, i32 %quiet, i32 %near
-  %zero = fcmp oeq float %x, 0.0
-  %sign = and i32 %high, 32768
-  %flushed = select i1 %zero, i32 %sign, i32 %chosen
-  %short = trunc i32 %flushed to i16
-  %r = bitcast i16 %short to bfloat
-  ret bfloat %r
-}
-
 ; A product and a sum of halves, or of bfloats: as doubles the product is exact.
 define internal double @opcheck.fma(double %a, double %b, double %c) nounwind {
   %m = fmul double %a, %b
   %r = fadd double %m, %c
   ret double %r
-}
-
-; The bits of a bfloat, by way of memory.
-define internal i16 @opcheck.bits(bfloat %x) nounwind {
-  %place = alloca bfloat
-  store volatile bfloat %x, ptr %place
-  %r = load volatile i16, ptr %place
-  ret i16 %r
 }
 
 ; A bfloat without denormals where the processor flushes them: there they are equal to zero.

@@ -111,10 +111,13 @@ def _mathematics(base: str, _suffixes: list[str], result: str, parameters: Types
     if f"opcheck.{base}" not in HELPERS:
         base = base.removeprefix("fast_")
     arguments = ", ".join(f"{kind} %{place}" for place, kind in enumerate(parameters))
-    suffix = {"half": "f16", "bfloat": "bf16", "float": "f32"}[result]
+    suffix = {"half": "f16", "bfloat": "", "float": "f32"}[result]
     # LLVM calls a function of the C library for fma of half, which has none.
     if base in _EXACT and not (base == "fma" and result != "float"):
-        return f"  %r = call {result} @llvm.{_EXACT[base] or base}.{suffix}({arguments})\n  ret {result} %r"
+        function = _EXACT[base] or base
+        if result == "bfloat":
+            return _by_float(function, len(parameters))
+        return f"  %r = call {result} @llvm.{function}.{suffix}({arguments})\n  ret {result} %r"
     function = base if base in _MATHEMATICS else f"opcheck.{base}"
     if function not in _OUTSIDE and function not in HELPERS:
         return None
@@ -134,6 +137,14 @@ def _mathematics(base: str, _suffixes: list[str], result: str, parameters: Types
         ]
         lines.append(f"  ret {result} %r")
     return "\n".join(lines)
+
+
+def _by_float(function: str, count: int) -> str:
+    """Return the body of an exact function of bfloats, by way of floats."""
+    lines = [f"  %f{place} = fpext bfloat %{place} to float" for place in range(count)]
+    passed = ", ".join(f"float %f{place}" for place in range(count))
+    lines.append(f"  %f = call float @llvm.{function}.f32({passed})")
+    return "\n".join([*lines, "  %r = fptrunc float %f to bfloat", "  ret bfloat %r"])
 
 
 def _next_after(base: str, _suffixes: list[str], result: str, _parameters: Types) -> str | None:
@@ -368,8 +379,14 @@ def _combine(name: str, kind: str, sign: str) -> str:
         return f"  %new = {'f' if floating else ''}{instruction} {kind} %total, %x\n"
     if name in {"and", "or", "xor"}:
         return f"  %new = {name} {kind} %total, %x\n"
-    suffix = {"half": "f16", "bfloat": "bf16", "float": "f32"}.get(kind, kind)
     function = f"{name}num" if floating else f"{sign or 's'}{name}"
+    if kind == "bfloat":
+        return (
+            "  %ft = fpext bfloat %total to float\n  %fx = fpext bfloat %x to float\n"
+            f"  %fn = call float @llvm.{function}.f32(float %ft, float %fx)\n"
+            "  %new = fptrunc float %fn to bfloat\n"
+        )
+    suffix = {"half": "f16", "float": "f32"}.get(kind, kind)
     return f"  %new = call {kind} @llvm.{function}.{suffix}({kind} %total, {kind} %x)\n"
 
 

@@ -10,7 +10,6 @@ import ctypes
 import ctypes.util
 import functools
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,9 @@ import torch
 from opcheck.common import documents
 from opcheck.common.caches import load, require_private, store
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import air, fibers, intrinsics, lowering, optimizing
+from opcheck.kernels import air, fibers, lowering, optimizing
 from opcheck.kernels.lowering import Lowered
 from opcheck.kernels.optimizing import Optimizer
-
-#: With these LLVM rounds to bfloat16 by instructions that flush denormal numbers.
-_WITHOUT = ("avx512bf16", "avxneconvert", "avx512fp16", "amx-bf16", "avx10.1", "avx10.2")
-#: LLVM 22 compares bfloat16 wrongly on x86-64 where it does not optimize at all, also where
-#: functions return it.
-_OF_BFLOAT = re.compile(
-    r"= (?:fcmp \w+|fadd|fsub|fmul|fdiv|frem|fneg|phi|select i1 [^,]+,) bfloat|bfloat @_Z"
-)
-
 
 class KernelError(RuntimeError):
     """A kernel cannot be run, or does what a GPU does not allow; the message has the reason."""
@@ -66,10 +56,9 @@ class KernelMachine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         features = llvm.get_host_cpu_features()
-        features.update({name: False for name in _WITHOUT if name in features})
         self._features, self._cpu = features.flatten(), llvm.get_host_cpu_name()
         #: By the level of optimization: compiling takes three times as long at the second.
-        self._targets = {level: self._target_machine(level) for level in (0, 1, 2)}
+        self._targets = {level: self._target_machine(level) for level in (0, 2)}
         mathematics = ctypes.util.find_library("m")
         if mathematics:
             llvm.load_library_permanently(mathematics)
@@ -79,8 +68,6 @@ class KernelMachine:
         )
         self._objects = cache / "objects" / self._key()
         self._fibers: Any = None
-        self._bfloat = self._load(self._emit(intrinsics.HELPERS["__truncsfbf2"]))
-        llvm.add_symbol("__truncsfbf2", self._bfloat.get_function_address("__truncsfbf2"))
 
     def _target_machine(self, level: int) -> Any:
         target = self._llvm.Target.from_default_triple()
@@ -93,6 +80,7 @@ class KernelMachine:
         folder = Path(__file__).parent
         names = (
             "air.py",
+            "bfloats.py",
             "helpers.ll",
             "intrinsics.py",
             "lowering.py",
@@ -105,7 +93,6 @@ class KernelMachine:
                 self._llvm.llvm_version_info,
                 self._cpu,
                 self._features,
-                _OF_BFLOAT,
                 self._optimizer is None,
             )
         )
@@ -114,7 +101,7 @@ class KernelMachine:
     def _emit(self, text: str) -> bytes:
         module = self._llvm.parse_assembly(text)
         module.verify()
-        target = self._targets[1 if _OF_BFLOAT.search(text) else 0]
+        target = self._targets[0]
         module.triple = self._llvm.get_process_triple()
         module.data_layout = str(target.target_data)
         emitted: bytes = target.emit_object(module)
@@ -123,7 +110,7 @@ class KernelMachine:
     def _code(
         self, lowered: Lowered, name: str, arguments: tuple[air.KernelParameter, ...]
     ) -> bytes:
-        if self._optimizer is None or not optimizing.can_optimize(lowered):
+        if self._optimizer is None:
             return self._emit(lowered.text)
         optimized = self._optimizer.optimize(lowered, name, arguments)
         code: bytes = self._targets[2].emit_object(optimized)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from opcheck.kernels import intrinsics
+from opcheck.kernels import bfloats, intrinsics
 from opcheck.kernels.air import THREADGROUP, KernelParameter, is_flushed
 
 #: Places of the array of pointers: 31 buffers of device memory, then 31 of threadgroup memory.
@@ -43,8 +43,6 @@ _REWRITES = (
     (re.compile(r", ![a-zA-Z._]+ !\d+"), ""),
     (re.compile(r" (?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast|fastcc)\b"), ""),
     (re.compile(r"\baddrspacecast\b"), "bitcast"),
-    # LLVM 22 ends the process where the sign of a bfloat's bits is taken on x86-64.
-    (re.compile(r"= bitcast bfloat (%[\w.]+) to i16"), r"= call i16 @opcheck.bits(bfloat \1)"),
 )
 #: Kernels load vectors from rows that begin anywhere, which instructions of x86 for aligned data refuse.
 _ALIGNED = re.compile(r"\balign \d+")
@@ -132,7 +130,7 @@ def lower(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> Lower
         known = _FUNCTION.search(line) if line.startswith("declare") else None
         kept.setdefault(known[1] if known else line, line)
     together = bool(_TOGETHER.search(text))
-    return Lowered("\n".join([text, *kept.values(), ""]), (), together, fusible)
+    return Lowered(bfloats.soften("\n".join([text, *kept.values(), ""])), (), together, fusible)
 
 
 def _fuse(function: str, whole: str) -> list[str]:

@@ -146,16 +146,7 @@ class Optimizer:
 
 def is_resumable(lowered: Lowered) -> bool:
     """Return whether the threads of a kernel become coroutines."""
-    return (
-        lowered.together
-        and can_optimize(lowered)
-        and not any(name in lowered.text for name in _FIBERS)
-    )
-
-
-def can_optimize(lowered: Lowered) -> bool:
-    """Return whether LLVM's passes take a kernel: those of bfloat16 end the process where code is made of them."""
-    return "bfloat" not in lowered.text
+    return lowered.together and not any(name in lowered.text for name in _FIBERS)
 
 
 #: The extents of a threadgroup, of the groups and of the grid, and the numbers of groups of lanes, by their places.
