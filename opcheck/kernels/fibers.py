@@ -18,7 +18,7 @@ from opcheck.common.errors import UsageError
 
 THREADS = Path(__file__).with_name("threads.cpp")
 _NAMES = ("c++", "g++", "clang++")
-_FLAGS = ("-std=gnu++20", "-O2", "-w", "-fPIC", "-shared")
+_FLAGS = ("-std=gnu++20", "-O3", "-w", "-fPIC", "-shared")
 
 
 def cxx() -> str:

@@ -323,6 +323,10 @@ def _atomics(base: str, suffixes: list[str], result: str, parameters: Types) -> 
     return "\n".join(lines)
 
 
+#: The most bytes that a lane exchanges at once (threads.cpp, kWidest).
+_WIDEST = 16
+
+
 def _slot(kind: str) -> int:
     """Return the bytes of a value that lanes exchange: a vector of three takes the place of four."""
     vector = VECTOR.fullmatch(kind)
@@ -332,21 +336,21 @@ def _slot(kind: str) -> int:
     return _BYTES[vector[2]] * (4 if count == 3 else count)
 
 
-def _exchange(kind: str, value: str, prefix: str = "") -> str:
+def _exchange(kind: str, value: str, size: int = 0) -> str:
     """Deposit a value; then %here has the active lanes' bits, %lane the own, %all the values."""
-    return f"""  %{prefix}slot = alloca {kind}, align 16
-  %{prefix}bits = alloca i32
-  %{prefix}own = alloca i32
-  store {kind} {value}, ptr %{prefix}slot
-  %{prefix}all = call ptr @opcheck_exchange(ptr %{prefix}slot, i32 {_slot(kind)}, ptr %{prefix}bits, ptr %{prefix}own)
-  %{prefix}here = load i32, ptr %{prefix}bits
-  %{prefix}lane = load i32, ptr %{prefix}own
+    return f"""  %slot = alloca {kind}, align 16
+  %bits = alloca i32
+  %own = alloca i32
+  store {kind} {value}, ptr %slot
+  %all = call ptr @opcheck_exchange(ptr %slot, i32 {size or _slot(kind)}, ptr %bits, ptr %own)
+  %here = load i32, ptr %bits
+  %lane = load i32, ptr %own
 """
 
 
-def _take(kind: str, index: str, name: str, prefix: str = "") -> str:
+def _take(kind: str, index: str, name: str) -> str:
     return f"""  %{name}.at = mul i32 {index}, {_slot(kind)}
-  %{name}.ptr = getelementptr i8, ptr %{prefix}all, i32 %{name}.at
+  %{name}.ptr = getelementptr i8, ptr %all, i32 %{name}.at
   %{name} = load {kind}, ptr %{name}.ptr, align 1
 """
 
@@ -419,28 +423,33 @@ def _simd(base: str, suffixes: list[str], _result: str, parameters: Types) -> st
 
 
 def _loop(kind: str, value: str, identity: str, combine: str, bound: str = "") -> str:
-    """Fold the values of the active lanes, in their order, into %r; all lanes have one, but for those of prefixes."""
-    before = f"  %before = icmp {bound} i32 %i, %lane\n" if bound else ""
-    on = "  %on = and i1 %active, %before\n" if bound else "  %on = and i1 %active, true\n"
-    first = "  br label %loop\n" if bound else (
+    """Fold the values of the active lanes, in their order, into %r: all of them, or of prefixes those before a lane.
+
+    The first lane that comes computes what each lane reads.
+    """
+    own = {"": f"  br label %known\nknown:\n  %r = load {kind}, ptr %kept, align 1"}.get(
+        bound,
+        f"  br label %known\nknown:\n  %at = mul i32 %lane, {_slot(kind)}\n"
+        f"  %prefix = getelementptr i8, ptr %kept, i32 %at\n  %r = load {kind}, ptr %prefix, align 1",
+    )
+    kept = {"ult": "%total", "ule": "%f"}.get(bound)
+    each = (
+        f"  %put.at = mul i32 %i, {_slot(kind)}\n  %put = getelementptr i8, ptr %kept, i32 %put.at\n"
+        f"  store {kind} {kept}, ptr %put, align 1\n"
+    )  # fmt: skip
+    last = "" if bound else f"  store {kind} %f, ptr %kept, align 1\n"
+    return (
+        f"  br label %entry\nentry:\n{_exchange(kind, value)}"
         "  %which = alloca i32\n  %kept = call ptr @opcheck_folded(ptr %which)\n"
         "  %mine = load i32, ptr %which\n  %is = trunc i32 %mine to i1\n"
-        "  br i1 %is, label %loop, label %known\n"
-    )  # fmt: skip
-    last = "  %r = select i1 true, {0} %f, {0} %f" if bound else (
-        f"  store {kind} %f, ptr %kept, align 1\n  br label %known\nknown:\n"
-        f"  %r = load {kind}, ptr %kept, align 1"
-    )  # fmt: skip
-    return (
-        f"  br label %entry\nentry:\n{_exchange(kind, value)}{first}loop:\n"
+        "  br i1 %is, label %loop, label %known\nloop:\n"
         "  %i = phi i32 [ 0, %entry ], [ %next, %loop ]\n"
         f"  %total = phi {kind} [ {identity}, %entry ], [ %f, %loop ]\n"
         f"{_take(kind, '%i', 'x')}{combine}"
-        "  %shifted = lshr i32 %here, %i\n  %active = trunc i32 %shifted to i1\n"
-        f"{before}{on}"
-        f"  %f = select i1 %on, {kind} %new, {kind} %total\n"
+        "  %shifted = lshr i32 %here, %i\n  %on = trunc i32 %shifted to i1\n"
+        f"  %f = select i1 %on, {kind} %new, {kind} %total\n{each if bound else ''}"
         "  %next = add i32 %i, 1\n  %end = icmp eq i32 %next, 32\n"
-        f"  br i1 %end, label %done, label %loop\ndone:\n{last.format(kind)}"
+        f"  br i1 %end, label %done, label %loop\ndone:\n{last}{own}"
     )
 
 
@@ -466,12 +475,19 @@ def _shuffle(action: str, kind: str) -> str | None:
         }.get(action, "")
         if index == wide:
             return None
-    text = f"{_exchange(kind, '%0')}{index}  %in = and i32 %to, 31\n{_take(kind, '%in', 'value')}"
     if "fill" not in action:
-        return f"{text}  ret {kind} %value"
-    # Taken before the second exchange: after it, others may overwrite what the first one left.
-    text += _exchange(kind, "%1", "fill.") + _take(kind, "%in", "filled", "fill.")
-    return f"{text}  %r = select i1 %out, {kind} %filled, {kind} %value\n  ret {kind} %r"
+        taken = _take(kind, "%in", "value")
+        return f"{_exchange(kind, '%0')}{index}  %in = and i32 %to, 31\n{taken}  ret {kind} %value"
+    size, pair = _slot(kind), f"[2 x {kind}]"
+    if 2 * size > _WIDEST:
+        return None
+    return (
+        f"  %p = insertvalue {pair} poison, {kind} %0, 0\n  %q = insertvalue {pair} %p, {kind} %1, 1\n"
+        f"{_exchange(pair, '%q', size=2 * size)}{index}  %in = and i32 %to, 31\n  %at = mul i32 %in, {2 * size}\n"
+        f"  %second = select i1 %out, i32 {size}, i32 0\n  %spot = add i32 %at, %second\n"
+        f"  %ptr = getelementptr i8, ptr %all, i32 %spot\n  %value = load {kind}, ptr %ptr, align 1\n"
+        f"  ret {kind} %value"
+    )  # fmt: skip
 
 
 #: Within a segment of %modulo lanes: %out where the other lane lies outside, %to its number.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kLanes = 32, kMost = 1024, kStack = 128 << 10, kWidest = 16;
 
-enum class State { ready, barrier, exchange, step, done };
+enum class State : unsigned char { ready, barrier, exchange, step, done };
 enum Together { kAlone, kFibers, kCoroutines };
 
 struct Numbers {
@@ -24,18 +24,15 @@ struct Numbers {
   unsigned index, lane, simdgroup, simdgroups, width;
 };
 
-struct Thread {
-  State state;
-  Numbers numbers;
-  void *frame, *memory;
-  size_t room;
-  bool begun;
+struct Room {
+  void* memory;
+  size_t size;
 };
 
 // Two buffers in turn: lanes read the last exchange while others already begin the next.
 struct Simdgroup {
   alignas(16) unsigned char values[2][kLanes * kWidest];
-  alignas(16) unsigned char folded[kWidest];
+  alignas(16) unsigned char folded[kLanes * kWidest];
   unsigned here[2], size, turn;
   bool isFolded;
 };
@@ -43,8 +40,11 @@ struct Simdgroup {
 using Body = void (*)(void* const*, const unsigned*);
 using Before = void (*)();
 
-Thread threads[kMost];
-// Apart from the threads: they are large, and coroutines have none.
+// Of each thread, apart from each other: what is looked at whenever a thread waits fits into the first cache.
+State states[kMost];
+void* frames[kMost];
+Numbers numbers[kMost];
+Room rooms[kMost];
 ucontext_t contexts[kMost];
 Simdgroup simdgroups[kMost / kLanes];
 char* stacks;
@@ -56,28 +56,26 @@ void* const* arguments;
 const char* problem;
 
 void start() {
-  body(arguments, threads[current].numbers.grid);
-  threads[current].state = State::done;
+  body(arguments, numbers[current].grid);
+  states[current] = State::done;
 }
 
 unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
 // Runs the current thread until it waits.
 void advance() {
-  Thread& self = threads[current];
+  void* frame = frames[current];
   if (together == kFibers) {
     swapcontext(&scheduler, &contexts[current]);
-  } else if (self.begun) {
-    (*static_cast<void (**)(void*)>(self.frame))(self.frame);
+  } else if (frame) {
+    (*static_cast<void (**)(void*)>(frame))(frame);
   } else {
-    self.begun = true;
-    body(arguments, self.numbers.grid);
+    body(arguments, numbers[current].grid);
   }
 }
 
 void wait(State why) {
-  Thread& self = threads[current];
-  self.state = why;
+  states[current] = why;
   swapcontext(&contexts[current], &scheduler);
 }
 
@@ -87,15 +85,15 @@ unsigned run_lanes(unsigned first, bool backwards) {
   const unsigned end = least(first + kLanes, count);
   for (unsigned i = first; i < end; ++i) {
     current = backwards ? first + end - 1 - i : i;
-    if (threads[current].state == State::ready) advance();
-    waiting |= 1u << static_cast<int>(threads[current].state);
+    if (states[current] == State::ready) advance();
+    waiting |= 1u << static_cast<int>(states[current]);
   }
   return waiting;
 }
 
 void resume_lanes(unsigned first, State state) {
-  for (unsigned i = first; i < first + kLanes && i < count; ++i)
-    if (threads[i].state == state) threads[i].state = State::ready;
+  const unsigned end = least(first + kLanes, count);
+  for (unsigned i = first; i < end; ++i) states[i] = states[i] == state ? State::ready : states[i];
 }
 
 void run_simdgroup(unsigned first, bool backwards) {
@@ -117,9 +115,8 @@ void run_simdgroup(unsigned first, bool backwards) {
 // The threads of one threadgroup, from the first to the last barrier.
 void run_group(bool backwards) {
   for (unsigned i = 0; i < count; ++i) {
-    Thread& thread = threads[i];
-    thread.state = State::ready;
-    thread.begun = false;
+    states[i] = State::ready;
+    frames[i] = nullptr;
     if (together == kCoroutines) continue;
     getcontext(&contexts[i]);
     contexts[i].uc_stack.ss_sp = stacks + size_t(i) * kStack;
@@ -132,17 +129,26 @@ void run_group(bool backwards) {
   for (bool waiting = true; waiting;) {
     for (unsigned i = 0; i < groups; ++i) run_simdgroup((backwards ? groups - 1 - i : i) * kLanes, backwards);
     unsigned stopped = 0;
-    for (unsigned i = 0; i < count; ++i) stopped += threads[i].state == State::barrier;
+    for (unsigned i = 0; i < count; ++i) stopped += states[i] == State::barrier;
     waiting = stopped != 0;
     if (waiting && stopped != count) problem = "not all threads of a threadgroup reach a barrier";
-    for (unsigned i = 0; i < count; ++i)
-      if (threads[i].state == State::barrier) threads[i].state = State::ready;
+    for (unsigned i = 0; i < count; ++i) states[i] = states[i] == State::barrier ? State::ready : states[i];
   }
 }
 
 } // namespace
 
 extern "C" void opcheck_barrier() { wait(State::barrier); }
+
+// Copies a value; of a size that the compiler sees, by one instruction.
+static void put(unsigned char* to, const void* value, unsigned size) {
+  switch (size) {
+    case 4: std::memcpy(to, value, 4); return;
+    case 8: std::memcpy(to, value, 8); return;
+    case 16: std::memcpy(to, value, 16); return;
+    default: std::memcpy(to, value, size);
+  }
+}
 
 // Leaves a lane's value for the others.
 extern "C" void opcheck_deposit(const void* value, unsigned size) {
@@ -156,8 +162,8 @@ extern "C" void opcheck_deposit(const void* value, unsigned size) {
   if (!group.here[turn]) std::memset(group.values[turn], 0, kLanes * size);
   group.size = size;
   group.here[turn] |= 1u << lane;
-  if (size) std::memcpy(group.values[turn] + lane * size, value, size);
-  threads[current].state = State::exchange;
+  put(group.values[turn] + lane * size, value, size);
+  states[current] = State::exchange;
 }
 
 // The values that all lanes left, when they were there.
@@ -176,7 +182,7 @@ extern "C" const void* opcheck_exchange(const void* value, unsigned size, unsign
   return opcheck_collect(here, lane);
 }
 
-// A place for what a fold of the lanes' values comes to: the first lane that asks computes it for the others.
+// Places for what folds of the lanes' values come to: the first lane that is here computes them for the others.
 extern "C" void* opcheck_folded(unsigned& isFirst) {
   Simdgroup& group = simdgroups[current / kLanes];
   isFirst = !group.isFolded;
@@ -186,18 +192,18 @@ extern "C" void* opcheck_folded(unsigned& isFirst) {
 
 // Memory for the frame of the current thread's coroutine.
 extern "C" void* opcheck_frame(size_t size) {
-  Thread& self = threads[current];
-  if (self.room < size) {
-    std::free(self.memory);
-    self.room = (size + 63) / 64 * 64;
-    self.memory = std::aligned_alloc(64, self.room);
+  Room& room = rooms[current];
+  if (room.size < size) {
+    std::free(room.memory);
+    room.size = (size + 63) / 64 * 64;
+    room.memory = std::aligned_alloc(64, room.size);
   }
-  return self.memory;
+  return room.memory;
 }
 
-extern "C" void opcheck_begin(void* frame) { threads[current].frame = frame; }
+extern "C" void opcheck_begin(void* frame) { frames[current] = frame; }
 
-extern "C" void opcheck_wait(int why) { threads[current].state = static_cast<State>(why); }
+extern "C" void opcheck_wait(int why) { states[current] = static_cast<State>(why); }
 
 extern "C" unsigned opcheck_lane() { return current % kLanes; }
 
@@ -246,22 +252,24 @@ extern "C" const char* opcheck_dispatch_chosen(
     const unsigned at = chosen ? chosen[place] : place;
     const unsigned x = at % groups[0] * size[0], y = at / groups[0] % groups[1] * size[1],
                    z = at / groups[0] / groups[1] * size[2];
-    count = 0;
     if (before) before();
     const unsigned left[] = {least(size[0], grid[0] - x), least(size[1], grid[1] - y), least(size[2], grid[2] - z)};
+    const Numbers first = {
+        {x, y, z}, {0, 0, 0}, {x / size[0], y / size[1], z / size[2]}, {left[0], left[1], left[2]},
+        {groups[0], groups[1], groups[2]}, {grid[0], grid[1], grid[2]}, 0, 0, 0,
+        (left[0] * left[1] * left[2] + kLanes - 1) / kLanes, kLanes};
+    count = 0;
     for (unsigned k = 0; k < left[2]; ++k)
       for (unsigned j = 0; j < left[1]; ++j)
         for (unsigned i = 0; i < left[0]; ++i) {
-          Thread& thread = threads[count];
-          thread.numbers = {
-              {x + i, y + j, z + k}, {i, j, k}, {x / size[0], y / size[1], z / size[2]},
-              {left[0], left[1], left[2]}, {groups[0], groups[1], groups[2]}, {grid[0], grid[1], grid[2]},
-              count, count % kLanes, count / kLanes, (left[0] * left[1] * left[2] + kLanes - 1) / kLanes, kLanes};
+          Numbers& own = numbers[how ? count : 0];
+          own = first;
+          own.grid[0] += own.local[0] = i;
+          own.grid[1] += own.local[1] = j;
+          own.grid[2] += own.local[2] = k;
+          own.index = count, own.lane = count % kLanes, own.simdgroup = count / kLanes;
           ++count;
-          if (!how) {
-            kernel(args, thread.numbers.grid);
-            count = 0;
-          }
+          if (!how) kernel(args, own.grid);
         }
     if (how) run_group(backwards);
   }
