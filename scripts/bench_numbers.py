@@ -46,6 +46,8 @@ def calls(count: int) -> dict[str, dict[str, tuple[Any, tuple[Any, ...]]]]:
     x, y = (torch.rand(count, generator=values.generator(salt)) + 0.5 for salt in (1, 2))
     table = torch.randn(rows, 1000, generator=values.generator(3))
     weight = torch.rand(1000)
+    places = torch.randint(rows, (rows,), generator=values.generator(4))
+    columns = torch.randint(1000, (rows, 1000), generator=values.generator(5))
     return {
         "pointwise": {
             "mul": (aten.mul.Tensor, (x, y)),
@@ -67,7 +69,16 @@ def calls(count: int) -> dict[str, dict[str, tuple[Any, tuple[Any, ...]]]]:
             "var": (aten.var.correction, (table, [1])),
             "cumsum": (aten.cumsum.default, (table, 1)),
         },
-        "indexing": {},
+        "indexing": {
+            "index_select": (packet("index_select"), (table, 0, places)),
+            "embedding": (packet("embedding"), (table, places)),
+            "gather": (packet("gather"), (table, 1, columns)),
+            "scatter_add": (packet("scatter_add"), (table, 1, columns, table)),
+            "index": (aten.index.Tensor, (table, [places])),
+            "index_put": (packet("index_put"), (table, [places], table, True)),
+            "masked_fill": (aten.masked_fill.Scalar, (table, table > 0, 0.5)),
+            "cat": (packet("cat"), ([table, table], 1)),
+        },
     }
 
 

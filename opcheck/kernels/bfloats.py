@@ -17,12 +17,13 @@ _BINARY = re.compile(rf"= (?P<op>fadd|fsub|fmul|fdiv|frem) {_TYPE} (?P<a>[^,]+),
 _COMPARED = re.compile(rf"= fcmp (?P<op>\w+) {_TYPE} (?P<a>[^,]+), (?P<b>.+)")
 _NEGATED = re.compile(rf"= fneg {_TYPE} (?P<a>.+)")
 _FROM = re.compile(rf"= (?P<op>fpext|fptosi|fptoui) {_TYPE} (?P<a>\S+) to (?P<u>.+)")
-_TO = re.compile(
-    rf"= (?P<op>fptrunc|sitofp|uitofp) (?P<u><\d+ x \w+>|\w+) (?P<a>\S+) to {_TYPE}"
-)
+_TO = re.compile(rf"= (?P<op>fptrunc|sitofp|uitofp) (?P<u><\d+ x \w+>|\w+) (?P<a>\S+) to {_TYPE}")
 _NUMBER = r"(?P<n>[-+]?\d+\.\d*(?:e[-+]?\d+)?|0x[0-9A-F]{16}|0xR[0-9A-F]{4})"
 #: Numbers that are bfloats wherever they are, by their type before them, and in a choice by the way.
-_NUMBERS = (re.compile(r"(?P<before>)(?P<n>0xR[0-9A-F]{4})"), re.compile(rf"(?P<before>\bbfloat ){_NUMBER}"))  # fmt: skip
+_NUMBERS = (
+    re.compile(r"(?P<before>)(?P<n>0xR[0-9A-F]{4})"),
+    re.compile(rf"(?P<before>\bbfloat ){_NUMBER}"),
+)
 _CHOICE = re.compile(rf"(?P<before>\[ ){_NUMBER}(?=,)")
 _ALONE = re.compile(_NUMBER)
 
@@ -83,7 +84,8 @@ def _integer(number: str) -> str:
     if number.startswith("0xR"):
         bits = int(number[3:], 16)
     else:
-        packed = bytes.fromhex(number[2:]) if number.startswith("0x") else struct.pack(">d", float(number))  # fmt: skip
+        is_hex = number.startswith("0x")
+        packed = bytes.fromhex(number[2:]) if is_hex else struct.pack(">d", float(number))
         (value,) = struct.unpack(">d", packed)
         bits = int.from_bytes(struct.pack(">f", value)[:2], "big")
     return str(bits - (1 << 16) if bits >> 15 else bits)
@@ -103,8 +105,10 @@ def _call(match: re.Match[str], functions: dict[str, str]) -> str:
     name = f"opcheck.{op}.{_label(lanes)}{'.' + re.sub('[^a-z0-9]', '', other) if other else ''}"
     operands = [_operand(groups[each]) for each in "ab" if groups.get(each)]
     result, of = "S", "S"
+    narrowed = f"%r = {_SHORT.format('f')}"
+    of_float = other in {"float", _typed("float", lanes)}
     if match.re is _BINARY:
-        body = [f"%f = {op} F %x, %y", f"%r = {_SHORT.format('f')}"]
+        body = [f"%f = {op} F %x, %y", narrowed]
     elif match.re is _COMPARED:
         result, name = "B", f"opcheck.fcmp.{op}.{_label(lanes)}"
         body = [f"%r = fcmp {op} F %x, %y"]
@@ -112,15 +116,14 @@ def _call(match: re.Match[str], functions: dict[str, str]) -> str:
         body = ["%r = xor S %a, {-32768}"]
     elif match.re is _FROM:
         result = other
-        body = ["%r = bitcast F %x to F" if other in {"float", _typed("float", lanes)} else f"%r = {op} F %x to {other}"]  # fmt: skip
+        body = ["%r = bitcast F %x to F" if of_float else f"%r = {op} F %x to {other}"]
     else:
         of = other
-        of_float = other in {"float", _typed("float", lanes)}
-        body = ["%f = bitcast F %a to F" if of_float else f"%f = {op} {other} %a to F", f"%r = {_SHORT.format('f')}"]  # fmt: skip
+        body = ["%f = bitcast F %a to F" if of_float else f"%f = {op} {other} %a to F", narrowed]
     if of == "S" and match.re is not _NEGATED:
-        widened = [f"%{to} = {_WIDE.format(given)}" for to, given in zip("xy", "ab", strict=True)]
+        widened = [f"%{to} = {_WIDE.format(source)}" for to, source in zip("xy", "ab", strict=True)]
         body = [*widened[: len(operands)], *body]
-    head = ", ".join(f"{of} %{given}" for given in "ab"[: len(operands)])
+    head = ", ".join(f"{of} %{each}" for each in "ab"[: len(operands)])
     lines = "".join(f"  {line}\n" for line in [*body, f"ret {result} %r"])
     for function, made_of, passed, returned in (
         ("opcheck.wide", _WIDEN, "S %x", "F"), ("opcheck.narrow", _NARROW, "F %x", "S")

@@ -24,6 +24,7 @@ from opcheck.kernels import air, fibers, lowering, optimizing
 from opcheck.kernels.lowering import Lowered
 from opcheck.kernels.optimizing import Optimizer
 
+
 class KernelError(RuntimeError):
     """A kernel cannot be run, or does what a GPU does not allow; the message has the reason."""
 

@@ -286,9 +286,10 @@ def _resumable(text: str) -> str:
         points += 1
         renamed[label] = f"coro.resumed{points}"
         result += _suspension(wait, points)
-    text = text.replace(body[0], "\n".join([*result, _END]) + _DECLARED)
+    resumed = "\n".join([*result, _END])
     for old, new in renamed.items():
-        text = re.sub(rf"(\[ [^\]\n]+, %){re.escape(old)} \]", rf"\1{new} ]", text)
+        resumed = re.sub(rf"(\[ [^\]\n]+, %){re.escape(old)} \]", rf"\1{new} ]", resumed)
+    text = text.replace(body[0], resumed + _DECLARED)
     return re.sub(
         r"^declare [^\n]*@opcheck_(?:barrier|exchange|simdgroup_barrier)\(.*\n",
         "",
