@@ -106,7 +106,7 @@ def _call(match: re.Match[str], functions: dict[str, str]) -> str:
     operands = [_operand(groups[each]) for each in "ab" if groups.get(each)]
     result, of = "S", "S"
     narrowed = f"%r = {_SHORT.format('f')}"
-    of_float = other in {"float", _typed("float", lanes)}
+    of_float = other in {"float", _kind_of("float", lanes)}
     if match.re is _BINARY:
         body = [f"%f = {op} F %x, %y", narrowed]
     elif match.re is _COMPARED:
@@ -139,14 +139,14 @@ def _label(lanes: int) -> str:
     return f"v{lanes}" if lanes else "b"
 
 
-def _typed(kind: str, lanes: int) -> str:
+def _kind_of(kind: str, lanes: int) -> str:
     return f"<{lanes} x {kind}>" if lanes else kind
 
 
 def _types(text: str, lanes: int) -> str:
     """Put types in place of S, F, I and B, the label in place of L, and constants of each lane."""
     for letter, kind in (("S", "i16"), ("F", "float"), ("I", "i32"), ("B", "i1")):
-        text = re.sub(rf"\b{letter}\b", _typed(kind, lanes), text)
+        text = re.sub(rf"\b{letter}\b", _kind_of(kind, lanes), text)
     text = text.replace(".L(", f".{_label(lanes)}(")
     if not lanes:
         text = text.replace("zeroinitializer", "0.0")

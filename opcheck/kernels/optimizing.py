@@ -247,8 +247,8 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
         )
     ]
 
-    def rows(label: str, given: list[str]) -> list[str]:
-        call = f"  call void @{name}({', '.join(given)})\n"
+    def rows(label: str, operands: list[str]) -> list[str]:
+        call = f"  call void @{name}({', '.join(operands)})\n"
         return [
             f"define internal void @opcheck.{label}({', '.join(parameters)}) noinline {{", "entry:", *fixed,
             f"{_LOOPS}" + "\n".join([*lines, call + _NEXT]),

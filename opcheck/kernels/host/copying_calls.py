@@ -32,8 +32,8 @@ _FILLS = {
 
 def bind_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind what fills memory with a number (ConstantOps.mm, fill_mps_kernel)."""
-    given = _FILLS[call.name]
-    value = call.arguments[given] if isinstance(given, str) else given
+    filler_of = _FILLS[call.name]
+    value = call.arguments[filler_of] if isinstance(filler_of, str) else filler_of
     out = empty_like(call.outputs[0])
     filler = torch.as_tensor(value).to(out.dtype).reshape(1)
     if not bool(filler.any()) or out.element_size() == 1:

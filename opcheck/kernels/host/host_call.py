@@ -64,20 +64,20 @@ class HostLaunch(NamedTuple):
         return arranged
 
 
-class HostStep(NamedTuple):
-    """Work of the host between launches, on memory of the call's own."""
+class HostWork(NamedTuple):
+    """What the host does between launches, on memory that the call alone has."""
 
     run: Callable[[], object]
 
-    def arrange(self) -> HostStep:
-        """Return the step: it needs no arrangement."""
+    def arrange(self) -> HostWork:
+        """Return itself: it needs no arrangement."""
         return self
 
 
 class BoundCall(NamedTuple):
     """The launches of a call, in their order, and the memory of its results."""
 
-    launches: tuple[HostLaunch | HostStep, ...]
+    launches: tuple[HostLaunch | HostWork, ...]
     #: in the shape of the call's outputs; None for an output that is not compared
     results: tuple[Tensor | None, ...]
     #: of a pointwise call: the functor, its operands, its parameters

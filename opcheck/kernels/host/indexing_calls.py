@@ -13,7 +13,7 @@ from opcheck.kernels.host.host_call import (
     BoundCall,
     HostCall,
     HostLaunch,
-    HostStep,
+    HostWork,
     UnboundError,
     empty_like,
     launch,
@@ -45,7 +45,7 @@ def _inner(tensor: Tensor, dim: int) -> int:
     return math.prod(tensor.shape[dim + 1 :])
 
 
-def copied(source: Tensor, output: Tensor) -> tuple[Tensor, HostStep]:
+def copy_before(source: Tensor, output: Tensor) -> tuple[Tensor, HostWork]:
     """Return memory for a result, and the step that copies what the call changes into it.
 
     Behind the result are zeros, as an allocator leaves them: atomics of small dtypes take whole words.
@@ -55,7 +55,7 @@ def copied(source: Tensor, output: Tensor) -> tuple[Tensor, HostStep]:
     )
     memory = pad_words(torch.zeros(max(reach, 1), dtype=output.dtype))
     out = memory.as_strided(output.shape, output.stride())
-    return out, HostStep(lambda: out.copy_(source))
+    return out, HostWork(lambda: out.copy_(source))
 
 
 def _is_dense(along: Tensor, index: Tensor, dim: int) -> bool:
@@ -91,7 +91,7 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
         raise UnboundError("a mean, or a reduction without the tensor itself: several launches")
     target, index = _vector(arguments["self"]), _vector(arguments["index"])
     dim = arguments["dim"] % target.dim()
-    out, fill = copied(arguments["self"], call.outputs[0])
+    out, fill = copy_before(arguments["self"], call.outputs[0])
     dense = _is_dense(_vector(out), index, dim)
     source: Tensor | None = arguments.get("src")
     by_value = source is None and operation == "set" and dense
@@ -109,7 +109,7 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "index_sizes": index.shape, "output_strides": _vector(out).stride(), "src_strides": source.stride(),
         "index_strides": index.stride(), "ndim_dim": (index.dim(), dim, 0, 0), "dim_size": length, "tid_offset": 0,
     }  # fmt: skip
-    launches: tuple[HostLaunch | HostStep, ...] = (launch(kernel, bound, index.numel()),)
+    launches: tuple[HostLaunch | HostWork, ...] = (launch(kernel, bound, index.numel()),)
     if target.dtype == torch.int64 and operation in {"amax", "amin"}:
         # Found by atomics of uint64: the sign bits are turned before and after (dispatch_signbit_xor_long).
         turn = launch(
@@ -119,7 +119,7 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return BoundCall((fill, *launches), (out,))
 
 
-class _Indexed(NamedTuple):
+class IndexedTensor(NamedTuple):
     """A tensor and its indices as AdvancedIndex makes them (aten/src/ATen/native/IndexingUtils.h)."""
 
     #: with no strides along the places of the indices
@@ -130,10 +130,10 @@ class _Indexed(NamedTuple):
     strides: tuple[int, ...]
 
 
-def _index(source: Tensor, given: Sequence[Tensor | None]) -> _Indexed:
+def _index(source: Tensor, all_indices: Sequence[Tensor | None]) -> IndexedTensor:
     """Return the indexed dimensions side by side, each index in the shape that all have together."""
     each: list[Tensor | None] = []
-    for index in given:
+    for index in all_indices:
         if index is not None and index.dtype in {torch.bool, torch.uint8}:
             each += index.nonzero().unbind(1)
         else:
@@ -159,14 +159,14 @@ def _index(source: Tensor, given: Sequence[Tensor | None]) -> _Indexed:
     if any(index.stride() != shaped[0].stride() for index in shaped):
         shaped = [index.contiguous() for index in shaped]
     width = source.element_size()
-    return _Indexed(
+    return IndexedTensor(
         restrided, tuple(shaped), tuple(source.shape[first:last]),
         tuple(step * width for step in source.stride()[first:last]),
     )  # fmt: skip
 
 
 def _launch_index(
-    release: ReleaseKernels, name: str, output: Tensor, source: Tensor, indexed: _Indexed
+    release: ReleaseKernels, name: str, output: Tensor, source: Tensor, indexed: IndexedTensor
 ) -> HostLaunch:
     """Return the launch of dispatch_index_kernel: a thread a place of the iteration, strides in bytes."""
     walk = iterate((output, source, *indexed.indices))
@@ -196,7 +196,7 @@ def bind_index(call: HostCall, release: ReleaseKernels) -> BoundCall:
 def bind_index_put(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind index_put (Indexing.mm, index_put_kernel_mps)."""
     arguments = call.arguments
-    out, fill = copied(arguments["self"], call.outputs[0])
+    out, fill = copy_before(arguments["self"], call.outputs[0])
     indexed = _index(out, arguments["indices"])
     value = arguments["values"].to(out.dtype).expand(indexed.source.shape)
     if arguments["accumulate"]:
@@ -251,13 +251,13 @@ def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
 def bind_index_add(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind index_add (Indexing.mm, index_add_mps_out): halves are summed in float32 where many meet."""
     index, source = (_vector(call.arguments[name]) for name in ("index", "source"))
-    out, fill = copied(call.arguments["self"], call.outputs[0])
+    out, fill = copy_before(call.arguments["self"], call.outputs[0])
     target = _vector(out)
     dim = call.arguments["dim"] % target.dim()
-    steps: list[HostLaunch | HostStep] = [fill]
+    steps: list[HostLaunch | HostWork] = [fill]
     if index.numel() // max(1, target.shape[dim]) >= _CONTENTION and out.dtype in _WIDER:
         wide, source = target.to(_WIDER[out.dtype]), source.to(_WIDER[out.dtype])
-        steps.append(HostStep(lambda: wide.copy_(target)))
+        steps.append(HostWork(lambda: wide.copy_(target)))
     else:
         wide = target
     kernel = release.first(f"index_add_{metal_type(wide)}_{metal_type(index)}")
@@ -267,7 +267,7 @@ def bind_index_add(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     steps.append(launch(kernel, bound, source.numel()))
     if wide is not target:
-        steps.append(HostStep(lambda: target.copy_(wide)))
+        steps.append(HostWork(lambda: target.copy_(wide)))
     return BoundCall(tuple(steps), (out,))
 
 
@@ -280,7 +280,7 @@ def _slices(tensor: Tensor, dim: int) -> tuple[list[int], list[int]]:
 def bind_index_copy(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind index_copy (Indexing.mm, index_copy_out_mps) of 2.13 and newer."""
     index, source = _vector(call.arguments["index"]), call.arguments["source"]
-    out, fill = copied(call.arguments["self"], call.outputs[0])
+    out, fill = copy_before(call.arguments["self"], call.outputs[0])
     if not out.dim():
         raise UnboundError("a tensor without dimensions is copied")
     dim = call.arguments["dim"] % out.dim()
@@ -304,7 +304,7 @@ def bind_index_copy(call: HostCall, release: ReleaseKernels) -> BoundCall:
 def bind_index_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind index_fill (Indexing.mm, index_fill_mps_kernel): by a mask of the places where there are many."""
     index, value = _vector(call.arguments["index"]), call.arguments["value"]
-    out, fill = copied(call.arguments["self"], call.outputs[0])
+    out, fill = copy_before(call.arguments["self"], call.outputs[0])
     if not out.dim():
         raise UnboundError("a tensor without dimensions is filled")
     dim = call.arguments["dim"] % out.dim()
@@ -345,7 +345,7 @@ def _repeats(mask: Tensor, target: Tensor) -> bool:
 def bind_masked_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind masked_fill (Indexing.mm, masked_fill__mps): a thread an element."""
     mask, out = call.arguments["mask"], call.outputs[0]
-    out, fill = copied(call.arguments["self"], out)
+    out, fill = copy_before(call.arguments["self"], out)
     spread = mask.expand(out.shape)
     form = "strided"
     if out.is_contiguous() and spread.is_contiguous():
@@ -377,7 +377,7 @@ def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCal
     bound = {
         "grad": upstream, "indices": index, "counts": counts, "grad_weight": sums, "params": params
     }  # fmt: skip
-    steps: list[HostLaunch | HostStep] = [HostStep(sums.zero_), HostStep(counts.zero_)]
+    steps: list[HostLaunch | HostWork] = [HostWork(sums.zero_), HostWork(counts.zero_)]
     if by_frequency:
         counting = release.first(f"embedding_dense_backward_count_{kind}_32")
         steps.append(launch(counting, bound, index.numel()))
@@ -386,7 +386,7 @@ def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCal
     out = sums
     if upstream.dtype != sums.dtype:
         narrow = out = torch.empty(sums.shape, dtype=upstream.dtype)
-        steps.append(HostStep(lambda: narrow.copy_(sums)))
+        steps.append(HostWork(lambda: narrow.copy_(sums)))
     return BoundCall(tuple(steps), (out,))
 
 

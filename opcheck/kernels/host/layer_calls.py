@@ -14,7 +14,7 @@ from opcheck.kernels.host.host_call import (
     BoundCall,
     HostCall,
     HostLaunch,
-    HostStep,
+    HostWork,
     UnboundError,
     empty_like,
     launch,
@@ -125,7 +125,7 @@ def bind_class_loss_backward(call: HostCall, release: ReleaseKernels) -> BoundCa
         "weight": call.arguments["weight"], "total_weight": call.arguments["total_weight"], "params": params,
     }  # fmt: skip
     kernel = release.first(f"nllnd_loss_backward_{metal_type(source)}")
-    return BoundCall((HostStep(out.zero_), launch(kernel, bound, target.numel())), (out,))
+    return BoundCall((HostWork(out.zero_), launch(kernel, bound, target.numel())), (out,))
 
 
 def bind_gates(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -182,12 +182,12 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
         return BoundCall((launch(kernel, bound, math.prod(out.shape[2:])),), (out,))
     bound |= {"gradInputData": out, "gradOutputData": source}
     gathered = release.find(f"upsample_{_MODES[name]}_backward_{word}_u32")
-    steps: list[HostLaunch | HostStep] = []
+    steps: list[HostLaunch | HostWork] = []
     if gathered:
         planes = out.shape[0] * out.shape[1]
         grid: tuple[int, ...] = (out.shape[-1], out.shape[-2], planes)
     else:
-        steps, grid = [HostStep(out.zero_)], (math.prod(source.shape[2:]),)
+        steps, grid = [HostWork(out.zero_)], (math.prod(source.shape[2:]),)
     kernel = release.first(gathered or f"upsample_{_MODES[name]}_backward_{word}")
     steps.append(launch(kernel, bound, grid, (1,) * len(grid)))
     return BoundCall(tuple(steps), (out,))

@@ -12,7 +12,7 @@ from opcheck.kernels.host.host_call import (
     BoundCall,
     HostCall,
     HostLaunch,
-    HostStep,
+    HostWork,
     UnboundError,
     launch,
     metal_type,
@@ -82,13 +82,13 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> BoundCall:
     if length <= block and (last or picked):
         name = f"sort_block_topk_{word}" if picked else f"sort_block_{word}"
         kernel = release.first(f"{name}_tptg{threads}{'_stable' * (stable and not picked)}")
-        steps: tuple[HostLaunch | HostStep, ...] = (
+        steps: tuple[HostLaunch | HostWork, ...] = (
             launch(kernel, bound, (threads, rows, 1), (threads, 1, 1)),
         )
     else:
         direct = last or chosen == 1
         keyed = source.dtype == torch.float32 and length > block and direct
-        merge = _Merge(word, threads, keyed, direct, stable, picked is not None)
+        merge = BlockSort(word, threads, keyed, direct, stable, picked is not None)
         steps = merge.launches(release, bound, rows, length)
     ordered = values.reshape(*moved.shape[:-1], chosen).movedim(-1, dim)
     indices = places.reshape(*moved.shape[:-1], chosen).movedim(-1, dim)
@@ -98,7 +98,7 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> BoundCall:
     )
 
 
-class _Merge(NamedTuple):
+class BlockSort(NamedTuple):
     """A sort by blocks, which are merged by pairs (sort_multi_block)."""
 
     word: str
@@ -112,7 +112,7 @@ class _Merge(NamedTuple):
 
     def launches(
         self, release: ReleaseKernels, bound: dict[str, Any], rows: int, length: int
-    ) -> tuple[HostLaunch | HostStep, ...]:
+    ) -> tuple[HostLaunch | HostWork, ...]:
         """Return the sort of the blocks, and each round of merges."""
         blocks, short = -(-length // (self.threads * _EACH)), self.direct and length <= _SHORT
         results = bound["out_vals"], bound["out_idx"]
@@ -126,7 +126,7 @@ class _Merge(NamedTuple):
         grid, group = (blocks * self.threads, rows, 1), (self.threads, 1, 1)
         ending = "_stable" * (self.stable and not self.keyed)
         sorts = release.first(f"mb_sort_block_{key}{self.word}_{form}{ending}")
-        steps: list[HostLaunch | HostStep] = [
+        steps: list[HostLaunch | HostWork] = [
             launch(sorts, {**bound, "dv": ready[0], "di": ready[1]}, grid, group)
         ]
         tiles = 2
@@ -145,8 +145,8 @@ class _Merge(NamedTuple):
         if not (self.direct and blocks > 1):
             values, places = ready
             steps += [
-                HostStep(lambda: results[0].copy_(values)),
-                HostStep(lambda: results[1].copy_(places)),
+                HostWork(lambda: results[0].copy_(values)),
+                HostWork(lambda: results[1].copy_(places)),
             ]
         return tuple(steps)
 

@@ -163,7 +163,8 @@ class Masked(nn.Module):
         scores = scores.masked_fill(later, float("-inf"))
         order = scores.detach().sort(-1, descending=True).indices
         kept = scores.softmax(-1).gather(-1, order)
-        return kept.cumsum(-1)
+        summed: Tensor = kept.cumsum(-1)
+        return summed
 
 
 def classes(out: Tensor) -> Tensor:

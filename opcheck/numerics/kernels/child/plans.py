@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from opcheck.kernels.host import bindings
-from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, HostStep
+from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, HostWork
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import ArrangedLaunch
 
@@ -18,7 +18,7 @@ _KEPT = 4096
 class CallPlan(NamedTuple):
     """The launches of a call, in memory, and the arguments that are put into each, by their places."""
 
-    launches: tuple[ArrangedLaunch | HostStep, ...]
+    launches: tuple[ArrangedLaunch | HostWork, ...]
     slots: tuple[tuple[int, int, str], ...]
     bound: BoundCall
 
