@@ -1,7 +1,5 @@
 """The Python API: ``opcheck.audit``.  Its import takes no torch."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Callable

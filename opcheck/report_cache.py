@@ -10,8 +10,6 @@ network, a database).  Writes are atomic, so that two runs at once do each other
 harm.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

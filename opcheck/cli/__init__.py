@@ -1,7 +1,5 @@
 """The command line turns arguments into an exit code; it judges nothing and imports no torch."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

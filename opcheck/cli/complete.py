@@ -4,8 +4,6 @@
 Nothing here imports torch or a library of models: a library's names are read in its files.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

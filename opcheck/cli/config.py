@@ -1,7 +1,5 @@
 """Reads ``[tool.opcheck]`` of the local pyproject.toml or opcheck.toml: defaults of flags, and the gate's tables."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import json

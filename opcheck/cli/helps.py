@@ -1,7 +1,5 @@
 """Lays out the help of verbs: real examples first, then the options in groups.  Imports no room."""
 
-from __future__ import annotations
-
 import click
 
 from opcheck.features import feature

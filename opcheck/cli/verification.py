@@ -1,7 +1,5 @@
 """What the verbs share that compare a prediction with a run on this Mac."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcheck.capture.request import CaptureOptions, request_of

@@ -4,8 +4,6 @@
 other files of the folder are named by their concept.  A feature imports the rooms below, never another feature.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from pathlib import Path

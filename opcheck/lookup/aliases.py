@@ -1,7 +1,5 @@
 """The names beside its own by which people look for an operator: of Python, of composites that call it, usual words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from opcheck.data import composites

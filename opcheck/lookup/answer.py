@@ -1,7 +1,5 @@
 """Answer what the releases do with an operator, on which macOS, for which dtype."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Define the records of the answers.  Their fields are the documented JSON: op_lists/asking.md."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The words by which people call operators, and the names that are no operators (words.yaml)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Compute the states of all overloads in all releases, for the coverage page and its plot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """Compare two torch releases operator by operator: regressions first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from opcheck.common.errors import located_at

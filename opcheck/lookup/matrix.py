@@ -1,7 +1,5 @@
 """Compute the coverage of a release: a row for every operator overload that it has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from opcheck.common.tool import TOOL

@@ -1,7 +1,5 @@
 """Select the statements that can hold for a question, and turn them into the notes of an answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

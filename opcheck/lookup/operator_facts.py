@@ -1,7 +1,5 @@
 """Hold the data that answers rest on: registrations, statements and what composites call."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

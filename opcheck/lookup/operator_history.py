@@ -1,7 +1,5 @@
 """Trace how an operator's status changed from release to release, and what changed it."""
 
-from __future__ import annotations
-
 import msgspec
 
 from opcheck.common.errors import located_at

@@ -5,8 +5,6 @@ statement has a condition on them: then calls of several ranks are made, and the
 that of the plain call, since a statement that spares one of them does not apply to every call.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Hashable, Iterable, Sequence

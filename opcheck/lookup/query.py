@@ -9,8 +9,6 @@ that module's prefix (``torch.fft.rfft`` is ``aten::fft_rfft``).  What is still 
 compared with all names without regard to case, spaces, hyphens and underscores.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re

@@ -1,7 +1,5 @@
 """Writes records as text, one writer for each format; pure: the same record gives the same bytes."""
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Shortens the JSON of an answer for a reader with little room, such as a language model; pure."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

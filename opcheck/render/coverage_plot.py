@@ -1,7 +1,5 @@
 """The coverage over the releases as an SVG of stacked bars."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 A verb makes a ``Document`` of blocks. Texts are plain: each writer makes them fit for its format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Literal
 

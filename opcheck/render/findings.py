@@ -4,8 +4,6 @@ A verb lists its findings as ``Occurrence`` records, one for each place. SARIF, 
 write that list; JUnit writes test cases, CSV writes rows, and JSON lines writes plain data.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

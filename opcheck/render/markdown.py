@@ -1,7 +1,5 @@
 """A document as Markdown, for a pull request or a documentation page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.common.sanitize import markdown, markdown_code

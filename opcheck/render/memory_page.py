@@ -1,7 +1,5 @@
 """The memory estimate as tables and sentences, for the formats for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import and_more, filesize, plural

@@ -1,7 +1,5 @@
 """The calls that the release's own kernels computed a second time, as tables, for the formats for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.common.text import plural

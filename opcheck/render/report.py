@@ -1,7 +1,5 @@
 """The report of an audit as a document, and its findings in the formats of CI services."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter

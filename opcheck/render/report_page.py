@@ -3,8 +3,6 @@
 The page can be read without JavaScript; its script draws the graph and filters the operators.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The sentences of a report that several formats share."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterator

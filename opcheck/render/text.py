@@ -3,8 +3,6 @@
 It is laid out here and not by rich, whose import takes a quarter of the time of ``opcheck op``.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The estimate of time as facts, a table and sentences, for the formats for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import duration, percent, plural

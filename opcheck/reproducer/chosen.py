@@ -1,7 +1,5 @@
 """Chooses the finding that a program is written for, and the calls of the report behind it."""
 
-from __future__ import annotations
-
 import math
 import re
 from keyword import iskeyword

@@ -1,7 +1,5 @@
 """Tries a program on this machine's CPU and on the emulated Mac of its target.  Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

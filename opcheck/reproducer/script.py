@@ -1,7 +1,5 @@
 """Writes the program of a single call, which needs only torch; pure functions of text."""
 
-from __future__ import annotations
-
 import json
 import math
 import textwrap

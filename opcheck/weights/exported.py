@@ -1,7 +1,5 @@
 """Reads the weights that an archive of ``torch.export`` states (torch/export/pt2_archive, torch 2.6 and later)."""
 
-from __future__ import annotations
-
 import zipfile
 from typing import Annotated, BinaryIO
 

@@ -1,7 +1,5 @@
 """Reads the header of a GGUF file: its metadata and its tensors (ggml's docs/gguf.md, versions 2 and 3)."""
 
-from __future__ import annotations
-
 from typing import Any, BinaryIO
 
 from opcheck.common.documents import DocumentError

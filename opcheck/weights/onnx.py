@@ -1,7 +1,5 @@
 """Reads the tensors of an ONNX model: the messages of its file (onnx.proto), without their values."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple

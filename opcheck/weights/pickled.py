@@ -4,8 +4,6 @@ The opcodes move placeholders over a stack, as an unpickler moves objects: a cla
 call is a ``_PickledCall`` of the name and the arguments.
 """
 
-from __future__ import annotations
-
 import io
 import pickletools
 import zipfile

@@ -1,7 +1,5 @@
 """Finds the format of a file of weights by its first bytes, and reads its header."""
 
-from __future__ import annotations
-
 import struct
 import zipfile
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Reads the header of a safetensors file, and the index of a model in several files."""
 
-from __future__ import annotations
-
 import struct
 from typing import Annotated, BinaryIO
 

@@ -1,7 +1,5 @@
 """The tensors that a file states, and streams whose reads are checked against the file's size."""
 
-from __future__ import annotations
-
 import io
 import math
 import struct

@@ -1,7 +1,5 @@
 """The flags of ``opcheck audit`` on memory: how large the inputs can be, and what makes the run fit."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from opcheck.capture.request import CaptureRequest

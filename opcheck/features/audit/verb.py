@@ -1,7 +1,5 @@
 """``opcheck audit MODEL``: what each operator call of a model does on the target Mac."""
 
-from __future__ import annotations
-
 import contextlib
 import time as clock
 from collections.abc import Callable, Iterator

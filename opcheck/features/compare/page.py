@@ -1,7 +1,5 @@
 """The answer to ``opcheck compare`` as a page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from math import inf

@@ -1,7 +1,5 @@
 """``opcheck compare MODEL --device mps``: a real device's results, operator by operator, against float64."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import click

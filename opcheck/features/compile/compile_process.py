@@ -1,7 +1,5 @@
 """Runs the variants in the child process.  Imports no torch."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Records of compiling a program, from the child process to the report for a target.  Imports no torch."""
 
-from __future__ import annotations
-
 from opcheck.common.vocabulary import RouteKind
 from opcheck.model.records import Record, SourceLocation
 

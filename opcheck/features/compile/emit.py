@@ -1,7 +1,5 @@
 """Writes the Metal kernels to files, each with a note of the nodes and lines that it came from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Finds what Metal refuses in kernels that Inductor writes without complaint; reads their source, and needs no Mac."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The kernels are compiled with the header of ``check``; their threads, barriers a
 emulated (threads.cpp).  What that does not prove is ``NOT_PROVEN``.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import itertools

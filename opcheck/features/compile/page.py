@@ -1,7 +1,5 @@
 """The answer to ``opcheck compile`` as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from opcheck.common.text import and_more, plural

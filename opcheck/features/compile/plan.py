@@ -1,7 +1,5 @@
 """Chooses the variants of torch.compile to try."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Finds the Inductor of the target's release: its Metal backend, and the operators that it lowers otherwise."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from collections import defaultdict

@@ -4,8 +4,6 @@ What is known decides: kernels and eager operators are held against the target's
 (op_lists/compile.yaml) and its op lists, and whatever raises or is wrong changes the outcome of its variant.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence

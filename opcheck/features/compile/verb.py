@@ -1,7 +1,5 @@
 """``opcheck compile MODEL``: which variant of torch.compile works, up to the Metal kernels."""
 
-from __future__ import annotations
-
 import functools
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The answer to ``opcheck diff`` as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any

@@ -1,7 +1,5 @@
 """The rules of ``opcheck doctor``: what a rule examines, and which facts it needs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

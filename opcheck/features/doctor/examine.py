@@ -1,7 +1,5 @@
 """Examines an environment: what is wrong with it, and what could not be checked."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

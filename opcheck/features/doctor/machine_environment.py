@@ -4,8 +4,6 @@ Nothing in them is a path, a user's name or the value of a variable that torch d
 could not be learned is None or empty, and every check treats that as unknown.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """The answer to ``opcheck doctor`` as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.common.text import filesize, plural

@@ -1,7 +1,5 @@
 """``opcheck doctor``: what is wrong with a machine, its Python, its torch and its variables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

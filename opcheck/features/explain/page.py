@@ -1,7 +1,5 @@
 """The page of a limitation or an advisory, and the short form of all pages of ``opcheck explain``."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

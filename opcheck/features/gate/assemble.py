@@ -1,7 +1,5 @@
 """Makes the gate's report of the jobs' results: applies ignores, baseline and policies to each cell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Compare the cost of a model on a target with its cost when the baseline was written."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

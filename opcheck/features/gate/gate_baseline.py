@@ -5,8 +5,6 @@ in its entry, and on a target that the file does not have, if it is not worse th
 target of the file it is new.  Fingerprints (fingerprint.py) are compared; the rest is for readers.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """The results of a run of the gate: a cell for each model on each target."""
 
-from __future__ import annotations
-
 from opcheck.common.vocabulary import Headline
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement
 from opcheck.model.records import Record, Report

@@ -1,7 +1,5 @@
 """The jobs of a gate: each audits one model on its targets, unless the reports are cached, in parallel processes."""
 
-from __future__ import annotations
-
 import math
 import queue
 import tempfile

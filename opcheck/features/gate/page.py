@@ -1,7 +1,5 @@
 """The run of a gate as a document, as data, and its findings in the formats of CI services."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby

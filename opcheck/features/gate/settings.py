@@ -1,7 +1,5 @@
 """Converts the gate's tables of ``[tool.opcheck]`` (models, targets, ignores) from plain data to records."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product

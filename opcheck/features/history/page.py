@@ -1,7 +1,5 @@
 """The answer to ``opcheck history`` as a page: the steps of the usual overload first, the rest in sections."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from opcheck.common.text import plural

@@ -1,7 +1,5 @@
 """``opcheck history QUERY``: how an operator's status changed, and what changed it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import click

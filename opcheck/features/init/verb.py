@@ -1,7 +1,5 @@
 """``opcheck init``: the commented ``[tool.opcheck]`` table of a project, and the workflow that runs the gate."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections import Counter

@@ -1,7 +1,5 @@
 """Writes a finding as an issue for PyTorch's tracker; pure functions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

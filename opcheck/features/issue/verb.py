@@ -1,7 +1,5 @@
 """``opcheck issue``: a finding as an issue for PyTorch's tracker."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import click

@@ -1,7 +1,5 @@
 """The answer to ``opcheck kernels`` as text."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The answer to ``opcheck kernels test``: as Markdown, as text, as rows of a table."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """``opcheck lists``: what the verdicts are read from, and how it is built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The coverage of a release as Markdown, CSV and JSON, and that of all releases as an HTML page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """``opcheck matrix``: the coverage of a torch release, for people and for machines."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, only, verb

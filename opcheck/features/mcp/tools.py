@@ -3,8 +3,6 @@
 A process keeps what a model prints, and its end, away from the streams of the server.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

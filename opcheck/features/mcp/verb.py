@@ -1,7 +1,5 @@
 """``opcheck mcp``: a server of the Model Context Protocol, for agents and editors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

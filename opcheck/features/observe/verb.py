@@ -1,7 +1,5 @@
 """``opcheck observe LOG...``: what a Mac printed, as a report."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

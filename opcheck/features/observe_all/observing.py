@@ -1,7 +1,5 @@
 """Runs the steps of ``opcheck observe-all``, each in a process of its own with a limit of time, at most twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

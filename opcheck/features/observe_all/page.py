@@ -1,7 +1,5 @@
 """Predicted and observed, as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.common.text import and_more, plural, shorten

@@ -1,7 +1,5 @@
 """Compares what a device did with PyTorch's operator database with the predictions of the op lists."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache
 

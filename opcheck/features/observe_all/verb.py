@@ -1,7 +1,5 @@
 """``opcheck observe-all``: signed evidence of this Mac's GPU, and predictions compared with evidence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The answer to ``opcheck op`` as a page: the answer and its exceptions first, the rest in sections."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from opcheck.common.text import and_more, plural

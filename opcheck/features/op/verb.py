@@ -1,7 +1,5 @@
 """``opcheck op QUERY``: can I use this operator, and on which targets?"""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import click

@@ -1,7 +1,5 @@
 """Requests to the probing process and its answers; all travel as JSON."""
 
-from __future__ import annotations
-
 from opcheck.data.device_evidence import Machine, Phase, Result
 from opcheck.model.records import Record
 

@@ -1,7 +1,5 @@
 """``opcheck probe``: what a device really does with PyTorch's operator database, as evidence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

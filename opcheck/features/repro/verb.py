@@ -1,7 +1,5 @@
 """``opcheck repro``: a finding as the smallest program."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import click

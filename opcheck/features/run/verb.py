@@ -1,7 +1,5 @@
 """``opcheck run``: a script or a notebook as it is, observed on a Mac's GPU, or on an emulated Mac."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """The report of a scan as a document, and its findings in the formats of CI services."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """The addresses of pages: a path within the site, and links from one page to another."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import PurePosixPath

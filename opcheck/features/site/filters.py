@@ -1,7 +1,5 @@
 """The filters of the templates: the words of records, and links that start from the page being written."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

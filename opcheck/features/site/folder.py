@@ -1,7 +1,5 @@
 """Writes a folder whole or not at all: next to its place first, then moved there."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

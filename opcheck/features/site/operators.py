@@ -1,7 +1,5 @@
 """The pages of the operators: each with all of its overloads, over all releases and macOS versions."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The records of the pages: each page's JSON is its record (docs/reference/site-pages.md)."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from opcheck.common.vocabulary import StatementSort

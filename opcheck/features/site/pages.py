@@ -1,7 +1,5 @@
 """All pages of a site, from the op lists and optionally a sweep."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of the torch releases: what each brought and broke, and what it needs of a Mac."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """Writes pages as files: HTML by Jinja2, the record of each page as JSON, and the index of the search box."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.resources import files as package

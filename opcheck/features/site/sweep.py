@@ -1,7 +1,5 @@
 """Reads the tables of a sweep (``opcheck/data/sweep_tables.py``) for the pages."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """``opcheck site build``: the op lists, and a sweep's models, as static pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Measures a model in one mode on all targets, in a process of its own: captures, judges, summarises."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

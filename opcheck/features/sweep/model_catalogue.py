@@ -1,7 +1,5 @@
 """Lists the models of the libraries, in a process that imports them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from types import ModuleType

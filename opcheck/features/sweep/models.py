@@ -1,7 +1,5 @@
 """Resolves the models of a sweep: names, patterns of a library's models, and files that list them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report of a sweep as Markdown or as one HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path

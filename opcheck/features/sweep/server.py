@@ -5,8 +5,6 @@ its process ends a fork; a model that ends the process that forked it ends this 
 worker starts it again.  Where a process cannot be copied, each model and mode has a server of its own.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib

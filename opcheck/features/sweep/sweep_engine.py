@@ -4,8 +4,6 @@ A thread only waits for the server process that it starts.  A worker process bet
 for a model to stop, and joblib waits for a stopped one without a limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import queue

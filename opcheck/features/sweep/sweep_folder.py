@@ -3,8 +3,6 @@
 ``sweep.json`` describes the sweep, ``results/ab/abcd....json`` are its results, ``sweep.lock`` is its lock.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

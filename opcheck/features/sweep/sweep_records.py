@@ -1,7 +1,5 @@
 """The requests and results of a sweep's workers: plain records, which travel as JSON."""
 
-from __future__ import annotations
-
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Headline, Mode, Status
 from opcheck.model.records import Record, Scalar

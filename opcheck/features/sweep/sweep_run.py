@@ -1,7 +1,5 @@
 """Runs a sweep: plans the missing work, passes it to the engine, and writes each result at once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Counts the results of a sweep by library, release, operator and owner of a failure."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

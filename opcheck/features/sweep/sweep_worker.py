@@ -3,8 +3,6 @@
 It imports no torch.  Whatever a model does costs the server, never this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import os

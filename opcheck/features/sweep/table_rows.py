@@ -1,7 +1,5 @@
 """Writes the results as Parquet tables (schema.py)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice

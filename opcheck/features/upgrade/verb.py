@@ -1,7 +1,5 @@
 """``opcheck upgrade MODEL``: which torch or macOS to go to, and what that breaks."""
 
-from __future__ import annotations
-
 import platform
 from importlib import metadata
 from typing import Annotated

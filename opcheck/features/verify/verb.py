@@ -1,7 +1,5 @@
 """``opcheck verify``: compares a prediction with a Mac's observation; with ``--here``, this Mac, in one command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Answers what a file, a folder, a repository of a hub or a workflow becomes on a Mac."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """Reads the source of installed libraries, without importing them."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from importlib import metadata

@@ -1,7 +1,5 @@
 """The files of a folder or of a repository: their names, their configurations, and streams of their headers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The answer to ``opcheck weights`` as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from opcheck.common.text import filesize, plural

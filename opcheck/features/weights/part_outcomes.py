@@ -1,7 +1,5 @@
 """What files of weights become on a Mac: their dtypes, their blocks, their method of quantization, their pickle."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ Neither library is imported.  Each quantizer of the installed version is found i
 decide is passed over.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import operator

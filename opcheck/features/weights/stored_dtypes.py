@@ -1,7 +1,5 @@
 """What a stored dtype becomes on MPS: by the op lists' statements on moving it, casting it and computing with it."""
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

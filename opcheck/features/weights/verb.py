@@ -1,7 +1,5 @@
 """``opcheck weights``: what a file or a repository of weights becomes on a Mac."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import click

@@ -1,7 +1,5 @@
 """The answer of ``opcheck weights`` and its parts."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

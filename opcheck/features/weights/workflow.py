@@ -1,7 +1,5 @@
 """Finds the files of weights that a workflow of ComfyUI names, in the form of its editor and of its API."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Joins kernels to one Metal library, as Inductor compiles them, and checks it with libclang."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import re

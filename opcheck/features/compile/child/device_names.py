@@ -1,7 +1,5 @@
 """Lets a program that names mps run on this machine's device: its own code reads the name as that device's."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import re

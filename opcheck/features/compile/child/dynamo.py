@@ -1,7 +1,5 @@
 """Reads Dynamo's records of a compilation: graphs, breaks, guards that no longer held, frames that it skipped."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections import Counter

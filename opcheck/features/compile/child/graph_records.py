@@ -1,7 +1,5 @@
 """Records of one graph compiled for mps: kernels, eager operators, and why it did not compile."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import traceback

@@ -14,8 +14,6 @@ both sides is never true, because it joins them with ``&&``).
 ``MetalOverrides.where`` casts its third argument to the type of its second from 2.11 to 2.14.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

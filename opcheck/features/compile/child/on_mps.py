@@ -1,7 +1,5 @@
 """Rewrites a graph of the CPU's, after AOTAutograd, as it would be on mps."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The checks of the installed torch and of the Python below it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from packaging.requirements import InvalidRequirement, Requirement

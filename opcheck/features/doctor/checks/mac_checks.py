@@ -1,7 +1,5 @@
 """The checks of the machine: macOS, chip, Rosetta, virtual machines, memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.common.text import filesize, plural

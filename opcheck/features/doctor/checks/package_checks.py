@@ -1,7 +1,5 @@
 """The checks of packages other than torch, of requirement files, and of a script's settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """The checks of the environment variables that torch reads for MPS, or does not."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator
 

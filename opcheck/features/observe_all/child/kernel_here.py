@@ -4,8 +4,6 @@
 ``opcheck kernels test`` wrote of the operation; ANSWER gets the rows as JSON.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
