@@ -44,7 +44,7 @@ REGISTERED = {
         "documents",
         "feature",
         "features",
-        "help_of",
+        "texts_of",
         "pages",
         "verbs",
     )

@@ -1,8 +1,11 @@
 """Lays out the help of verbs: real examples first, then the options in groups.  Imports no room."""
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from opcheck.features import feature
+from opcheck.features import feature, texts_of
 
 #: The titles of the groups of options, by the record that declares them, in the order of the help.
 TITLES = {
@@ -56,3 +59,10 @@ class Help(click.Command):
 
 class HelpGroup(Help, click.Group):
     """A click group with the same help."""
+
+
+def group(
+    name: str, kind: type[HelpGroup] = HelpGroup, **attributes: Any
+) -> Callable[[Callable[..., Any]], click.Group]:
+    """Return a decorator that makes the group of a verb's subcommands, with the texts of its feature."""
+    return click.group(name, kind, **texts_of(name), **attributes)

@@ -28,7 +28,7 @@ from opcheck.common.files import write_text
 from opcheck.data import targets
 from opcheck.data.registrations import VARIABLE, is_unlisted_name, load
 from opcheck.data.targets import TargetOptions
-from opcheck.features import help_of
+from opcheck.features import texts_of
 from opcheck.model.options import READER, Action, Declared, Option, find_option, options_of
 from opcheck.model.records import Record, Report
 from opcheck.render import ANSWERS, FORMATS, format_of, render, write
@@ -271,7 +271,7 @@ def verb(
             ``[tool.opcheck.scan]``.  None: it has no defaults there.
         takes: the actions of options that the file of a project may set: READER or RUNNER.
         foreign: parameters that take no default from that table.
-        attributes: click's; the help is that of the feature unless it is given.
+        attributes: click's; the texts are those of the feature unless they are given.
     """
 
     def decorate(function: Callable[..., int]) -> click.Command:
@@ -294,7 +294,7 @@ def verb(
             table=table,
             takes=takes,
             foreign=foreign,
-            **{"help": "" if parent else help_of(name), **attributes},
+            **(texts_of(str(parent.name), name) if parent else texts_of(name)) | attributes,
         )
         if parent is not None:
             parent.add_command(command)

@@ -29,6 +29,10 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     position: int = 99
     #: one line
     help: str
+    #: the notes below the options
+    epilog: str = ""
+    #: by subcommand what click shows of it: help, short_help, epilog
+    commands: dict[str, dict[str, str]] = {}
     #: command line -> its purpose
     examples: dict[str, str] = {}
     #: the page in docs/how-to/ without its suffix; empty: it is named like the verb
@@ -56,10 +60,16 @@ def feature(verb: str) -> Feature | None:
     return msgspec.json.decode(verbs()[verb].read_bytes(), type=Feature)
 
 
-def help_of(verb: str) -> str:
-    """Return the line that the help shows of a verb; empty if there is no such verb."""
+def texts_of(verb: str, command: str = "") -> dict[str, str]:
+    """Return click's texts of a verb, or of its subcommand: the help and the notes below the options."""
     declared = feature(verb)
-    return declared.help if declared else ""
+    if declared is None:
+        return {}
+    return (
+        declared.commands[command]
+        if command
+        else {"help": declared.help, "epilog": declared.epilog}
+    )
 
 
 @functools.cache

@@ -26,12 +26,7 @@ from opcheck.model.records import Report
 from opcheck.worker.dependency_tracking import Dependencies
 
 
-@verb(
-    "audit",
-    table="",
-    takes=RUNNER,
-    epilog="MODEL: file.py:Net, module:Net, file.pt2, org/name, a folder, transformers:NAME, timm:NAME.",
-)
+@verb("audit", table="", takes=RUNNER)
 @click.argument("model")
 def command(
     *,

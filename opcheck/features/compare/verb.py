@@ -23,13 +23,7 @@ from opcheck.data.targets import TargetOptions
 _TIMES = 7
 
 
-@verb(
-    "compare",
-    epilog="MODEL is named as for opcheck audit. It runs forward with its weights, and with --mode train also "
-    "backward. DEVICE is any device of this machine's torch. Exits with 1 if an operator's result is wrong, with 3 if "
-    "the run ended early or nothing could be compared. opcheck audit --precision needs no device: it compares float32 "
-    "on the CPU with float64 through the whole model.",
-)
+@verb("compare")
 @click.argument("model")
 def command(
     *,

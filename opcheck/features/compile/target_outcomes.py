@@ -39,6 +39,8 @@ from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.model.records import GroupLocation, Report, SourceLocation, Verdict
 from opcheck.orchestrator import audit
 
+#: The outcome of what cannot be determined here.
+_UNKNOWN = "could not tell"
 #: The release whose notes announce it as more than a prototype.
 METAL_READY = Version(2, 8)
 
@@ -69,7 +71,7 @@ _EAGER_OUTCOMES: dict[Headline, str] = {
     "runs, partly on the CPU": "",
     "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "needs fallback",
     "fails": "fails",
-    "could not tell": "could not tell",
+    "could not tell": _UNKNOWN,
 }
 
 
@@ -164,7 +166,7 @@ def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
 
 
 #: Outcomes that say nothing of the target: this machine may be slow.
-_UNSURE = frozenset({"could not tell", "too long"})
+_UNSURE = frozenset({_UNKNOWN, "too long"})
 
 
 def _portable_on_target(tried: TriedVariant, eager: Mapping[Eager, Audit]) -> TriedVariant:
@@ -180,11 +182,11 @@ def _of_audit(audit: Audit) -> tuple[str, CompileFailure | None]:
     """Return the outcome of a program that runs on mps without code of its own, and why; empty where it runs."""
     if isinstance(audit, OpcheckError):
         message = f"not checked on mps: the audit of this run ended: {audit.message}"
-        return "could not tell", CompileFailure(kind="harness", message=message, ours=True)
+        return _UNKNOWN, CompileFailure(kind="harness", message=message, ours=True)
     outcome = _EAGER_OUTCOMES[audit.headline]
     problem = next(iter(audit.problems), None)
     group = next((group for group in audit.groups if group.status != "native"), None)
-    if outcome == "could not tell" and problem is not None:
+    if outcome == _UNKNOWN and problem is not None:
         why = problem.message
     elif group is None:
         why = audit.headline
@@ -367,7 +369,7 @@ def _outcome(tried: TriedVariant, known: _Defects) -> str:
         return "fails" if standing - _LESSER.keys() else next(lesser)
     # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
-        return "could not tell"
+        return _UNKNOWN
     if tried.failure is not None or not all(map(known.release_that_mended, again)):
         return "one shape only"
     return "works"
@@ -377,7 +379,7 @@ def _outcome(tried: TriedVariant, known: _Defects) -> str:
 _LESSER = {
     "wrong result": "wrong result",
     "fallback": "needs fallback",
-    "perhaps wrong": "could not tell",
+    "perhaps wrong": _UNKNOWN,
 }
 
 
@@ -557,7 +559,7 @@ def _without_inductor(tried: Attempts, metal: Attempts, why: str, known: _Defect
 #: The advice where no backend works, by the outcome of a backend without code.
 _PORTABLE_ADVICE = {
     "needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
-    "could not tell": "could not tell",
+    "could not tell": _UNKNOWN,
 }
 
 

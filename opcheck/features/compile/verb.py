@@ -116,12 +116,7 @@ class KernelOptions(Record, frozen=True, kw_only=True):
         return compiled
 
 
-@verb(
-    "compile",
-    epilog="MODEL is named as for opcheck audit. The model runs with its weights on this machine: use a "
-    "small configuration of a large model (--config num_hidden_layers=2). Exits with 1 if inference or training "
-    "works for Metal in no dtype, or fails in a dtype of --dtype; with 3 if that is unknown.",
-)
+@verb("compile")
 @click.argument("model")
 def command(
     *,

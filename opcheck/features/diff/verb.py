@@ -34,14 +34,7 @@ if TYPE_CHECKING:
 _REPORTS = {".json", ".yaml", ".yml"}
 
 
-@verb(
-    "diff",
-    epilog="BEFORE and AFTER are torch releases (2.9 2.15: every operator), or reports that opcheck audit wrote "
-    "(old.json new.json: what is new, fixed, changed). With one MODEL, --from and --to are two targets that it "
-    "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of "
-    "two releases, --macos and --dtype "
-    "select the macOS and the dtype; the capture flags are those of opcheck audit.",
-)
+@verb("diff")
 @click.argument("what", nargs=-1, required=True, metavar="(BEFORE AFTER | MODEL)")
 def command(
     *,

@@ -26,11 +26,7 @@ SCHEMA = "schema"
 _COLUMNS = 96
 
 
-@verb(
-    "explain",
-    epilog="ID is a finding (OC102), a remedy (dtype_given) or a statement of the op lists (sdpa-dropout). "
-    "explain schema NAME prints the JSON schema of a saved document: report, op, gate ...",
-)
+@verb("explain")
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 @click.argument("document", metavar="[NAME]", default="", required=False)
 def command(

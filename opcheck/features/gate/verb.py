@@ -97,14 +97,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
     ] = ""
 
 
-@verb(
-    "gate",
-    table="",
-    takes=RUNNER,
-    epilog="MODEL is a name of [[tool.opcheck.models]] in pyproject.toml, or a model as opcheck audit "
-    "takes it; without any, all of them. Their targets are [[tool.opcheck.targets]]. Exit codes: 0 "
-    "passed; 1 something fails that is not in the baseline; 2 usage; 3 a model has no result.",
-)
+@verb("gate", table="", takes=RUNNER)
 @click.argument("names", nargs=-1, metavar="[MODEL]...")
 def command(
     *,

@@ -8,7 +8,7 @@ from opcheck.cli.options import DTYPE, OutputOptions, SectionOptions, only, verb
 from opcheck.data.targets import TargetOptions
 
 
-@verb("history", epilog="QUERY is as for opcheck op.")
+@verb("history")
 @click.argument("query")
 def command(
     *,

@@ -30,11 +30,7 @@ _PINNED = {
 }
 
 
-@verb(
-    "init",
-    epilog="Writes into an existing pyproject.toml, else opcheck.toml. Without --model, the table has the modules of "
-    "the Python files below this folder; the files are read, not run.",
-)
+@verb("init")
 def command(
     *,
     models: Annotated[

@@ -9,11 +9,10 @@ import msgspec
 
 from opcheck.capture.request import seconds
 from opcheck.cli import streams
-from opcheck.cli.helps import HelpGroup
+from opcheck.cli.helps import group
 from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, Take, but, jobs, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.data.targets import TargetOptions, release_note, release_of
-from opcheck.features import help_of
 from opcheck.model.options import Option
 from opcheck.worker.platform import ENDED
 
@@ -33,19 +32,12 @@ _Release = Annotated[
 ]
 
 
-@click.group("kernels", cls=HelpGroup, help=help_of("kernels"))
+@group("kernels")
 def command() -> None:
     """Need a subcommand."""
 
 
-@verb(
-    "list",
-    parent=command,
-    short_help="Show the kernels of a release.",
-    help="Show the kernels of a release: operation, dtypes and arguments.\n\n"
-    "Up to torch 2.5 they are source text in the wheel, and no arguments are shown. "
-    "PATTERN is a kernel's name, with * and ?; without it the operations are shown.",
-)
+@verb("list", parent=command)
 @click.argument("pattern", default="")
 def list_(*, pattern: str, target: _Release) -> int:
     """Write the table."""
@@ -68,15 +60,7 @@ def list_(*, pattern: str, target: _Release) -> int:
     return 0
 
 
-@verb(
-    "diff",
-    parent=command,
-    short_help="Show which kernels two releases do not share.",
-    help="Show the kernels that are new, removed or changed between two releases.\n\n"
-    "Up to torch 2.5 a kernel counts as changed if the source text around it differs, and always "
-    "if the other release has it compiled. "
-    "PATTERN is a kernel's name, with * and ?.",
-)
+@verb("diff", parent=command)
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @click.argument("pattern", default="")
@@ -94,14 +78,7 @@ def diff(
     return 0
 
 
-@verb(
-    "test",
-    parent=command,
-    short_help="Run the kernels of a release on this CPU, and judge what they compute.",
-    help="Run the kernels of a release on this CPU, and judge what they compute.\n\n"
-    "PATTERN is an operation, or a kernel's name with * and ?. Kernels whose threads need each other take a C++ "
-    "compiler. Exits with 1 if a result is wrong.",
-)
+@verb("test", parent=command)
 @click.argument("pattern", default="")
 def run_kernels(
     *,
@@ -157,13 +134,7 @@ def _end(tested: KernelRun) -> int:
     return ENDED.get(tested.ended, 3)
 
 
-@verb(
-    "issue",
-    parent=command,
-    short_help="Write the text for PyTorch's tracker about an operation's wrong results.",
-    help="Run an operation's kernels, and write the text for PyTorch's tracker about their wrong results.\n\n"
-    "OPERATION is the first column of `opcheck kernels list`. Exits with 3 if nothing is wrong.",
-)
+@verb("issue", parent=command)
 @click.argument("operation")
 def issue(
     *,

@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 
 from opcheck.cli import streams
-from opcheck.cli.helps import HelpGroup
+from opcheck.cli.helps import group
 from opcheck.cli.options import ProgressOptions, flag, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr
@@ -21,14 +21,13 @@ from opcheck.data.registrations import (
     load,
     shipped_directory,
 )
-from opcheck.features import help_of
 
 _Directory = Annotated[
     Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")
 ]
 
 
-@click.group("lists", cls=HelpGroup, help=help_of("lists"), invoke_without_command=True)
+@group("lists", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> int:
     """Show the table when no subcommand is given."""
@@ -37,24 +36,14 @@ def command(ctx: click.Context) -> int:
     return 0
 
 
-@verb(
-    "info",
-    parent=command,
-    short_help="Show the releases in the lists, the age and the digest.",
-    help="Show the releases in the lists: their counts, the age and the digest of the data.",
-)
+@verb("info", parent=command)
 def info() -> int:
     """Write the table."""
     streams.emit(_table(load()))
     return 0
 
 
-@verb(
-    "lint",
-    parent=command,
-    short_help="Check the curated statements.",
-    help="Check the curated limitations and advisories against each other and the registrations.",
-)
+@verb("lint", parent=command)
 def lint(*, directory: _Directory = None) -> int:
     """Check them."""
     from opcheck.data.lint import lint as check
@@ -63,13 +52,7 @@ def lint(*, directory: _Directory = None) -> int:
     return 0
 
 
-@verb(
-    "merge",
-    parent=command,
-    short_help="Review proposed statements, or write them.",
-    help="Review proposed statements: what they change in the lists, and the lint's findings.\n\n"
-    "FILE is what opcheck verify --propose wrote, or limitations or advisories in that form.",
-)
+@verb("merge", parent=command)
 @click.argument("proposal", type=click.Path(path_type=Path), metavar="FILE")
 def merge(
     *,
@@ -96,14 +79,7 @@ def merge(
     return 0
 
 
-@verb(
-    "build",
-    parent=command,
-    help="Read macOS wheels into the lists.\n\n"
-    "SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path; it changes the lists "
-    "themselves. With --wheel, or the word nightly for SOURCE, the lists of any wheel are kept in the cache, and "
-    "--torch takes its version (and nightly, the newest that is no release).",
-)
+@verb("build", parent=command)
 @click.argument("sources", metavar="[SOURCE...]", nargs=-1)
 def build(
     *,

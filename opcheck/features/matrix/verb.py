@@ -8,11 +8,7 @@ from opcheck.data.targets import TargetOptions
 FORMATS = ("markdown", "csv", "json", "html")
 
 
-@verb(
-    "matrix",
-    epilog="Without a file and a format it prints a summary. The HTML page needs no other file, and has all "
-    "releases of the lists.",
-)
+@verb("matrix")
 def command(
     *,
     target: Annotated[TargetOptions, only("torch", "macos")],

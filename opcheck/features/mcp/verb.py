@@ -7,12 +7,7 @@ from opcheck.cli.options import flag, verb
 from opcheck.common.errors import UsageError
 
 
-@verb(
-    "mcp",
-    epilog="The tools are op, audit, scan, fix and explain; each runs the verb of the command line and answers with "
-    "its JSON as --brief shortens it. The server speaks MCP on its standard streams until they end. Needs the extra: "
-    "pip install 'opcheck[mcp]'.",
-)
+@verb("mcp")
 def command(
     *,
     folder: Annotated[

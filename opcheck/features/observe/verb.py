@@ -20,14 +20,7 @@ from opcheck.model.options import failing_on
 LARGEST = 1 << 30
 
 
-@verb(
-    "observe",
-    table="",
-    epilog="LOG is the output of a program on a Mac or of a CI job; - is stdin. Time stamps, colours and the "
-    "marks of CI services are removed. PYTORCH_MPS_LOG_PROFILE_INFO=102 makes torch 2.1 and "
-    "newer print each fallback "
-    "and copy. Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
-)
+@verb("observe", table="")
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 def command(
     *,

@@ -20,13 +20,7 @@ from opcheck.data.registrations import load
 from opcheck.device.observation_evidence import STEP_KINDS
 
 
-@verb(
-    "observe-all",
-    epilog="FOLDER gets a file for each step and evidence.json with their digests, signed by the key in "
-    "OPCHECK_EVIDENCE_KEY, else by your own. Run it again to continue. With --merge FOLDER collects evidence: a run "
-    "counts once, however often it is merged, and evidence with a wrong digest or signature is refused. Exits with 1 "
-    "where something contradicts a prediction, with 3 where a step failed and nothing contradicts.",
-)
+@verb("observe-all")
 @click.argument("folder", type=click.Path(path_type=Path))
 def command(
     *,

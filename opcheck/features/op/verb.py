@@ -8,11 +8,7 @@ from opcheck.cli.options import COULD_NOT_TELL, DTYPE, OutputOptions, SectionOpt
 from opcheck.data.targets import TargetOptions
 
 
-@verb(
-    "op",
-    epilog="QUERY is aten::nonzero, aten::add.Tensor, torch.fft.rfft, nn.LSTM, F.gelu, Tensor.masked_fill_, "
-    "'F.interpolate bicubic' or a bare isin. Exits with 3 if the status is unknown.",
-)
+@verb("op")
 @click.argument("query")
 def command(
     *,

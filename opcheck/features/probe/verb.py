@@ -23,13 +23,7 @@ from opcheck.data.targets import TargetOptions
 _FILES = (".yaml", ".yml", ".json")
 
 
-@verb(
-    "probe",
-    epilog="Each OpInfo of the installed torch runs with each dtype in a separate process, so that a crash or a hang "
-    "loses a single result. Each call of an operator is compared with float64 on the CPU. With --output FILE.yaml or "
-    ".json the results are evidence that opcheck reads again; otherwise the command prints a summary. Exits with 1 if "
-    "something is wrong, raises, crashes or hangs. Needs the extra: pip install 'opcheck[probe]'.",
-)
+@verb("probe")
 def command(
     *,
     device: Annotated[str, DEVICE],

@@ -30,9 +30,6 @@ from opcheck.render import FORMATS, summary
     table="",
     takes=RUNNER,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog="The flags of opcheck come before the program; what follows it are its own arguments. "
-    "The program's stdout is its own: the report goes to stderr, or to --output (- is stdout). "
-    "Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
 )
 @click.argument(
     "program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|NOTEBOOK [ARGUMENTS]..."

@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from opcheck.source.fixing import FileChange, Fixed
 
 
-@verb(
-    "scan",
-    table="scan",
-    epilog="Reads .py, .ipynb, requirements*.txt, pyproject.toml and YAML. [tool.opcheck.scan] of pyproject.toml has "
-    'the flags as keys, and paths = ["src"]; [[tool.opcheck.ignore]] and comments (# opcheck: ignore[OC201] reason) '
-    "ignore findings.",
-)
+@verb("scan", table="scan")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 def command(
     *,

@@ -3,28 +3,19 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
-
 from opcheck.cli import streams
-from opcheck.cli.helps import HelpGroup
+from opcheck.cli.helps import group
 from opcheck.cli.options import ProgressOptions, flag, only, verb
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import plural
-from opcheck.features import help_of
 
 
-@click.group("site", cls=HelpGroup, help=help_of("site"))
+@group("site")
 def command() -> None:
     """Group of the site's subcommands."""
 
 
-@verb(
-    "build",
-    parent=command,
-    short_help="Write all pages, with a search that works offline.",
-    help="Write a page for every operator, release, rule and model, with a search that works offline.",
-    epilog="The pages need no server: open index.html. docs/reference/site-pages.md describes them.",
-)
+@verb("build", parent=command)
 def build(
     *,
     folder: Annotated[

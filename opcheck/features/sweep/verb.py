@@ -13,7 +13,7 @@ import click
 
 from opcheck.capture.request import MODES, MOST_MEMORY, CaptureOptions, seconds
 from opcheck.cli import streams
-from opcheck.cli.helps import HelpGroup
+from opcheck.cli.helps import HelpGroup, group
 from opcheck.cli.options import (
     OutputOptions,
     ProgressOptions,
@@ -30,7 +30,6 @@ from opcheck.common.text import plural
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, NEWEST_KNOWN, pairs
-from opcheck.features import help_of
 from opcheck.judge.policy import COULD_NOT_TELL, PASSED
 from opcheck.model.options import Option
 from opcheck.model.records import Record
@@ -63,13 +62,7 @@ class _SweepGroup(HelpGroup):
         return super().parse_args(ctx, args)
 
 
-@click.group(
-    "sweep",
-    cls=_SweepGroup,
-    help=help_of("sweep"),
-    epilog="opcheck sweep MODELS... is short for opcheck sweep models MODELS...; opcheck sweep models --help lists "
-    "its flags.",
-)
+@group("sweep", _SweepGroup)
 def command() -> None:
     """The group itself does nothing."""
 
@@ -105,14 +98,7 @@ class SweepOptions(Record, frozen=True, kw_only=True):
     ] = 4.0
 
 
-@verb(
-    "models",
-    parent=command,
-    short_help="Sweep models over targets.",
-    help="Sweep models over targets; finished results are kept, and the same command continues.",
-    epilog="MODELS are as opcheck audit takes them, patterns such as transformers:Bert* or timm:*, or files "
-    "(.txt, .yaml, .toml) that list them.",
-)
+@verb("models", parent=command)
 @click.argument("models", nargs=-1, required=True)
 def sweep_models(
     *,
@@ -187,7 +173,7 @@ def sweep_models(
 _REPORT_FORMATS = ("markdown", "html")
 
 
-@verb("report", parent=command, help="Summarize a sweep.")
+@verb("report", parent=command)
 @click.argument("folder", type=click.Path())
 def report(
     *, folder: str, output: Annotated[OutputOptions, but(format=formats(_REPORT_FORMATS))]

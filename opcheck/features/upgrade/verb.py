@@ -31,8 +31,6 @@ from opcheck.model.options import RUNNER
     table="",
     takes=RUNNER,
     foreign=("format", "path"),  # they are about the report of an audit
-    epilog="The model is audited on every known release and macOS version. The capture flags are those "
-    "of opcheck audit.",
 )
 @click.argument("model")
 def command(

@@ -24,17 +24,7 @@ from opcheck.render.verification_page import document
 _REPORTS = (".json", ".yaml", ".yml")
 
 
-@verb(
-    "verify",
-    table="",
-    takes=RUNNER,
-    epilog="PREDICTION is the JSON or YAML report of an audit, or a model, which opcheck then audits for the "
-    "observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck observe; with "
-    "--here, PREDICTION is a model and there is no OBSERVATION: opcheck audits the model for this Mac's torch and "
-    "macOS, runs it on the GPU with initialized weights, and compares; --folder gets both reports, the text to share "
-    "and the proposal for contradictions. Exits with 1 if something contradicts the prediction, with 3 if the two have "
-    "nothing in common.",
-)
+@verb("verify", table="", takes=RUNNER)
 @click.argument("prediction")
 @click.argument("observation", required=False)
 def command(

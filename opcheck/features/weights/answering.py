@@ -279,7 +279,7 @@ def _with_conversion(
     if method:
         newer = f"torch {part.since} or newer, or " if part.since else ""
         instead = (
-            f"{newer}a file of another dtype: this one has scales, which a cast would leave out"
+            f"{newer}a file of another dtype: this file has scales, which a cast would leave out"
         )
         return replace(part, instead=instead)
     if not files or files[0].format != "safetensors" or len(names) != 1:
