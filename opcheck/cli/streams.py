@@ -1,7 +1,5 @@
 """Output streams: the report goes to stdout or a file, everything else to stderr."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -9,15 +7,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
-
-if TYPE_CHECKING:
-    import msgspec
 
 
 def emit(text: str) -> None:

@@ -1,24 +1,20 @@
 """``opcheck explain [ID]``: the page of a finding, a remedy or a statement; the schema of a report."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import textwrap
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
+import msgspec
 
 from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, verb
 from opcheck.common.errors import UsageError
 from opcheck.features import documents
 from opcheck.features.explain import page
-
-if TYPE_CHECKING:
-    import msgspec
 
 #: The name that ``explain`` takes for the schema of ``-f json`` and ``-f yaml``.
 SCHEMA = "schema"

@@ -1,18 +1,11 @@
 """The answer to ``opcheck probe`` as a page."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from opcheck.common.text import plural, shorten
-from opcheck.data.device_evidence import OUTCOMES
+from opcheck.data.device_evidence import OUTCOMES, EvidenceFile, Result
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.data.device_evidence import EvidenceFile, Result
 
 #: What is wrong with the device.
 BAD = ("wrong", "raises", "crashes", "too long")

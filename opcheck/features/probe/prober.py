@@ -1,13 +1,11 @@
 """Drives probing processes over all tasks and keeps their results.  Imports no torch."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,9 +14,6 @@ from opcheck.common.tool import TOOL
 from opcheck.data.device_evidence import EvidenceFile, Machine, Outcome, Result, Settings
 from opcheck.features.probe.probe_messages import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
 from opcheck.worker.worker import Worker, WorkerError
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: seconds between two times that what there is so far is handed on
 _KEEP = 20.0
@@ -47,13 +42,7 @@ class Prober:
             environment={"PYTORCH_ENABLE_MPS_FALLBACK": "1" if settings.cpu_fallback else "0"},
             torch=True,
         )
-        self.end = self._worker.end
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.end()
+        self.close = self._worker.end
 
     def start(self) -> Ready:
         """Start the process, and return its tasks.
@@ -106,7 +95,7 @@ class Prober:
     def _cpu_crashes(self, task: ProbeTask) -> bool:
         """Return whether a run with no device ends the process, too: then it is not the device's doing."""
         setup = msgspec.structs.replace(self._setup, device="cpu")
-        with Prober(setup, self._settings, self._function) as prober:
+        with closing(Prober(setup, self._settings, self._function)) as prober:
             return prober.run(task).outcome == "crashes"
 
 
@@ -147,7 +136,7 @@ def probe(
     def prober() -> Prober:
         return Prober(setup, settings, function)
 
-    with prober() as first:
+    with closing(prober()) as first:
         ready = first.start()
         _refuse_other(before, ready.machine, settings)
         run = _ProbeRun(ready, settings, before, limit)
@@ -222,12 +211,12 @@ class _ProbeRun:
         """Begin no further task, and end those that run."""
         self._stopped = True
         for prober in tuple(self._probers):
-            prober.end()
+            prober.close()
 
     def work(self, start: Callable[[], Prober]) -> None:
         """Work in another process."""
         try:
-            with start() as prober:
+            with closing(start()) as prober:
                 self._probers.append(prober)
                 for task in iter(self._next, None):
                     self._take(prober, task)

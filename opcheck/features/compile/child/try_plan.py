@@ -1,10 +1,9 @@
 """Loads a model with its weights and tries each variant of a plan on it.  In the child process."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -13,6 +12,7 @@ from opcheck.capture.child.inputs.specs import inputs_for
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed
 from opcheck.capture.child.loading.load import load
 from opcheck.capture.child.run import AsModule
+from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchError
 from opcheck.common.files import write_text
 from opcheck.common.text import filesize
@@ -33,13 +33,8 @@ from opcheck.features.compile.target_inductor import includes
 from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker import platform
+from opcheck.worker.protocol import Say
 from opcheck.worker.worker import WorkerError, run_forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.worker.protocol import Say
 
 #: The most bytes of weights in float32: copies in float64 and gradients take more memory.
 LIMIT = 4 << 30

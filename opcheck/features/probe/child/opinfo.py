@@ -1,15 +1,13 @@
 """Runs the OpInfos of PyTorch's operator database on the device, and answers the probing process's requests."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import os
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,9 +29,6 @@ from opcheck.numerics.compare.child.device_run import full_precision
 from opcheck.tracing.torch_private.testing import operator_database
 from opcheck.tracing.torch_private.trees import tensors, tree_map
 from opcheck.worker.protocol import Say
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class OpInfoSample(NamedTuple):
