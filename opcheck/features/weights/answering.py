@@ -31,6 +31,7 @@ from opcheck.features.weights.weights_records import (
     PartOutcome,
     WeightsAnswer,
     WeightsPart,
+    outcome_of,
 )
 from opcheck.render.wording import NOT_CHECKED
 from opcheck.weights import reading, safetensors
@@ -72,7 +73,7 @@ class _JudgedModel(NamedTuple):
         return max(
             self.parts,
             key=lambda part: part.rank,
-            default=PartOutcome(outcome="unknown", because="it has no tensors"),
+            default=outcome_of("no_tensors"),
         )
 
 
@@ -447,6 +448,4 @@ def _by_name(named: workflow.NamedFile, judge: DtypeJudge) -> PartOutcome:
         return judge.dtype(dtype)
     if dtype:
         return judge.block(dtype, "ComfyUI-GGUF")
-    return PartOutcome(
-        outcome="unknown", because="the file is not here, and its name states no dtype"
-    )
+    return outcome_of("no_dtype_in_name")

@@ -17,7 +17,7 @@ from opcheck.data.packages import StorageMethod, packages
 from opcheck.features.weights import library_source
 from opcheck.features.weights.quantizers import check_of, checks
 from opcheck.features.weights.stored_dtypes import UNPACKING, DtypeJudge
-from opcheck.features.weights.weights_records import PartOutcome, WeightsMemory
+from opcheck.features.weights.weights_records import PartOutcome, WeightsMemory, outcome_of
 from opcheck.weights.stored import StoredFile
 
 #: Signs of methods in the names of tensors.
@@ -37,11 +37,6 @@ _ACCEPTED = re.compile(
 #: Modules that no checkpoint needs.
 _SYSTEM = frozenset(
     {"os", "posix", "nt", "subprocess", "sys", "socket", "shutil", "runpy", "builtins", "importlib"}
-)
-_ON_CUDA = (
-    "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. "
-    "If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') "
-    "to map your storages to the CPU."
 )
 
 
@@ -63,12 +58,7 @@ def of_file(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
     if stored.format == "gguf":
         yield from _of_gguf(stored, judge)
     elif stored.format == "onnx":
-        yield PartOutcome(
-            part="onnx",
-            outcome="unknown",
-            because="torch runs no ONNX model; onnxruntime does, on the CPU or by its CoreMLExecutionProvider",
-            instead="the PyTorch module that it was made from, or onnxruntime",
-        )
+        yield outcome_of("onnx")
     else:
         yield from of_dtypes(stored.elements(), judge)
     yield from _of_pickle(stored, judge.target)
@@ -88,27 +78,13 @@ def of_pickles(files: Iterable[StoredFile], judge: DtypeJudge) -> Iterator[PartO
 def _of_pickle(stored: StoredFile, target: Target) -> Iterator[PartOutcome]:
     """Yield what ``torch.load`` refuses on a Mac: devices and classes."""
     if any(place.startswith("cuda") for place in stored.locations):
-        yield PartOutcome(
-            part="saved on CUDA",
-            outcome="raises_at_load",
-            because="its tensors were saved on a GPU of CUDA, and torch.load moves them back there",
-            text=_ON_CUDA,
-            instead='torch.load(file, map_location="mps"), or map_location="cpu" where a dtype is refused',
-            evidence=("torch/serialization.py, _validate_device",),
-        )
+        yield outcome_of("saved_on_cuda")
     refused = sorted(name for name in stored.names if not _ACCEPTED.fullmatch(name))
     calls = [name for name in refused if name.partition(".")[0] in _SYSTEM]
     if refused and target.torch >= _REFUSES_CLASSES:
-        yield PartOutcome(
-            part="classes",
-            outcome="raises_at_load",
-            because=f"torch.load takes tensors only since 2.6, and the file names {refused[0]}",
-            text="_pickle.UnpicklingError: Weights only load failed.",
-            instead=f"do not load it: loading would call {calls[0]}"
-            if calls
-            else "torch.load(file, weights_only=False) if you trust the file: it runs code of it",
-            evidence=("torch/_weights_only_unpickler.py, _get_allowed_globals",),
-        )
+        part = outcome_of("classes", name=refused[0])
+        hint = f"do not load it: loading would call {calls[0]}" if calls else part.instead
+        yield replace(part, instead=hint)
 
 
 def _of_gguf(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
@@ -132,33 +108,14 @@ def _by_transformers(architecture: str, blocks: Sequence[str]) -> PartOutcome:
     packed, dense = _architectures()
     version = library_source.version("transformers")
     if not dense:
-        return PartOutcome(
-            part="transformers",
-            outcome="unknown",
-            because="transformers is not installed: opcheck does not have the architectures that it loads",
-            instead="python -m pip install transformers",
-        )
+        return outcome_of("without_transformers")
     evidence = (f"transformers {version}, integrations/ggml.py and integrations/gguf",)
     if architecture not in dense | packed:
-        return PartOutcome(
-            part="transformers",
-            outcome="raises_at_load",
-            because=f"transformers {version} has no model for the architecture {architecture}",
-            text=f"ValueError: GGUF model with architecture {architecture} is not supported yet.",
-            instead="llama.cpp or MLX, or the model that the file was made from",
-            evidence=evidence,
-        )
-    if architecture in packed or not blocks:
-        because = "its blocks stay as they are on the GPU, by the kernels of ggml-org/ggml-quantization or plain torch"
-        outcome = PartOutcome(
-            outcome="loads", because=because if blocks else "its tensors are dense"
-        )
-    else:
-        because = "transformers makes all weights dense when it loads them, on the CPU"
-        outcome = PartOutcome(
-            outcome="casts", because=because, instead="llama.cpp or MLX keep the blocks"
-        )
-    return replace(outcome, part="transformers", since=f"transformers {version}", evidence=evidence)
+        names: dict[str, Any] = {"version": version, "architecture": architecture}
+        return outcome_of("no_architecture", evidence=evidence, **names)
+    form = "packed" if architecture in packed else "made_dense"
+    part = outcome_of(form if blocks else "without_blocks", evidence=evidence)
+    return replace(part, since=f"transformers {version}")
 
 
 def _architectures() -> tuple[frozenset[str], frozenset[str]]:

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target, Version
 from opcheck.common.yaml_text import load_shipped
+from opcheck.data.packages import Becomes
 from opcheck.data.python_names import python_names
 from opcheck.data.registrations import OpLists
-from opcheck.features.weights.weights_records import WORKS, PartOutcome
+from opcheck.features.weights.weights_records import WORKS, PartOutcome, outcome_of
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall, TensorSpec, Verdict
 
 #: unpacking.yaml: what plain torch code calls to unpack the blocks of GGUF.
 UNPACKING: dict[str, Any] = load_shipped(Path(__file__).with_name("unpacking.yaml"))
-#: Kinds of dtype that a program casts before it computes.
-_STORAGE_ONLY = frozenset({"float8", "sub_byte"})
 #: Kinds of dtype that weights are multiplied in, or cast from.
-_COMPUTES = _STORAGE_ONLY | {"float", "complex"}
+_COMPUTES = frozenset({"float8", "sub_byte", "float", "complex"})
 #: What each kind of dtype is cast to where it fails.
 CAST_TO = defaultdict(
     lambda: "float32", complex="complex64", float8="bfloat16", sub_byte="bfloat16"
@@ -73,41 +72,22 @@ class DtypeJudge:
 
     def _dtype(self, name: str, target: Target) -> PartOutcome:
         if name not in DTYPES:
-            return PartOutcome(
-                part=name, outcome="unknown", because=f"torch has no dtype for {name}"
-            )
+            return outcome_of("no_dtype", dtype=name)
         if not has_dtype(name, target.torch):
-            return PartOutcome(
-                part=name,
-                outcome="raises_at_load",
-                because=f"torch {target.torch} has no {name}",
-                text=f"AttributeError: module 'torch' has no attribute '{name}'",
-                instead=f"{_NEWER}a file of another dtype",
-            )
+            return outcome_of("later_dtype", dtype=name, torch=target.torch)
         move = self._verdict("aten::_to_copy", name, name, target, of="cpu")
         if move.status == "unsupported":
-            return _make_refusal(
-                name,
-                "raises_at_load",
-                move,
-                f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')",
-            )
+            return _make_refusal(name, "raises_at_load", move)
         kind = DTYPES[name].kind
         cast = self._verdict("aten::_to_copy", name, "float16", target)
         product = self._verdict("aten::mm", name, name, target)
-        on_cpu = f"{_NEWER}{_cast_line(name)} on the CPU, then .to('mps')"
-        if kind in _STORAGE_ONLY and cast.status != "unsupported" and kind != "sub_byte":
-            return PartOutcome(
-                part=name,
-                outcome="loads",
-                because="it is stored on the GPU and cast there before a product; "
-                "a product of it alone raises",
-                evidence=_evidence(cast) or _evidence(product),
-            )
+        if kind == "float8" and cast.status != "unsupported":
+            evidence = _evidence(cast) or _evidence(product)
+            return outcome_of("storage_only", dtype=name, evidence=evidence)
         if kind in _COMPUTES and "unsupported" in {cast.status, product.status}:
             refusing = cast if cast.status == "unsupported" else product
-            return _make_refusal(name, "raises_at_run", refusing, on_cpu)
-        return PartOutcome(part=name, outcome="loads", because="the GPU has this dtype")
+            return _make_refusal(name, "raises_at_run", refusing)
+        return outcome_of("native", dtype=name)
 
     def _verdict(
         self, op: str, dtype: str, result: str, target: Target, of: str = "mps"
@@ -131,39 +111,27 @@ class DtypeJudge:
         for op, dtype in calls:
             verdict = self._verdict(op, dtype, dtype, target)
             advisories = [self.lists.statements.by_id[name] for name in verdict.advisories]
+            names: dict[str, Any] = {"op": op, "dtype": dtype}
             # One with a condition depends on arguments that are not known here.
             effects = [each for each in advisories if each.parsed is None and not each.when]
             if effects:
-                yield PartOutcome(
-                    outcome="wrong",
-                    because=f"{effects[0].summary} {op} of {dtype} unpacks its blocks",
-                    instead=f"{_NEWER}a file of Q8_0, which needs no {op}",
-                    evidence=tuple(effects[0].links),
-                )
+                evidence, summary = tuple(effects[0].links), effects[0].summary
+                yield outcome_of("wrong_unpacking", evidence=evidence, summary=summary, **names)
             elif verdict.status == "fallback" and (verdict.kind != "env" or target.cpu_fallback):
-                yield PartOutcome(
-                    outcome="runs_on_cpu",
-                    because=f"{op} of {dtype}, which unpacks its blocks, falls back to the CPU in each call",
-                    instead=f"{_NEWER}a file of Q8_0",
-                )
+                yield outcome_of("unpacked_on_cpu", **names)
             elif verdict.status == "unknown":
-                yield PartOutcome(outcome="unknown", because=f"opcheck has no verdict of {op}")
+                yield outcome_of("unknown_unpacking", **names)
             elif verdict.status != "native":
-                yield PartOutcome(
-                    outcome="raises_at_run",
-                    because=f"{op} of {dtype}, which unpacks its blocks, has no kernel on MPS",
-                    text=verdict.prints,
-                    instead=f"{_NEWER}PYTORCH_ENABLE_MPS_FALLBACK=1 (--fallback), or a file of Q8_0",
-                )
+                yield replace(outcome_of("no_kernel_to_unpack", **names), text=verdict.prints)
 
 
-def _make_refusal(name: str, outcome: Any, verdict: Verdict, instead: str) -> PartOutcome:
+def _make_refusal(name: str, outcome: Becomes, verdict: Verdict) -> PartOutcome:
     return PartOutcome(
         part=name,
         outcome=outcome,
         because=verdict.because,
         text=verdict.prints,
-        instead=instead,
+        instead=f"{_NEWER}cast it: tensor.to(torch.{CAST_TO[DTYPES[name].kind]}) on the CPU, then .to('mps')",
         evidence=_evidence(verdict),
     )
 
@@ -172,11 +140,6 @@ def _evidence(verdict: Verdict) -> tuple[str, ...]:
     return tuple(
         ": ".join(filter(None, (each.where, each.detail))) for each in verdict.evidence[:2]
     )
-
-
-def _cast_line(name: str) -> str:
-    """Return the line that makes a dtype one that every release computes with."""
-    return f"cast it: tensor.to(torch.{CAST_TO[DTYPES[name].kind]})"
 
 
 @functools.cache

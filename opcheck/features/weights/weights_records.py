@@ -1,10 +1,12 @@
 """The answer of ``opcheck weights`` and its parts."""
 
 import re
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, convert
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.packages import Becomes
 from opcheck.model.records import Record
 
@@ -45,6 +47,19 @@ class PartOutcome(Record, frozen=True, kw_only=True):
         """The place of the outcome, from best to worst; among equals a later release is worse."""
         release = tuple(map(int, self.since.split("."))) if _RELEASE.fullmatch(self.since) else ()
         return ORDER.index(self.outcome), release
+
+
+_OUTCOMES: dict[str, dict[str, Any]] = load_shipped(Path(__file__).with_name("outcomes.yaml"))
+
+
+def outcome_of(key: str, *, evidence: tuple[str, ...] = (), **names: object) -> PartOutcome:
+    """Return the outcome of this key in outcomes.yaml, with the names in its texts filled in."""
+    entry = {"evidence": evidence, **_OUTCOMES[key]}
+    names = {"newer": "{newer}", **names}
+    texts = {
+        field: text.format_map(names) for field, text in entry.items() if isinstance(text, str)
+    }
+    return convert({**entry, **texts}, PartOutcome)
 
 
 class WeightsPart(Record, frozen=True, kw_only=True):
