@@ -2,11 +2,13 @@
 
 import importlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.globs import fits
+from opcheck.common.yaml_text import load_shipped
 from opcheck.features.sweep.server import preload, prepare
 from opcheck.features.sweep.sweep_records import Model
 from opcheck.worker.protocol import Say
@@ -14,26 +16,8 @@ from opcheck.worker.protocol import Say
 #: Words for small models in names of a timm family; the first that a name of the family has decides.
 _SMALL = ("atto", "femto", "pico", "nano", "tiny", "micro", "xxs", "_xs", "xx_small", "mini", "_s")
 
-#: The models of diffusers: those of the pipelines that its documentation leads with.
-DIFFUSERS = """
-    AllegroTransformer3DModel AsymmetricAutoencoderKL AuraFlowTransformer2DModel AutoencoderDC AutoencoderKL
-    AutoencoderKLAllegro AutoencoderKLCogVideoX AutoencoderKLCosmos AutoencoderKLFlux2 AutoencoderKLHunyuanVideo
-    AutoencoderKLLTXVideo AutoencoderKLMagvit AutoencoderKLMochi AutoencoderKLQwenImage
-    AutoencoderKLTemporalDecoder AutoencoderKLWan AutoencoderOobleck AutoencoderTiny BriaTransformer2DModel
-    ChromaTransformer2DModel CogVideoXTransformer3DModel CogView3PlusTransformer2DModel
-    CogView4Transformer2DModel ConsisIDTransformer3DModel ConsistencyDecoderVAE ControlNetModel
-    ControlNetUnionModel CosmosTransformer3DModel DiTTransformer2DModel Flux2Transformer2DModel
-    FluxControlNetModel FluxTransformer2DModel HiDreamImageTransformer2DModel HunyuanDiT2DControlNetModel
-    HunyuanDiT2DModel HunyuanVideoTransformer3DModel I2VGenXLUNet Kandinsky3UNet Kandinsky5Transformer3DModel
-    LatteTransformer3DModel LTXVideoTransformer3DModel Lumina2Transformer2DModel LuminaNextDiT2DModel
-    MochiTransformer3DModel OmniGenTransformer2DModel OvisImageTransformer2DModel PixArtTransformer2DModel
-    PriorTransformer QwenImageControlNetModel QwenImageTransformer2DModel SanaControlNetModel
-    SanaTransformer2DModel SanaVideoTransformer3DModel SD3ControlNetModel SD3Transformer2DModel
-    SkyReelsV2Transformer3DModel SparseControlNetModel StableAudioDiTModel StableCascadeUNet T2IAdapter
-    Transformer2DModel TransformerTemporalModel UNet1DModel UNet2DConditionModel UNet2DModel
-    UNet3DConditionModel UNetControlNetXSModel UNetMotionModel UNetSpatioTemporalConditionModel UVit2DModel
-    VQModel WanAnimateTransformer3DModel WanTransformer3DModel WanVACETransformer3DModel ZImageTransformer2DModel
-""".split()  # noqa: SIM905 - a list literal takes a page
+#: The models of diffusers that are swept unless a pattern names others.
+DIFFUSERS: list[str] = load_shipped(Path(__file__).with_name("diffusers_models.yaml"))
 
 #: A pattern that matches every name: a library then lists one model a family, or its main ones.
 ALL = "*"

@@ -2,41 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.weights import reading
 
 #: Nodes and values that are looked at.
 _MOST_NODES, _MOST_VALUES = 20_000, 64
 _MOST_TEXT = 500
-#: What a node's setting of a dtype means; ComfyUI's "default" and "auto" mean that of the file.
-_SETTINGS = {
-    "fp8_e4m3fn": "float8_e4m3fn",
-    "fp8_e4m3fn_fast": "float8_e4m3fn",
-    "fp8_e5m2": "float8_e5m2",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp32": "float32",
-    "fp64": "float64",
-}
-#: What the name of a file states: pattern -> method of quantization, dtype.
-_NAMES = (
-    (re.compile(r"svdq|nunchaku", re.IGNORECASE), "svdquant", ""),
-    (
-        re.compile(r"[-_.](bnb-)?(nf4|fp4|int8-bnb)\b|bnb[-_]4bit", re.IGNORECASE),
-        "bitsandbytes",
-        "",
-    ),
-    (re.compile(r"mxfp8", re.IGNORECASE), "mxfp8", ""),
-    (re.compile(r"mxfp4", re.IGNORECASE), "mxfp4", ""),
-    (re.compile(r"nvfp4", re.IGNORECASE), "nvfp4", ""),
-    (re.compile(r"e5m2", re.IGNORECASE), "", "float8_e5m2"),
-    (re.compile(r"fp8|float8|e4m3|f8_", re.IGNORECASE), "", "float8_e4m3fn"),
-    (re.compile(r"bf16|bfloat16", re.IGNORECASE), "", "bfloat16"),
-    (re.compile(r"fp16|float16|half", re.IGNORECASE), "", "float16"),
-    (re.compile(r"fp32|float32", re.IGNORECASE), "", "float32"),
-)
+#: stated_dtypes.yaml: what settings of nodes and names of files state.
+_STATED: dict[str, Any] = load_shipped(Path(__file__).with_name("stated_dtypes.yaml"))
+_SETTINGS: dict[str, str] = _STATED["settings"]
 _GGUF = re.compile(r"(I?Q\d_(?:[KS01]|NL|XS|XXS)|TQ\d_0|BF16|F16|F32|MXFP4)", re.IGNORECASE)
 _PLAIN = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
@@ -111,9 +88,10 @@ def stated_by(name: str) -> tuple[str, str]:
         match = _GGUF.search(plain)
         kind = match[1].upper() if match else ""
         return "", _PLAIN.get(kind, kind)
-    return next(
-        ((method, dtype) for pattern, method, dtype in _NAMES if pattern.search(plain)), ("", "")
-    )
+    for sign in _STATED["names"]:
+        if re.search(sign["pattern"], plain, re.IGNORECASE):
+            return sign.get("method", ""), sign.get("dtype", "")
+    return "", ""
 
 
 def format_of(name: str) -> str:

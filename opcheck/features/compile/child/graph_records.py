@@ -3,38 +3,19 @@
 import itertools
 import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.features.compile.child.on_mps import is_python_number
 from opcheck.features.compile.compile_records import CompileFailure, Extern, FusedNode, MetalKernel
 from opcheck.model.records import SourceLocation
 from opcheck.tracing.source_locations import locate_in_text
 
 #: Messages that compiling without a Mac makes, and a Mac does not; what each means, by a code of its own.
-_OURS = {
-    "harness-allocation": (
-        r"aten::empty_strided.*'MPS' backend|OutsideError: aten::",
-        "this step makes a real tensor on mps, which needs a Mac",
-    ),
-    "harness-device": (
-        r"not linked with support for mps",
-        "this step needs the device mps in PyTorch's C++, which needs a Mac",
-    ),
-    "harness-constant": (
-        r"set the storage of a tensor on device",
-        "a constant of this graph cannot be put on a device that is not there",
-    ),
-    "harness-shader": (r"MPS is not available", "this step compiles its own shader on a Mac"),
-    "harness-values": (r"Cannot copy out of meta", "this step needs values, and has shapes alone"),
-    "harness-fake": (r"fake_impls|fake mode", "PyTorch's shape rules do not cover this step"),
-    # execute/compiler.py
-    "harness-compiler": (
-        r"CompilerError: (?P<detail>.{0,100})",
-        "this machine cannot run the kernel",
-    ),
-}
+_OURS: dict[str, dict[str, str]] = load_shipped(Path(__file__).with_name("harness_limits.yaml"))
 _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
 #: of a special function; the message of the others is empty, and the method names what is missing (codegen/mps.py)
 _LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
@@ -64,11 +45,11 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:
             ours=ours,
         )
 
-    for code, (pattern, meaning) in _OURS.items():
-        match = re.search(pattern, text)
+    for code, limit in _OURS.items():
+        match = re.search(limit["pattern"], text)
         if match:
-            detail = "".join(f": {part}" for part in match.groups())
-            return classify("harness", f"not checked ({code}): {meaning}{detail}", ours=True)
+            meaning = ": ".join((limit["meaning"], *match.groups()))
+            return classify("harness", f"not checked ({code}): {meaning}", ours=True)
     if dtype:
         name = dtype["dtype"] or dtype["plain"]
         passed = (
