@@ -20,11 +20,6 @@ def release(line: str) -> str:
     return f"release/{line}"
 
 
-def rule(name: str) -> str:
-    """Return the address of a finding or a remedy."""
-    return f"rule/{name}"
-
-
 def statement(name: str, sort: str) -> str:
     """Return the address of a limitation or an advisory, which is a place on the page of all."""
     return f"{STATEMENTS[sort]}.html#{name}"

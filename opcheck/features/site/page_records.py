@@ -1,8 +1,10 @@
 """The records of the pages: each page's JSON is its record (docs/reference/site-pages.md)."""
 
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Literal
 
 from opcheck.common.vocabulary import StatementSort
+from opcheck.common.yaml_text import load_shipped
 from opcheck.features.site import addresses
 from opcheck.lookup.answer_records import Note
 from opcheck.model.records import Evidence, Record
@@ -11,16 +13,17 @@ from opcheck.model.records import Evidence, Record
 VERSION = 1
 
 
+#: By kind or sort of page the patterns of its address, its title and its description.
+_HEADS: dict[str, list[str]] = load_shipped(Path(__file__).with_name("page_heads.yaml"))
+
+
 class SitePage(Record, frozen=True, kw_only=True):
     """A page of the site; ``PAGES`` lists the kinds."""
 
-    #: of a sort with a single page: what ``describe_statement`` returns
-    single: ClassVar[tuple[str, str, str]] = ("", "", "")
-
     @property
-    def page_head(self) -> tuple[str, str, str]:
+    def page_head(self) -> list[str]:
         """Return the address without a suffix (``op/aten/nonzero``), the title and the description."""
-        return self.single
+        return [text.format(self) for text in _HEADS[getattr(self, "sort", type(self).__name__)]]
 
     @property
     def address(self) -> str:
@@ -140,10 +143,9 @@ class OperatorPage(SitePage, frozen=True, kw_only=True):
     used_by: dict[str, tuple[str, ...]] = {}
 
     @property
-    def page_head(self) -> tuple[str, str, str]:
-        """Return its address, title and description."""
-        text = f"What PyTorch's releases do with {self.name} on Apple's GPU"
-        return addresses.operator(self.name), f"{self.name} on MPS", text
+    def place(self) -> str:
+        """Return its address."""
+        return addresses.operator(self.name)
 
 
 class Listed(Record, frozen=True, kw_only=True):
@@ -162,11 +164,6 @@ class Listed(Record, frozen=True, kw_only=True):
 class Operators(SitePage, frozen=True, kw_only=True):
     """The page of all operators."""
 
-    single: ClassVar = (
-        "operators",
-        "All operators on MPS",
-        "Every operator of PyTorch, and what becomes of it on MPS",
-    )
     schema: str = f"opcheck-site-operators/{VERSION}"
     torch: str
     macos: str
@@ -235,12 +232,6 @@ class ReleasePage(SitePage, frozen=True, kw_only=True):
     #: operator, and the models that it stops there, most of them first.
     stops: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def page_head(self) -> tuple[str, str, str]:
-        """Return its address, title and description."""
-        text = f"What torch {self.torch} brought and broke on MPS"
-        return addresses.release(self.torch), f"torch {self.torch} on MPS", text
-
 
 class ListedRelease(Record, frozen=True, kw_only=True):
     """A release in the list of all."""
@@ -256,11 +247,6 @@ class ListedRelease(Record, frozen=True, kw_only=True):
 class Releases(SitePage, frozen=True, kw_only=True):
     """The page of all releases, the oldest first."""
 
-    single: ClassVar = (
-        "releases",
-        "All releases",
-        "What each release of PyTorch brought and broke on MPS",
-    )
     schema: str = f"opcheck-site-releases/{VERSION}"
     macos: str
     releases: tuple[ListedRelease, ...]
@@ -282,13 +268,6 @@ class Statements(SitePage, frozen=True, kw_only=True):
     sort: Literal["limitation", "advisory"]
     statements: tuple[StatementPage, ...]
 
-    @property
-    def page_head(self) -> tuple[str, str, str]:
-        """Return its address, title and description."""
-        title = {"limitation": "Limits of MPS kernels", "advisory": "Advisories"}[self.sort]
-        text = f"All entries of the op lists: {title.lower()}"
-        return addresses.STATEMENTS[self.sort], title, text
-
 
 class Rule(SitePage, frozen=True, kw_only=True):
     """The page of a finding or a remedy, as ``opcheck explain`` has it."""
@@ -303,20 +282,10 @@ class Rule(SitePage, frozen=True, kw_only=True):
     #: Markdown.
     page: str
 
-    @property
-    def page_head(self) -> tuple[str, str, str]:
-        """Return its address, title and description."""
-        return addresses.rule(self.id), f"{self.id}: {self.title}", self.title
-
 
 class Rules(SitePage, frozen=True, kw_only=True):
     """The page of all of them."""
 
-    single: ClassVar = (
-        "rules",
-        "Findings and ways out",
-        "Everything that opcheck finds, and tested ways out",
-    )
     schema: str = f"opcheck-site-rules/{VERSION}"
     rules: tuple[Rule, ...]
 
@@ -378,10 +347,9 @@ class ModelPage(SitePage, frozen=True, kw_only=True):
     uses: dict[str, dict[str, int]]
 
     @property
-    def page_head(self) -> tuple[str, str, str]:
-        """Return its address, title and description."""
-        text = f"What PyTorch's releases do with {self.name} on Apple's GPU"
-        return addresses.model(self.name), f"{self.name} on MPS", text
+    def place(self) -> str:
+        """Return its address."""
+        return addresses.model(self.name)
 
 
 class ListedModel(Record, frozen=True, kw_only=True):
@@ -395,11 +363,6 @@ class ListedModel(Record, frozen=True, kw_only=True):
 class Models(SitePage, frozen=True, kw_only=True):
     """The page of all models: what the sweep was of."""
 
-    single: ClassVar = (
-        "models",
-        "All models",
-        "Models of the libraries, and what becomes of them on MPS",
-    )
     schema: str = f"opcheck-site-models/{VERSION}"
     torch: tuple[str, ...]
     macos: tuple[str, ...]
@@ -412,11 +375,6 @@ class Models(SitePage, frozen=True, kw_only=True):
 class Home(SitePage, frozen=True, kw_only=True):
     """The front page: what there is."""
 
-    single: ClassVar = (
-        "index",
-        "PyTorch on Apple's GPU",
-        "What PyTorch does on Apple's GPU, operator by operator",
-    )
     schema: str = f"opcheck-site/{VERSION}"
     tool: str
     op_lists: str
