@@ -25,7 +25,7 @@ from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
 from opcheck.device.verify import Pair, ReportedCalls, Verification
 from opcheck.features.gate.gate_records import Failed, GateCell, GateReport, Known
-from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Judgement
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS
 from opcheck.model.fingerprint import add_fingerprints, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.render import (
@@ -245,22 +245,37 @@ def gate_of(text: str) -> GateReport:
         GateCell(
             model=text,
             target="torch 2.13, macOS 26",
-            judgement=Judgement(code=FINDINGS, reasons=(text,), against=against),
-            report=report,
+            libraries=(),
+            headline=report.headline,
+            code=FINDINGS,
+            reasons=(text,),
+            against=against,
+            known=(),
             fixed=(known,),
+            failed=None,
+            report=report,
         ),
         GateCell(
             model=f"{text} ",
             target="torch 2.13, macOS 26",
-            judgement=Judgement(code=COULD_NOT_TELL, reasons=(text,), against=()),
+            libraries=(),
+            headline="could not tell",
+            code=COULD_NOT_TELL,
+            reasons=(text,),
+            against=(),
+            known=(),
+            fixed=(),
             failed=failed,
+            report=None,
         ),
     )
     return GateReport(
         tool="opcheck",
         op_lists="a",
+        exit_code=FINDINGS,
         models=(text,),
         targets=("torch 2.13, macOS 26",),
+        baseline=False,
         cells=cells,
         notes=(text,),
         left=(text,),

@@ -16,7 +16,7 @@ from opcheck.features.gate.settings import (
     library_text,
     targets_of,
 )
-from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judge_report
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Policy, judge_report
 from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report
 
@@ -72,11 +72,12 @@ def report(
             if max_slowdown is None:
                 notes += [f"{cell.model} on {cell.target}: {each}" for each in growth]
             else:
-                judgement = with_growth(cell.judgement, growth)
-                cells[index] = msgspec.structs.replace(cell, judgement=judgement)
+                cells[index] = with_growth(cell, growth)
+    codes = {cell.code for cell in cells} | ({COULD_NOT_TELL} if left else set())
     return GateReport(
         tool=TOOL,
         op_lists=op_lists,
+        exit_code=next((code for code in (FINDINGS, COULD_NOT_TELL) if code in codes), PASSED),
         models=tuple(model.name for model in plan.models),
         targets=tuple(planned.label for planned in plan.targets),
         cells=tuple(cells),
@@ -95,21 +96,29 @@ def _model_cells(
     baseline: Baseline | None,
 ) -> Sequence[GateCell]:
     if (failed := result.failed) is not None:
-        judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
         return [
             GateCell(
                 model=model.name,
                 target=each.label,
                 libraries=result.libraries,
-                judgement=judgement,
+                headline="could not tell",
+                code=COULD_NOT_TELL,
+                reasons=(failed.message,),
+                **dict.fromkeys(("against", "known", "fixed"), ()),
                 failed=failed,
+                report=None,
             )
             for each in planned
         ]
     return [
-        msgspec.structs.replace(
-            _cell(model.name, each.label, made, policy_of(model, each), ignores, baseline),
-            libraries=result.libraries,
+        _cell(
+            model.name,
+            each.label,
+            result.libraries,
+            made,
+            policy_of(model, each),
+            ignores,
+            baseline,
         )
         for each, made in zip(planned, result.reports, strict=True)
     ]
@@ -129,6 +138,7 @@ def jobs_of(model: GateModel, plan: GateSettings) -> dict[str, tuple[Planned, ..
 def _cell(
     name: str,
     target: str,
+    libraries: tuple[str, ...],
     made: Report,
     policy: Policy,
     ignores: Ignores,
@@ -142,14 +152,18 @@ def _cell(
     here = {name for finding in marked.findings for name in finding.fingerprints}
     carried = baseline.carried_to(name, target, marked.findings) if baseline else ()
     names = (*(entry.fingerprint for entry in known), *carried)
+    judged = judge_report(marked, policy, names)
     return GateCell(
         model=name,
         target=target,
-        report=marked,
-        judgement=judge_report(marked, policy, names),
+        libraries=libraries,
+        headline=marked.headline,
+        **msgspec.structs.asdict(judged),
         known=tuple(own for own in names if own in here),
         # A finding that an incomplete run did not reach is not fixed.
         fixed=tuple(entry for entry in known if entry.fingerprint not in here)
         if marked.capture.complete
         else (),
+        failed=None,
+        report=marked,
     )

@@ -6,7 +6,8 @@ import msgspec
 
 from opcheck.common.text import duration
 from opcheck.data.chips import load_chips, load_parameters
-from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement
+from opcheck.features.gate.gate_records import GateCell
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.judge.timing.intervals import estimate, middle
 from opcheck.model.options import Option
 from opcheck.model.records import Count, Record, Report
@@ -80,9 +81,9 @@ def _on_chip(cost: Cost) -> str:
     return duration(cost.seconds, cost.seconds)
 
 
-def with_growth(judgement: Judgement, growth: tuple[str, ...]) -> Judgement:
-    """Return the judgement of a cell whose growth is more than allowed."""
+def with_growth(cell: GateCell, growth: tuple[str, ...]) -> GateCell:
+    """Return a cell whose cost grew by more than is allowed."""
     if not growth:
-        return judgement
-    code = FINDINGS if judgement.code in {PASSED, COULD_NOT_TELL} else judgement.code
-    return msgspec.structs.replace(judgement, code=code, reasons=(*judgement.reasons, *growth))
+        return cell
+    code = FINDINGS if cell.code in {PASSED, COULD_NOT_TELL} else cell.code
+    return msgspec.structs.replace(cell, code=code, reasons=(*cell.reasons, *growth))

@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
-from opcheck.features.gate.gate_records import GateCell, GateReport, SavedCell, SavedGate
+from opcheck.features.gate.gate_records import GateCell, GateReport
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
-from opcheck.model.saved import as_content
+from opcheck.model.saved import as_content, to_plain
 from opcheck.render import findings, summary
 from opcheck.render.document import (
     Block,
@@ -44,18 +45,18 @@ def summary_lines(gate: GateReport) -> Iterator[str]:
     yield outcome(gate)
     for cell in gate.cells:
         about = f"{one_line(cell.model)} on {cell.target}: {_answer(cell)}"
-        why = "; ".join(cell.judgement.reasons)
-        yield f"{_CODES[cell.judgement.code]}: {about}" + (f" ({one_line(why)})" if why else "")
+        why = "; ".join(cell.reasons)
+        yield f"{_CODES[cell.code]}: {about}" + (f" ({one_line(why)})" if why else "")
 
 
 def outcome(gate: GateReport) -> str:
     """Return ``failed: 2 of 18 fail, 1 unknown, 15 pass``."""
-    counts = {code: sum(cell.judgement.code == code for cell in gate.cells) for code in _CODES}
+    counts = {code: sum(cell.code == code for cell in gate.cells) for code in _CODES}
     words = {FINDINGS: "failed", COULD_NOT_TELL: "unknown", PASSED: "passed"}
     texts = [f"{counts[code]} {word}" for code, word in words.items() if counts[code]]
     size = f"{plural(len(gate.models), 'model')} on {plural(len(gate.targets), 'target')}"
     left = f"; interrupted before {one_line(', '.join(gate.left))}" if gate.left else ""
-    return f"{_CODES[gate.code]}: {size}: {', '.join(texts) or 'nothing was audited'}{left}"
+    return f"{_CODES[gate.exit_code]}: {size}: {', '.join(texts) or 'nothing was audited'}{left}"
 
 
 def document(gate: GateReport) -> Iterator[Block]:
@@ -108,17 +109,17 @@ def _answer(cell: GateCell) -> str:
 
 
 def _verdict(cell: GateCell, noun: str) -> str:
-    against = len(cell.judgement.against)
-    if cell.judgement.code == FINDINGS:
+    against = len(cell.against)
+    if cell.code == FINDINGS:
         return f"FAILED, {plural(against, noun)}" if against else "FAILED"
-    return _CODES[cell.judgement.code] + (f", {len(cell.known)} known" if cell.known else "")
+    return _CODES[cell.code] + (f", {len(cell.known)} known" if cell.known else "")
 
 
 def _reasons(gate: GateReport) -> Iterator[str]:
     """Say why models do not pass, each reason once with its targets."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for cell in gate.cells:
-        for reason in cell.judgement.reasons if cell.failed is None else ():
+        for reason in cell.reasons if cell.failed is None else ():
             by_reason.setdefault((cell.model, reason), []).append(cell.target)
     for (model, reason), targets in by_reason.items():
         yield f"{model}: {reason} ({and_more(targets, 1)})"
@@ -163,28 +164,13 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
     return "opcheck upgrade MODEL shows what a newer torch or macOS would change"
 
 
-def content(gate: GateReport) -> dict[str, object]:
+def content(gate: GateReport) -> dict[str, Any]:
     """Return the content of JSON and YAML: the run with the whole report of each cell, all keys present."""
-    cells = [_cell(cell) for cell in gate.cells]
-    return _values(SavedGate, gate, exit_code=gate.code, cells=cells)
-
-
-def _cell(cell: GateCell) -> dict[str, object]:
-    judged = cell.judgement
-    report = as_content(cell.report) if cell.report else None
-    decided = {"code": judged.code, "reasons": judged.reasons, "against": judged.against}
-    return _values(SavedCell, cell, report=report, **decided)
-
-
-def _values(
-    kind: type[msgspec.Struct], record: msgspec.Struct, **others: object
-) -> dict[str, object]:
-    """Return the fields of a saved document as plain data: the others, or those of a record."""
-    names = kind.__struct_fields__
-    values: dict[str, object] = msgspec.to_builtins(
-        {name: others[name] if name in others else getattr(record, name) for name in names}
-    )
-    return values
+    without = tuple(msgspec.structs.replace(cell, report=None) for cell in gate.cells)
+    whole: dict[str, Any] = to_plain(msgspec.structs.replace(gate, cells=without))
+    for saved, cell in zip(whole["cells"], gate.cells, strict=True):
+        saved["report"] = as_content(cell.report) if cell.report else None
+    return whole
 
 
 def finding_log(gate: GateReport) -> FindingLog:
@@ -208,7 +194,7 @@ def finding_log(gate: GateReport) -> FindingLog:
             (cell.model, cell.failed.message) for cell, _ in _failed_cells(gate) if cell.failed
         ),
         interrupted=bool(gate.left),
-        exit_code=gate.code,
+        exit_code=gate.exit_code,
         baseline=gate.baseline,
     )
 
@@ -232,7 +218,7 @@ def _of_cell(cell: GateCell) -> Iterator[Occurrence]:
 
 def _state(occurrence: Occurrence, cell: GateCell) -> str:
     """Return the state of a finding on one target, from STATES."""
-    if occurrence.fingerprint in cell.judgement.against:
+    if occurrence.fingerprint in cell.against:
         return "new"
     if occurrence.finding.ignored:
         return "ignored"
@@ -293,8 +279,8 @@ def _case(cell: GateCell) -> JunitCase:
             others.append(text)
         else:
             against += [text, *([f"help: {finding.hint}"] if finding.hint else [])]
-    code = cell.judgement.code
-    reasons = {"message": "; ".join(cell.judgement.reasons)}
+    code = cell.code
+    reasons = {"message": "; ".join(cell.reasons)}
     tag = "failure" if code == FINDINGS else "error"
     results = () if code == PASSED else ((tag, reasons, _join_lines(against)),)
     return JunitCase(cell.model, cell.target, results, _join_lines(others))
@@ -308,9 +294,9 @@ def rows(gate: GateReport) -> Iterator[tuple[str, ...]]:
     """Make a row of COLUMNS for each cell."""
     for cell in gate.cells:
         ignored = sum(bool(occurrence.finding.ignored) for occurrence in _of_cell(cell))
-        judged, lengths = cell.judgement, (len(cell.known), ignored, len(cell.fixed))
-        numbers = map(str, (judged.code, len(judged.against), *lengths))
-        yield cell.model, cell.target, cell.headline, *numbers, "; ".join(judged.reasons)
+        lengths = (len(cell.against), len(cell.known), ignored, len(cell.fixed))
+        numbers = map(str, (cell.code, *lengths))
+        yield cell.model, cell.target, cell.headline, *numbers, "; ".join(cell.reasons)
 
 
 def lines(gate: GateReport) -> Iterator[dict[str, object]]:

@@ -165,7 +165,7 @@ def command(
         write_text(Path(output.path), output.apply_brief(render(report, name)))
         streams.note(f"the report is in {output.path}")
     streams.step_summary(report, name)
-    return _INTERRUPTED if interrupted else report.code
+    return _INTERRUPTED if interrupted else report.exit_code
 
 
 def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSettings:

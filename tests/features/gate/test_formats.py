@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from opcheck.features.gate.gate_records import SavedGate
+from opcheck.features.gate.gate_records import GateReport
 from opcheck.model.saved import json_schema
 from opcheck.render import WITHOUT_PAGE as FORMATS
 from tests.features.gate.conftest import BROKEN, Project
@@ -56,7 +56,7 @@ def test_json_and_yaml_hold_the_same_reports_of_the_published_schema(mixed: Proj
     assert content["schema"] == "opcheck-gate/1"
     assert content["exit_code"] == 1
     assert len(content["cells"]) == 30
-    whole = Draft202012Validator(json_schema(SavedGate))
+    whole = Draft202012Validator(json_schema(GateReport))
     assert list(whole.iter_errors(content)) == []
     assert list(whole.iter_errors({**content, "more": 1}))
     validator = Draft202012Validator(json_schema())
