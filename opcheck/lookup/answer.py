@@ -201,7 +201,9 @@ def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
         route=steps[-1].route if steps else "unknown",
         routes=steps,
         choice=routes(lookup.lists).choice_of(op, aim) if steps and steps[-1].ways else "",
-        releases=cells(op, scope.releases, lookup, scope.dtype, only=_only(scope)),
+        releases=cells(
+            op, scope.releases, lookup, scope.dtype, only=None if every else scope.system
+        ),
     )
 
 
@@ -265,13 +267,8 @@ def _modes(function: str, scope: _QuestionScope) -> dict[str, State]:
         existing = [op for op in operators if lookup.operators.resolution(op, scope.line).value]
         for op in existing:
             dimensions = f" {spatial_of(op)}d" if len(existing) > 1 else ""
-            dtype = scope.dtype or lookup.default_dtype(op, aim)
-            states[mode + dimensions] = lookup.state(op, aim, dtype)
+            states[mode + dimensions] = lookup.state(op, aim, scope.dtype)
     return states
-
-
-def _only(scope: _QuestionScope) -> str | None:
-    return scope.system if scope.only_system else None
 
 
 def cells(
@@ -323,8 +320,7 @@ def _past(op: str, scope: _QuestionScope, *, all_releases: bool = False) -> dict
         exists = lookup.operators.resolution(op, release.line).value is not None
         if within and (exists or is_removed(op, release.line)):
             aim = target(release.line, scope.system)
-            dtype = scope.dtype or lookup.default_dtype(op, aim)
-            states[release.line] = lookup.state(op, aim, dtype)
+            states[release.line] = lookup.state(op, aim, scope.dtype)
     return states
 
 

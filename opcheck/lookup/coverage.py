@@ -7,7 +7,7 @@ import msgspec
 from opcheck.data.files import Release
 from opcheck.data.targets import macos_of
 from opcheck.lookup.aliases import aliases
-from opcheck.lookup.matrix import CELLS, About, cell_state, counts, summarize, systems
+from opcheck.lookup.matrix import CELLS, About, cell_state, count_own, summarize, systems
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 
 #: The number of overloads between two progress messages.
@@ -78,7 +78,8 @@ def coverage(
         operators=operators,
         notes={name: summarize(by_id[name]) for name in sorted(named)},
         counts={
-            release.line: _count(release.line, system, lookup) for release in lookup.lists.releases
+            release.line: count_own(release.line, system, lookup)
+            for release in lookup.lists.releases
         },
         aliases=aliases(wanted, lookup.lists.releases[-1].line),
     )
@@ -88,18 +89,15 @@ def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[StateRun, ...]:
     runs: list[StateRun] = []
     before: object = None
     for release in lookup.lists.releases:
-        exists = op in lookup.lists.operators(release.line)
-        facts = exists and (lookup.operators.facts(op, release.line), release.minimum_macos)
+        line = release.line
+        exists = op in lookup.lists.operators(line)
+        facts = exists and (lookup.operators.facts(op, line), release.minimum_macos)
         if facts != before and (exists or runs):
             run = _run(op, release, system, lookup)
-            if not runs or _differ(runs[-1], run):
+            if not runs or msgspec.structs.replace(runs[-1], torch=line) != run:
                 runs.append(run)
         before = facts
     return tuple(runs)
-
-
-def _differ(left: StateRun, right: StateRun) -> bool:
-    return msgspec.structs.replace(left, torch="") != msgspec.structs.replace(right, torch="")
 
 
 def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> StateRun:
@@ -127,9 +125,3 @@ def without_release(because: str, torch: str) -> str:
     """Return a reason without the name of its release, so that equal reasons of several releases are equal texts."""
     because = because.replace(f" in torch {torch}", "").replace(f"(torch {torch}, ", "(")
     return because.replace(f"torch {torch} ", "the release ")
-
-
-def _count(line: str, system: str, lookup: OperatorLookup) -> dict[str, int]:
-    aim = target(line, system)
-    own = (op for op in lookup.lists.operators(line) if not lookup.operators.composite(op, line))
-    return counts(lookup.state(op, aim, lookup.default_dtype(op, aim)) for op in own)

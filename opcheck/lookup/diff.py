@@ -116,7 +116,7 @@ def _change(
         op, pair[1].line
     ):
         return None
-    states = [_state(op, release, system, dtype, lookup) for release in pair]
+    states = [lookup.state(op, target(release.line, system), dtype) for release in pair]
     dtypes = {}
     if all(exists):
         for name in (dtype,) if dtype else COMMON_DTYPES:
@@ -149,13 +149,6 @@ def _route_changes(
             steps = route_steps(op, lines, lookup)
             if len(steps) > 1 and "unknown" not in {step.route for step in steps}:
                 yield RouteChange(name=op, before=steps[0], after=steps[1])
-
-
-def _state(
-    op: str, release: Release, system: str, dtype: str | None, lookup: OperatorLookup
-) -> State:
-    aim = target(release.line, system)
-    return lookup.state(op, aim, dtype or lookup.default_dtype(op, aim))
 
 
 def _kind(exists: list[bool], states: list[State], dtypes: dict[str, tuple[State, State]]) -> str:

@@ -103,8 +103,8 @@ def matrix(
     release = release_of(torch, known)
     note = release_note(torch, release)
     system = str(macos_of(macos, release))
-    past = Past(lookup, system, upto=release.line)
-    rows = tuple(_row(op, release, system, past) for op in sorted(known.operators(past.upto)))
+    operators = sorted(known.operators(release.line))
+    rows = tuple(_row(op, release, system, lookup) for op in operators)
     named = {name for row in rows for name in (*row.limitations, *row.advisories)}
     return Matrix(
         tool=TOOL,
@@ -140,11 +140,16 @@ def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]
     steps: dict[str, str] = {}
     # Not answer.cells, which judges all dtypes on each macOS: this halves the time of the page of all releases.
     for system in macos_points(release, lookup.operators.systems(op, release.line)):
-        aim = target(release.line, system)
-        word = short(lookup.state(op, aim, lookup.default_dtype(op, aim)))
+        word = short(lookup.state(op, target(release.line, system)))
         if word not in list(steps.values())[-1:]:
             steps[system] = word
     return steps if len(steps) > 1 else {}
+
+
+def count_own(line: str, system: str, lookup: OperatorLookup) -> dict[str, int]:
+    """Count the overloads of a release that are no composites, on one macOS version."""
+    own = (op for op in lookup.lists.operators(line) if not lookup.operators.composite(op, line))
+    return counts(lookup.state(op, target(line, system)) for op in own)
 
 
 def counts(states: Iterable[State]) -> dict[str, int]:
@@ -156,46 +161,26 @@ def counts(states: Iterable[State]) -> dict[str, int]:
     return numbers
 
 
-class Past:
-    """Looks up the statuses of overloads in the releases up to a given one, on one macOS version."""
-
-    def __init__(self, lookup: OperatorLookup, macos: str, *, upto: str) -> None:
-        self.lookup = lookup
-        self.macos = macos
-        self.upto = upto
-        last = Version.parse(upto)
-        self.lines = tuple(
-            release.line for release in lookup.lists.releases if release.version <= last
-        )
-
-    def states(self, op: str) -> dict[str, State]:
-        """Return the overload's state by release line, where it exists."""
-        states: dict[str, State] = {}
-        known: dict[object, State] = {}
-        for line in self.lines:
-            if self.exists(op, line):
-                facts = self.lookup.operators.facts(op, line)
-                if facts not in known:
-                    known[facts] = self.at(op, line)
-                states[line] = known[facts]
-        return states
-
-    def exists(self, op: str, line: str) -> bool:
-        """Return whether a release has the overload."""
-        return op in self.lookup.lists.operators(line)
-
-    def at(self, op: str, line: str) -> State:
-        """Return the overload's state in one release."""
-        aim = target(line, self.macos)
-        return self.lookup.state(op, aim, self.lookup.default_dtype(op, aim))
+def _past(op: str, lines: Iterable[str], system: str, lookup: OperatorLookup) -> dict[str, State]:
+    """Return the overload's state by release line, where it exists; equal facts are judged once."""
+    states: dict[object, State] = {}
+    past = {}
+    for line in lines:
+        if op in lookup.lists.operators(line):
+            facts = lookup.operators.facts(op, line)
+            if facts not in states:
+                states[facts] = lookup.state(op, target(line, system))
+            past[line] = states[facts]
+    return past
 
 
-def _row(op: str, release: Release, system: str, past: Past) -> Row:
-    lookup, line = past.lookup, release.line
+def _row(op: str, release: Release, system: str, lookup: OperatorLookup) -> Row:
+    line = release.line
     aim = target(line, system)
+    lines = [each.line for each in lookup.lists.releases if each.version <= release.version]
     dtype = lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
-    states = past.states(op)
+    states = _past(op, lines, system, lookup)
     route = route_steps(op, states, lookup)[-1]
     about = [
         s for s in lookup.operators.statements_on(op, line) if Version.parse(system) in s.macos
@@ -205,8 +190,8 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
         status=verdict.status,
         kind=verdict.kind,
         because=verdict.because,
-        since=find_since(states, past.lines),
-        first_native=first_native(states, past.lines),
+        since=find_since(states, lines),
+        first_native=first_native(states, lines),
         route=route.route,
         route_since=route.torch,
         dtype=dtype,

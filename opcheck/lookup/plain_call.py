@@ -121,8 +121,12 @@ class OperatorLookup:
             self._verdicts[key] = self._decide(op, target, dtype, spatial)
         return self._verdicts[key]
 
-    def state(self, op: str, target: Target, dtype: str) -> State:
-        """Return the verdict's status and kind; calls that no data distinguish are judged once."""
+    def state(self, op: str, target: Target, dtype: str | None = None) -> State:
+        """Return the verdict's status and kind, in the default dtype if none is named.
+
+        Calls that no data distinguish are judged once.
+        """
+        dtype = dtype or self.default_dtype(op, target)
         if refused_by(op, dtype):
             return self._state(self.verdict(op, target, dtype))
         likeness = self._likeness(op, target)

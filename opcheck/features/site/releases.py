@@ -14,8 +14,8 @@ from opcheck.features.site.page_records import Differs, Lost, ReleasePage, State
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup import diff as differences
 from opcheck.lookup.answer_records import State
-from opcheck.lookup.matrix import cell_state, counts
-from opcheck.lookup.plain_call import OperatorLookup, target
+from opcheck.lookup.matrix import cell_state, count_own
+from opcheck.lookup.plain_call import OperatorLookup
 
 
 def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[ReleasePage]:
@@ -55,7 +55,7 @@ def _release(
         macos=system,
         before=before.line if before else None,
         after=after,
-        counts=_counts(line, system, lookup),
+        counts=count_own(line, system, lookup),
         environment=tuple(_environment(line, before)),
         lost=tuple(
             msgspec.convert(entry, Lost, from_attributes=True)
@@ -69,12 +69,6 @@ def _release(
         models=sweep.headlines(line) if sweep else {},
         stops=sweep.stops(line) if sweep else (),
     )
-
-
-def _counts(line: str, system: str, lookup: OperatorLookup) -> dict[str, int]:
-    aim = target(line, system)
-    own = (op for op in lookup.lists.operators(line) if not lookup.operators.composite(op, line))
-    return counts(lookup.state(op, aim, lookup.default_dtype(op, aim)) for op in own)
 
 
 def _environment(line: str, before: Listed | None) -> Iterator[Variable]:
