@@ -3,10 +3,12 @@
 A verb makes a ``Document`` of blocks. Texts are plain: each writer makes them fit for its format.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
+
+from opcheck.common.text import filesize
 
 #: How a piece of text is shown. ``name`` and ``code`` are words of a program, ``strong`` is emphasized;
 #: the severities of findings and the sides of calls have colours.
@@ -112,6 +114,35 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 Block = Title | Heading | Lines | Bullets | Facts | Table | FindingEntry
 Document = Iterable[Block]
+
+
+#: What makes a cell of a record: the name of a field, with a format behind a colon (``calls:,``), or a function.
+Column = str | Callable[[Any], str | TextSpan]
+
+
+def table_of(records: Iterable[Any], columns: Mapping[str, Column], **form: Any) -> Table:
+    """Make a table with a row for each record.
+
+    Args:
+        records: what the rows are of.
+        columns: by header what makes its cells.
+        form: the other fields of ``Table``.
+    """
+    cells = columns.values()
+    rows = tuple(tuple(_cell(record, column) for column in cells) for record in records)
+    return Table(tuple(columns), rows, **form)
+
+
+def _cell(record: Any, column: Column) -> str | TextSpan:
+    if not isinstance(column, str):
+        return column(record)
+    name, _, form = column.partition(":")
+    return format(getattr(record, name), form)
+
+
+def size_of(field: str) -> Column:
+    """Return the column of a field that counts bytes."""
+    return lambda record: filesize(getattr(record, field))
 
 
 def section(title: str, *blocks: Block) -> Iterator[Block]:

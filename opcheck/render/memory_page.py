@@ -14,7 +14,17 @@ from opcheck.model.records import (
     MemoryPlan,
 )
 from opcheck.render import summary
-from opcheck.render.document import Block, Bullets, Heading, Table, TextSpan, Words
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Column,
+    Heading,
+    Table,
+    TextSpan,
+    Words,
+    size_of,
+    table_of,
+)
 
 TITLE = "Memory on MPS (an estimate)"
 
@@ -65,15 +75,13 @@ def _peaks(memory: Memory) -> Table:
 
 def _holders(memory: Memory) -> Table:
     """List the largest uses at the highest peak."""
-    return Table(
-        ("what", "bytes", "tensors", "made by"),
-        tuple(
-            (holder.kind, filesize(holder.nbytes), f"{holder.tensors:,}", _made_by(holder))
-            for holder in memory.holders
-        ),
-        right=(1, 2),
-        shown=_HELD,
-    )
+    columns = {
+        "what": "kind",
+        "bytes": size_of("nbytes"),
+        "tensors": "tensors:,",
+        "made by": _made_by,
+    }
+    return table_of(memory.holders, columns, right=(1, 2), shown=_HELD)
 
 
 #: Empty: with a new shape, and the graphs are named.
@@ -82,39 +90,25 @@ _GROWS_WITH: dict[GrowthKind, str] = {"graphs": "", "tensors": "step", "buffers"
 
 def _growth(growth: Sequence[MemoryGrowth]) -> Table:
     """Make a row for each line whose memory grows with each new shape, or with each step."""
-    return Table(
-        ("grows at", "operators", "with each", "by at least", "what to do"),
-        tuple(
-            (
-                each.line,
-                and_more(each.operators, _OPERATORS),
-                _GROWS_WITH[each.kind] or f"new shape: {plural(each.graphs, 'graph')}",
-                f"{each.megabytes:g} MB",
-                each.cure,
-            )
-            for each in growth
-        ),
-        right=(3,),
-        shown=_HELD,
-    )
+
+    def repeated(each: MemoryGrowth) -> str:
+        return _GROWS_WITH[each.kind] or f"new shape: {plural(each.graphs, 'graph')}"
+
+    columns: dict[str, Column] = {
+        "grows at": "line",
+        "operators": lambda each: and_more(each.operators, _OPERATORS),
+        "with each": repeated,
+        "by at least": lambda each: f"{each.megabytes:g} MB",
+        "what to do": "cure",
+    }
+    return table_of(growth, columns, right=(3,), shown=_HELD)
 
 
 def _cache(entries: Sequence[MemoryCache]) -> Table:
     """Make a row for the cache of keys and values at each context."""
-    columns = ("dynamic", "growing", "static", "without windows", "4 bits")
-    return Table(
-        ("context", *columns),
-        tuple(
-            (
-                f"{each.context:,}",
-                *map(
-                    filesize, (each.dynamic, each.growing, each.static, each.full, each.quantized)
-                ),
-            )
-            for each in entries
-        ),
-        right=tuple(range(len(columns) + 1)),
-    )
+    sizes = {name: size_of(name) for name in ("dynamic", "growing", "static")}
+    others = {"without windows": size_of("full"), "4 bits": size_of("quantized")}
+    return table_of(entries, {"context": "context:,", **sizes, **others}, right=tuple(range(6)))
 
 
 def answers(memory: Memory) -> Iterator[Block]:
@@ -144,42 +138,34 @@ def _and(words: Sequence[str]) -> str:
 
 def _limits(entries: Sequence[MemoryLimit]) -> Table:
     """Make a row for the largest size of each dimension, and what ends the next size."""
-    return Table(
-        ("dimension", "range", "largest", "Mac", "with", "what ends it", "proved"),
-        tuple(
-            (
-                each.dimension,
-                each.range,
-                f"{each.largest:,}" if each.largest else "none",
-                f"{each.memory} GB",
-                ", ".join(f"{name} {size:,}" for name, size in each.others.items()) or "-",
-                each.ends,
-                "by captures" if each.proved else "computed",
-            )
-            for each in entries
-        ),
-        right=(2, 3),
-    )
+
+    def others(each: MemoryLimit) -> str:
+        return ", ".join(f"{name} {size:,}" for name, size in each.others.items()) or "-"
+
+    columns: dict[str, Column] = {
+        "dimension": "dimension",
+        "range": "range",
+        "largest": lambda each: f"{each.largest:,}" if each.largest else "none",
+        "Mac": lambda each: f"{each.memory} GB",
+        "with": others,
+        "what ends it": "ends",
+        "proved": lambda each: "by captures" if each.proved else "computed",
+    }
+    return table_of(entries, columns, right=(2, 3))
 
 
 def _macs(memory: Memory) -> Table:
     """Make a row for each Mac."""
-    return Table(
-        ("Mac", "chips", "recommended", "limit", "MPS allocated", "other", "this run"),
-        tuple(
-            (
-                f"{mac.memory} GB",
-                ", ".join(mac.chips),
-                filesize(mac.working_set),
-                filesize(mac.limit) if mac.limit else "none",
-                filesize(mac.allocated),
-                filesize(mac.other),
-                _state(mac),
-            )
-            for mac in memory.macs
-        ),
-        right=(2, 3, 4, 5),
-    )
+    columns: dict[str, Column] = {
+        "Mac": lambda mac: f"{mac.memory} GB",
+        "chips": lambda mac: ", ".join(mac.chips),
+        "recommended": size_of("working_set"),
+        "limit": lambda mac: filesize(mac.limit) if mac.limit else "none",
+        "MPS allocated": size_of("allocated"),
+        "other": size_of("other"),
+        "this run": _state,
+    }
+    return table_of(memory.macs, columns, right=(2, 3, 4, 5))
 
 
 def _sentences(memory: Memory) -> Iterator[str]:

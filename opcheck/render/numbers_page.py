@@ -4,10 +4,22 @@ from collections.abc import Iterator
 
 from opcheck.common.text import plural
 from opcheck.model.records import KernelNumbers
-from opcheck.render.document import Block, Bullets, Heading, Table
+from opcheck.render.document import Block, Bullets, Column, Heading, table_of
 
 #: Rows that are seen at once.
 _ROWS = 12
+_WRONG: dict[str, Column] = {
+    "operator": "op",
+    "line": lambda line: line.place.line,
+    "kernel": "kernel",
+    "wrong": lambda line: f"{line.elements:,} of {line.compared:,}",
+    "error": lambda line: f"{float(line.error):.1e}",
+    "right in": lambda line: line.mended or "-",
+    "statements": lambda line: ", ".join(line.statements) or "-",
+}
+_UNCHECKED = {"calls": "calls:,", "operator": "op", "elements": "elements:,"} | {
+    "not computed by kernels, because": "reason"
+}
 
 
 def blocks(run: KernelNumbers) -> Iterator[Block]:
@@ -15,26 +27,9 @@ def blocks(run: KernelNumbers) -> Iterator[Block]:
     yield Heading(
         f"Numbers: the Metal kernels of torch {run.torch} on this machine's CPU ({run.mode})"
     )
-    wrong = tuple(
-        (
-            line.op,
-            line.place.line,
-            line.kernel,
-            f"{line.elements:,} of {line.compared:,}",
-            f"{float(line.error):.1e}",
-            line.mended or "-",
-            ", ".join(line.statements) or "-",
-        )
-        for line in run.wrong
-    )
-    if wrong:
-        headers = ("operator", "line", "kernel", "wrong", "error", "right in", "statements")
-        yield Table(headers, wrong, code=(0, 2), right=(3, 4), shown=_ROWS)
-    rest = tuple(
-        (f"{each.calls:,}", each.op, f"{each.elements:,}", each.reason) for each in run.unchecked
-    )
-    if rest:
-        titles = ("calls", "operator", "elements", "not computed by kernels, because")
-        yield Table(titles, rest, code=(1,), right=(0, 2), shown=_ROWS)
+    if run.wrong:
+        yield table_of(run.wrong, _WRONG, code=(0, 2), right=(3, 4), shown=_ROWS)
+    if run.unchecked:
+        yield table_of(run.unchecked, _UNCHECKED, code=(1,), right=(0, 2), shown=_ROWS)
     drawn = f"samples are drawn by the seed {run.seed}"
     yield Bullets((*run.notes, f"{plural(run.calls.checked, 'call')} computed; {drawn}"))

@@ -11,7 +11,7 @@ from opcheck.model.records import (
     RelativeError,
 )
 from opcheck.render import summary
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Column, Heading, Lines, Table, size_of, table_of
 
 #: rows of the table of lines, and of that of modules
 _LINES, _MODULES = 6, 8
@@ -75,41 +75,28 @@ def _verdict(run: Precision) -> str:
 
 def _lines(run: Precision) -> Table:
     """List the lines whose calls lose most by themselves."""
-    return Table(
-        ("operator", "line", "own error", "error of its inputs", "error of its result"),
-        tuple(
-            (
-                line.op,
-                _short(line.place),
-                _number(line.local),
-                _number(line.inherited),
-                _number(line.total),
-            )
-            for line in run.lines[:_LINES]
-        ),
-        right=(2, 3, 4),
-    )
+    columns: dict[str, Column] = {
+        "operator": "op",
+        "line": lambda line: _short(line.place),
+        "own error": _error_of("local"),
+        "error of its inputs": _error_of("inherited"),
+        "error of its result": _error_of("total"),
+    }
+    return table_of(run.lines[:_LINES], columns, right=(2, 3, 4))
 
 
 def _modules(run: Precision) -> Table:
     """List the modules where the error grows most, in the order of the run."""
     growing = sorted(run.modules, key=_growth, reverse=True)[:_MODULES]
-    return Table(
-        ("module", "kind", "error in", "error out", "bytes in", "bytes out"),
-        tuple(
-            (
-                module.name,
-                module.kind,
-                _number(module.inherited),
-                _number(module.total),
-                filesize(module.bytes_in),
-                filesize(module.bytes_out),
-            )
-            for module in run.modules
-            if module in growing
-        ),
-        right=(2, 3, 4, 5),
-    )
+    errors = {"error in": _error_of("inherited"), "error out": _error_of("total")}
+    sizes = {"bytes in": size_of("bytes_in"), "bytes out": size_of("bytes_out")}
+    columns = {"module": "name", "kind": "kind", **errors, **sizes}
+    shown = [module for module in run.modules if module in growing]
+    return table_of(shown, columns, right=(2, 3, 4, 5))
+
+
+def _error_of(field: str) -> Column:
+    return lambda record: _number(getattr(record, field))
 
 
 def _at_fault(run: Precision) -> list[PrecisionModule]:

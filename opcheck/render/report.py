@@ -31,6 +31,7 @@ from opcheck.render import (
 from opcheck.render.document import (
     Block,
     Bullets,
+    Column,
     FindingEntry,
     FindingPlace,
     Heading,
@@ -40,6 +41,7 @@ from opcheck.render.document import (
     TextSpan,
     Title,
     section,
+    table_of,
 )
 from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.render.text import as_text
@@ -230,18 +232,14 @@ def transfers(report: Report) -> Iterator[Block]:
     yield from section("Transfers", Lines((f"{summary.transfers(report)}.",)))
     regions = report.partition.regions
     if len(regions) > 1:
-        rows = tuple(
-            (
-                TextSpan(SIDES[region.side], region.side),
-                f"{region.calls:,}",
-                f"{region.first:,}-{region.last:,}",
-                filesize(region.bytes_in) if region.bytes_in else "-",
-                filesize(region.bytes_out) if region.bytes_out else "-",
-            )
-            for region in regions
-        )
-        headers = ("region", "calls", "from-to", "copied there", "copied back")
-        yield Table(headers, rows, right=(1, 2, 3, 4), shown=_ROWS)
+        columns: dict[str, Column] = {
+            "region": lambda region: TextSpan(SIDES[region.side], region.side),
+            "calls": "calls:,",
+            "from-to": lambda region: f"{region.first:,}-{region.last:,}",
+            "copied there": lambda region: filesize(region.bytes_in) if region.bytes_in else "-",
+            "copied back": lambda region: filesize(region.bytes_out) if region.bytes_out else "-",
+        }
+        yield table_of(regions, columns, right=(1, 2, 3, 4), shown=_ROWS)
     if report.synchronizations:
         waits = tuple(
             (f"{entry.place.count:,}", entry.op, entry.why, summary.place(entry.place))
@@ -462,18 +460,10 @@ def findings_as_html(findings: Iterable[Finding]) -> str:
 
 
 def _finding_table(findings: Iterable[Finding]) -> Block:
-    rows = tuple(
-        (
-            finding.severity,
-            finding.rule,
-            finding.op,
-            finding.message,
-            next((place.line for place in finding.locations if place.line), ""),
-        )
-        for finding in findings
-    )
-    headers = ("severity", "rule", "operator", "message", "first line")
-    return Table(headers, rows) if rows else Lines(("no findings",))
+    names = {"severity": "severity", "rule": "rule", "operator": "op", "message": "message"}
+    first = {"first line": lambda f: next((p.line for p in f.locations if p.line), "")}
+    table = table_of(findings, {**names, **first})
+    return table if table.rows else Lines(("no findings",))
 
 
 def save(report: Report, path: Path) -> None:

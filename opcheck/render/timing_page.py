@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import duration, percent, plural
 from opcheck.model.records import TimeEstimate
-from opcheck.render.document import Block, Bullets, Heading, Table, Words
+from opcheck.render.document import Block, Bullets, Column, Heading, Words, table_of
 
 TITLE = "Time (an estimate, never observed on a Mac)"
 
@@ -50,20 +50,15 @@ def facts(times: Sequence[TimeEstimate]) -> Iterator[tuple[str, Words]]:
 def blocks(times: Sequence[TimeEstimate]) -> Iterator[Block]:
     """Make the section: a row for each chip, what is left out, and what would help."""
     yield Heading(TITLE)
-    yield Table(
-        ("Mac", "GPU cores", "GPU", "CPU", "a", "bound by"),
-        tuple(
-            (
-                each.mac,
-                " or ".join(map(str, each.gpu_cores)),
-                _gpu(each),
-                _cpu(each),
-                f"{each.unit}: {each.covers}",
-                f"{each.bound} ({percent(each.shares[each.bound], 1)})",
-            )
-            for each in times
-        ),
-    )
+    columns: dict[str, Column] = {
+        "Mac": "mac",
+        "GPU cores": lambda each: " or ".join(map(str, each.gpu_cores)),
+        "GPU": _gpu,
+        "CPU": _cpu,
+        "a": lambda each: f"{each.unit}: {each.covers}",
+        "bound by": lambda each: f"{each.bound} ({percent(each.shares[each.bound], 1)})",
+    }
+    yield table_of(times, columns)
     yield Bullets(tuple(_sentences(times)))
 
 

@@ -5,10 +5,15 @@ from collections.abc import Iterator
 from opcheck.common.text import plural
 from opcheck.common.tool import VERSION
 from opcheck.device.verify import Pair, ReportedCalls, Verification, ratio
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.document import Block, Bullets, Column, Heading, Lines, Table, section, table_of
 
 #: How many entries of a list are seen at once.
 _SHOWN = 20
+_RATES: dict[str, Column] = {
+    **{name: name for name in ("status", "predicted", "observed", "both")},
+    "precision": lambda rate: ratio(rate.both, rate.predicted),
+    "recall": lambda rate: ratio(rate.both, rate.observed),
+}
 
 
 def document(verification: Verification) -> Iterator[Block]:
@@ -25,17 +30,8 @@ def document(verification: Verification) -> Iterator[Block]:
         )
     )
     yield Lines((f"{plural(len(verification.pairs), 'pair')}: {counts}",))
-    rows = tuple(
-        (
-            rate.status,
-            *map(str, (rate.predicted, rate.observed, rate.both)),
-            ratio(rate.both, rate.predicted),
-            ratio(rate.both, rate.observed),
-        )
-        for rate in verification.rates
-    )
-    if rows:
-        yield Table(("status", "predicted", "observed", "both", "precision", "recall"), rows)
+    if verification.rates:
+        yield table_of(verification.rates, _RATES)
     for title, items in (
         ("Contradictions", map(_contradiction, verification.contradictions)),
         ("Observed, not predicted", map(_place, verification.unpredicted)),

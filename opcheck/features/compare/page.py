@@ -9,11 +9,10 @@ from opcheck.numerics.compare.comparison_records import (
     NOT_WRITTEN,
     ComparedOperator,
     DeviceComparison,
-    Time,
     Wrong,
     headline,
 )
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.document import Block, Bullets, Column, Heading, Lines, Table, section, table_of
 
 #: rows of the tables of operators and of times
 _MOST = 20
@@ -137,34 +136,30 @@ def _operator(operator: ComparedOperator, error: float) -> tuple[str, ...]:
 
 def _times(comparison: DeviceComparison) -> Iterator[Block]:
     device = comparison.machine.device
+    columns: dict[str, Column]
     if device == "cpu":
-        cells = (
-            (timing.op, str(timing.calls), f"{1000 * timing.device:.3f}")
-            for timing in comparison.times
-        )
-        yield Table(("operator", "calls", "cpu ms"), tuple(cells)[:_MOST], code=(0,))
+        columns = {"operator": "op", "calls": "calls", "cpu ms": _ms("device")}
+        yield table_of(comparison.times[:_MOST], columns, code=(0,))
         return
-    heads = ("operator", "calls", f"{device} ms", "cpu ms", "lost ms", "times faster")
-    yield Table(heads, tuple(_time(timing) for timing in comparison.times[:_MOST]), code=(0,))
+    columns = {
+        "operator": "op",
+        "calls": "calls",
+        f"{device} ms": _ms("device"),
+        "cpu ms": lambda time: "no kernel" if time.cpu is None else f"{1000 * time.cpu:.3f}",
+        "lost ms": lambda time: "" if time.cpu is None else f"{1000 * time.excess:.3f}",
+        "times faster": lambda time: (
+            f"{time.cpu / time.device:.2g}" if time.cpu is not None and time.device else ""
+        ),
+    }
+    yield table_of(comparison.times[:_MOST], columns, code=(0,))
     known = [timing for timing in comparison.times if timing.cpu is not None]
     here, cpu = sum(time.device for time in known), sum(timing.cpu or 0.0 for timing in known)
     together = f"together {1000 * here:.2f} ms on {device}, {1000 * cpu:.2f} ms on the CPU"
     yield Lines((f"{together}; each call was timed alone: in a model calls overlap",))
 
 
-def _time(timing: Time) -> tuple[str, ...]:
-    device = f"{1000 * timing.device:.3f}"
-    if timing.cpu is None:
-        return timing.op, str(timing.calls), device, "no kernel", "", ""
-    ratio = f"{timing.cpu / timing.device:.2g}" if timing.device else ""
-    return (
-        timing.op,
-        str(timing.calls),
-        device,
-        f"{1000 * timing.cpu:.3f}",
-        f"{1000 * timing.excess:.3f}",
-        ratio,
-    )
+def _ms(field: str) -> Column:
+    return lambda time: f"{1000 * getattr(time, field):.3f}"
 
 
 def _tolerances(comparison: DeviceComparison) -> Iterator[str]:

@@ -17,7 +17,17 @@ from opcheck.lookup.matrix import CELLS, STATES, WRONG, Matrix, Row, matrix
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import findings, html
 from opcheck.render.coverage_plot import plot
-from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, section
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Column,
+    Facts,
+    Heading,
+    Lines,
+    Table,
+    section,
+    table_of,
+)
 from opcheck.render.markdown import as_markdown
 from opcheck.render.text import as_text
 from opcheck.render.wording import LABELS, NOT_CHECKED
@@ -162,21 +172,15 @@ def _state(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    return Table(
-        ("operator", "since", "why", "macOS", "dtypes that differ", "limits and advisories"),
-        tuple(
-            (
-                row.name,
-                row.since,
-                row.because,
-                _systems(row),
-                _differing(row),
-                ", ".join((*row.limitations, *row.advisories)),
-            )
-            for row in rows
-        ),
-        code=(0,),
-    )
+    columns: dict[str, Column] = {
+        "operator": "name",
+        "since": "since",
+        "why": "because",
+        "macOS": _systems,
+        "dtypes that differ": _differing,
+        "limits and advisories": lambda row: ", ".join((*row.limitations, *row.advisories)),
+    }
+    return table_of(rows, columns, code=(0,))
 
 
 def _differing(row: Row) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from opcheck.common.text import and_more, plural, shorten
 from opcheck.device.observation_store import ObservedContradiction, ObservedSummary
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.document import Block, Bullets, Heading, Lines, section, table_of
 
 #: contradictions in a page, characters of a text
 _MOST, _TEXT = 100, 200
@@ -21,21 +21,10 @@ def document(summary: ObservedSummary) -> Iterator[Block]:
     yield Lines((f"{runs}{partial}: {agreed:,} agree, {against:,} contradict by {differences}.",))
     if any(each.gpu == "emulated" for each in summary.agreements):
         yield Lines(("Emulated hosts test opcheck, and say nothing of a Mac.",))
-    rows = tuple(
-        (
-            each.kind,
-            each.torch,
-            each.macos,
-            each.gpu,
-            f"{each.agreed:,}",
-            f"{each.contradicted:,}",
-            f"{each.unknown:,}",
-        )
-        for each in summary.agreements
-    )
-    if rows:
-        headers = ("what", "torch", "macOS", "GPU", "agree", "contradict", "unknown")
-        yield Table(headers, rows)
+    if summary.agreements:
+        host = {"what": "kind", "torch": "torch", "macOS": "macos", "GPU": "gpu"}
+        counts = {"agree": "agreed:,", "contradict": "contradicted:,", "unknown": "unknown:,"}
+        yield table_of(summary.agreements, {**host, **counts})
     more = len(summary.contradictions) - _MOST
     yield from section(
         "Contradictions",

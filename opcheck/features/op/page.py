@@ -6,7 +6,17 @@ from opcheck.common.text import and_more, plural
 from opcheck.lookup.answer_records import Answer, Note, OverloadAnswer, route_words
 from opcheck.model.records import Evidence
 from opcheck.render import wording
-from opcheck.render.document import Block, Bullets, Facts, Heading, Table, Words, section
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Column,
+    Facts,
+    Heading,
+    Table,
+    Words,
+    section,
+    table_of,
+)
 from opcheck.render.wording import cut, status_of
 
 #: The sections that flags add.
@@ -15,6 +25,13 @@ SECTIONS = frozenset({"releases", "calls", "limits", "evidence"})
 _LINES = 11
 #: What each effect of a limitation is called in a short answer.
 _EFFECTS = {"aborts": "aborts", "raises": "raises", "falls_back": "CPU"}
+#: The columns of the table of overloads.
+_OVERLOADS: dict[str, Column] = {
+    "overload": "name",
+    "status": lambda overload: wording.label(overload.status, overload.kind),
+    "since": "since",
+    "dtypes that differ": lambda o: wording.differing(o.status, o.kind, o.dtypes),
+}
 
 
 def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
@@ -33,11 +50,7 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
         yield from _releases(answer, main)
     if "calls" in shown and len(answer.overloads) > 1:
         yield Heading(f"Overloads on torch {target['torch']}, macOS {target['macos']}")
-        yield Table(
-            ("overload", "status", "since", "dtypes that differ"),
-            tuple(_overload(overload) for overload in answer.overloads),
-            code=(0,),
-        )
+        yield table_of(answer.overloads, _OVERLOADS, code=(0,))
     if "limits" in shown:
         for title, notes in (("Limitations", main.limitations), ("Advisories", main.advisories)):
             yield from section(title, Bullets(tuple(map(wording.note, notes))))
@@ -225,15 +238,6 @@ def _routes(overload: OverloadAnswer) -> str:
     spans = [f"{route_words(step)} since {step.torch}" for step in reversed(before[1:])]
     earliest = [f"{route_words(before[0])} before"] if before else []
     return ", ".join([f"{route_words(now)}{names} since torch {now.torch}", *spans, *earliest])
-
-
-def _overload(overload: OverloadAnswer) -> tuple[str, ...]:
-    return (
-        overload.name,
-        wording.label(overload.status, overload.kind),
-        overload.since,
-        wording.differing(overload.status, overload.kind, overload.dtypes),
-    )
 
 
 def _evidence(entry: Evidence) -> str:

@@ -4,7 +4,17 @@ from collections.abc import Collection, Iterator
 
 from opcheck.common.text import filesize, plural
 from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, WeightsAnswer
-from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, section
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Column,
+    Facts,
+    Heading,
+    Lines,
+    section,
+    size_of,
+    table_of,
+)
 from opcheck.render.wording import NOT_CHECKED
 
 #: What each outcome is called.
@@ -18,6 +28,13 @@ _WORDS = {
     "unknown": "could not tell",
 }
 _SHOWN = 4
+_PARTS = {"part": "part", "outcome": "outcome", "since": "since", "why": "because"}
+_FILES: dict[str, Column] = {
+    "file": "name",
+    "outcome": "outcome",
+    "size": size_of("bytes"),
+    "dtypes": lambda each: ", ".join(each.dtypes),
+}
 
 
 def document(
@@ -32,23 +49,11 @@ def document(
     if "verbose" in shown:
         yield from section(
             "Parts",
-            Table(
-                ("part", "outcome", "since", "why"),
-                tuple((p.part, p.outcome, p.since, p.because) for p in answer.parts),
-                code=(0,),
-            ),
+            table_of(answer.parts, _PARTS, code=(0,)),
         )
         yield from section(
             "Files",
-            Table(
-                ("file", "outcome", "size", "dtypes"),
-                tuple(
-                    (each.name, each.outcome, filesize(each.bytes), ", ".join(each.dtypes))
-                    for each in answer.files
-                ),
-                code=(0,),
-                right=(2,),
-            ),
+            table_of(answer.files, _FILES, code=(0,), right=(2,)),
         )
     if "evidence" in shown or "verbose" in shown:
         yield from section("Evidence", Bullets(answer.evidence))
@@ -63,14 +68,10 @@ def methods_document(answer: MethodsAnswer) -> Iterator[Block]:
         f"macOS {answer.macos}",
         1,
     )
-    yield Table(
-        ("method", "outcome", "since", "why", "evidence"),
-        tuple(
-            (p.part, p.outcome, p.since, p.because, "; ".join(p.evidence)) for p in answer.methods
-        ),
-        code=(0,),
-        wide=(4,),
-    )
+    names = {"part": "method"}
+    columns: dict[str, Column] = {names.get(name, name): field for name, field in _PARTS.items()}
+    columns["evidence"] = lambda part: "; ".join(part.evidence)
+    yield table_of(answer.methods, columns, code=(0,), wide=(4,))
     yield Lines((NOT_CHECKED,))
 
 
