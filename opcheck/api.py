@@ -135,12 +135,9 @@ def _audit(model: str | Callable[..., Any], inputs: Any, options: dict[str, Any]
     named = MacOptions(memory=chosen.memory, mac=chosen.mac)
     memory, chips = named.decisive_memory(), chips_of(named, time=chosen.time)
     if isinstance(model, str):
-        request = request_of(model, mac, chosen)
-    else:
-        request = request_of(_name(model), mac, chosen, is_object=True)
-    if isinstance(model, str):
-        result = audit_request(_with_texts(request, inputs), lists, mac=memory)
-        return with_time(result, chips, lists)
+        request = _with_texts(request_of(model, mac, chosen), inputs)
+        return with_time(audit_request(request, lists, mac=memory), chips, lists)
+    request = request_of(_name(model), mac, chosen, is_object=True)
     _check(request, model)
     from opcheck.capture.child.live import capture_live
 

@@ -41,10 +41,8 @@ def audit_with_progress(
     target: TargetOptions,
     capture: CaptureOptions,
     progress: ProgressOptions,
-    *,
-    memory: int = 0,
 ) -> Report:
-    """Audit a model with progress on stderr; ``memory`` is the Mac's memory in GB.
+    """Audit a model with progress on stderr.
 
     Raises:
         OpcheckError: as an audit does.
@@ -55,7 +53,7 @@ def audit_with_progress(
     from opcheck.orchestrator import audit
 
     with progress.shown() as say:
-        report = audit(request, lists, progress=say, show_output=progress.verbose, mac=memory)
+        report = audit(request, lists, progress=say, show_output=progress.verbose)
     return msgspec.structs.replace(report, newest=not target.torch)
 
 

@@ -89,14 +89,13 @@ class OperatorLookup:
         self._states: dict[Hashable, State] = {}
         self._numbers: dict[Hashable, int] = {}
 
-    def verdict(self, op: str, target: Target, dtype: str, spatial: int = 0) -> Verdict:
+    def verdict(self, op: str, target: Target, dtype: str) -> Verdict:
         """Return what the target does with a plain call.
 
         Args:
             op: the overload.
             target: the release and the macOS version.
             dtype: of the call's tensors.
-            spatial: the number of spatial dimensions over which a composite calls it; 0 if unknown.
 
         Raises:
             OpListError: the lists have no such torch release, or are damaged.
@@ -106,10 +105,13 @@ class OperatorLookup:
         torch = refused_by(op, dtype)
         if torch and self.operators.resolution(op, str(target.torch)).value is not None:
             return refused_everywhere(op, dtype, torch)
-        return self._verdict(op, target, dtype, spatial)
+        return self._verdict(op, target, dtype, 0)
 
     def _verdict(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
-        """Return the verdict by the lists of the target alone; a composite may call the overload in another dtype."""
+        """Return the verdict by the lists of the target alone; a composite may call the overload in another dtype.
+
+        ``spatial`` is the number of spatial dimensions over which a composite calls it; 0 if unknown.
+        """
         dtype = self.operators.alike(op, target, dtype)
         spatial = spatial_of(op) or spatial
         key = (op, target, dtype, spatial)

@@ -7,6 +7,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
+from opcheck.common.names import DTYPES
 from opcheck.weights import pickled
 from opcheck.weights.stored import (
     TYPES,
@@ -82,14 +83,9 @@ def _read_configuration(
         elements = count_elements([size.as_int for size in weight.tensor_meta.sizes], name)
         is_new = weight.path_name not in paths
         paths[weight.path_name] = elements
-        tensors.append(StoredTensor(name, dtype, elements, elements * _itemsize(dtype) * is_new))
+        itemsize = DTYPES[dtype].itemsize if dtype in DTYPES else 0
+        tensors.append(StoredTensor(name, dtype, elements, elements * itemsize * is_new))
     return tensors
-
-
-def _itemsize(dtype: str) -> int:
-    from opcheck.common.names import DTYPES
-
-    return DTYPES[dtype].itemsize if dtype in DTYPES else 0
 
 
 def _member(stream: BinaryIO, info: zipfile.ZipInfo) -> tuple[BinaryIO, int]:

@@ -1,5 +1,6 @@
 """Reads the header of a GGUF file: its metadata and its tensors (ggml's docs/gguf.md, versions 2 and 3)."""
 
+import struct
 from typing import Any, BinaryIO
 
 from opcheck.common.documents import DocumentError
@@ -19,19 +20,7 @@ _LONGEST = 512 << 20
 #: Values of metadata, elements of an array of texts, and characters of a text that is kept.
 _MOST_VALUES, _MOST_TEXTS, _LONGEST_TEXT = 1 << 16, 4 << 20, 1 << 10
 #: The type of a value -> its form in ``struct``.
-_NUMBERS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+_NUMBERS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", 10))
 _STRING, _ARRAY = 8, 9
 #: Bytes that a value and a tensor take at least.
 _SMALLEST_VALUE, _SMALLEST_TENSOR = 13, 24
@@ -95,7 +84,7 @@ def _value(cursor: Cursor, order: str, kind: int) -> Any:
         )
     inner, length = cursor.unpack(f"{order}I"), cursor.unpack(f"{order}Q")
     if inner in _NUMBERS:
-        cursor.skip(length * _SIZES[inner])
+        cursor.skip(length * struct.calcsize(f"={_NUMBERS[inner]}"))
     elif inner == _STRING and length <= _MOST_TEXTS:
         for _ in range(length):
             cursor.skip(cursor.unpack(f"{order}Q"))
@@ -104,7 +93,6 @@ def _value(cursor: Cursor, order: str, kind: int) -> Any:
     return None
 
 
-_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 #: Axes of a tensor (ggml.h, GGML_MAX_DIMS), with room for more.
 _MOST_AXES = 8
 

@@ -12,6 +12,8 @@ from opcheck.common.text import one_line
 from opcheck.weights import exported, gguf, onnx, pickled, safetensors
 from opcheck.weights.stored import StoredFile
 
+#: What libraries raise of a damaged file, besides Python's own errors.
+_DAMAGES = (zipfile.BadZipFile, struct.error)
 #: Suffixes of files that hold weights.
 SUFFIXES = (".safetensors", ".gguf", ".pt", ".pth", ".bin", ".ckpt", ".pt2", ".onnx")
 
@@ -30,16 +32,7 @@ def read(stream: BinaryIO, size: int, name: str, *, is_whole: bool = True) -> St
     """
     try:
         return _read(stream, size, name, is_whole=is_whole)
-    except (
-        DocumentError,
-        zipfile.BadZipFile,
-        OSError,
-        ValueError,
-        NotImplementedError,
-        RuntimeError,
-        OverflowError,
-        struct.error,
-    ) as error:
+    except (OSError, ValueError, RuntimeError, OverflowError, *_DAMAGES) as error:
         raise make_damaged_error(name, one_line(error)) from error
 
 

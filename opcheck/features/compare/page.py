@@ -136,15 +136,15 @@ def _operator(operator: ComparedOperator, error: float) -> tuple[str, ...]:
 
 def _times(comparison: DeviceComparison) -> Iterator[Block]:
     device = comparison.machine.device
-    columns: dict[str, Column]
-    if device == "cpu":
-        columns = {"operator": "op", "calls": "calls", "cpu ms": _ms("device")}
-        yield table_of(comparison.times[:_MOST], columns, code=(0,))
-        return
-    columns = {
+    columns: dict[str, Column] = {
         "operator": "op",
         "calls": "calls",
-        f"{device} ms": _ms("device"),
+        f"{device} ms": lambda time: f"{1000 * time.device:.3f}",
+    }
+    if device == "cpu":
+        yield table_of(comparison.times[:_MOST], columns, code=(0,))
+        return
+    columns |= {
         "cpu ms": lambda time: "no kernel" if time.cpu is None else f"{1000 * time.cpu:.3f}",
         "lost ms": lambda time: "" if time.cpu is None else f"{1000 * time.excess:.3f}",
         "times faster": lambda time: (
@@ -156,10 +156,6 @@ def _times(comparison: DeviceComparison) -> Iterator[Block]:
     here, cpu = sum(time.device for time in known), sum(timing.cpu or 0.0 for timing in known)
     together = f"together {1000 * here:.2f} ms on {device}, {1000 * cpu:.2f} ms on the CPU"
     yield Lines((f"{together}; each call was timed alone: in a model calls overlap",))
-
-
-def _ms(field: str) -> Column:
-    return lambda time: f"{1000 * getattr(time, field):.3f}"
 
 
 def _tolerances(comparison: DeviceComparison) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Chooses the variants of torch.compile to try."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -107,20 +107,17 @@ def default(
         metal: Inductor generates Metal; else code for the device of this machine.
     """
     inductor = METAL if metal else Variant(backend="inductor")
-    return tuple(_default(runs, dtypes, inductor))
-
-
-def _default(runs: Sequence[str], dtypes: Sequence[str], inductor: Variant) -> Iterator[Variant]:
+    dynamic = msgspec.structs.replace(inductor, dynamic=True)
+    variants = []
     for run in runs:
         training = run == "train"
         for stage in _STAGES:
             trained = stage.backend in _TRAINED and not stage.fullgraph
             if not training or trained or "inference" not in runs:
-                yield _with_run(stage, dtypes[0], training=training)
-        for dtype in dtypes:
-            yield _with_run(inductor, dtype, training=training)
-        dynamic = msgspec.structs.replace(inductor, dynamic=True)
-        yield _with_run(dynamic, dtypes[0], training=training)
+                variants.append(_with_run(stage, dtypes[0], training=training))
+        variants += [_with_run(inductor, dtype, training=training) for dtype in dtypes]
+        variants.append(_with_run(dynamic, dtypes[0], training=training))
+    return tuple(variants)
 
 
 def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:

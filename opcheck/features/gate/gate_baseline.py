@@ -124,9 +124,9 @@ def update_baseline(
     )
 
 
-def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[Known]:
-    """Return the counted, not ignored findings of a report, or those of them with these fingerprints."""
-    wanted = speaks_of_calls(report) if names is None else names
+def known_in(report: Report) -> Iterator[Known]:
+    """Return the counted, not ignored findings of a report."""
+    wanted = speaks_of_calls(report)
     for finding in report.findings:
         for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
             where = place.location if place else None

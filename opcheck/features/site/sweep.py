@@ -26,6 +26,8 @@ from opcheck.lookup.matrix import STATES
 Row = Mapping[str, Any]
 #: The states that raise without the fallback variable.
 STOPS = ("unsupported", "fallback_env")
+#: Operators that a release names.
+_MOST = 10
 
 _Key = TypeVar("_Key")
 
@@ -86,7 +88,7 @@ class Sweep:
         rows = self._newest(line, "outcomes")
         return dict(sorted(Counter(row["headline"] for row in rows).items()))
 
-    def stops(self, line: str, most: int = 10) -> tuple[tuple[str, int], ...]:
+    def stops(self, line: str) -> tuple[tuple[str, int], ...]:
         """Return the operators that stop most models on the release's newest macOS, and how many they stop.
 
         A model is stopped by a call that raises without the fallback variable.
@@ -97,7 +99,7 @@ class Sweep:
             if _state(row) in STOPS
         }
         counts = Counter(op for op, _ in stopped)
-        return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:most])
+        return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:_MOST])
 
     def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
         """Return the models with a call of these overloads that is not native, the worst first."""

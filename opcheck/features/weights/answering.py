@@ -53,11 +53,9 @@ _VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)(?=[.-])")
 class _StoredModel(NamedTuple):
     """The files of a model, or of a part of a pipeline, and its configuration."""
 
-    #: empty: the listing itself
-    name: str
-    format: str
     files: Sequence[str]
-    config: Mapping[str, Any]
+    format: str = ""
+    config: Mapping[str, Any] = {}
 
 
 class _JudgedModel(NamedTuple):
@@ -99,7 +97,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
 
     listing, file = open_hub(spec)
     if file:
-        return _of_files(listing, [_StoredModel("", "", [file], {})], judge)
+        return _of_files(listing, [_StoredModel([file])], judge)
     return _of_listing(listing, judge)
 
 
@@ -117,9 +115,8 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     if path.suffix.lower() != ".json":
         folder = FolderListing(path.parent, spec)
         listing = _OneFile(folder, path.name)
-        return _of_files(
-            listing, [_StoredModel("", "", [path.name], _find_configuration(folder))], judge
-        )
+        model = _StoredModel([path.name], config=_find_configuration(folder))
+        return _of_files(listing, [model], judge)
     try:
         content = documents.from_python_json(documents.read_text(path))
     except DocumentError as error:
@@ -129,9 +126,8 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     if isinstance(content, dict) and "weight_map" in content:
         folder = FolderListing(path.parent, spec)
         files = _read_index(folder, path.name)
-        return _of_files(
-            folder, [_StoredModel("", "safetensors", files, _find_configuration(folder))], judge
-        )
+        model = _StoredModel(files, "safetensors", _find_configuration(folder))
+        return _of_files(folder, [model], judge)
     if path.name in {_ADAPTER, _PIPELINE, _CONFIG}:
         return _of_listing(FolderListing(path.parent, spec), judge)
     raise reading.make_damaged_error(
@@ -189,14 +185,14 @@ def _models(listing: Listing) -> Iterator[_StoredModel]:
         for name in declared[:_MOST_COMPONENTS]:
             files = _choose_files(listing, name)
             if files:
-                yield _StoredModel(name, "diffusers", files, settings(listing, f"{name}/{_CONFIG}"))
+                yield _StoredModel(files, "diffusers", settings(listing, f"{name}/{_CONFIG}"))
         return
     kind = {_ADAPTER: "adapter", _CONFIG: "transformers"}
     form = next((kind[name] for name in kind if name in names), "")
     config = settings(listing, _CONFIG)
     if "quantize_config.json" in names and "quantization_config" not in config:
         config = {**config, "quantization_config": {"quant_method": "gptq"}}
-    yield _StoredModel("", form, _choose_files(listing, ""), config)
+    yield _StoredModel(_choose_files(listing, ""), form, config)
 
 
 def _choose_files(listing: Listing, folder: str) -> list[str]:
@@ -372,7 +368,7 @@ def _other_file(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> str
     ]
     for name in sorted(others, key=_gguf_place)[:_MOST_OTHERS]:
         try:
-            judged = _judge_model(listing, _StoredModel("", "", [name], {}), judge)
+            judged = _judge_model(listing, _StoredModel([name]), judge)
         except OpcheckError:
             continue
         if judged.worst.outcome in WORKS:
@@ -393,7 +389,7 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
     for named in workflow.named_files(content):
         found = here.get(PurePosixPath(named.name).name)
         if found:
-            judged = _judge_model(folder, _StoredModel("", "", [found], {}), judge)
+            judged = _judge_model(folder, _StoredModel([found]), judge)
             own, stored_here = judged.worst, [*judged.stored]
         else:
             own, stored_here = _by_name(named, judge), []
