@@ -67,16 +67,6 @@ _CELLS: dict[str, Callable[[Report, CallGroup], str]] = {
 }
 COLUMNS = tuple(_CELLS)
 
-#: The side whose colour a headline has.
-_SIDES: dict[str, Style] = {
-    "runs natively": "mps",
-    "runs, partly on the CPU": "cpu",
-    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "cpu",
-    "fails": "raises",
-    "could not tell": "unknown",
-}
-
-
 #: The sections that the short text leaves out: ``--show`` picks some, ``-v`` shows all.
 SECTIONS = ("notes", "operators", "memory", "time", "transfers", "evidence")
 
@@ -219,7 +209,7 @@ def _style(report: Report) -> Style:
     wrong = {each.frequency for each in report.wrong}
     if "always" in wrong:
         return "raises"
-    style = _SIDES[report.headline]
+    style = summary.HEADLINE_STYLES[report.headline]
     return "cpu" if "sometimes" in wrong and style == "mps" else style
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
-from opcheck.common.vocabulary import ROUTE_WORDS, Frequency
+from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
 from opcheck.judge.memory.mac_fits import deciding, find_asked_mac, runs_out, smallest
 from opcheck.model.records import (
@@ -19,7 +19,12 @@ from opcheck.model.records import (
     SideWork,
 )
 from opcheck.render import timing_page
-from opcheck.render.document import Facts, TextSpan, Words
+from opcheck.render.document import Facts, Style, TextSpan, Words
+
+#: The side whose colour a headline has.
+HEADLINE_STYLES: dict[str, Style] = dict(
+    zip(HEADLINES, ("raises", "unknown", "cpu", "cpu", "mps"), strict=True)
+)
 
 
 def headline(report: Report) -> str:

@@ -4,10 +4,13 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from opcheck.common import catalogue
 from opcheck.common.text import and_more
 from opcheck.common.versions import Span
 from opcheck.data.messages import fill_text
 from opcheck.data.statement_model import Statement, program_text
+from opcheck.features import documents
+from opcheck.judge import remedies
 
 #: Operators that a page names; the rest is counted.
 _OPERATORS = 6
@@ -21,6 +24,10 @@ _WAY_OUT = re.compile(r"\*\*(Way out|Fix|Effect)\.\*\*")
 #: Of a page whose code says what to do.
 _WITH_CODE = re.compile(r"\*\*(What|For|After)\.\*\*")
 _COLUMNS = 100
+#: Columns of a list of names.
+_NAMES = 96
+#: The name that ``explain`` takes for the schema of ``-f json`` and ``-f yaml``.
+SCHEMA = "schema"
 _LINES = 12
 
 
@@ -77,3 +84,33 @@ def _span(span: Span) -> str:
         return "of every version"
     since = f"from {span.since} on" if span.since else "from the first"
     return f"{since}, until before {span.until}" if span.until else since
+
+
+def overview() -> Iterator[str]:
+    """Yield the lines of the short overview: the codes by verb, and the other pages."""
+    for title, (first, *rest) in catalogue.groups().items():
+        last = f" to {rest[-1].id}" if rest else ""
+        yield f"{title}: {len(rest) + 1}, {first.id}{last}"
+    yield f"Remedies: {len(remedies.REMEDIES)}, such as {', '.join([*remedies.BY_ID][:4])}"
+    yield f"Formats: {SCHEMA} for the JSON schema of a report, {SCHEMA} NAME for another document"
+    yield ""
+    yield "opcheck explain CODE shows a page, also of a limitation or an advisory; -v lists all names"
+
+
+def list_names() -> Iterator[str]:
+    """Yield the lines of the overview: the rules by verb, the remedies, and the other pages."""
+    for title, rules in catalogue.groups().items():
+        yield title
+        yield from (f"  {rule.id}  {rule.severity:<8} {rule.title}" for rule in rules)
+        yield ""
+    width = max(map(len, remedies.BY_ID))
+    yield "Remedies"
+    yield from (f"  {remedy.id:<{width}}  {remedy.title}" for remedy in remedies.REMEDIES)
+    yield ""
+    yield "Formats"
+    yield f"  {SCHEMA:<{width}}  JSON schema of a report; schema NAME of another document:"
+    _, *others = documents()
+    for line in textwrap.wrap(", ".join(others), _NAMES - width):
+        yield f"  {'':<{width}}  {line}"
+    yield ""
+    yield "opcheck explain CODE shows a page, also of a limitation or an advisory of the op lists"

@@ -2,8 +2,6 @@
 
 import difflib
 import json
-import textwrap
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Annotated
 
@@ -14,12 +12,6 @@ from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, verb
 from opcheck.common.errors import UsageError
 from opcheck.features import documents
-from opcheck.features.explain import page
-
-#: The name that ``explain`` takes for the schema of ``-f json`` and ``-f yaml``.
-SCHEMA = "schema"
-#: columns of the overview
-_COLUMNS = 96
 
 
 @verb("explain")
@@ -31,18 +23,19 @@ def command(
     """Print the page of one rule, remedy or statement, or a line for each, or the schema of a saved document."""
     from opcheck.common import catalogue
     from opcheck.data.registrations import load
+    from opcheck.features.explain import page
     from opcheck.judge import remedies
 
-    if document and (rule_id or "").lower() != SCHEMA:
+    if document and (rule_id or "").lower() != page.SCHEMA:
         raise UsageError(
             f"explain takes one name; {document!r} is too much",
             context="opcheck explain",
             hint="opcheck explain -v lists all names; opcheck explain schema NAME prints a schema",
         )
     if rule_id is None:
-        streams.emit("\n".join(_all() if verbose else _groups()))
+        streams.emit("\n".join(page.list_names() if verbose else page.overview()))
         return 0
-    if rule_id.lower() == SCHEMA:
+    if rule_id.lower() == page.SCHEMA:
         from opcheck.model.saved import json_schema
 
         streams.emit(json.dumps(json_schema(_record(document)), indent=2) + "\n")
@@ -58,7 +51,7 @@ def command(
     elif rule is not None:
         text = f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n"
     else:
-        near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, *statements, SCHEMA], 3)
+        near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, *statements, page.SCHEMA], 3)
         suggestion = f"did you mean {', '.join(near)}? " if near else ""
         raise UsageError(
             f"unknown finding: {rule_id!r}",
@@ -84,39 +77,3 @@ def _record(name: str) -> type[msgspec.Struct]:
     module, _, kind = documents()[name or "report"].partition(":")
     record: type[msgspec.Struct] = getattr(import_module(module), kind)
     return record
-
-
-def _groups() -> Iterator[str]:
-    """Yield the lines of the short overview: the codes by verb, and the other pages."""
-    from opcheck.common import catalogue
-    from opcheck.judge import remedies
-
-    for title, (first, *rest) in catalogue.groups().items():
-        last = f" to {rest[-1].id}" if rest else ""
-        yield f"{title}: {len(rest) + 1}, {first.id}{last}"
-    yield f"Remedies: {len(remedies.REMEDIES)}, such as {', '.join([*remedies.BY_ID][:4])}"
-    yield f"Formats: {SCHEMA} for the JSON schema of a report, {SCHEMA} NAME for another document"
-    yield ""
-    yield "opcheck explain CODE shows a page, also of a limitation or an advisory; -v lists all names"
-
-
-def _all() -> Iterator[str]:
-    """Yield the lines of the overview: the rules by verb, the remedies, and the other pages."""
-    from opcheck.common import catalogue
-    from opcheck.judge import remedies
-
-    for title, rules in catalogue.groups().items():
-        yield title
-        yield from (f"  {rule.id}  {rule.severity:<8} {rule.title}" for rule in rules)
-        yield ""
-    width = max(map(len, remedies.BY_ID))
-    yield "Remedies"
-    yield from (f"  {remedy.id:<{width}}  {remedy.title}" for remedy in remedies.REMEDIES)
-    yield ""
-    yield "Formats"
-    yield f"  {SCHEMA:<{width}}  JSON schema of a report; schema NAME of another document:"
-    _, *others = documents()
-    for line in textwrap.wrap(", ".join(others), _COLUMNS - width):
-        yield f"  {'':<{width}}  {line}"
-    yield ""
-    yield "opcheck explain CODE shows a page, also of a limitation or an advisory of the op lists"

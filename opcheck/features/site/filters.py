@@ -78,22 +78,6 @@ def _namespaces(listed: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
     return [(namespace, list(group)) for namespace, group in groups]
 
 
-#: The statuses, from best to worst, as the front page explains them.
-MEANINGS = (
-    ("native", "A kernel for MPS runs."),
-    ("fallback_internal", "A kernel for MPS is registered, and computes on the CPU inside."),
-    ("fallback_always", "It runs on the CPU: the release registers it so."),
-    (
-        "fallback_env",
-        "NotImplementedError; with PYTORCH_ENABLE_MPS_FALLBACK=1, set before torch is imported, it runs on the CPU.",
-    ),
-    (
-        "unknown",
-        "No data: a composite that was not followed, or an operator that is in no list. It may run or not.",
-    ),
-    ("unsupported", "It raises, with the variable, too."),
-)
-
 #: What a model's headline counts as, for its sign and colour; all others are unknown.
 _HEADLINES = {
     "runs natively": "native",

@@ -12,7 +12,7 @@ from opcheck.common.sanitize import show_hidden
 from opcheck.data import composites
 from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import addresses, page_records
-from opcheck.features.site.filters import MEANINGS, filters
+from opcheck.features.site.filters import filters
 from opcheck.features.site.page_records import PAGES, SitePage
 from opcheck.lookup.aliases import aliases
 from opcheck.lookup.answer_words import WORDS
@@ -98,7 +98,6 @@ def _html(
         json=f"{path.rpartition('/')[2]}.json",
         nav=list(_navigation(page, path, own)),
         lines=tuple(home.counts),
-        meanings=MEANINGS,
     )
     # A model's name and its messages are other people's text.
     return show_hidden(html)

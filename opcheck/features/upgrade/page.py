@@ -11,7 +11,8 @@ from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS
 from opcheck.features.upgrade.upgrade_advice import Advice, Removal, Upgrade, UpgradeCell
 from opcheck.judge.target_change import VersionChange
-from opcheck.render.document import Block, Bullets, Heading, Lines, Style, Table, TextSpan, section
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, TextSpan, section
+from opcheck.render.summary import HEADLINE_STYLES
 from opcheck.render.wording import list_findings
 
 #: The headlines in a word each, as the grid has them.
@@ -24,13 +25,6 @@ _MEANINGS = {
     "variable": "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
     "fails": "raises",
     "unknown": "could not tell",
-}
-_STYLES: dict[str, Style] = {
-    "fails": "raises",
-    "unknown": "unknown",
-    "variable": "cpu",
-    "partly": "cpu",
-    "native": "mps",
 }
 _GRID = "Releases and macOS versions"
 _NONE = "none"
@@ -125,7 +119,7 @@ def _word(cell: UpgradeCell | None) -> str | TextSpan:
     if cell is None or not cell.headline:
         return "-"
     word = WORDS[cell.headline]
-    return TextSpan(f"[{word}]" if cell.current else word, _STYLES[word])
+    return TextSpan(f"[{word}]" if cell.current else word, HEADLINE_STYLES[cell.headline])
 
 
 def _legend(cells: tuple[UpgradeCell, ...]) -> Iterator[str]:
