@@ -270,20 +270,15 @@ _file, _directory = _constant("file"), _constant("dir")
 
 #: Completions by the parameter's name (and metavar), where the metavar alone is ambiguous.
 _BY_NAME: Mapping[str, _Values] = {
+    **dict.fromkeys(("logs", "observation", "paths", "program", "sources"), _file),
+    **dict.fromkeys(("prediction", "source"), _model_or_file(*_REPORT_FILES)),
     "environment": _environments,
-    "logs": _file,
     "model": _models,
     "macos RANGE": _range_of(_systems),
     "models": _swept,
     "names": _configured_models,
-    "observation": _file,
-    "paths": _file,
-    "prediction": _model_or_file(*_REPORT_FILES),
-    "program": _file,
     "query": _operators,
     "rule_id": _rules,
-    "source": _model_or_file(*_REPORT_FILES),
-    "sources": _file,
     "what": _diff_arguments,
 }
 #: Completions by the metavar, so that a new flag with a known metavar needs no entry.

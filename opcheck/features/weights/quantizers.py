@@ -22,15 +22,13 @@ _MAPPING = "AUTO_QUANTIZER_MAPPING"
 _METHOD = "validate_environment"
 #: What a Mac with its packages answers to functions that ask for the machine.
 _ANSWERS: dict[str, Any] = {
-    "torch.cuda.is_available": False,
-    "torch.xpu.is_available": False,
-    "torch.backends.mps.is_available": True,
-    "torch.mps.is_available": True,
-    "is_torch_available": True,
-    "is_torch_mps_available": True,
+    **dict.fromkeys(("is_torch_available", "is_torch_mps_available"), True),
+    **dict.fromkeys(("torch.backends.mps.is_available", "torch.mps.is_available"), True),
     "is_qutlass_available": False,
 }
-_NO_DEVICE = re.compile(r"is_torch_(cuda|xpu|npu|hpu|musa|mlu|neuroncore)_available")
+_NO_DEVICE = re.compile(
+    r"is_torch_(cuda|xpu|npu|hpu|musa|mlu|neuroncore)_available|torch\.(cuda|xpu)\.is_available"
+)
 _PACKAGE = re.compile(r"is_(\w+)_available")
 _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
