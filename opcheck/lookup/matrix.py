@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
 from opcheck.common.vocabulary import Effect, FallbackKind, RouteKind, Status
@@ -210,9 +212,4 @@ def _row(op: str, release: Release, system: str, lookup: OperatorLookup) -> Row:
 
 def summarize(statement: Statement) -> About:
     """Return the part of a statement that a table shows."""
-    return About(
-        effect=statement.effect,
-        summary=statement.summary,
-        way_out=statement.way_out,
-        links=statement.links,
-    )
+    return msgspec.convert(statement, About, from_attributes=True)

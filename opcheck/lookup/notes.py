@@ -157,25 +157,23 @@ def _decides(statement: Statement, decided: set[str]) -> bool:
 
 def _note(statement: Statement, decides: bool, holds: bool) -> Note:  # noqa: FBT001  (fields of the record)
     return Note(
-        id=statement.id,
-        effect=statement.effect,
-        summary=statement.summary,
+        **{name: getattr(statement, name) for name in _OF_STATEMENT},
         torch=span_in_words(statement.torch),
         macos=span_in_words(statement.macos),
-        dtypes=statement.dtypes,
-        dtypes_of=statement.dtypes_of,
-        condition=statement.condition,
-        when=statement.when,
         prints=fill_text(statement.error.text) if statement.error else "",
-        way_out=statement.way_out,
         case=case_of(statement),
         frequency=_frequency(statement),
         holds=holds,
-        fixed=statement.fixed,
         decides=decides,
-        links=statement.links,
         evidence=tuple(map(_evidence, statement.evidence)),
     )
+
+
+#: The fields of a note that are those of its statement.
+_OF_STATEMENT = (
+    *("id", "effect", "summary", "dtypes", "dtypes_of", "condition"),
+    *("when", "way_out", "fixed", "links"),
+)
 
 
 def _evidence(entry: StatementEvidence) -> Evidence:

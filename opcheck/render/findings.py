@@ -270,6 +270,10 @@ def _sarif_location(occurrence: Occurrence) -> dict[str, Any]:
     return {**location, **({"logicalLocations": logical} if logical else {})}
 
 
+#: What SARIF keeps of a verdict.
+_VERDICT = ("status", "kind", "because", "confidence", "evidence", "limitations", "advisories")
+
+
 def _sarif_properties(occurrence: Occurrence) -> dict[str, Any]:
     """Say what the verdict is, why it is believed, and which models and targets of a gate have it."""
     finding, place, group = occurrence.finding, occurrence.place, occurrence.group
@@ -280,16 +284,8 @@ def _sarif_properties(occurrence: Occurrence) -> dict[str, Any]:
         "phase": place.phase if place else "",
     }
     if group is not None:
-        verdict = group.verdict
-        properties["verdict"] = {
-            "status": verdict.status,
-            "kind": verdict.kind,
-            "because": verdict.because,
-            "confidence": verdict.confidence,
-            "evidence": msgspec.to_builtins(verdict.evidence),
-            "limitations": verdict.limitations,
-            "advisories": verdict.advisories,
-        }
+        verdict = msgspec.to_builtins(group.verdict)
+        properties["verdict"] = {name: verdict[name] for name in _VERDICT}
         properties["dtypes"] = group.dtypes
     if occurrence.state:
         properties |= {

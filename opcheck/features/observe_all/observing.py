@@ -244,16 +244,7 @@ def _ends(name: str, reports: Path) -> Iterator[HostRow]:
 
 def _of_verification(name: str, content: Any) -> Iterator[HostRow]:
     for pair in content["pairs"]:
-        yield HostRow(
-            subject=name,
-            op=pair["op"],
-            dtypes=tuple(pair["dtypes"]),
-            predicted=pair["predicted"],
-            observed=pair["observed"],
-            count=pair["count"],
-            text=pair["prints"],
-            line=pair["line"],
-        )
+        yield msgspec.convert({**pair, "subject": name, "text": pair["prints"]}, HostRow)
 
 
 #: Variables of GitHub's runners.
