@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -354,25 +354,21 @@ def kind_of(path: Path) -> str:
     with documents.open_file(path) as file:
         start = file.read(16)
         if start.startswith(b"PK"):
-            return _kind_of_archive(file)
+            try:
+                archive = documents.open_zip(file)
+            except (OSError, ValueError, zipfile.BadZipFile):
+                return ""
+            if is_inner(archive.infolist()):
+                return ""
+            names = archive.namelist()
+            members = {*names, *(name.partition("/")[2] for name in names)}
+            kind = next((row.kind for row in _FILE_KINDS if row.member & members), "")
+            return _pickled_class(archive) or kind
     if start[8:10] == b'{"':
         return "a safetensors file"
     text, suffix = start.decode("latin-1"), path.suffix.lower()
     rows = (row for row in _FILE_KINDS if text.startswith(row.start) or suffix in row.suffix)
     return next((row.kind for row in rows), "")
-
-
-def _kind_of_archive(file: BinaryIO) -> str:
-    try:
-        archive = documents.open_zip(file)
-    except (OSError, ValueError, zipfile.BadZipFile):
-        return ""
-    if is_inner(archive.infolist()):
-        return ""
-    names = archive.namelist()
-    members = {*names, *(name.partition("/")[2] for name in names)}
-    kind = next((row.kind for row in _FILE_KINDS if row.member & members), "")
-    return _pickled_class(archive) or kind
 
 
 def _pickled_class(archive: zipfile.ZipFile) -> str:

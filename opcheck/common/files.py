@@ -98,7 +98,12 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         status = None
         if before or os.path.lexists(path):
             status = path.stat()
-            _require_unchanged(path, before, after)
+            if documents.read(path) not in (before, after):
+                raise UsageError(
+                    "the file changed while it was read",
+                    context=str(path),
+                    hint="run the command again",
+                )
         # A rename needs no right to write to the old file; its owner has protected it.
         if status is not None and not (status.st_mode & 0o222 and os.access(path, os.W_OK)):
             raise PermissionError(errno.EACCES, "it is read-only")
@@ -112,15 +117,6 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                 error, "make the file and its directory writable, or leave it out with --exclude"
             ),
         ) from error
-
-
-def _require_unchanged(path: Path, before: bytes, after: bytes) -> None:
-    if documents.read(path) not in (before, after):
-        raise UsageError(
-            "the file changed while it was read",
-            context=str(path),
-            hint="run the command again",
-        )
 
 
 @contextlib.contextmanager

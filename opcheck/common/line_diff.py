@@ -74,7 +74,15 @@ class _Matcher(difflib.SequenceMatcher[str]):
         while parts:
             part, equal = self._trim(parts.pop())
             pairs += equal
-            anchors = self._anchors(part)
+            # The lines that both sides of a part have once, as many as are in the same order.
+            after = self._after[part.start_after : part.stop_after]
+            counts, counts_after = Counter(self._before[part.start : part.stop]), Counter(after)
+            places = {line: place for place, line in enumerate(after, part.start_after)}
+            anchors = _rising(
+                (place, places[line])
+                for place, line in enumerate(self._before[part.start : part.stop], part.start)
+                if counts[line] == 1 and counts_after[line] == 1
+            )
             if not anchors:
                 pairs += self._pairs(part)
                 continue
@@ -101,17 +109,6 @@ class _Matcher(difflib.SequenceMatcher[str]):
 
     def _same(self, place: int, place_after: int) -> bool:
         return self._before[place] == self._after[place_after]
-
-    def _anchors(self, part: _Part) -> list[tuple[int, int]]:
-        """Return the lines that both sides of a part have once, as many as are in the same order."""
-        after = self._after[part.start_after : part.stop_after]
-        counts, counts_after = Counter(self._before[part.start : part.stop]), Counter(after)
-        places = {line: place for place, line in enumerate(after, part.start_after)}
-        return _rising(
-            (place, places[line])
-            for place, line in enumerate(self._before[part.start : part.stop], part.start)
-            if counts[line] == 1 and counts_after[line] == 1
-        )
 
     def _pairs(self, part: _Part) -> Iterator[tuple[int, int]]:
         """Yield the equal lines of a part that has no line of its own."""

@@ -229,7 +229,10 @@ def _check(node: ast.AST, bound: frozenset[str], names: set[str]) -> None:
         if node.id not in bound:
             names.add(node.id)
     elif isinstance(node, ast.Call):
-        _check_call(node)
+        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+            raise ConditionError(f"not a function of conditions: {ast.unparse(node.func)}")
+        if not node.args or node.keywords:
+            raise ConditionError(f"positional arguments only: {ast.unparse(node)}")
         for value in node.args:
             _check(value, bound, names)
     elif isinstance(node, (ast.GeneratorExp, ast.ListComp)):
@@ -239,13 +242,6 @@ def _check(node: ast.AST, bound: frozenset[str], names: set[str]) -> None:
         for child in ast.iter_child_nodes(node):
             if not isinstance(child, _OPERATORS):
                 _check(child, bound, names)
-
-
-def _check_call(node: ast.Call) -> None:
-    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-        raise ConditionError(f"not a function of conditions: {ast.unparse(node.func)}")
-    if not node.args or node.keywords:
-        raise ConditionError(f"positional arguments only: {ast.unparse(node)}")
 
 
 def _check_loops(

@@ -75,7 +75,13 @@ def match(
         target: the torch release and the macOS version.
         arguments: the arguments of the operator's schema, for their defaults.
     """
-    known = _recent_answers(call)
+    # The call is kept alongside its id, which another object gets after the call's end.
+    entry = _RECENT.get(id(call))
+    if entry is None or entry[0] is not call:
+        if len(_RECENT) >= _MOST_CALLS:
+            _RECENT.clear()
+        entry = _RECENT[id(call)] = (call, {})
+    known = entry[1]
     answers: list[tuple[Statement, bool | None]] = []
     for statement in statements:
         if target.macos not in statement.macos or target.torch not in statement.torch:
@@ -94,16 +100,6 @@ Answers = dict[int, tuple[Statement, bool | None]]
 _MOST_CALLS = 256
 #: The answers of recent calls by the id() of the call: a few calls are judged on many targets in a row.
 _RECENT: dict[int, tuple[OpCall, Answers]] = {}
-
-
-def _recent_answers(call: OpCall) -> Answers:
-    # The call is kept alongside its id, which another object gets after the call's end.
-    entry = _RECENT.get(id(call))
-    if entry is None or entry[0] is not call:
-        if len(_RECENT) >= _MOST_CALLS:
-            _RECENT.clear()
-        entry = _RECENT[id(call)] = (call, {})
-    return entry[1]
 
 
 def holds_but_for_words(

@@ -340,16 +340,12 @@ class FileQuestions:
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if field == "decorator_list":
                 return False
-            if self._is_for_others(parent):
+            if self._once(("skipped", parent), any, map(self._skips, parent.decorator_list)) or (
+                not isinstance(parent, ast.ClassDef)
+                and self._once(("guarded", parent.name), self._called_under_guards, parent.name)
+            ):
                 return True
         return self._left_before(place)
-
-    def _is_for_others(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-        """Return whether a test is skipped on a Mac, or all code that calls a function is guarded."""
-        return self._once(("skipped", node), any, map(self._skips, node.decorator_list)) or (
-            not isinstance(node, ast.ClassDef)
-            and self._once(("guarded", node.name), self._called_under_guards, node.name)
-        )
 
     def _left_before(self, place: NodePlace) -> bool:
         """Return whether a statement before the child, such as a guarded return, leaves the block."""

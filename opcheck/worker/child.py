@@ -50,7 +50,9 @@ def main(arguments: list[str]) -> None:
     for line in orders:
         order = msgspec.json.decode(line, type=Order)
         message = _answer(name, order, answers, torch=flag == "--torch")
-        _flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # user code may have closed it
+                stream.flush()
         if os.getpid() == process:  # and not a fork of it that user code let run on
             _send(answers, message, order)
         else:
@@ -118,12 +120,6 @@ def _send(answers: BinaryIO, message: Message, order: Order) -> None:
     with contextlib.suppress(OSError):
         answers.write(seal(message, order.secret))
         answers.flush()
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # user code may have closed it
-            stream.flush()
 
 
 if __name__ == "__main__":

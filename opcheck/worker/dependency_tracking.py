@@ -293,7 +293,10 @@ class _Writer:
         whole = os.path.abspath(os.fsdecode(path or "."))
         if f"{whole}{os.sep}".startswith(self._ignored):
             return
-        modules = _looks_for_modules()
+        # Whether Python's import system or importlib.metadata lists the folder.
+        frame = _caller()
+        file = "" if frame is None else frame.f_code.co_filename
+        modules = "importlib" in file and file.startswith(("<frozen", *_INSTALLED))
         try:
             self.write("modules" if modules else "folder", whole, names_in(whole, modules=modules))
         except OSError:
@@ -332,13 +335,6 @@ def _asks_about_the_machine() -> bool:
     """Return whether the program is started by a module that only queries the machine."""
     frame = _caller(besides="subprocess")
     return frame is not None and frame.f_globals.get("__name__") in _OF_THE_MACHINE
-
-
-def _looks_for_modules() -> bool:
-    """Return whether Python's import system or importlib.metadata lists the folder."""
-    frame = _caller()
-    file = "" if frame is None else frame.f_code.co_filename
-    return "importlib" in file and file.startswith(("<frozen", *_INSTALLED))
 
 
 def _looks_through_all() -> bool:

@@ -184,7 +184,20 @@ def _obtain(
             if not (place / _READY).is_file():
                 if progress:
                     progress(f"making an environment with {about}, once")
-                _make(place, wanted, commands, about, hint)
+                shutil.rmtree(place, ignore_errors=True)
+                try:
+                    for alternatives in commands(place, wanted):
+                        _run(alternatives)
+                    _see_opcheck(place)
+                except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
+                    shutil.rmtree(place, ignore_errors=True)
+                    raise CaptureError(
+                        f"no environment with {about} could be made for Python "
+                        f"{sys.version_info.major}.{sys.version_info.minor}",
+                        context=" ".join(str(error).split())[-300:],
+                        hint=f"with a network run it once, and keep {folder()}; {hint}",
+                    ) from error
+                (place / _READY).write_bytes(msgspec.json.encode(wanted))
     return str(_python(place))
 
 
@@ -194,29 +207,6 @@ def _python(place: Path) -> Path:
         / ("Scripts" if os.name == "nt" else "bin")
         / ("python.exe" if os.name == "nt" else "python")
     )
-
-
-def _make(
-    place: Path,
-    wanted: _Kind,
-    commands: Callable[[Path, _Kind], Iterator[list[list[str]]]],
-    about: str,
-    hint: str,
-) -> None:
-    shutil.rmtree(place, ignore_errors=True)
-    try:
-        for alternatives in commands(place, wanted):
-            _run(alternatives)
-        _see_opcheck(place)
-    except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
-        shutil.rmtree(place, ignore_errors=True)
-        raise CaptureError(
-            f"no environment with {about} could be made for Python "
-            f"{sys.version_info.major}.{sys.version_info.minor}",
-            context=" ".join(str(error).split())[-300:],
-            hint=f"with a network run it once, and keep {folder()}; {hint}",
-        ) from error
-    (place / _READY).write_bytes(msgspec.json.encode(wanted))
 
 
 def _commands(place: Path, wanted: Wanted) -> Iterator[list[list[str]]]:

@@ -194,14 +194,9 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def _watch_parent(parent: int) -> None:
-    while _is_parent(parent):
+    while exists(parent) if SYSTEM == "win32" else os.getppid() == parent:
         time.sleep(_PARENT_LOOK)
     os._exit(1)
-
-
-def _is_parent(number: int) -> bool:
-    # An orphan gets another parent; a process of Windows keeps the number.
-    return exists(number) if SYSTEM == "win32" else os.getppid() == number
 
 
 def exists(number: int) -> bool:

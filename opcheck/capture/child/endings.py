@@ -251,7 +251,12 @@ def refused_call(
         return None
     raised = problem.message.partition(" raised ")[2]
     for statement in statements:
-        if _says(statement, raised) and _holds(statement, target):
+        if _says(statement, raised) and (
+            statement.effect == "raises"
+            and not statement.when
+            and statement.spans(str(target.torch))
+            and target.macos in statement.macos
+        ):
             return OpCall(
                 op=problem.op,
                 location=problem.location,
@@ -260,15 +265,6 @@ def refused_call(
                 refusal=(statement.id, raised.partition(": ")[2]),
             )
     return None
-
-
-def _holds(statement: Statement, target: Target) -> bool:
-    return (
-        statement.effect == "raises"
-        and not statement.when
-        and statement.spans(str(target.torch))
-        and target.macos in statement.macos
-    )
 
 
 def _says(statement: Statement, raised: str) -> bool:
@@ -298,15 +294,11 @@ def condition_before(error: BaseException) -> str:
         return ""
     for frame in reversed(frames):
         if frame.lineno is not None and is_user_code(frame.filename):
-            condition = _condition(frame.filename, frame.lineno)
+            tree = _parse(frame.filename)
+            condition = None if tree is None else _in_block(tree.body, frame.lineno)
             if condition is not None:
                 return shorten(ast.unparse(condition), 100)
     return ""
-
-
-def _condition(filename: str, line: int) -> ast.expr | None:
-    tree = _parse(filename)
-    return None if tree is None else _in_block(tree.body, line)
 
 
 @functools.cache

@@ -46,7 +46,14 @@ def prepare_torchvision() -> bool:
     library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
     # From 0.28 on torchvision's own Python registers the derivatives, and registering twice warns.
     if not (extensions[0].parent / "_autograd_registrations.py").is_file():
-        _register_derivatives(library)
+        derivatives: dict[str, tuple[Any, Any]] = {
+            **{name: (_keep_boxes, _backward_of_boxes(name)) for name in _BOXES},
+            "deform_conv2d": (_keep_all, _deform_backward),
+        }
+        for name, (keep, backward) in derivatives.items():
+            torch.library.register_autograd(
+                f"torchvision::{name}", backward, setup_context=keep, lib=library
+            )
     _skip_loading(extensions)
     return True
 
@@ -58,17 +65,6 @@ _AFTER_SHAPE = {"roi_align": 2}
 
 #: tensors among the arguments of deform_conv2d: input, weight, offset, mask, bias
 _TENSORS = 5
-
-
-def _register_derivatives(library: torch.library.Library) -> None:
-    derivatives: dict[str, tuple[Any, Any]] = {
-        **{name: (_keep_boxes, _backward_of_boxes(name)) for name in _BOXES},
-        "deform_conv2d": (_keep_all, _deform_backward),
-    }
-    for name, (keep, backward) in derivatives.items():
-        torch.library.register_autograd(
-            f"torchvision::{name}", backward, setup_context=keep, lib=library
-        )
 
 
 def _keep_boxes(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

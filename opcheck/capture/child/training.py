@@ -396,7 +396,15 @@ class TrainStep:
             return loss.value
 
         if self.optimizer.needs_closure:
-            _closure_step(optimizer, evaluate, sites)
+            # Make a step of an optimizer that evaluates the model itself, as often as it needs to.
+
+            def closure() -> torch.Tensor:
+                with sites.at("forward", ""):
+                    optimizer.zero_grad()
+                    return evaluate()
+
+            with sites.at("optimizer", type(optimizer).__name__):
+                optimizer.step(closure)  # type: ignore[arg-type]  # the stub wants a float, LBFGS takes both
             return
         evaluate()
         with sites.at("optimizer", self.optimizer.kind.__name__):
@@ -409,17 +417,3 @@ def autocast(dtype: str) -> AbstractContextManager[Any]:
     if not dtype:
         return contextlib.nullcontext()
     return torch.autocast("mps", dtype=getattr(torch, dtype))
-
-
-def _closure_step(
-    optimizer: torch.optim.Optimizer, evaluate: Callable[[], torch.Tensor], sites: CallSites
-) -> None:
-    """Make a step of an optimizer that evaluates the model itself, as often as it needs to."""
-
-    def closure() -> torch.Tensor:
-        with sites.at("forward", ""):
-            optimizer.zero_grad()
-            return evaluate()
-
-    with sites.at("optimizer", type(optimizer).__name__):
-        optimizer.step(closure)  # type: ignore[arg-type]  # the stub wants a float, LBFGS takes both

@@ -42,21 +42,26 @@ def find_cuda_autocast(
 ) -> Iterator[Hit]:
     """Autocast and GradScaler of CUDA, and functions about them."""
     if isinstance(node, (ast.Attribute, ast.Name)):
-        yield from _find_queries(node, scanned)
+        instead = _OF_CUDA.get(scanned.dotted_name(node))
+        if instead:
+            yield Hit(
+                node=node,
+                severity="note",
+                message=f"{scanned.dotted_name(node)} affects CUDA's autocast only",
+                hint=f"on MPS: {instead}",
+            )
     else:
-        yield from _find_refused(node, scanned)
+        # ``autocast(device.type)`` for a release that takes no mps.
+        is_before = scanned.target.torch < _MPS_SINCE and _name(node, scanned) in _AUTOCAST
+        if is_before and _may_be_mps(node, scanned):
+            yield Hit(
+                node=node,
+                message=f"torch {scanned.target.torch} has no autocast of MPS: with such a device this raises",
+                hint=f"torch {_MPS_SINCE} has it; for older releases use contextlib.nullcontext() on MPS",
+                prints="RuntimeError: User specified an unsupported autocast device_type 'mps'",
+                no_fix="on other devices the block needs autocast",
+            )
         yield from _find_calls(node, scanned)
-
-
-def _find_queries(node: ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[Hit]:
-    instead = _OF_CUDA.get(scanned.dotted_name(node))
-    if instead:
-        yield Hit(
-            node=node,
-            severity="note",
-            message=f"{scanned.dotted_name(node)} affects CUDA's autocast only",
-            hint=f"on MPS: {instead}",
-        )
 
 
 def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -103,19 +108,6 @@ def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         else _scaler_fix(node, name, scanned),
         no_fix=_BY_HAND,
     )
-
-
-def _find_refused(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
-    """``autocast(device.type)`` for a release that takes no mps."""
-    is_before = scanned.target.torch < _MPS_SINCE and _name(node, scanned) in _AUTOCAST
-    if is_before and _may_be_mps(node, scanned):
-        yield Hit(
-            node=node,
-            message=f"torch {scanned.target.torch} has no autocast of MPS: with such a device this raises",
-            hint=f"torch {_MPS_SINCE} has it; for older releases use contextlib.nullcontext() on MPS",
-            prints="RuntimeError: User specified an unsupported autocast device_type 'mps'",
-            no_fix="on other devices the block needs autocast",
-        )
 
 
 def _may_be_mps(node: ast.Call, scanned: Scanned) -> bool:

@@ -91,15 +91,11 @@ def _set(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[tuple[ast.ex
         if name in _SETTERS and len(node.args) == 2:
             yield node.args[0], node.args[1]
         elif name == "os.environ.update":
-            yield from _list_updates(node)
-
-
-def _list_updates(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
-    mapping = argument(node, 0)
-    if isinstance(mapping, ast.Dict):
-        pairs = zip(mapping.keys, mapping.values, strict=True)
-        yield from ((key, value) for key, value in pairs if key is not None)
-    yield from ((ast.Constant(word.arg), word.value) for word in node.keywords if word.arg)
+            mapping = argument(node, 0)
+            if isinstance(mapping, ast.Dict):
+                pairs = zip(mapping.keys, mapping.values, strict=True)
+                yield from ((key, value) for key, value in pairs if key is not None)
+            yield from ((ast.Constant(word.arg), word.value) for word in node.keywords if word.arg)
 
 
 def _find_misuse(

@@ -42,7 +42,12 @@ def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     for graph in _graphs(module):
         for node in graph.graph.nodes:
             if node.op == "get_attr":
-                _make_buffer(graph, node.target)
+                path, _, name = node.target.rpartition(".")
+                holder = graph.get_submodule(path)
+                value = vars(holder).get(name)
+                if isinstance(value, torch.Tensor):
+                    delattr(holder, name)
+                    holder.register_buffer(name, value, persistent=False)
     return module
 
 
@@ -144,15 +149,6 @@ def _devices(node: torch.fx.Node) -> Iterator[torch.device]:
     yield from (leaf for leaf in leaves if isinstance(leaf, torch.device))
 
 
-def _make_buffer(graph: torch.fx.GraphModule, target: str) -> None:
-    path, _, name = target.rpartition(".")
-    holder = graph.get_submodule(path)
-    value = vars(holder).get(name)
-    if isinstance(value, torch.Tensor):
-        delattr(holder, name)
-        holder.register_buffer(name, value, persistent=False)
-
-
 # -- training and evaluation ----------------------------------------------------------------------------------------
 
 
@@ -173,7 +169,7 @@ def set_training(model: torch.nn.Module, name: str, *, training: bool) -> None:
         if is_exported(module):
             # Its own raises, also where the module around it calls it.
             module.train = types.MethodType(_keep_mode, module)  # type: ignore[method-assign]
-    if not _is_frozen(model):
+    if not (isinstance(model, torch.jit.ScriptModule) and not hasattr(model, "training")):
         model.train(training)
 
 
@@ -214,11 +210,6 @@ def _kind(module: torch.nn.Module) -> str:
     if is_exported(module):
         return "exported program"
     return "TorchScript" if isinstance(module, torch.jit.ScriptModule) else ""
-
-
-def _is_frozen(module: torch.nn.Module) -> bool:
-    """Return whether torch.jit.freeze took the mode out of it."""
-    return isinstance(module, torch.jit.ScriptModule) and not hasattr(module, "training")
 
 
 def _keep_mode(module: Any, _mode: bool = True) -> Any:  # noqa: FBT001, FBT002  (as nn.Module.train)

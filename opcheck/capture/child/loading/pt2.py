@@ -62,7 +62,17 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
         archive = ModelArchive(path, file)
         read_content = _old if _OLD in archive else _new
         document, state, constants, inputs = read_content(archive, real=real)
-        accelerated = _safe(document)
+        # Make the graph one that torch can be given; whether its tensors were on an accelerator.
+        module = document["graph_module"]
+        # What only other tools read: of these, torch would look functions up, and load modules for the trees.
+        document["guards_code"] = []
+        module["metadata"] = {}
+        module["module_call_graph"] = [
+            entry for entry in module["module_call_graph"] if entry["fqn"] == ""
+        ][:1]
+        kinds: set[str] = set()
+        _check("", document, kinds)
+        accelerated = bool(kinds - {"cpu", "meta"})
         return _deserialize(document, state, constants, inputs), accelerated
     except OpcheckError:
         raise
@@ -209,24 +219,6 @@ def _deserialize(
     # Tuples and dicts are taken as they are; bytes would be unpickled.
     arguments = tuple(inputs) if inputs is not None else None
     return export.deserialize(document, state, constants, arguments)
-
-
-def _safe(document: Any) -> bool:
-    """Make the graph one that torch can be given; whether its tensors were on an accelerator.
-
-    Raises:
-        UnsafeError: it contains what no export writes.
-    """
-    module = document["graph_module"]
-    # What only other tools read: of these, torch would look functions up, and load modules for the trees.
-    document["guards_code"] = []
-    module["metadata"] = {}
-    module["module_call_graph"] = [
-        entry for entry in module["module_call_graph"] if entry["fqn"] == ""
-    ][:1]
-    kinds: set[str] = set()
-    _check("", document, kinds)
-    return bool(kinds - {"cpu", "meta"})
 
 
 #: What a node's metadata is kept for: the line and the module of a call.

@@ -70,7 +70,8 @@ def _from_file(file: Path, spec: str) -> ModuleType:
     file = _existing(file, spec)
     # The user may call a file like a module that is loaded already: torch.py, test.py.
     name = file.stem if file.stem not in sys.modules else f"opcheck_user_{file.stem}"
-    loader = _loader(name, file)
+    kind = _NotebookLoader if file.suffix == notebooks.SUFFIX else SourceFileLoader
+    loader = kind(name, str(file))
     module_spec = ModuleSpec(name, loader, origin=str(file))
     module_spec.has_location = True
     module = importlib.util.module_from_spec(module_spec)
@@ -96,11 +97,6 @@ class _NotebookLoader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         """Run them."""
         notebooks.run(Path(self.path), module.__dict__)
-
-
-def _loader(name: str, file: Path) -> SourceFileLoader:
-    kind = _NotebookLoader if file.suffix == notebooks.SUFFIX else SourceFileLoader
-    return kind(name, str(file))
 
 
 def _only_model(file: Path, spec: str) -> tuple[Callable[..., Any], Arguments | None]:

@@ -176,24 +176,19 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
 
 
 def _emulation(request: RunRequest) -> Emulation:
+    # Let libraries be imported whose compiled part does not load here.
+    from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
     from opcheck.data import targets
     from opcheck.data.registrations import load
+    from opcheck.device.emulator.child import vision_kernels
     from opcheck.device.emulator.child.session import Emulation
 
-    _prepare_libraries()
+    if prepare_torchvision():
+        vision_kernels.install()
+    prepare_torchaudio()
     lists = load()
     target = targets.target(request.torch, request.macos, lists, fallback=request.cpu_fallback)
     if request.strict:
         warnings.filterwarnings("error", message=user_program.FALLBACK_WARNING)
     name = " ".join((request.program, *request.arguments))
     return Emulation(target, lists, name, request.kernels)
-
-
-def _prepare_libraries() -> None:
-    """Let libraries be imported whose compiled part does not load here."""
-    from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
-    from opcheck.device.emulator.child import vision_kernels
-
-    if prepare_torchvision():
-        vision_kernels.install()
-    prepare_torchaudio()
