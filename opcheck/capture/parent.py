@@ -156,8 +156,7 @@ def capture_many(
         asked = [targets[n] for n in left]
         capture = request.on(first)
         many = ManyTargets(capture=capture, targets=tuple(asked))
-        runs = len(asked) if len(targets) > 1 else 0
-        captures = ask_child(many, capture, runs=runs)
+        captures = ask_child(many, capture, runs=len(asked) if len(targets) > 1 else 0)
         _require_each_once(captures, len(asked), request.model)
         for shared in captures.shared:
             result = dict(of_each(shared, asked))

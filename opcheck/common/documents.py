@@ -257,8 +257,7 @@ def compose(content: str | bytes) -> Any:
     import yaml
 
     if len(content) > MOST_YAML:
-        message = f"longer than {MOST_YAML >> 20} MiB, which is too long for YAML"
-        raise DocumentError(message)
+        raise DocumentError(f"longer than {MOST_YAML >> 20} MiB, which is too long for YAML")
     text = content if isinstance(content, str) else _text(content)
     try:
         loader = _loader()(text)
@@ -286,8 +285,7 @@ def from_toml(content: str | bytes) -> dict[str, Any]:
         import tomli as tomllib
 
     if len(content) > MOST_TOML:
-        message = f"longer than {MOST_TOML >> 20} MiB, which is too long for TOML"
-        raise DocumentError(message)
+        raise DocumentError(f"longer than {MOST_TOML >> 20} MiB, which is too long for TOML")
     text = content if isinstance(content, str) else _text(content)
     # tomllib takes time that grows with the square of a key's parts (Python 3.13, Lib/tomllib/_parser.py, NestedDict).
     if _LONG_KEY.search(text):
@@ -330,8 +328,7 @@ def _text(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"not UTF-8: byte {error.start}"
-        raise DocumentError(message) from error
+        raise DocumentError(f"not UTF-8: byte {error.start}") from error
 
 
 def _check_depth(value: object) -> None:

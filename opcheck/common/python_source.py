@@ -83,8 +83,7 @@ def encoding(content: bytes) -> str:
     except (SyntaxError, LookupError) as error:
         raise ValueError(str(error)) from error
     if name in _REFUSED:
-        message = f"the encoding {name} is for host names"
-        raise ValueError(message)
+        raise ValueError(f"the encoding {name} is for host names")
     return name
 
 

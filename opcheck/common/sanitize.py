@@ -165,8 +165,7 @@ def markdown_code(source: str, *, in_table: bool = False) -> str:
 
 def markdown_fence(text: str, least: int = 3) -> str:
     """Return a fence of backticks that is longer than any in the text."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    return "`" * max(least, longest + 1)
+    return "`" * max(least, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
 
 
 def cell(value: str) -> str:

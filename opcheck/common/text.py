@@ -102,8 +102,7 @@ def error_text(error: BaseException) -> str:
 
 def one_line(error: BaseException, limit: int = 300) -> str:
     """Return the message of an exception on one line, cut after ``limit`` characters."""
-    text = " ".join(error_text(error).split())
-    return shorten(text, limit)
+    return shorten(" ".join(error_text(error).split()), limit)
 
 
 def type_and_text(error: BaseException) -> str:

@@ -297,8 +297,7 @@ def forget() -> None:
 @functools.cache
 def _load(directory: Path) -> OpLists:
     digest = hashlib.sha256()
-    releases_path = directory / "releases.yaml"
-    releases, raw = read_releases(releases_path)
+    releases, raw = read_releases(directory / "releases.yaml")
     digest.update(raw)
     lines = [release.line for release in releases]
     histories = {}

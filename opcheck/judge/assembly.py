@@ -152,8 +152,7 @@ def _memory(
     memory = estimate(trace, target, asked=mac, routes=routes)
     if memory is None:
         return None
-    growth = growth_of_trace(trace, routes, target, lists)
-    return msgspec.structs.replace(memory, growth=growth)
+    return msgspec.structs.replace(memory, growth=growth_of_trace(trace, routes, target, lists))
 
 
 def assemble(audited: Audited) -> Report:
@@ -252,8 +251,7 @@ def _wrong(
             if verdict.status == "native" and fault and fault.effect == "wrong_result":
                 # What a call meets for certain is a fact, however rare it is in other programs.
                 rare: Frequency = "rarely" if fault.rare else "sometimes"
-                often = "always" if name in met else rare
-                faults[often].append(fault)
+                faults["always" if name in met else rare].append(fault)
         for frequency, found in faults.items():
             if found:
                 cases = (each.when or each.condition for each in found if frequency != "always")

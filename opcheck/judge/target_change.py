@@ -27,8 +27,7 @@ class VersionChange(Record, frozen=True, kw_only=True):
 
 def runs(verdict: Verdict) -> bool:
     """Return whether a call with this verdict runs with no variable set."""
-    row = outcome(verdict)
-    return row.side in {"mps", "cpu"} and verdict.kind != "env"
+    return outcome(verdict).side in {"mps", "cpu"} and verdict.kind != "env"
 
 
 def smallest_change(

@@ -114,8 +114,7 @@ def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
     parts = [VERSION, finding.rule, about]
     if place is not None:
         parts += [place.phase, any_layer(place.module), *_spell_place(place)]
-    joined = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(joined).hexdigest()[:32]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _spell_place(place: GroupLocation) -> tuple[str, ...]:

@@ -68,8 +68,7 @@ def read(path: str) -> Report:
 def _check_fingerprints(report: Report) -> None:
     for finding in report.findings:
         if len(finding.fingerprints) != max(1, len(finding.locations)):
-            message = "a finding has not one fingerprint a location"
-            raise DocumentError(message)
+            raise DocumentError("a finding has not one fingerprint a location")
 
 
 def _parse(path: str) -> object:

@@ -60,8 +60,7 @@ def simulated_mac(
         parts.enter_context(out_of_reach())
         parts.callback(retire)
         branches = note_branches(registrations, simulator.branches, simulator.passed)
-        installed = MpsRegistrations(present_and_absent(registrations)[0], branches)
-        parts.callback(installed.remove)
+        parts.callback(MpsRegistrations(present_and_absent(registrations)[0], branches).remove)
         # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
         # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
         parts.callback(set_only_cpu_lifted, only_cpu_lifted())

@@ -85,8 +85,7 @@ def unreachable(name: str) -> Callable[..., Any]:
 
 
 def _cover() -> tuple[list[torch.library.Library], set[tuple[str, str]]]:
-    registered = {(key, name) for key in _KEYS for name in dispatch.registered_for(key)}
-    names = registered - _covered
+    names = {(key, name) for key in _KEYS for name in dispatch.registered_for(key)} - _covered
     covers: dict[tuple[str, str], torch.library.Library] = {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_OVERRIDING)

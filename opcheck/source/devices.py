@@ -76,8 +76,7 @@ def about_cuda(test: ast.AST, scanned: Scanned) -> bool:
 
 
 def _is_about_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
-    question = ("about cuda", test, depth)
-    return scanned.once(question, _find_cuda, test, scanned, depth)
+    return scanned.once(("about cuda", test, depth), _find_cuda, test, scanned, depth)
 
 
 def _find_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:

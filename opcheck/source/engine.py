@@ -582,8 +582,7 @@ def _merge_hits(
     """Join the hits of a rule at a place, with all the places that use it."""
     together: dict[tuple[str, int, str], tuple[tuple[ScanRule, Hit], list[object]]] = {}
     for rule, hit in hits:
-        key = (rule.id, id(hit.node), hit.message)
-        entry = together.setdefault(key, ((rule, hit), []))
+        entry = together.setdefault((rule.id, id(hit.node), hit.message), ((rule, hit), []))
         if hit.use is not None:
             entry[1].append(hit.use)
     yield from together.values()

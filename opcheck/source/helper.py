@@ -160,8 +160,7 @@ def _free(home: Path, project_files: Collection[Path]) -> Path | None:
 
 def _own(path: Path, program: Program, line: int) -> Helper | None:
     """The helper that a file has itself above a line."""
-    functions = (each for each in _choosing(path, program) if each.line < line)
-    own = next(functions, None)
+    own = next((each for each in _choosing(path, program) if each.line < line), None)
     return Helper(_write_call(own.name, is_object=own.is_object), "") if own is not None else None
 
 

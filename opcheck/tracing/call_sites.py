@@ -86,8 +86,7 @@ class CallSites:
         if index is None:
             return None, module
         node = list(graph.graph.nodes)[index]
-        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
-        path, kind = stack[-1]
+        path, kind = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())[-1]
         # torch/_export/utils.py: "@1" marks the second call of a module.
         name = path.partition("@")[0] or str(getattr(kind, "__name__", kind)).rpartition(".")[2]
         return locate_in_text(node.stack_trace), name or module

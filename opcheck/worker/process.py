@@ -198,8 +198,7 @@ class LineReader:
                 return line
             self._searched = len(self._rest)
             if self._searched > LONGEST_LINE:
-                message = f"a line of more than {LONGEST_LINE >> 20} MiB"
-                raise GarbledError(message)
+                raise GarbledError(f"a line of more than {LONGEST_LINE >> 20} MiB")
             part = self._read(deadline)
             if not part:
                 return None

@@ -108,8 +108,7 @@ def decode(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
     try:
         return decoder.decode(content)
     except (ValueError, RecursionError) as error:  # those of msgspec and of Unicode are ValueErrors
-        message = f"{_quote(content)} ({error})"
-        raise GarbledError(message) from error
+        raise GarbledError(f"{_quote(content)} ({error})") from error
 
 
 def _quote(content: bytes | msgspec.Raw) -> str:

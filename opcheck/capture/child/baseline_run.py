@@ -47,8 +47,7 @@ def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
 def _run(request: CaptureRequest) -> None:
     loaded = load(request.model, request.config, repository=request.repository)
     trains = request.mode == "train"
-    inputs = called_with(loaded, request)
-    model, args, kwargs = _ready(request, loaded, inputs)
+    model, args, kwargs = _ready(request, loaded, called_with(loaded, request))
     if isinstance(model, torch.nn.Module):
         set_training(model, request.model, training=trains)
     with torch.set_grad_enabled(trains):

@@ -213,8 +213,7 @@ def is_marked(value: Any) -> bool:
 
 
 def _any_marked(func: Any, args: Any, kwargs: Any) -> bool:
-    arguments = args[:1] if func in _FROM_DATA else tensors((args, kwargs))
-    return any(map(is_marked, arguments))
+    return any(map(is_marked, args[:1] if func in _FROM_DATA else tensors((args, kwargs))))
 
 
 def _is_mps(value: Any) -> bool:
@@ -322,8 +321,7 @@ def _elsewhere(arguments: list[torch.Tensor], device: Any) -> bool:
 
 
 def _aliases(func: Any) -> bool:
-    schema = schema_of(func)
-    return any(argument.alias_info is not None for argument in schema.arguments)
+    return any(argument.alias_info is not None for argument in schema_of(func).arguments)
 
 
 def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

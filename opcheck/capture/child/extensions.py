@@ -91,8 +91,7 @@ def _keep_all(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _deform_backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-    operator = torch.ops.torchvision._deform_conv2d_backward
-    grads = operator(grad, *ctx.saved_tensors, *ctx.window)
+    grads = torch.ops.torchvision._deform_conv2d_backward(grad, *ctx.saved_tensors, *ctx.window)
     return (*grads, *[None] * len(ctx.window))
 
 

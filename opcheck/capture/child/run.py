@@ -254,8 +254,7 @@ def _load_model(request: CaptureRequest, target: Target) -> Loaded:
             raise
         if not differ_from_installed(target):
             raise
-        failed = LibraryLoadError(error.message, context=error.context, hint=error.hint)
-        raise failed from cause
+        raise LibraryLoadError(error.message, context=error.context, hint=error.hint) from cause
 
 
 @out_of_reach()

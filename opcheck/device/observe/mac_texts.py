@@ -288,5 +288,4 @@ def operator_of(statements: Sequence[Statement]) -> str:
 
 def _base(op: str) -> str:
     """``topk`` of ``aten::topk.values``, of ``aten::topk`` and of ``aten::topk_``."""
-    name = op.partition("::")[2].partition(".")[0]
-    return name.removesuffix("_").removesuffix("_out")
+    return op.partition("::")[2].partition(".")[0].removesuffix("_").removesuffix("_out")

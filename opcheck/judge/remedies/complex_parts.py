@@ -43,8 +43,7 @@ def complex_polar(size: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
 def complex_softmax(a: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """The softmax of the absolute values along a dimension of the complex tensor, each with its own phase."""
     size = torch.sqrt((a * a).sum(-1)).clamp_min(1e-12)
-    weights = torch.softmax(size, dim if dim >= 0 else dim + size.dim())
-    return a * (weights / size).unsqueeze(-1)
+    return a * (torch.softmax(size, dim if dim >= 0 else dim + size.dim()) / size).unsqueeze(-1)
 
 
 def complex_normalize(a: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:

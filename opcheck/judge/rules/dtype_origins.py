@@ -77,8 +77,7 @@ def _way_out(audited: Audited, origin: dtype_flow.Origin, first: OpCall) -> WayO
     if origin.trait == "complex":
         kinds += [f"complex/{base.removesuffix('_')}", made, f"complex/{origin.how}"]
     kinds.append(f"{origin.trait}/{origin.how}")
-    text = first.location.text if first.location else ""
-    return way_out(kinds, audited.target, text)
+    return way_out(kinds, audited.target, first.location.text if first.location else "")
 
 
 def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) -> str:

@@ -215,8 +215,7 @@ def _registered_in(audited: Audited, group: CallGroup) -> str:
 
 def first_text(group: CallGroup) -> str:
     """Return the program's first line that makes a call of the group."""
-    places = (place.location.text for place in group.locations if place.location)
-    return next(places, "")
+    return next((place.location.text for place in group.locations if place.location), "")
 
 
 def sentences(*parts: str) -> str:

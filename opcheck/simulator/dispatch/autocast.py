@@ -106,8 +106,7 @@ def _widest(values: Iterable[Any]) -> torch.dtype:
             widest = torch.float32 if _widest(value) is torch.float32 else widest
         elif _eligible(value):
             if value.dtype not in (torch.float32, _lower()):
-                message = "Unexpected floating ScalarType in at::autocast::prioritize"
-                raise RuntimeError(message)
+                raise RuntimeError("Unexpected floating ScalarType in at::autocast::prioritize")
             widest = torch.float32 if value.dtype is torch.float32 else widest
     return widest
 

@@ -183,8 +183,7 @@ def is_recomputed() -> bool:
         if code.co_filename == _CHECKPOINT and code.co_name in _RECOMPUTES:
             names = frame.f_locals
             keeper = names.get("ctx")
-            kept_state = getattr(keeper, "preserve_rng_state", names.get("preserve_rng_state"))
-            return bool(kept_state)
+            return bool(getattr(keeper, "preserve_rng_state", names.get("preserve_rng_state")))
         frame = frame.f_back
     return False
 

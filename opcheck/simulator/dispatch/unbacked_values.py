@@ -107,8 +107,7 @@ def count_selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:
     """Return how many of ``elements`` a mask selects, and what was assumed."""
     values = known_values(mask)
     if values is not None:
-        chosen = int(torch.count_nonzero(values))
-        return chosen * elements // max(mask.numel(), 1), ""
+        return int(torch.count_nonzero(values)) * elements // max(mask.numel(), 1), ""
     return all_selected(elements)
 
 

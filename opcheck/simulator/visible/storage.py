@@ -122,8 +122,7 @@ def _exports(target: Target) -> str:
 def device(self: Any) -> Any:
     """Return the device as torch.Tensor.__dlpack_device__ does, which lacks MPS before 2.9 (torch/_tensor.py)."""
     if is_on_mps(self) and current().ask(_exports) == "nothing":
-        message = "Unknown device type mps for Dlpack"
-        raise ValueError(message)
+        raise ValueError("Unknown device type mps for Dlpack")
     return _DEVICE(self)
 
 

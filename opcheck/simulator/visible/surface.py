@@ -210,8 +210,7 @@ def _check_fraction(fraction: Any) -> None:
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if fraction < 0 or fraction > 2:
-        message = f"Invalid fraction value: {fraction}. Allowed range: 0~2"
-        raise ValueError(message)
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~2")
 
 
 @contextlib.contextmanager

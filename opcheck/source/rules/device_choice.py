@@ -161,11 +161,9 @@ def _without_parentheses(node: ast.expr, text: str, scanned: Scanned) -> Edit:
     start = statement.targets[-1].end_col_offset or 0
     if statement.targets[-1].end_lineno != node.lineno:
         return edit
-    line = scanned.lines[node.lineno - 1].encode()
-    between = line[start : node.col_offset].decode()
+    between = scanned.lines[node.lineno - 1].encode()[start : node.col_offset].decode()
     is_wrapped = re.fullmatch(r"\s*=\s*\(\s*", between) is not None
-    last_line = scanned.lines[(statement.end_lineno or 1) - 1].encode()
-    tail = last_line[: statement.end_col_offset]
+    tail = scanned.lines[(statement.end_lineno or 1) - 1].encode()[: statement.end_col_offset]
     if (
         not is_wrapped
         or statement.end_lineno != node.end_lineno
@@ -447,8 +445,7 @@ def _statement_fix(
 
 
 def _is_elif(node: ast.If, scanned: Scanned) -> bool:
-    line = scanned.lines[node.lineno - 1].encode()[node.col_offset :]
-    return line.startswith(b"elif")
+    return scanned.lines[node.lineno - 1].encode()[node.col_offset :].startswith(b"elif")
 
 
 def _elif(node: ast.If, asked: str, body: list[str], scanned: Scanned) -> Fix | None:

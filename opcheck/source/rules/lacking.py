@@ -86,8 +86,7 @@ def _is_unused(node: ast.Import | ast.ImportFrom, scanned: Scanned) -> bool:
     names = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
     if "*" in names or scanned.path is None or scanned.path.name == "__init__.py":
         return False
-    reads = scanned.once(("names that are read",), _names_read, scanned)
-    return not names & reads
+    return not names & scanned.once(("names that are read",), _names_read, scanned)
 
 
 def _names_read(scanned: Scanned) -> frozenset[str]:

@@ -203,8 +203,7 @@ def _calls_torch(node: ast.AST, scanned: Scanned) -> bool:
 def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Iterator[Hit]:
     """Imaginary literals in calls of torch, and dtype=torch.complex64."""
     if isinstance(node, ast.Call):
-        dtype = argument(node, None, "dtype")
-        is_complex = scanned.dotted_name(dtype) in _COMPLEX
+        is_complex = scanned.dotted_name(argument(node, None, "dtype")) in _COMPLEX
     else:
         is_complex = isinstance(node.value, complex) and _with_torch(node, scanned)
     if is_complex:

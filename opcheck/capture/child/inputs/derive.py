@@ -113,8 +113,7 @@ def highest_index(model: Callable[..., Any], name: str = "") -> int:
         return 1
     if "type_ids" in name or "mask" in name:
         return 2
-    tables = (layer for layer in model.modules() if isinstance(layer, nn.Embedding))
-    table = next(tables, None)
+    table = next((layer for layer in model.modules() if isinstance(layer, nn.Embedding)), None)
     return 1 if table is None else table.num_embeddings
 
 

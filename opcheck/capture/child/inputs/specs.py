@@ -258,8 +258,7 @@ def _numpy(path: Path) -> Any:
             return torch.from_numpy(content)
         size = sum(member.file_size for member in content.zip.infolist())
         if size > documents.MOST_LARGE:
-            message = f"its arrays unpack to {size:,} bytes"
-            raise ValueError(message)
+            raise ValueError(f"its arrays unpack to {size:,} bytes")
         return {name: torch.from_numpy(content[name]) for name in content.files}
 
 

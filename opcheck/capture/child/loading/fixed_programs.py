@@ -37,8 +37,7 @@ def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     """
     # 2.9 and newer compile the text of the guards.  The checks of shapes stay: a hook of the module makes them.
     cached = inspect.signature(program.module).parameters
-    options = {"check_guards": False} if "check_guards" in cached else {}
-    module: Any = program.module(**options)
+    module: Any = program.module(**{"check_guards": False} if "check_guards" in cached else {})
     for graph in _graphs(module):
         for node in graph.graph.nodes:
             if node.op == "get_attr":

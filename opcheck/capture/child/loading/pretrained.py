@@ -467,8 +467,7 @@ class Embedder(nn.Module):
 
 def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
     """Build a model of sentence-transformers from its list of modules."""
-    path = files.folder / "modules.json"
-    modules = documents.from_python_json(documents.read_text(path))
+    modules = documents.from_python_json(documents.read_text(files.folder / "modules.json"))
     if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
         raise files.repository.damaged("modules.json", "it contains no list of modules")
     libraries.find("sentence_transformers", files.repository.name, "sentence-transformers")

@@ -144,8 +144,7 @@ def _tensors(archive: ModelArchive, folder: str, name: str, *, real: bool) -> di
     """Return the weights or the constants of a program."""
     pickled = f"{folder}{name}.pt"
     if pickled in archive:  # 2.8
-        weights = archive.tensors(pickled) if archive.size(pickled) else {}
-        return dict(weights)
+        return dict(archive.tensors(pickled) if archive.size(pickled) else {})
     kind = folder.rstrip("/").rpartition("/")[2]
     config = archive.json(f"{folder}{name}_{kind}_config.json")["config"]
     stored: dict[str, torch.Tensor] = {}
@@ -208,8 +207,7 @@ def _storage(
 def _number(value: dict[str, Any]) -> int:
     number = value["as_int"]
     if type(number) is not int or number < 0:
-        message = f"{number!r} is no size"
-        raise UnsafeError(message)
+        raise UnsafeError(f"{number!r} is no size")
     return number
 
 

@@ -104,8 +104,7 @@ class _Builder:
     def add(self, entry: TraceEntry) -> None:
         """Add one call."""
         call = entry.call
-        inputs = iter([self._node(ref) for ref in call.inputs])
-        args, kwargs = fill_arguments(call.key, inputs)
+        args, kwargs = fill_arguments(call.key, iter([self._node(ref) for ref in call.inputs]))
         node = self.graph.create_node("call_function", call.route.func, args, kwargs)
         node.meta["op_call"] = self._op_call(entry)
         if len(call.route.returns) == 1 and not call.route.returns_list:

@@ -220,8 +220,7 @@ class CallCounts:
         if number not in self._kept:
             self._kept[number] = judged.verdict
         if (call.route.name, number) not in self._examples:
-            example = example_of((judged.call,), judged.verdict)
-            self._examples[call.route.name, number] = example
+            self._examples[call.route.name, number] = example_of((judged.call,), judged.verdict)
         self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
         self._routes.setdefault((call.route.name, number), set()).add(judged.route)
 

@@ -200,8 +200,7 @@ class _NumbersRun:
         for tensor, right in zip(results, expected, strict=True):
             if tensor.shape != right.shape:
                 return
-            exact = right.to(WIDE[right.dtype])
-            error = max(error, distance(tensor, exact).relative)
+            error = max(error, distance(tensor, right.to(WIDE[right.dtype])).relative)
             nonfinite += int((~tensor.isfinite() & right.isfinite()).sum())
         before = self._found.get(name)
         if before is not None:

@@ -216,8 +216,7 @@ def _deform_conv2d(
     for number in range(kernel_h * kernel_w):
         i, j = divmod(number, kernel_w)
         y = rows + i * dilation_h + shifts[:, :, number, 0]
-        x = columns + j * dilation_w + shifts[:, :, number, 1]
-        values = _sample(parts, y, x)
+        values = _sample(parts, y, columns + j * dilation_w + shifts[:, :, number, 1])
         if use_mask:
             grouped_mask = mask.reshape(batch, offset_groups, kernel_h * kernel_w, out_h, out_w)
             values = values * grouped_mask[:, :, None, number]

@@ -117,8 +117,7 @@ def _ask_tool(*command: str) -> str:
     """What a tool of macOS prints; empty where there is none."""
     if shutil.which(command[0]) is None:
         return ""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _no_device(torch: str) -> WorkFailure:

@@ -42,8 +42,7 @@ class PlantedErrors(DispatchMode):
             if f"!{name}" in self._names:
                 os.abort()
             if f"?{name}" in self._names:
-                message = "Undefined type Float"
-                raise RuntimeError(message)
+                raise RuntimeError("Undefined type Float")
             if name in self._names:
                 return tree_map_only(torch.Tensor, _change, func(*args, **(kwargs or {})))
         return func(*args, **(kwargs or {}))

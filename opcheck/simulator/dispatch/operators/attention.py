@@ -62,8 +62,7 @@ def _attention(
         # the heads.
         key, value = (_repeat_heads(t, query.size(-3) // t.size(-3)) for t in (key, value))
         enable_gqa = False
-    mask = _additive(attn_mask, query.dtype)
-    rest = (mask, dropout_p, is_causal, None)
+    rest = (_additive(attn_mask, query.dtype), dropout_p, is_causal, None)
     on_metal = not needs_grad(query, key, value) and ask(
         _on_metal, all(t.is_contiguous() for t in (query, key, value)), dropout_p != 0.0
     )
@@ -96,8 +95,7 @@ def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         return mask
     options = {"dtype": dtype, "device": mask.device}
     low = aten.scalar_tensor.default(float("-inf"), **options)
-    zero = aten.scalar_tensor.default(0.0, **options)
-    return aten.where.self(mask, zero, low)
+    return aten.where.self(mask, aten.scalar_tensor.default(0.0, **options), low)
 
 
 def _math_before_2_5(
@@ -117,8 +115,7 @@ def _math_before_2_5(
     factor = (query.size(-1) ** -0.5 if scale is None else abs(scale)) ** 0.5
     query = aten.mul.Scalar(query, -factor if scale is not None and scale < 0 else factor)
     if is_causal:
-        shape = [query.size(-2), key.size(-2)]
-        ones = torch.ones(shape, dtype=torch.bool, device=query.device)
+        ones = torch.ones([query.size(-2), key.size(-2)], dtype=torch.bool, device=query.device)
         attn_mask = _additive(ones.tril(), query.dtype)
     weights = torch.matmul(query, aten.mul.Scalar(key.transpose(-2, -1), factor))
     if attn_mask is not None:

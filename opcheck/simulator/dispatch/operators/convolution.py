@@ -99,8 +99,7 @@ def _type_text(tensors: Any) -> str:
 def _emulate(
     x: Tensor, weight: Tensor, bias: Any, padding: Any, stride: Any, dilation: Any, groups: int
 ) -> Tensor:
-    nothing = [0] * len(padding)
-    settings = (stride, padding, dilation, _NOT_TRANSPOSED, nothing, groups)
+    settings = (stride, padding, dilation, _NOT_TRANSPOSED, [0] * len(padding), groups)
     return aten.convolution.default(x, weight, bias, *settings)
 
 

@@ -160,8 +160,7 @@ def _one_hot(context: DispatchContext, x: Tensor, num_classes: int = -1) -> Tens
         num_classes = int(high.item()) + 1 if num_classes == -1 else num_classes
     elif num_classes == -1:
         num_classes = int(aten.max.default(x).item()) + 1
-    shape = [*x.shape, num_classes]
-    result = torch.zeros(shape, dtype=x.dtype, device=x.device)
+    result = torch.zeros([*x.shape, num_classes], dtype=x.dtype, device=x.device)
     return aten.scatter_.value(result, -1, x.unsqueeze(-1), 1)
 
 
