@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar, get_args, get_type_hints
 
+import msgspec
+
+from opcheck.common import documents
 from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity
+from opcheck.model.records import Record
 from opcheck.source.edits import Applicability, Fix
 from opcheck.source.file_questions import FileQuestions
 from opcheck.source.program import Program
@@ -120,30 +124,93 @@ class ScanRule(CatalogueRule):
     check: Check = lambda _node, _scanned: iter(())
 
 
+class _Text(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a rule says about a place; fields in braces come from the function of the rule."""
+
+    message: str
+    hint: str
+    severity: Severity | None = None
+    prints: str = ""
+    no_fix: str = ""
+
+
+class _Declaration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of ``rules.toml``: what ``ScanRule`` has of the same names."""
+
+    severity: Severity
+    words: tuple[str, ...] = ()
+    calls: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+    carried: bool = False
+    fix: Applicability | Literal["none"] = "none"
+    no_fix: str = ""
+    texts: dict[str, _Text] = {}
+
+
+_FILE = Path(__file__).with_name("rules.toml")
+_DECLARED = msgspec.convert(
+    documents.from_toml(documents.read_text(_FILE)), dict[str, _Declaration]
+)
+_TEXTS = {name: text for each in _DECLARED.values() for name, text in each.texts.items()}
+
+
 def rule(
     code: str,
-    severity: Severity,
     *,
     calls: Collection[str] = (),
     attributes: Collection[str] = (),
     words: Words = (),
-    carried: bool = False,
     applies: Callable[[Target], bool] = lambda _target: True,
-    fix: Applicability | Literal["none"] = "none",
-    no_fix: str = "",
 ) -> Callable[[Check], ScanRule]:
-    """Declare a rule by the function that finds its hits; the annotation of its first parameter is what it checks."""
-    narrowed = {ast.Call: frozenset(calls), ast.Attribute: frozenset(attributes)}
+    """Declare a rule by the function that finds its hits; the annotation of its first parameter is what it checks.
+
+    Args:
+        code: of its entry in ``rules.toml``.
+        calls: those of the entry, where tables have them.
+        attributes: the same.
+        words: the same.
+        applies: whether the rule has anything to say about a Mac.
+    """
+    entry = _DECLARED[code]
+    narrowed = {
+        ast.Call: frozenset(calls) or entry.calls,
+        ast.Attribute: frozenset(attributes) or entry.attributes,
+    }
 
     def declare(check: Check) -> ScanRule:
         kind = get_type_hints(check)["node"]
         return ScanRule(
-            id=code, severity=severity, nodes=get_args(kind) or (kind,), words=words, carried=carried,
-            names={kind: names for kind, names in narrowed.items() if names}, applies=applies, fix=fix,
-            no_fix=no_fix, check=check,
+            id=code, severity=entry.severity, nodes=get_args(kind) or (kind,), words=words or entry.words,
+            carried=entry.carried, names={kind: names for kind, names in narrowed.items() if names}, applies=applies,
+            fix=entry.fix, no_fix=entry.no_fix, check=check,
         )  # fmt: skip
 
     return declare
+
+
+def hit(
+    text: str,
+    node: ast.AST,
+    /,
+    *,
+    use: ast.AST | None = None,
+    fix: Fix | None = None,
+    severity: Severity | None = None,
+    prints: str = "",
+    **fields: object,
+) -> Hit:
+    """Return the finding at a node with a text of ``rules.toml``, by its name and the values of its fields."""
+    words = _TEXTS[text]
+    return Hit(
+        node=node,
+        use=use,
+        fix=fix,
+        message=words.message.format(**fields),
+        hint=words.hint.format(**fields),
+        severity=severity or words.severity,
+        prints=prints or words.prints,
+        no_fix=words.no_fix,
+    )
 
 
 def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | None:

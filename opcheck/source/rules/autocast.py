@@ -10,7 +10,7 @@ from opcheck.source.call_tables import read_table
 from opcheck.source.devices import about_cuda, torch_name, write_mps_or
 from opcheck.source.edits import Applicability, Edit, Fix, insert_before, is_too_long, replace
 from opcheck.source.handled import handles_mps
-from opcheck.source.rule import Hit, Scanned, argument, rule
+from opcheck.source.rule import Hit, Scanned, argument, hit, rule
 from opcheck.source.words import last
 
 _AUTOCAST = {"torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"}
@@ -29,14 +29,7 @@ _NAMES = {name.rpartition(".")[2] for name in (*_AUTOCAST, *_SCALER, *_OF_CUDA)}
 _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 
 
-@rule(
-    "OC207",
-    "warning",
-    words=("autocast", "GradScaler", "custom_fwd", "custom_bwd"),
-    attributes={name.rpartition(".")[2] for name in _OF_CUDA},
-    fix="safe",
-    no_fix="the call is not written in a form with one device type",
-)
+@rule("OC207", attributes={name.rpartition(".")[2] for name in _OF_CUDA})
 def find_cuda_autocast(
     node: ast.Call | ast.Attribute | ast.Name, scanned: Scanned
 ) -> Iterator[Hit]:
@@ -44,35 +37,19 @@ def find_cuda_autocast(
     if isinstance(node, (ast.Attribute, ast.Name)):
         instead = _OF_CUDA.get(scanned.dotted_name(node))
         if instead:
-            yield Hit(
-                node=node,
-                severity="note",
-                message=f"{scanned.dotted_name(node)} affects CUDA's autocast only",
-                hint=f"on MPS: {instead}",
-            )
+            yield hit("autocast of cuda", node, name=scanned.dotted_name(node), instead=instead)
     else:
         # ``autocast(device.type)`` for a release that takes no mps.
         is_before = scanned.target.torch < _MPS_SINCE and _name(node, scanned) in _AUTOCAST
         if is_before and _may_be_mps(node, scanned):
-            yield Hit(
-                node=node,
-                message=f"torch {scanned.target.torch} has no autocast of MPS: with such a device this raises",
-                hint=f"torch {_MPS_SINCE} has it; for older releases use contextlib.nullcontext() on MPS",
-                prints="RuntimeError: User specified an unsupported autocast device_type 'mps'",
-                no_fix="on other devices the block needs autocast",
-            )
+            yield hit("autocast not yet", node, torch=scanned.target.torch, since=_MPS_SINCE)
         yield from _find_calls(node, scanned)
 
 
 def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = _name(node, scanned)
     if name in _DECORATORS and scanned.mac.cuda(argument(node, None, "device_type")):
-        yield Hit(
-            node=node,
-            severity="note",
-            message=f'{name}(device_type="cuda") does nothing for autocast of MPS',
-            hint="pass the type of the chosen device",
-        )
+        yield hit("autocast decorator", node, name=name)
     ending = name.rpartition(".")[2]
     if ending not in {"autocast", "GradScaler"} or not name.startswith("torch."):
         return
@@ -128,11 +105,7 @@ def _on_for_cuda(node: ast.Call, enabled: ast.expr, ending: str, scanned: Scanne
     asks = isinstance(enabled, (ast.Call, ast.BoolOp)) and about_cuda(enabled, scanned)
     compared = any(isinstance(part, ast.Compare) for part in ast.walk(enabled))
     if asks and not compared and not handles_mps(enabled, scanned):
-        yield Hit(
-            node=node,
-            message=f"{ending} is enabled for CUDA only: on a Mac nothing is cast or scaled",
-            hint='where MPS can take it, too: enabled=device.type != "cpu"',
-        )
+        yield hit("enabled for cuda", node, ending=ending)
 
 
 def _name(node: ast.Call, scanned: Scanned) -> str:

@@ -10,7 +10,7 @@ from opcheck.source.devices import about_cuda, asks_cuda, torch_name
 from opcheck.source.edits import Fix, insert_after
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
-from opcheck.source.rule import Hit, Scanned, argument, method, rule
+from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule
 from opcheck.source.rules.device_choice import find_device_choices
 from opcheck.source.words import find_called, find_caught, find_raised, is_cuda, last, tells_failure
 
@@ -19,13 +19,7 @@ from opcheck.source.words import find_called, find_caught, find_raised, is_cuda,
 _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
 
 
-@rule(
-    "OC204",
-    "error",
-    words=("cuda", "CUDA", "Cuda", "nccl", "NCCL", "Nccl"),
-    fix="unsafe",
-    no_fix="the condition is more than torch.cuda.is_available()",
-)
+@rule("OC204")
 def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
     """``assert`` of CUDA, and ``if not CUDA: raise``."""
     if isinstance(node, ast.Assert):
@@ -35,15 +29,7 @@ def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
         refuses = is_true and _ends(node.body[-1], scanned)
     may = isinstance(node, ast.If) and not refuses and _may_refuse(node, scanned)
     if (refuses or may) and not _is_caught(node, scanned):
-        yield Hit(
-            node=node.test,
-            severity="note" if may else None,
-            fix=_fix(node, scanned),
-            message="without CUDA the program ends here if the rest of the condition is true"
-            if may
-            else "without CUDA the program ends here: the condition fails on a Mac",
-            hint="check for the devices that work: x.device.type in {...}, or drop the check",
-        )
+        yield hit("may end" if may else "ends", node.test, fix=_fix(node, scanned))
 
 
 def _may_refuse(node: ast.If, scanned: Scanned) -> bool:
@@ -118,14 +104,7 @@ _NOT_ABOUT = {"pin_memory", "pin_memory_device"}
 _MESSAGES = read_words("messages") | {"error", "append", "write"}
 
 
-@rule(
-    "OC223",
-    "note",
-    words=("cuda",),
-    calls={"startswith", "is_bf16_supported"},
-    attributes={"is_cuda"},
-    no_fix="whether MPS can take this branch depends on its contents",
-)
+@rule("OC223")
 def find_cuda_branches(
     node: ast.Compare | ast.Attribute | ast.Call | ast.If | ast.IfExp, scanned: Scanned
 ) -> Iterator[Hit]:
@@ -133,11 +112,7 @@ def find_cuda_branches(
     if isinstance(node, (ast.If, ast.IfExp)):
         yield from _half(node, scanned)
     elif _asks(node, scanned) and scanned.mac.truth(node) is not None and _decides(node, scanned):
-        yield Hit(
-            node=node,
-            message="this is true for CUDA only: a Mac takes the other branch",
-            hint='if MPS can take this branch, too: device.type in {"cuda", "mps"}, or device.type != "cpu"',
-        )
+        yield hit("true for cuda", node)
 
 
 def _asks(node: ast.AST, scanned: Scanned) -> bool:
@@ -213,12 +188,7 @@ def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
         and about_cuda(node.test, scanned)
         and not handles_mps(node, scanned)
     ):
-        yield Hit(
-            node=node.test,
-            severity="warning",
-            message="half precision is chosen for CUDA only: a Mac computes in the other dtype",
-            hint="MPS has float16, and bfloat16 from macOS 14 on; choose by the needs of the model",
-        )
+        yield hit("half for cuda", node.test)
 
 
 def _is_half(node: ast.AST, scanned: Scanned) -> bool:
@@ -279,12 +249,7 @@ def _find_checks(node: ast.Compare, scanned: Scanned) -> Iterator[Hit]:
 def _providers(node: ast.List, _scanned: Scanned) -> Iterator[Hit]:
     texts = _texts(node)
     if _PROVIDER in texts and _APPLE not in texts:
-        yield Hit(
-            node=node,
-            severity="note",
-            message="a Mac has only the CPU among these providers of ONNX Runtime",
-            hint=f"put {_APPLE} between them, where onnxruntime.get_available_providers() has it",
-        )
+        yield hit("providers", node, apple=_APPLE)
 
 
 def _texts(node: ast.AST | None) -> list[str]:
@@ -307,11 +272,11 @@ def _lists(node: ast.expr | None, option: ast.AST | None, scanned: Scanned) -> I
     safe = isinstance(option, ast.Call) and _reaches_torch_alone(option, scanned)
     quote = scanned.text(node.elts[-1])[:1]
     text = f"{quote}mps{quote}" if quote in {"'", '"'} else '"mps"'
-    yield Hit(
-        node=node,
-        message=f"the devices {', '.join(texts)} are allowed here, and mps is not",
-        hint='add "mps"',
+    yield hit(
+        "allowed devices",
+        node,
         fix=Fix((insert_after(node.elts[-1], f", {text}"),), "safe" if safe else "unsafe"),
+        devices=", ".join(texts),
     )
 
 
@@ -329,11 +294,7 @@ def _chain(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
     of_cuda = list(map(is_cuda, texts))
     is_same = len({about for about, _ in compared}) == 1 and compared[0][0]
     if is_same and any(of_cuda) and not all(of_cuda) and all(map(_is_device, texts)):
-        yield Hit(
-            node=node.orelse[0],
-            message=f"the devices {', '.join(texts)} are known here, and mps is refused",
-            hint='add a branch for "mps"',
-        )
+        yield hit("refused branch", node.orelse[0], devices=", ".join(texts))
 
 
 def _turns_away(statement: ast.stmt) -> bool:
@@ -396,14 +357,7 @@ _FORMS: dict[type[ast.AST], Callable[..., Iterator[Hit]]] = {
 }
 
 
-@rule(
-    "OC224",
-    "warning",
-    words=("cuda", "CUDA"),
-    calls={*_OPTIONS, *_WIDGETS, "choices", "options", "values"},
-    fix="safe",
-    no_fix="the value reaches more than torch.device()",
-)
+@rule("OC224", calls={*_OPTIONS, *_WIDGETS, "choices", "options", "values"})
 def find_device_lists(node: _Listing, scanned: Scanned) -> Iterator[Hit]:
     """Options, settings and checks that list devices, branches that refuse others, and providers of ONNX Runtime."""
     yield from _FORMS[type(node)](node, scanned)

@@ -32,7 +32,7 @@ from opcheck.source.edits import (
 )
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
-from opcheck.source.rule import Hit, Scanned, method, rule
+from opcheck.source.rule import Hit, Scanned, hit, method, rule
 from opcheck.source.words import find_called, is_cuda, last, leaves
 
 _CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
@@ -47,13 +47,7 @@ _TELLS_OF_GPU = re.compile(r"gpu|device|accel|bf16|half|fp16|amp(_|$)|autocast")
 _MEMORY = re.compile(r"torch\.cuda\.(\w*memory_(allocated|reserved|stats)|mem_get_info)$")
 
 
-@rule(
-    "OC222",
-    "warning",
-    words=("cuda",),
-    fix="safe",
-    no_fix="more than the device depends on the condition, or another file decides it",
-)
+@rule("OC222")
 def find_device_choices(
     node: ast.IfExp | ast.If | ast.Assign | ast.Return | ast.keyword, scanned: Scanned
 ) -> Iterator[Hit]:
@@ -281,12 +275,7 @@ def _memory_read(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
     if not name:
         return None
     short = name.removeprefix("torch.cuda.")
-    return Hit(
-        node=node.test,
-        severity="note",
-        message=f"{name} is read for CUDA only",
-        hint=f"on MPS: {IDLE.get(short) or INSTEAD.get(short)}",
-    )
+    return hit("read for cuda", node.test, name=name, instead=IDLE.get(short) or INSTEAD.get(short))
 
 
 def _simple(block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.data.environment import NAME, MpsVariable, load_environment, number
 from opcheck.source.edits import Fix, replace
-from opcheck.source.rule import Hit, Scanned, argument, rule
+from opcheck.source.rule import Hit, Scanned, argument, hit, rule
 from opcheck.source.words import UNKNOWN, quote
 
 #: Importing these imports torch.
@@ -15,13 +15,7 @@ _TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers
 _SETTERS = {"os.environ.setdefault", "os.putenv"}
 
 
-@rule(
-    "OC216",
-    "warning",
-    words=("environ", "putenv"),
-    fix="safe",
-    no_fix="the right variable, or its value, is not certain",
-)
+@rule("OC216")
 def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Variables with MPS in their names that the program sets for itself."""
     for name_node, value in _set(node, scanned):
@@ -30,12 +24,12 @@ def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hi
             continue
         meant = _correct_name(name)
         if meant:
-            yield Hit(
-                node=node,
-                severity="error",
-                message=f"no release of PyTorch reads {quote(name)}",
-                hint=f"{meant} is meant",
+            yield hit(
+                "no such variable",
+                node,
                 fix=_rename(name_node, meant, scanned),
+                name=quote(name),
+                meant=meant,
             )
             continue
         if not NAME.fullmatch(name):
@@ -103,27 +97,14 @@ def _find_misuse(
 ) -> Iterator[Hit]:
     constant = scanned.mac.constant(value)
     if constant is not UNKNOWN and not isinstance(constant, str):
-        yield Hit(
-            node=node,
-            severity="error",
-            message=f"{variable.name} is set to {quote(constant)}, which is no text: Python "
-            "raises TypeError",
-            hint=f'write it in quotes: "{quote(constant)}"',
-        )
+        yield hit("no text", node, name=variable.name, value=quote(constant))
     elif isinstance(constant, str) and number(constant) is None:
-        yield Hit(
-            node=node,
-            severity="error",
-            message=f"{variable.name} is set to {quote(constant)}, which is no number",
-            hint=f"it takes {variable.values}",
+        yield hit(
+            "no number", node, name=variable.name, value=quote(constant), takes=variable.values
         )
     first = _torch_import(node, scanned)
     if first is not None and "imported" in variable.read:
-        yield Hit(
-            node=node,
-            message=f"{variable.name} is set after line {first.lineno} imported torch: too late",
-            hint="set it before that line, or in the shell: torch reads it once, when it is imported",
-        )
+        yield hit("set too late", node, name=variable.name, line=first.lineno)
 
 
 def _torch_import(node: ast.AST, scanned: Scanned) -> ast.stmt | None:

@@ -9,20 +9,14 @@ from pathlib import Path
 
 from opcheck.data.packages import Package, packages
 from opcheck.source.call_tables import read_table
-from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, rule
+from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, hit, rule
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
 
 _MODULE = "torch.utils.cpp_extension."
 
 
-@rule(
-    "OC209",
-    "error",
-    words=("cpp_extension",),
-    calls={"CUDAExtension", "load", "load_inline"},
-    no_fix="CUDA source must be rewritten for Metal, or in plain torch",
-)
+@rule("OC209")
 def find_cuda_extensions(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """CUDAExtension, and load() with sources that end in .cu."""
     name = scanned.dotted_name(node.func)
@@ -30,11 +24,7 @@ def find_cuda_extensions(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         return
     is_load = name.removeprefix(_MODULE) in {"load", "load_inline"}
     if name == f"{_MODULE}CUDAExtension" or (is_load and _cuda_sources(node)):
-        yield Hit(
-            node=node,
-            message="builds CUDA kernels, which no Mac compiles",
-            hint="build them only with CUDA, and write plain torch code for other devices",
-        )
+        yield hit("builds kernels", node)
 
 
 def _cuda_sources(node: ast.Call) -> bool:
@@ -57,24 +47,15 @@ def _find_attention(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """``attn_implementation="flash_attention_2"`` makes transformers use flash_attn, or a kernel for CUDA."""
     if node.arg in _ATTENTION and scanned.mac.constant(node.value) == FLASH:
         package = packages().by_name["flash-attn"]
-        yield Hit(
-            node=node.value,
-            message=f"{FLASH} needs flash-attn, which has no wheel for macOS: the model does not load",
-            hint=f'attn_implementation="sdpa" calls {package.instead}',
-            no_fix="a person must choose the attention",
-        )
+        yield hit("flash attention", node.value, flash=FLASH, instead=package.instead)
 
 
 def _find_quantization(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """``load_in_4bit=True`` makes transformers quantize by bitsandbytes."""
     if node.arg in _BITS and scanned.mac.constant(node.value) is True:
         method = packages().methods["bitsandbytes"]
-        yield Hit(
-            node=node.value,
-            severity="warning",
-            message=f"{node.arg} needs bitsandbytes, whose kernels are written for CUDA: {method.because}",
-            hint=f"instead: {method.instead}",
-            no_fix="a person must choose how the weights are stored",
+        yield hit(
+            "bits", node.value, option=node.arg, because=method.because, instead=method.instead
         )
 
 
@@ -208,13 +189,7 @@ def requirement(path: Path) -> bool:
     return path.suffix in {".txt", ".in"} and "requirements" in path.name.lower()
 
 
-@rule(
-    "OC214",
-    "error",
-    words=_modules,
-    fix="safe",
-    no_fix="the program needs another package, or a branch without it",
-)
+@rule("OC214", words=_modules)
 def find_missing_packages(
     node: ast.Import | ast.ImportFrom | ast.keyword, scanned: Scanned
 ) -> Iterator[Hit]:
@@ -245,13 +220,7 @@ def find_missing_packages(
 _LACKING = read_table("compile_backends")
 
 
-@rule(
-    "OC217",
-    "error",
-    words=(r"backend \bcompile\b",),
-    calls={"compile"},
-    no_fix="a person must choose another backend of torch.compile",
-)
+@rule("OC217")
 def find_compile_backends(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.compile(backend=...)`` with a name of the table."""
     if scanned.dotted_name(node.func) != "torch.compile":
@@ -259,8 +228,4 @@ def find_compile_backends(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     backend = argument(node, None, "backend")
     name = scanned.mac.constant(backend) if backend is not None else None
     if isinstance(name, str) and name in _LACKING:
-        yield Hit(
-            node=node,
-            message=_LACKING[name],
-            hint="leave the backend out (Inductor), or aot_eager: opcheck compile shows what works",
-        )
+        yield hit("compile backend", node, why=_LACKING[name])

@@ -21,20 +21,13 @@ from opcheck.source.edits import Edit, Fix, insert_line, replace, replace_method
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import Function, Program
 from opcheck.source.project import defaults
-from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
+from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule, torch_alias
 from opcheck.source.words import is_cuda, last, leaves, quote
 
 # -- OC201: .cuda() on a tensor or a module --------------------------------------------------------
 
 
-@rule(
-    "OC201",
-    "error",
-    words=("cuda",),
-    calls={"cuda"},
-    fix="safe",
-    no_fix="the device that is meant is not a plain CUDA device, or torch is not imported by its name",
-)
+@rule("OC201")
 def find_cuda_methods(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of a method ``cuda`` of anything that is not a module of another library."""
     if method(node) != "cuda":
@@ -42,13 +35,7 @@ def find_cuda_methods(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     owner = scanned.dotted_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
     if owner and not (scanned.project is not None and scanned.project.holds(owner)):
         return
-    yield Hit(
-        node=node,
-        fix=_fix_move(node, scanned),
-        message=".cuda() moves to CUDA, which a Mac does not have",
-        hint="take the device as a value: .to(device)",
-        prints=_prints(node, scanned),
-    )
+    yield hit("cuda method", node, fix=_fix_move(node, scanned), prints=_prints(node, scanned))
 
 
 def _prints(node: ast.Call, scanned: Scanned) -> str:
@@ -135,14 +122,7 @@ _LISTS = (ast.List, ast.Tuple, ast.Set)
 _OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
 
 
-@rule(
-    "OC202",
-    "error",
-    words=("cuda",),
-    carried=True,
-    fix="unsafe",
-    no_fix="the device is part of a longer expression, is in a list with the CPU, or is a default",
-)
+@rule("OC202")
 def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[Hit]:
     """Devices that may come to ``cuda``: given to torch or a constructor, by a keyword or key named after a device."""
     if isinstance(node, ast.Dict):
@@ -160,25 +140,19 @@ def find_cuda_devices(node: ast.Call | ast.Dict, scanned: Scanned) -> Iterator[H
         return
     corrected = value is not None and _is_corrected(node, name, scanned)
     if value is not None and not (corrected and handles_mps(node, scanned)):
-        yield Hit(
-            node=value.origin,
-            severity="warning" if corrected else None,
-            fix=_fix_device(value.origin, scanned),
+        yield hit(
+            "cuda device",
+            value.origin,
             use=node,
-            message=f"the device is {quote(value.constant)}, which a Mac does not have",
-            hint="choose the device in one place: torch.accelerator.current_accelerator()",
+            fix=_fix_device(value.origin, scanned),
+            severity="warning" if corrected else None,
+            device=quote(value.constant),
         )
     elif _MAKES.match(called or last(node.func)):
         # ``Model(name, "cuda")``, ``load_model("cuda")``: a text that only a device has.
         yield from map(_text_hit, handed)
     if typed:
-        yield Hit(
-            node=node,
-            message=f"{typed} is a type of CUDA tensors, which a Mac does not have",
-            hint="give dtype= and device= instead of a tensor type",
-            fix=_cast(node, typed, scanned),
-            no_fix="the arguments of a constructor mean data or sizes: a person must distinguish them",
-        )
+        yield hit("cuda type", node, fix=_cast(node, typed, scanned), typed=typed)
 
 
 def _entries(node: ast.Dict, scanned: Scanned) -> Iterator[Hit]:
@@ -192,12 +166,7 @@ def _entries(node: ast.Dict, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _text_hit(node: ast.Constant) -> Hit:
-    return Hit(
-        node=node,
-        severity="warning",
-        message=f"the text {quote(node.value)} is given as a device, which a Mac does not have",
-        hint="choose the device in one place: torch.accelerator.current_accelerator()",
-    )
+    return hit("cuda text", node, text=quote(node.value))
 
 
 def _fix_device(origin: ast.AST, scanned: Scanned) -> Fix | None:
@@ -393,14 +362,7 @@ _OPTIONS = {"add_argument", "option", "Option", "Argument", "field", "Field", "a
 _LOOKUPS = {"get": (0, 1), "pop": (0, 1), "setdefault": (0, 1), "getenv": (0, 1), "getattr": (1, 2)}
 
 
-@rule(
-    "OC203",
-    "warning",
-    words=("cuda",),
-    carried=True,
-    fix="unsafe",
-    no_fix="the default is part of a longer expression, or torch is not imported by its name",
-)
+@rule("OC203")
 def find_cuda_defaults(
     node: ast.Call | ast.arguments | ast.AnnAssign, scanned: Scanned
 ) -> Iterator[Hit]:
@@ -445,11 +407,14 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     for default in found[1]:
         is_positional = default.position is not None and default.position < len(node.args)
         if default.parameter not in argument_given and not is_positional:
-            yield Hit(
-                node=node,
-                message=f"{name.rpartition('.')[2]} takes {default.parameter}={quote(default.constant)} by default "
-                f"({found[0].name}, line {default.line})",
-                hint="pass the device that the program chose",
+            yield hit(
+                "cuda default elsewhere",
+                node,
+                function=name.rpartition(".")[2],
+                parameter=default.parameter,
+                device=quote(default.constant),
+                file=found[0].name,
+                line=default.line,
             )
 
 
@@ -488,25 +453,13 @@ def _default_hits(
     """A default that is ``"cuda"`` or ``torch.device("cuda")``."""
     value = scanned.mac.cuda(default and scanned.unwrap_device(default))
     if value is not None:
-        yield Hit(
-            node=value.origin,
-            fix=fix,
-            message=f"the default of the {what} is {quote(value.constant)}: a Mac needs another value",
-            hint='make the default "auto" or None, and choose a device of the machine',
-        )
+        yield hit("cuda default", value.origin, fix=fix, what=what, device=quote(value.constant))
 
 
 # -- OC225: the type of a tensor as a text, given to type() ----------------------------------------
 
 
-@rule(
-    "OC225",
-    "error",
-    words=(r"type \.[\\\s]*type[\\\s]*\((?:[\\\s]|\#.*\n)*\)",),
-    calls={"type"},
-    fix="safe",
-    no_fix="the type is bound to a name that other lines may use",
-)
+@rule("OC225")
 def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``x.type(y.type())``, also through a name."""
     if method(node) != "type" or len(node.args) != 1 or node.keywords:
@@ -523,12 +476,10 @@ def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         origin = values[0] or node
     if scanned.dotted_name(node.func) or not torch_alias(scanned):
         return
-    yield Hit(
-        node=origin,
+    yield hit(
+        "type text",
+        origin,
         use=node,
-        message='the type of a tensor on MPS is "torch.mps.FloatTensor", which type() refuses',
-        hint=".to(y) takes the dtype and the device of a tensor; .to(y.dtype) the dtype alone",
-        prints="ValueError: invalid type: 'torch.mps.FloatTensor'",
         fix=_fix_type(node, argument_given, scanned) if written else None,
     )
 

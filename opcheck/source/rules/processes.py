@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from opcheck.source.program import Function, walk
-from opcheck.source.rule import Hit, Scanned, argument, method, rule, torch_alias
+from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule, torch_alias
 from opcheck.source.words import last, names
 
 # -- OC208: processes that talk through NCCL -------------------------------------------------------
@@ -19,14 +19,7 @@ _FAMILIES = ("ddp", "fsdp", "deepspeed")
 _OPTIONS = {"add_argument", "option", "Option", "add_option"}
 
 
-@rule(
-    "OC208",
-    "error",
-    words=("nccl", "NCCL", "Nccl", r"lightning \b(?:Trainer|Fabric)\b"),
-    calls={*_MAKES_GROUPS, *_OPTIONS, "process_group_backend", *_TRAINERS},
-    carried=True,
-    no_fix="a person must choose between one process without a group and gloo on the CPU",
-)
+@rule("OC208", calls={*_MAKES_GROUPS, *_OPTIONS, "process_group_backend", *_TRAINERS})
 def find_nccl(node: ast.Call | ast.arguments, scanned: Scanned) -> Iterator[Hit]:
     """Groups of processes and options whose backend is ``nccl``."""
     if isinstance(node, ast.arguments):
@@ -68,11 +61,7 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
             else "",
         )
     elif is_count or (isinstance(listed, (ast.List, ast.Tuple)) and len(listed.elts) > 1):
-        yield Hit(
-            node=node,
-            message="this requests more than one device, and a Mac has one GPU",
-            hint='devices="auto" takes the devices of the machine',
-        )
+        yield hit("several devices", node)
 
 
 def _nccl_hits(
@@ -81,15 +70,7 @@ def _nccl_hits(
     """NCCL as an argument of a call, or as a default."""
     for value in scanned.mac.values(node) if node is not None else ():
         if isinstance(value.constant, str) and value.constant.lower() == "nccl":
-            yield Hit(
-                node=value.origin,
-                use=use,
-                message="torch for macOS has no NCCL"
-                if use
-                else "the default is NCCL, which macOS lacks",
-                severity=None if use else "warning",
-                hint="a Mac has one GPU: use no group for a single process, or gloo on the CPU",
-            )
+            yield hit("nccl" if use else "nccl default", value.origin, use=use)
             return
 
 
@@ -101,23 +82,13 @@ _NAMES = {
 _MOVES = {"cuda", "to"}
 
 
-@rule(
-    "OC228",
-    "note",
-    words=("DataParallel",),
-    calls={"DataParallel"},
-    no_fix="which inputs must move is a person's choice",
-)
+@rule("OC228")
 def find_data_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Modules that are wrapped; a warning where the file moves nothing but the module itself."""
     if scanned.dotted_name(node.func) not in _NAMES:
         return
-    yield Hit(
-        node=node,
-        severity=None if _moves_something_else(node, scanned) else "warning",
-        message="on a Mac nn.DataParallel only calls the module: inputs stay on their device",
-        hint="move the inputs, x.to(device), or wrap only where torch.cuda.device_count() > 1",
-        prints="RuntimeError: Input type (torch.FloatTensor) and weight type (MPSFloatType) should be the same",
+    yield hit(
+        "data parallel", node, severity=None if _moves_something_else(node, scanned) else "warning"
     )
 
 
@@ -179,12 +150,7 @@ class _AtImport(NamedTuple):
     arguments: dict[tuple[ast.AST, str], list[ast.expr]]
 
 
-@rule(
-    "OC229",
-    "error",
-    words=("num_workers", "multiprocess", "ProcessPoolExecutor", "start_processes"),
-    no_fix="what must be behind the guard, or move to the top level, is a person's choice",
-)
+@rule("OC229")
 def find_spawned_processes(node: _Iterating, scanned: Scanned) -> Iterator[Hit]:
     """Loops over loaders with workers and processes without a main guard, and what pickle cannot send to them."""
     if not torch_alias(scanned) or scanned.once(("forks",), _forks, scanned):
@@ -204,13 +170,7 @@ def find_spawned_processes(node: _Iterating, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _report_unguarded(node: ast.AST, what: str) -> Hit:
-    return Hit(
-        node=node,
-        message=f'{what} outside of if __name__ == "__main__":, and macOS starts processes by spawn: '
-        "each imports this file again, and raises here",
-        hint='move what starts processes into a function, and call it below if __name__ == "__main__":',
-        prints=_PRINTS,
-    )
+    return hit("no guard", node, prints=_PRINTS, what=what)
 
 
 # -- what runs at import ---------------------------------------------------------------------------
@@ -431,9 +391,4 @@ def _local(node: ast.expr, scanned: Scanned) -> str:
 
 
 def _report_unpickled(node: ast.AST, what: str) -> Hit:
-    return Hit(
-        node=node,
-        message=f"{what} cannot be sent to a process that macOS spawns: "
-        "pickle finds functions and classes by their names",
-        hint="define it at the top level of a module; functools.partial binds arguments",
-    )
+    return hit("not sent", node, what=what)

@@ -10,7 +10,7 @@ from opcheck.common.versions import Version
 from opcheck.source.call_tables import IDLE, INSTEAD, RAISES, find_error, read_words
 from opcheck.source.devices import called_on_mps, torch_name
 from opcheck.source.edits import Fix, replace
-from opcheck.source.rule import Hit, Scanned, rule
+from opcheck.source.rule import Hit, Scanned, hit, rule
 from opcheck.source.words import last
 
 # -- OC205: a function of torch.cuda that raises without CUDA --------------------------------------
@@ -24,14 +24,7 @@ def torch_cuda(node: ast.AST, scanned: Scanned) -> str:
     return re.sub(r"^(memory|random|streams|graphs)\.", "", rest)
 
 
-@rule(
-    "OC205",
-    "error",
-    words=("cuda",),
-    calls={name.rpartition(".")[2] for name in RAISES},
-    fix="safe",
-    no_fix="MPS has no equivalent that takes the same arguments and gives the same result",
-)
+@rule("OC205", calls={name.rpartition(".")[2] for name in RAISES})
 def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of the names that raise."""
     name = torch_cuda(node, scanned)
@@ -91,14 +84,7 @@ def _guard(node: ast.AST, scanned: Scanned) -> Fix | None:
 # -- OC206: a function of torch.cuda that does nothing without CUDA --------------------------------
 
 
-@rule(
-    "OC206",
-    "note",
-    words=("cuda",),
-    calls={name.rpartition(".")[2] for name in IDLE},
-    fix="safe",
-    no_fix="MPS needs no replacement, or the result means something else there",
-)
+@rule("OC206", calls={name.rpartition(".")[2] for name in IDLE})
 def find_idle_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of the names that do nothing."""
     name = torch_cuda(node, scanned)
@@ -112,36 +98,19 @@ def find_idle_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 _PREFIXES = ("torch.backends.cudnn.", "torch.backends.cuda.")
 
 
-@rule(
-    "OC215",
-    "note",
-    words=("cudnn", "cuda"),
-    no_fix="the setting does nothing on a Mac and can stay",
-)
+@rule("OC215")
 def find_cudnn_settings(node: ast.Assign, scanned: Scanned) -> Iterator[Hit]:
     """Assignments to attributes of these modules."""
     names = [scanned.dotted_name(target) for target in node.targets]
     setting = next((name for name in names if name.startswith(_PREFIXES)), "")
     if setting:
-        yield Hit(
-            node=node,
-            message=f"{setting} has no effect on MPS",
-            hint="it may stay, but does not make a run on a Mac deterministic",
-        )
+        yield hit("without effect", node, setting=setting)
 
 
 # -- OC218: an old way of asking whether there is MPS ----------------------------------------------
 
 
-@rule(
-    "OC218",
-    "warning",
-    words=("has_mps",),
-    calls={"getattr", "hasattr"},
-    attributes={"has_mps"},
-    fix="safe",
-    no_fix="torch is not imported by its name",
-)
+@rule("OC218")
 def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.has_mps`` and ``getattr(torch, "has_mps", False)``."""
     asked = isinstance(node, ast.Attribute) and scanned.dotted_name(node) == "torch.has_mps"
@@ -152,12 +121,10 @@ def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> 
             asked = scanned.dotted_name(owner) == "torch"
     if asked:
         torch = torch_name(scanned)
-        yield Hit(
-            node=node,
+        yield hit(
+            "has_mps",
+            node,
             fix=Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None,
-            message="torch.has_mps is deprecated: it is about the build of torch, not about the "
-            "Mac",
-            hint="torch.backends.mps.is_available()",
         )
 
 
@@ -166,13 +133,7 @@ def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> 
 _MESSAGES = read_words("messages") | {"max", "bool", "str", "format"}
 
 
-@rule(
-    "OC226",
-    "warning",
-    words=("device_count",),
-    calls={"device_count"},
-    no_fix="what a single GPU means for the program is a person's choice",
-)
+@rule("OC226")
 def find_device_counts(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.cuda.device_count()`` where it is not compared, printed or a condition."""
     if scanned.dotted_name(node.func) != "torch.cuda.device_count":
@@ -192,10 +153,4 @@ def find_device_counts(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
             return
         case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
             by_zero = right is node
-    yield Hit(
-        node=node,
-        severity="error" if by_zero else None,
-        message="torch.cuda.device_count() is 0 on a Mac" + ": the division fails" * by_zero,
-        hint="a Mac has one GPU: max(1, torch.cuda.device_count())",
-        prints="ZeroDivisionError" if by_zero else "",
-    )
+    yield hit("divides by count" if by_zero else "count", node)

@@ -7,19 +7,12 @@ from collections.abc import Iterator
 
 from opcheck.source.devices import torch_name
 from opcheck.source.edits import Fix, insert_after, replace
-from opcheck.source.rule import Hit, Scanned, argument, chain, method, rule
+from opcheck.source.rule import Hit, Scanned, argument, chain, hit, method, rule
 
 # -- OC213: pinned memory --------------------------------------------------------------------------
 
 
-@rule(
-    "OC213",
-    "note",
-    words=("pin_memory",),
-    calls={"pin_memory"},
-    fix="safe",
-    no_fix="a tensor of this program may be pinned on purpose",
-)
+@rule("OC213")
 def find_pinned_memory(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``pin_memory=True`` in a call, and ``.pin_memory()``."""
     asked = argument(node, None, "pin_memory")
@@ -27,19 +20,9 @@ def find_pinned_memory(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         called = scanned.dotted_name(node.func).rpartition(".")[2] or method(node)
         called = called or getattr(node.func, "id", "")
         loader = "; a DataLoader skips it on a Mac, and warns" * called.endswith("DataLoader")
-        yield Hit(
-            node=asked,
-            fix=_fix_pinning(asked, scanned),
-            message=f"pinned memory has no benefit on a Mac{loader}",
-            hint="pin_memory=torch.cuda.is_available()",
-        )
+        yield hit("pinned batches", asked, fix=_fix_pinning(asked, scanned), loader=loader)
     elif method(node) == "pin_memory" and not node.args and not scanned.dotted_name(node.func):
-        yield Hit(
-            node=node,
-            severity="warning",
-            message="a tensor is pinned here: on a Mac older releases raise, and newer releases gain nothing",
-            hint="pin it only where torch.cuda.is_available()",
-        )
+        yield hit("pinned tensor", node)
 
 
 def _fix_pinning(asked: ast.expr, scanned: Scanned) -> Fix | None:
@@ -53,14 +36,7 @@ def _fix_pinning(asked: ast.expr, scanned: Scanned) -> Fix | None:
 _LEAVES = {"cpu", "numpy", "tolist", "item"}
 
 
-@rule(
-    "OC219",
-    "error",
-    words=("numpy mps",),
-    calls={"numpy"},
-    carried=True,
-    no_fix="where the copy to the CPU belongs is a person's choice",
-)
+@rule("OC219")
 def find_numpy_of_mps(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.numpy()`` where the same expression put the tensor on MPS."""
     if method(node) != "numpy" or scanned.dotted_name(node.func):
@@ -74,26 +50,14 @@ def find_numpy_of_mps(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         devices = [scanned.mac.constant(value) for value in targets if value is not None]
         if any(isinstance(device, str) for device in devices):
             if any(str(device).startswith("mps") for device in devices):
-                yield Hit(
-                    node=node,
-                    message=".numpy() of a tensor on MPS raises",
-                    hint=".cpu().numpy()",
-                    prints="TypeError: can't convert mps:0 device type tensor to numpy.",
-                )
+                yield hit("numpy", node)
             return
 
 
 # -- OC227: torch.load without map_location --------------------------------------------------------
 
 
-@rule(
-    "OC227",
-    "note",
-    words=(r"torch \bload\b",),
-    calls={"load"},
-    fix="unsafe",
-    no_fix="torch is not imported by its name",
-)
+@rule("OC227")
 def find_unmapped_loads(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of ``torch.load`` that do not say where the tensors go."""
     if scanned.dotted_name(node.func) != "torch.load":
@@ -103,14 +67,7 @@ def find_unmapped_loads(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         return
     if not node.args or any(isinstance(part, ast.Starred) for part in node.args):
         return
-    yield Hit(
-        node=node,
-        message="torch.load without map_location: a file that was saved on CUDA fails on a Mac",
-        hint='map_location="cpu", then move the model',
-        prints="RuntimeError: Attempting to deserialize object on a CUDA device but "
-        "torch.cuda.is_available() is False.",
-        fix=_fix_load(node, scanned),
-    )
+    yield hit("loads from cuda", node, fix=_fix_load(node, scanned))
 
 
 def _fix_load(node: ast.Call, scanned: Scanned) -> Fix | None:

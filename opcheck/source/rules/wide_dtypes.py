@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from opcheck.common.versions import Version
 from opcheck.source.call_tables import read_table
 from opcheck.source.numpy_dtypes import COMPLEX128, FLOAT64, TENSORS, Dtypes, may_be_device
-from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, method, rule, torch_alias
+from opcheck.source.rule import (
+    IMPORTS,
+    Hit,
+    Scanned,
+    argument,
+    chain,
+    hit,
+    method,
+    rule,
+    torch_alias,
+)
 from opcheck.source.words import is_cuda
 
 # -- OC210: float64 or complex128 of a tensor, or from an array of NumPy ----------------------------
@@ -30,7 +40,6 @@ _FROM_NUMPY = r"(?:from_numpy|as_tensor|asarray|tensor)(?:[\\\s]*\(|[\\\s]+as\b)
 
 @rule(
     "OC210",
-    "warning",
     words=(
         "float64",
         r"double (?m)(?:\.[\\\s]*|\bimport\b.*\b|^\s*)double\b",
@@ -40,8 +49,6 @@ _FROM_NUMPY = r"(?:from_numpy|as_tensor|asarray|tensor)(?:[\\\s]*\(|[\\\s]+as\b)
         rf"numpy torch {IMPORTS}numpy\b {_FROM_NUMPY}",
     ),
     calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"},
-    carried=True,
-    no_fix="a narrower dtype changes the numbers: a person must choose",
 )
 def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.double()``, ``.to(torch.float64)``, ``dtype=torch.float64`` and the like."""
@@ -54,19 +61,9 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = scanned.dotted_name(node.func)
     is_creation = name.startswith("torch.") and name.rpartition(".")[2] in _MAKES
     if is_creation and argument(node, None, "device") is None:
-        yield Hit(
-            node=node,
-            severity="note",
-            message=f"a {dtype} tensor is made here; MPS has no {dtype}, so it must stay on the "
-            "CPU",
-            hint="cast before it is moved: .to(device, torch.float32)",
-        )
+        yield hit("wide on cpu", node, dtype=dtype)
         return
-    yield Hit(
-        node=node,
-        message=f"this requests {dtype}, which MPS does not have: it raises if the tensor is on MPS",
-        hint="use float32, or .cpu() before it; opcheck audit --precision names the parts that need more",
-    )
+    yield hit("wide", node, dtype=dtype)
 
 
 def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -87,11 +84,11 @@ def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     kind = scanned.once(("dtypes",), Dtypes, scanned).kind(moved) if is_mps is not None else None
     if kind is not None and kind.family == "torch" and kind.dtype in _WIDE:
         dtype = _WIDE[kind.dtype]
-        yield Hit(
-            node=node,
-            severity="error" if is_mps and called != "cuda" else "warning",
-            message=f"a {dtype} tensor, made of NumPy's {dtype}, moves to the device; MPS has none, and raises",
-            hint="cast it before it is moved, or with the move: .to(device, torch.float32)",
+        yield hit(
+            "wide of numpy",
+            node,
+            severity="error" if is_mps and called != "cuda" else None,
+            dtype=dtype,
         )
 
 
@@ -152,24 +149,14 @@ _SETS = {"torch.set_default_dtype", "torch.set_default_tensor_type"}
 _DOUBLE = {"torch.float64", "torch.double", "torch.DoubleTensor"}
 
 
-@rule(
-    "OC211",
-    "error",
-    words=("set_default_dtype", "set_default_tensor_type"),
-    calls={name.rpartition(".")[2] for name in _SETS},
-    no_fix="a narrower dtype changes the numbers: a person must choose",
-)
+@rule("OC211", calls={name.rpartition(".")[2] for name in _SETS})
 def find_wide_defaults(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls that make float64 the default."""
     if scanned.dotted_name(node.func) not in _SETS:
         return
     dtype = argument(node, 0, "d", "t")
     if dtype and (scanned.dotted_name(dtype) or scanned.mac.constant(dtype)) in _DOUBLE:
-        yield Hit(
-            node=node,
-            message="every tensor is float64 from here on, which MPS lacks",
-            hint="leave the default, and cast on the CPU where double precision is needed",
-        )
+        yield hit("wide default", node)
 
 
 # -- OC212: complex numbers, for a Mac whose torch or macOS has none -------------------------------
@@ -193,13 +180,7 @@ def _calls_torch(node: ast.AST, scanned: Scanned) -> bool:
     return any(scanned.dotted_name(call.func).startswith("torch.") for call in calls)
 
 
-@rule(
-    "OC212",
-    "warning",
-    calls={"dtype"},
-    applies=lambda target: target.torch < _TORCH or target.macos < _MACOS,
-    no_fix="a narrower dtype, or real tensors, change the numbers: a person must choose",
-)
+@rule("OC212", applies=lambda target: target.torch < _TORCH or target.macos < _MACOS)
 def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Iterator[Hit]:
     """Imaginary literals in calls of torch, and dtype=torch.complex64."""
     if isinstance(node, ast.Call):
@@ -207,11 +188,7 @@ def find_complex_numbers(node: ast.Call | ast.Constant, scanned: Scanned) -> Ite
     else:
         is_complex = isinstance(node.value, complex) and _with_torch(node, scanned)
     if is_complex:
-        yield Hit(
-            node=node,
-            message=f"complex numbers on MPS need torch {_TORCH} and macOS {_MACOS.major}",
-            hint="keep the real and the imaginary part as two tensors: opcheck explain",
-        )
+        yield hit("complex", node, torch=_TORCH, macos=_MACOS.major)
 
 
 # -- OC230: float8, which older kernels do not cast ------------------------------------------------
@@ -222,13 +199,7 @@ _FLOAT8 = "torch.float8_"
 _CAST_KIND = "torch.float8_e4m3fn"
 
 
-@rule(
-    "OC230",
-    "warning",
-    words=("float8_",),
-    carried=True,
-    no_fix="another dtype takes more memory: a person must choose",
-)
+@rule("OC230")
 def find_float8(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.to(torch.float8_e4m3fn)``, ``dtype=torch.float8_e5m2``, ``storage_dtype=torch.float8_e4m3fn``."""
     named = [*node.args, *(word.value for word in node.keywords if word.arg)]
@@ -242,8 +213,4 @@ def find_float8(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         return
     dtype = kind.removeprefix("torch.")
     since = f"; torch {_CASTS} casts it" if kind == _CAST_KIND else ""
-    yield Hit(
-        node=node,
-        message=f"{dtype} is named here: MPS stores it, and each cast or product of it raises{since}",
-        hint="float16 or bfloat16, or cast on the CPU before the tensor reaches mps; for a file: opcheck weights FILE",
-    )
+    yield hit("float8", node, dtype=dtype, since=since)
