@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import pkgutil
 import re
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 import opcheck.simulator
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch import operators
 from opcheck.simulator.dispatch.operators import OPERATORS, PLAIN
-from opcheck.simulator.dispatch.operators.operator import Operator
+from opcheck.simulator.dispatch.operators.operator import FUNCTIONS, Operator, fact
 
 #: an operator's name, and no bare namespace
 NAME = re.compile(rf"({'|'.join(('aten', *LIBRARIES))})::\w")
@@ -23,14 +24,15 @@ ROOT = Path(opcheck.simulator.__file__).parent / "dispatch"
 
 
 def test_no_operator_is_registered_twice() -> None:
-    modules = [
-        importlib.import_module(f"{operators.__name__}.{module.name}")
-        for module in pkgutil.iter_modules(operators.__path__)
-    ]
-    areas = [module.OPERATORS for module in modules if hasattr(module, "OPERATORS")]
-    counts = Counter(name for area in areas for operator in area for name in operator.names)
+    entries = load_shipped(Path(operators.__file__).with_name("operators.yaml"))
+    counts = Counter(name for entry in entries for name in entry["names"])
     assert [name for name, count in counts.items() if count > 1] == []
-    assert counts.keys() == OPERATORS.keys()
+    assert counts.keys() | FUNCTIONS.keys() == OPERATORS.keys()
+
+
+def test_an_operator_has_one_function_for_a_fact() -> None:
+    with pytest.raises(ValueError, match="two functions as branch"):
+        fact("branch", "aten::kl_div")(print)
 
 
 def test_every_registration_is_of_an_operator_that_some_release_has() -> None:
@@ -44,7 +46,7 @@ def test_every_registration_is_of_an_operator_that_some_release_has() -> None:
 
 
 def test_every_registration_says_something() -> None:
-    facts = [field.name for field in fields(Operator) if field.name != "names"]
+    facts = [field.name for field in fields(Operator) if field.name != "_"]
     for name, operator in OPERATORS.items():
         assert any(getattr(operator, fact) != getattr(PLAIN, fact) for fact in facts), name
 

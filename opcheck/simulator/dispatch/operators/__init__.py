@@ -11,20 +11,59 @@ from typing import Any
 
 import msgspec
 
-from opcheck.common.versions import Span, Target
+from opcheck.common.versions import Span, Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.operator import Branch, Operator
+from opcheck.simulator.dispatch.operators.device_texts import always
+from opcheck.simulator.dispatch.operators.operator import (
+    FUNCTIONS,
+    Branch,
+    DeviceText,
+    Operator,
+    Role,
+    follow_calls,
+    make_like,
+    overload_named,
+)
 
-#: by the name of the overload, of the modules here that have a tuple OPERATORS: one an area
-OPERATORS: dict[str, Operator] = {
-    name: operator
-    for module in pkgutil.iter_modules(__path__, f"{__name__}.")
-    for operator in getattr(import_module(module.name), "OPERATORS", ())
-    for name in operator.names
-}
+for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)
+
+
+def _make_operator(name: str, facts: dict[str, Any]) -> Operator:
+    """Return an overload of its entry in ``operators.yaml`` and its functions."""
+    functions = FUNCTIONS.get(name, {})
+    fields = {**facts, **functions}
+    text = fields.pop("text", None)
+    if texts := fields.pop("texts", [{}] if text else ()):
+        fields["device_texts"] = tuple(
+            DeviceText(always(row["text"]) if "text" in row else text, _read_span(row))
+            for row in texts
+        )
+    if like := fields.pop("like", None):
+        fields["metadata"] = make_like(*like)
+    if "branch" in fields:
+        branch = facts["branch"]
+        function = functions.get("branch") or follow_calls(overload_named(name))
+        fields["branch"] = Branch(function, branch["reason"], _read_span(branch))
+    if "role" in facts:
+        fields["role"] = Role[facts["role"]]
+    for key in fields.keys() & {"keeps_values_of", "results_on_cpu"}:
+        fields[key] = frozenset(fields[key])
+    if isinstance(fields.get("body"), list):
+        fields["body"] = tuple(fields["body"])
+    return Operator(**fields)
+
+
+def _read_span(row: dict[str, str]) -> Span:
+    return Span(**{end: Version.parse(row[end]) for end in row.keys() & {"since", "until"}})
+
+
+_ENTRIES = load_shipped(Path(__file__).with_name("operators.yaml"))
+_FACTS = {name: entry for entry in _ENTRIES for name in entry.pop("names")}
+OPERATORS = {name: _make_operator(name, _FACTS.get(name, {})) for name in FUNCTIONS | _FACTS}
 #: what is known of any other
-PLAIN = Operator(())
+PLAIN = Operator()
 
 BRANCHES: dict[str, Branch] = {
     name: operator.branch for name, operator in OPERATORS.items() if operator.branch is not None

@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
-from opcheck.common.versions import Span, Target, Version
+from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import (
-    Branch,
     Given,
-    Operator,
     Results,
+    fact,
     needs_grad,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous
@@ -36,6 +35,7 @@ def _on_metal(target: Target, contiguous: bool, drops: bool) -> bool:
     return not drops and (contiguous or (target.torch >= _V2_6 and target.macos >= Version(15, 0)))
 
 
+@fact("branch", "aten::scaled_dot_product_attention")
 def _attention(
     context: DispatchContext,
     query: Tensor,
@@ -98,6 +98,7 @@ def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return aten.where.self(mask, aten.scalar_tensor.default(0.0, **options), low)
 
 
+@fact("branch", "aten::_scaled_dot_product_attention_math")
 def _math_before_2_5(
     _context: DispatchContext,
     query: Tensor,
@@ -126,6 +127,7 @@ def _math_before_2_5(
     return torch.matmul(weights, value), weights
 
 
+@fact("metadata", "aten::_scaled_dot_product_attention_math_for_mps")
 def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # mps/operations/Attention.mm (2.13): the output has the query's leading dimensions, the weights
     # are not kept.
@@ -136,31 +138,10 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     )
 
 
+@fact("emulate", "aten::_scaled_dot_product_attention_math_for_mps")
 def _emulate(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any) -> Any:
     # The seventh argument, dropout_mask, is the composite's own.
     attend = torch.nn.functional.scaled_dot_product_attention
     out = attend(query, key, value, *rest[:3], **options)
     # No code reads the weights, which are the kernel's own.
     return out, query.new_empty((*query.shape[:-1], key.shape[-2]))
-
-
-OPERATORS = (
-    Operator(
-        ("aten::scaled_dot_product_attention",),
-        branch=Branch(
-            _attention,
-            "native/transformers/attention.cpp: _scaled_dot_product_attention_math_for_mps, by release",
-        ),
-    ),
-    Operator(
-        ("aten::_scaled_dot_product_attention_math",),
-        branch=Branch(
-            _math_before_2_5,
-            "native/transformers/attention.cpp: in the inputs' dtype, with a plain softmax",
-            Span(until=_V2_5),
-        ),
-    ),
-    Operator(
-        ("aten::_scaled_dot_product_attention_math_for_mps",), metadata=_metadata, emulate=_emulate
-    ),
-)

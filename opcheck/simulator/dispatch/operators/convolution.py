@@ -10,12 +10,10 @@ from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.operators.device_texts import type_name
 from opcheck.simulator.dispatch.operators.operator import (
     Calls,
-    DeviceText,
     Given,
-    Operator,
     Results,
     alike,
-    make_like,
+    fact,
 )
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous, spec_of
 from opcheck.simulator.target_reads import TargetQueries
@@ -26,6 +24,13 @@ _TRANSPOSED, _NOT_TRANSPOSED = True, False
 _SIZES = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 
 
+@fact(
+    "metadata",
+    "aten::convolution",
+    "aten::_slow_conv2d_forward",
+    "aten::_mps_convolution",
+    "aten::_mps_convolution_transpose",
+)
 def _metadata(arguments: Given, ask: TargetQueries) -> Results:
     tensors = arguments["input"] if "input" in arguments else arguments["self"], arguments["weight"]
     metas = [t.meta() if t is not None else None for t in (*tensors, arguments.get("bias"))]
@@ -53,12 +58,14 @@ def _keeps_channels_last(target: Target) -> bool:
     return target.torch >= since
 
 
+@fact("metadata", "aten::mps_convolution_backward")
 def _backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     grad = arguments["grad_output"]
     bias = contiguous((grad.shape[1],), grad.dtype)
     return (alike(arguments["self"]), alike(arguments["weight"]), bias)
 
 
+@fact("body", "aten::convolution", "aten::_convolution")
 def _body(arguments: Given, _ask: TargetQueries) -> Calls:
     # Convolution.cpp, ``_convolution``: ConvBackend::Mps and MpsTranspose.  The transposed kernel
     # takes no bias, which is added.
@@ -68,6 +75,7 @@ def _body(arguments: Given, _ask: TargetQueries) -> Calls:
     return ("aten::_mps_convolution_transpose", *added)
 
 
+@fact("body", "aten::convolution_backward")
 def _backward_body(arguments: Given, _ask: TargetQueries) -> Calls:
     transposed = arguments.get("transposed", False)
     kernel = "mps_convolution_transpose_backward" if transposed else "mps_convolution_backward"
@@ -86,6 +94,7 @@ _PASSES = {
 }
 
 
+@fact("text", "aten::convolution")
 def _type_text(tensors: Any) -> str:
     # Convolution.cpp, check_input_same_type_as_parameters
     kinds = [type_name(tensor) for tensor in tensors]
@@ -96,6 +105,7 @@ def _type_text(tensors: Any) -> str:
 # -- emulation ----------------------------------------------------------------------------------------------
 
 
+@fact("emulate", "aten::_mps_convolution")
 def _emulate(
     x: Tensor, weight: Tensor, bias: Any, padding: Any, stride: Any, dilation: Any, groups: int
 ) -> Tensor:
@@ -103,6 +113,7 @@ def _emulate(
     return aten.convolution.default(x, weight, bias, *settings)
 
 
+@fact("emulate", "aten::_mps_convolution_transpose")
 def _emulate_transposed(
     x: Tensor, weight: Tensor, padding: Any, more: Any, stride: Any, dilation: Any, groups: int
 ) -> Tensor:
@@ -110,6 +121,7 @@ def _emulate_transposed(
     return aten.convolution.default(x, weight, None, *settings)
 
 
+@fact("emulate", "aten::mps_convolution_backward")
 def _emulate_backward(
     x: Tensor, grad: Tensor, weight: Tensor, padding: Any, stride: Any, *rest: Any
 ) -> Any:
@@ -118,35 +130,10 @@ def _emulate_backward(
     return aten.convolution_backward.default(grad, x, weight, [weight.shape[0]], *sizes, mask)
 
 
+@fact("emulate", "aten::mps_convolution_transpose_backward")
 def _emulate_transposed_backward(
     x: Tensor, grad: Tensor, weight: Tensor, padding: Any, more: Any, stride: Any, *rest: Any
 ) -> Any:
     dilation, groups, mask = rest
     sizes = (stride, padding, dilation, _TRANSPOSED, more, groups)
     return aten.convolution_backward.default(grad, x, weight, None, *sizes, [*mask, False])[:2]
-
-
-OPERATORS = (
-    Operator(
-        ("aten::convolution",),
-        metadata=_metadata,
-        body=_body,
-        passes=_PASSES,
-        device_texts=(DeviceText(_type_text),),
-    ),
-    Operator(("aten::_convolution",), body=_body, passes=_PASSES),
-    Operator(("aten::convolution_backward",), body=_backward_body, passes=_PASSES),
-    Operator(("aten::_slow_conv2d_forward",), metadata=_metadata),
-    Operator(("aten::_mps_convolution",), metadata=_metadata, emulate=_emulate),
-    Operator(
-        ("aten::_mps_convolution_transpose",), metadata=_metadata, emulate=_emulate_transposed
-    ),
-    Operator(
-        ("aten::mps_convolution_backward",), metadata=_backward_metadata, emulate=_emulate_backward
-    ),
-    Operator(
-        ("aten::mps_convolution_transpose_backward",),
-        metadata=make_like("self", "weight"),
-        emulate=_emulate_transposed_backward,
-    ),
-)

@@ -23,10 +23,6 @@ TWO_DEVICES = (
 )
 #: ... for the second CPU tensor without dimensions
 TOO_MANY_NUMBERS = "Trying to pass too many CPU scalars to non-CPU kernel!"
-#: mps/OperationUtils.mm, ``Placeholder``
-PLACEHOLDER = "Placeholder storage has not been allocated on MPS device!"
-#: mps/OperationUtils.h, ``mtl_setBuffer``
-PASSED_CPU = "Passed CPU tensor to MPS op"
 
 
 def is_on_cpu(tensor: Any) -> bool:
@@ -56,7 +52,7 @@ def always(text: str) -> Callable[[Any], str]:
     return lambda _tensors: text
 
 
-def checked_by_linear_algebra(kernel: str, *names: str) -> tuple[DeviceText, ...]:
+def checked_by_linear_algebra(kernel: str, *names: str) -> Callable[[Any], str | None]:
     """Return the text of ``checkAllSameGPU`` (ATen/TensorUtils.cpp), which LinearAlgebra.mm calls."""
 
     def text(tensors: Any) -> str | None:
@@ -70,7 +66,7 @@ def checked_by_linear_algebra(kernel: str, *names: str) -> tuple[DeviceText, ...
                 )
         return None
 
-    return (DeviceText(text),)
+    return text
 
 
 def one_device(

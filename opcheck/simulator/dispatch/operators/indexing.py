@@ -8,23 +8,18 @@ from typing import Any
 
 import torch
 
-from opcheck.common.versions import Span, Version
+from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.device_texts import (
-    PASSED_CPU,
-    PLACEHOLDER,
     TWO_DEVICES,
-    always,
     is_on_cpu,
     places,
 )
 from opcheck.simulator.dispatch.operators.operator import (
-    Branch,
-    DeviceText,
     Given,
-    Operator,
     Refusal,
     Results,
+    fact,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
 from opcheck.simulator.dispatch.unbacked_values import (
@@ -46,6 +41,15 @@ _V2_0, _V2_14 = Version(2, 0), Version(2, 14)
 # -- indices and masks --------------------------------------------------------------------------------------
 
 
+@fact(
+    "refuses_devices",
+    "aten::index.Tensor",
+    "aten::_unsafe_index.Tensor",
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::_unsafe_index_put",
+    "aten::_index_put_impl_",
+)
 def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
     """Refuse indices, or values, on another device than the tensor (TensorAdvancedIndexing.cpp).
 
@@ -63,17 +67,26 @@ def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
     return None
 
 
+@fact("metadata", "aten::masked_fill.Tensor")
 def _fill_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not next to a tensor
     # on meta.
     return (spec_of(torch.masked_fill(arguments["self"].meta(), arguments["mask"].meta(), 0)),)
 
 
+@fact(
+    "text",
+    "aten::masked_fill.Tensor",
+    "aten::masked_fill_.Tensor",
+    "aten::masked_fill.Scalar",
+    "aten::masked_fill_.Scalar",
+)
 def _fill_text(tensors: Any) -> str:
     self, mask = places(tensors[:2])
     return f"expected self and mask to be on the same device, but got mask on {mask} and self on {self}"
 
 
+@fact("text", "aten::nonzero.out")
 def _nonzero_text(tensors: Any) -> str:
     # mps/operations/Indexing.mm, ``nonzero_impl_mps``
     self, out = places(tensors[:2])
@@ -82,6 +95,7 @@ def _nonzero_text(tensors: Any) -> str:
     )
 
 
+@fact("unbacked", "aten::nonzero", "aten::argwhere")
 def _guess_nonzero(arguments: Given, keep: int) -> Guess:
     x = arguments["self"]
     count, assumed = all_selected(x.numel())
@@ -90,12 +104,14 @@ def _guess_nonzero(arguments: Given, keep: int) -> Guess:
     return Guess((contiguous((count, x.dim()), torch.int64),), assumed)
 
 
+@fact("metadata", "aten::values", "aten::_values", "aten::indices", "aten::_indices", "aten::_nnz")
 def _refuse_count(_given: Given, _ask: TargetQueries) -> Results:
     raise DataDependentError(
         "the number of a sparse tensor's values is not known in a run on shapes"
     )
 
 
+@fact("unbacked", "aten::masked_select")
 def _guess_masked_select(arguments: Given, _keep: int) -> Guess:
     x, mask = arguments["self"], arguments["mask"]
     elements = math.prod(torch.broadcast_shapes(x.shape, mask.shape))
@@ -103,6 +119,7 @@ def _guess_masked_select(arguments: Given, _keep: int) -> Guess:
     return Guess((contiguous((count,), x.dtype),), assumed)
 
 
+@fact("unbacked", "aten::repeat_interleave.Tensor")
 def _guess_repeats(arguments: Given, keep: int) -> Guess:
     size = arguments.get("output_size")
     if size is not None:
@@ -112,6 +129,7 @@ def _guess_repeats(arguments: Given, keep: int) -> Guess:
     return Guess((result,), "as if each were repeated once")
 
 
+@fact("unbacked", "aten::repeat_interleave.self_Tensor")
 def _guess_repeated(arguments: Given, _keep: int) -> Guess:
     shape, dim, size = (
         list(arguments["self"].shape),
@@ -128,6 +146,7 @@ def _guess_repeated(arguments: Given, _keep: int) -> Guess:
     return Guess((contiguous(tuple(shape), arguments["self"].dtype),), assumed)
 
 
+@fact("unbacked", "torchvision::nms", "torchvision::qnms")
 def _guess_kept_boxes(arguments: Given, _keep: int) -> Guess:
     count = arguments["dets"].shape[0]
     kept = min(count, MOST_BOXES)
@@ -135,9 +154,15 @@ def _guess_kept_boxes(arguments: Given, _keep: int) -> Guess:
     return Guess((torch.arange(kept),), assumed)
 
 
+@fact("metadata", "aten::masked_fill_.Tensor")
+def _filled_metadata(arguments: Given, _ask: TargetQueries) -> Results:
+    return (arguments["self"],)
+
+
 # -- branches -----------------------------------------------------------------------------------------------
 
 
+@fact("branch", "aten::take_along_dim")
 def take_along_dim(_context: Any, x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Compute as up to 2.9, which does not wrap negative indices by remainder (TensorAdvancedIndexing.cpp)."""
     if dim is None:
@@ -153,6 +178,7 @@ def take_along_dim(_context: Any, x: Tensor, indices: Tensor, dim: int | None = 
     return aten.gather.default(x, dim, indices)
 
 
+@fact("branch", "aten::one_hot")
 def _one_hot(context: DispatchContext, x: Tensor, num_classes: int = -1) -> Tensor:
     # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at once.
     if x.numel() and not context.ask(is_before, Version(2, 12)):
@@ -162,72 +188,3 @@ def _one_hot(context: DispatchContext, x: Tensor, num_classes: int = -1) -> Tens
         num_classes = int(aten.max.default(x).item()) + 1
     result = torch.zeros([*x.shape, num_classes], dtype=x.dtype, device=x.device)
     return aten.scatter_.value(result, -1, x.unsqueeze(-1), 1)
-
-
-OPERATORS = (
-    Operator(
-        (
-            "aten::index.Tensor",
-            "aten::_unsafe_index.Tensor",
-            "aten::index_put",
-            "aten::index_put_",
-            "aten::_unsafe_index_put",
-            "aten::_index_put_impl_",
-        ),
-        takes_masks=True,
-        mixes_devices=True,
-        refuses_devices=_refuses_indices,
-    ),
-    Operator(("aten::_index_put_impl",), takes_masks=True),
-    Operator(
-        ("aten::embedding", "aten::index_select"),
-        # mps/operations/Indexing.mm, index_select_out_mps: a kernel of MPSGraph, and since 2.14 one
-        # of Metal's.
-        device_texts=(
-            DeviceText(always(PLACEHOLDER), Span(until=_V2_14)),
-            DeviceText(always(PASSED_CPU), Span(since=_V2_14)),
-        ),
-    ),
-    Operator(
-        ("aten::masked_fill.Tensor",),
-        metadata=_fill_metadata,
-        device_texts=(DeviceText(_fill_text),),
-    ),
-    Operator(
-        ("aten::masked_fill_.Tensor",),
-        metadata=lambda arguments, _ask: (arguments["self"],),
-        device_texts=(DeviceText(_fill_text),),
-    ),
-    Operator(
-        ("aten::masked_fill.Scalar", "aten::masked_fill_.Scalar"),
-        device_texts=(DeviceText(_fill_text),),
-    ),
-    Operator(("aten::masked_select",), unbacked=_guess_masked_select),
-    Operator(("aten::nonzero", "aten::argwhere"), unbacked=_guess_nonzero),
-    Operator(("aten::nonzero.out",), device_texts=(DeviceText(_nonzero_text, Span(since=_V2_0)),)),
-    # Not a guess: bodies in C++ that find values there write to the tensor as to one of SparseTensorImpl
-    # (aten/src/ATen/native/TensorShape.cpp, sparse_transpose_).
-    Operator(
-        ("aten::values", "aten::_values", "aten::indices", "aten::_indices", "aten::_nnz"),
-        metadata=_refuse_count,
-    ),
-    Operator(("torchvision::nms", "torchvision::qnms"), unbacked=_guess_kept_boxes),
-    Operator(("aten::repeat_interleave.Tensor",), unbacked=_guess_repeats),
-    # A composite today; torch 1.13 registers the CPU fallback for it.
-    Operator(("aten::repeat_interleave.self_Tensor",), unbacked=_guess_repeated, needs_values=True),
-    Operator(
-        ("aten::take_along_dim",),
-        branch=Branch(
-            take_along_dim,
-            "native/TensorAdvancedIndexing.cpp: the indices as they are, before remainder wraps them",
-            Span(until=Version(2, 10)),
-        ),
-    ),
-    Operator(
-        ("aten::one_hot",),
-        branch=Branch(
-            _one_hot,
-            "native/Onehot.cpp: no value checks on MPS up to 2.11; never what it does for subclasses",
-        ),
-    ),
-)

@@ -8,24 +8,19 @@ from typing import Any
 
 import torch
 
-from opcheck.common.versions import Span, Version
+from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.device_texts import (
-    PLACEHOLDER,
-    always,
     checked_by_linear_algebra,
     is_on_cpu,
     places,
 )
 from opcheck.simulator.dispatch.operators.operator import (
-    Branch,
     Calls,
-    DeviceText,
     Given,
-    Operator,
     Results,
     composite,
-    follow_calls,
+    fact,
     gradients,
     needs_grad,
 )
@@ -44,6 +39,7 @@ _V2_3, _V2_4 = Version(2, 3), Version(2, 4)
 # -- products -----------------------------------------------------------------------------------------------
 
 
+@fact("metadata", "aten::linear")
 def _linear_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # mps/operations/Linear.mm (2.13): the last dimension becomes out_features.
     x, weight, bias = arguments["input"], arguments["weight"], arguments.get("bias")
@@ -54,6 +50,7 @@ def _linear_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     return (spec_of(torch.nn.functional.linear(*metas)),)
 
 
+@fact("text", "aten::linear")
 def _linear_text(tensors: Any) -> str | None:
     # mps/operations/Linear.mm, ``_mps_linear``: in this order.
     for name, tensor in zip(("input", "weight", "bias"), tensors, strict=False):
@@ -62,6 +59,7 @@ def _linear_text(tensors: Any) -> str | None:
     return None
 
 
+@fact("emulate", "aten::linear_backward")
 def _emulate_linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
     if not mask[2]:
         return (*gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
@@ -69,11 +67,13 @@ def _emulate_linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequ
     return tuple(gradients(torch.nn.functional.linear, (x, weight, bias), mask, grad))
 
 
+@fact("text", "aten::dot", "aten::vdot")
 def _dot_text(tensors: Any) -> str:
     devices = ", ".join(places(tensors))
     return f"Expected all tensors to be on the same device. Found: {devices}"
 
 
+@fact("metadata", "aten::_grouped_mm")
 def _grouped_mm_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did;
     # the composite and MPS's kernel take float32 and float16 too.
@@ -85,6 +85,7 @@ def _grouped_mm_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     return (contiguous((*lead, b[-1]), dtype),)
 
 
+@fact("body", "aten::_grouped_mm")
 def _grouped_mm_body(arguments: Given, _ask: TargetQueries) -> Calls:
     # GroupedMMUtils.h, ``_grouped_mm_fallback`` (2.9 to 2.13): one product for each group, or one
     # batched product.
@@ -92,6 +93,7 @@ def _grouped_mm_body(arguments: Given, _ask: TargetQueries) -> Calls:
     return ("aten::empty_strided", "aten::bmm.out" if batched else "aten::mm.out")
 
 
+@fact("branch", "aten::tensordot")
 def _tensordot(
     _context: DispatchContext, a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]
 ) -> Tensor:
@@ -121,10 +123,12 @@ def _tensordot(
 # -- decompositions -----------------------------------------------------------------------------------------
 
 
+@fact("branch", "aten::linalg_eigvals")
 def _eigvals(_context: DispatchContext, x: Tensor) -> Tensor:
     return aten.linalg_eig.default(x)[0] if needs_grad(x) else aten._linalg_eigvals.default(x)
 
 
+@fact("python_kernel", "aten::linalg_lu_solve")
 def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, **options: Any) -> Any:
     # torch/_refs/linalg/__init__.py of 2.10 to 2.13 registers it for the form with ``out=``.
     kernel = dispatch.lu_solve_in_python
@@ -136,6 +140,7 @@ def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, **options: Any) -> Any:
     return out
 
 
+@fact("metadata", "aten::geqrf")
 def _geqrf_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # BatchLinearAlgebra.cpp, geqrf: the factors, column-major, and tau
     *batch, rows, columns = arguments["self"].shape
@@ -144,12 +149,14 @@ def _geqrf_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     return (spec_of(flipped.transpose(-2, -1)), tau)
 
 
+@fact("metadata", "aten::_compute_linear_combination")
 def _linear_combination_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # LinearAlgebra.cpp, _compute_linear_combination
     x = arguments["input"]
     return (contiguous((arguments["coefficients"].shape[0], *x.shape[1:]), x.dtype),)
 
 
+@fact("unbacked", "aten::linalg_lstsq")
 def _guess_least_squares(arguments: Given, _keep: int) -> Guess:
     # BatchLinearAlgebra.cpp, linalg_lstsq_out: residuals are there if the rank is full and m > n.
     a, b = arguments["self"], arguments["b"]
@@ -166,70 +173,5 @@ def _guess_least_squares(arguments: Given, _keep: int) -> Guess:
     return Guess(results, "as if the matrix had full rank")
 
 
-_TOLERANCES = (
-    aten.linalg_pinv.default,
-    aten.linalg_pinv.atol_rtol_float,
-    aten.linalg_pinv.rcond_tensor,
-    aten.linalg_matrix_rank.default,
-    aten.linalg_matrix_rank.tol_tensor,
-    aten.linalg_matrix_rank.atol_rtol_float,
-    aten.linalg_matrix_rank.atol_rtol_tensor,
-)
-
-OPERATORS = (
-    Operator(
-        ("aten::linear",),
-        metadata=_linear_metadata,
-        device_texts=(
-            DeviceText(_linear_text, Span(since=_V2_4)),
-            DeviceText(always(PLACEHOLDER), Span(until=_V2_4)),
-        ),
-    ),
-    Operator(("aten::linear_backward",), emulate=_emulate_linear_backward),
-    Operator(("aten::mm",), device_texts=checked_by_linear_algebra("mm", "mat1", "mat2")),
-    Operator(
-        ("aten::addmm",),
-        device_texts=checked_by_linear_algebra("addmm_out_mps_impl", "self", "mat1", "mat2"),
-    ),
-    Operator(
-        ("aten::dot", "aten::vdot"),
-        device_texts=(DeviceText(_dot_text, Span(since=Version(2, 2))),),
-    ),
-    Operator(("aten::_grouped_mm",), metadata=_grouped_mm_metadata, body=_grouped_mm_body),
-    Operator(("aten::_convert_weight_to_int4pack", "aten::_weight_int4pack_mm"), not_emulated=True),
-    Operator(
-        ("aten::tensordot",),
-        branch=Branch(
-            _tensordot,
-            "native/Linear.cpp: always permute, reshape, mm, before other devices got a shorter way and since",
-        ),
-    ),
-    Operator(
-        ("aten::linalg_eigvals",),
-        branch=Branch(
-            _eigvals,
-            "native/BatchLinearAlgebra.cpp: with eigenvectors for autograd and for subclasses only",
-            Span(since=_V2_3),
-        ),
-    ),
-    *(
-        Operator(
-            (op.name(),),
-            branch=Branch(
-                follow_calls(op),
-                "native/LinearAlgebra.cpp, get_atol_rtol: float32 tolerances on MPS",
-                Span(since=_V2_3),
-            ),
-        )
-        for op in _TOLERANCES
-    ),
-    Operator(("aten::linalg_lu_solve",), python_kernel=_lu_solve),
-    Operator(
-        ("aten::linalg_lstsq",),
-        # BatchLinearAlgebra.cpp: allocates, then calls the out form, which has no meta kernel.
-        body=("aten::linalg_lstsq.out",),
-        unbacked=_guess_least_squares,
-    ),
-    Operator(("aten::geqrf",), metadata=_geqrf_metadata),
-    Operator(("aten::_compute_linear_combination",), metadata=_linear_combination_metadata),
-)
+fact("text", "aten::mm")(checked_by_linear_algebra("mm", "mat1", "mat2"))
+fact("text", "aten::addmm")(checked_by_linear_algebra("addmm_out_mps_impl", "self", "mat1", "mat2"))

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from opcheck.common.versions import Span, Version
-from opcheck.simulator.dispatch.operators.operator import Branch, Operator, make_like
+from opcheck.simulator.dispatch.operators.operator import fact
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
+@fact("branch", "aten::ctc_loss.IntList", "aten::ctc_loss.Tensor")
 def _ctc_loss(
     _context: Any,
     log_probs: Tensor,
@@ -45,6 +45,7 @@ def _ctc_loss(
     return result if batched else result.squeeze(0)
 
 
+@fact("branch", "aten::kl_div")
 def _kl_div(
     _context: Any, x: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
 ) -> Tensor:
@@ -55,6 +56,7 @@ def _kl_div(
     return loss.mean() if reduction == 1 else loss.sum()
 
 
+@fact("branch", "aten::cosine_similarity")
 def cosine_similarity(
     _context: Any, x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
 ) -> Tensor:
@@ -68,33 +70,3 @@ def cosine_similarity(
             square.clamp_min_(eps * eps)
     norms = [square.sqrt_() for square in squares]
     return ((x1 / norms[0]) * (x2 / norms[1])).sum(dim)
-
-
-OPERATORS = (
-    Operator(
-        ("aten::ctc_loss.IntList", "aten::ctc_loss.Tensor"),
-        branch=Branch(_ctc_loss, "native/LossCTC.cpp: lengths are read on the host"),
-    ),
-    Operator(("aten::_ctc_loss", "aten::_ctc_loss.Tensor"), needs_values=True),
-    # native/LossCTC.cpp: the gradient of log_probs
-    Operator(
-        ("aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"),
-        metadata=make_like("log_probs"),
-    ),
-    Operator(
-        ("aten::kl_div",),
-        branch=Branch(
-            _kl_div,
-            "native/Loss.cpp: log and a product where others take xlogy",
-            Span(until=Version(2, 1)),
-        ),
-    ),
-    Operator(
-        ("aten::cosine_similarity",),
-        branch=Branch(
-            cosine_similarity,
-            "native/Distance.cpp: the norms from squares, before linalg_vector_norm",
-            Span(until=Version(2, 1)),
-        ),
-    ),
-)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from opcheck.common.versions import Span, Target, Version
+from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import (
-    Branch,
-    Operator,
-    follow_calls,
-    make_like,
+    fact,
     needs_grad,
 )
 from opcheck.tracing.torch_private import dispatch
@@ -32,6 +29,7 @@ def _fused_rms_norm(target: Target, plain: bool) -> str:
     return "operator" if target.torch >= Version(2, 8) else "allocation"
 
 
+@fact("branch", "aten::rms_norm")
 def _rms_norm(
     context: DispatchContext,
     x: Tensor,
@@ -74,30 +72,6 @@ def _rms_norm_composite(
     return result if weight is None else aten.mul.Tensor(result, weight)
 
 
-OPERATORS = (
-    Operator(
-        ("aten::rms_norm",),
-        branch=Branch(
-            _rms_norm,
-            "native/layer_norm.cpp: fused only with a weight and without grad",
-            Span(since=Version(2, 7)),
-        ),
-    ),
-    Operator(
-        ("aten::_batch_norm_impl_index",),
-        branch=Branch(
-            follow_calls(aten._batch_norm_impl_index.default),
-            "native/Normalization.cpp: statistics of an empty batch, in the device's accumulate type",
-        ),
-    ),
-    Operator(
-        ("aten::native_group_norm",),
-        python_kernel=dispatch.group_norm_in_python,
-    ),
-    Operator(
-        ("aten::native_group_norm_backward",), python_kernel=dispatch.group_norm_backward_in_python
-    ),
-    Operator(("aten::var_mean.correction",), python_kernel=dispatch.var_mean_in_python),
-    # native/WeightNorm.cpp: the gradients of v and g; torch 2.9 has no meta kernel of it.
-    Operator(("aten::_weight_norm_interface_backward",), metadata=make_like("saved_v", "saved_g")),
-)
+fact("python_kernel", "aten::native_group_norm")(dispatch.group_norm_in_python)
+fact("python_kernel", "aten::native_group_norm_backward")(dispatch.group_norm_backward_in_python)
+fact("python_kernel", "aten::var_mean.correction")(dispatch.var_mean_in_python)

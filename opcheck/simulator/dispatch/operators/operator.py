@@ -6,7 +6,7 @@ import contextlib
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -69,9 +69,8 @@ class WiderEmulation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator overload, or several that share all properties."""
+    """One operator overload."""
 
-    names: tuple[str, ...]
     _: KW_ONLY
 
     # -- which way a call goes
@@ -136,6 +135,27 @@ class Operator:
     emulate_wider: WiderEmulation | None = None
     #: only MPS has it, with a memory layout of its own, so that nothing here computes its values
     not_emulated: bool = False
+
+
+Fact = TypeVar("Fact")
+#: By overload, the functions that ``fact`` registers.
+FUNCTIONS: dict[str, dict[str, Any]] = {}
+
+
+def fact(field: str, *names: str) -> Callable[[Fact], Fact]:
+    """Register a function as a field of the ``Operator`` of these overloads; ``text`` is that of ``device_texts``.
+
+    Raises:
+        ValueError: an overload has such a function already.
+    """
+
+    def register(function: Fact) -> Fact:
+        for name in names:
+            if FUNCTIONS.setdefault(name, {}).setdefault(field, function) is not function:
+                raise ValueError(f"{name} has two functions as {field}")
+        return function
+
+    return register
 
 
 def make_like(*names: str) -> MetadataRule:

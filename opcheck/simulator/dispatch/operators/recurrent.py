@@ -17,14 +17,13 @@ from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.device_texts import is_on_cpu, scalar_type
 from opcheck.simulator.dispatch.operators.operator import (
-    Branch,
     Calls,
     Given,
-    Operator,
     Refusal,
     Results,
     alike,
     cpu_autograd,
+    fact,
     gradients,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous
@@ -241,6 +240,7 @@ def _iterates_cells(target: Target) -> bool:
     return Version(2, 1) <= target.torch < Version(2, 5) and target.macos < Version(13, 0)
 
 
+@fact("branch", "aten::lstm.input")
 def _lstm(
     context: DispatchContext, x: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any
 ) -> Any:
@@ -250,6 +250,7 @@ def _lstm(
     return aten._lstm_mps.default(x, hx, params, *rest)[:3]
 
 
+@fact("branch", "aten::_pad_packed_sequence")
 def _pad_packed(
     _context: DispatchContext,
     data: Tensor,
@@ -283,6 +284,7 @@ def _pad_packed(
     return result, torch.tensor(lengths, dtype=torch.int64)
 
 
+@fact("refuses_devices", "aten::_pad_packed_sequence", "aten::_pack_padded_sequence")
 def _refuses_lengths(_args: Any, tensors: Any) -> Refusal | None:
     """PackedSequence.cpp, ``checkLongTensor``: the lengths, or the sizes of the batches, are the second tensor."""
     lengths = tensors[1]
@@ -298,6 +300,7 @@ def _refuses_lengths(_args: Any, tensors: Any) -> Refusal | None:
 # -- the kernel of MPS --------------------------------------------------------------------------------------
 
 
+@fact("metadata", "aten::_lstm_mps")
 def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states, outputs of
     # the layers; the last three are the backward's.
@@ -317,6 +320,7 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     return tuple(contiguous(shape, x.dtype) for shape in shapes)
 
 
+@fact("metadata", "aten::lstm_mps_backward")
 def _backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes
     # of these.
@@ -333,6 +337,7 @@ _LSTM_STATES: dict[int, Tensor] = {}
 _LSTM_STATES_KEPT = 256
 
 
+@fact("emulate", "aten::_lstm_mps")
 def _emulate(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *rest: Any) -> Any:
     _has_biases, layers, dropout, train, bidirectional, batch_first = rest
     state = torch.get_rng_state() if dropout and train else None
@@ -353,6 +358,7 @@ def _emulate(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *rest: A
     return out.detach(), h.detach(), c.detach(), gates, cells, outputs
 
 
+@fact("emulate", "aten::lstm_mps_backward")
 def _emulate_backward(*args: Any) -> Any:
     grads, gates, (x, _outputs, hx, params), rest = args[:3], args[3], args[5:9], args[9:]
 
@@ -374,6 +380,7 @@ def _emulate_backward(*args: Any) -> Any:
     return filled[0], filled[1:3], filled[3:]
 
 
+@fact("body", "torchaudio::_lfilter_core_loop")
 def _filter_loop(_given: Given, ask: TargetQueries) -> Calls | None:
     # src/libtorchaudio/lfilter.cpp, ``lfilter_core_generic_loop`` (torchaudio 2.9 to 2.11): these
     # and copy_ for each sample.  Earlier ones had no generic loop in C++.
@@ -382,43 +389,12 @@ def _filter_loop(_given: Given, ask: TargetQueries) -> Calls | None:
     return ("aten::as_strided", "aten::bmm", "aten::sub.Tensor")
 
 
-def _cells(name: str, cell: Any) -> tuple[Operator, ...]:
-    """The forms ``input`` and ``data`` of an operator that is unrolled."""
-    reason = "native/RNN.cpp: the input gates are computed ahead only on the CPU"
-    forms: dict[str, Callable[..., Any]] = {"input": _unroll, "data": _unrolled_packed}
-    return tuple(
-        Operator((f"{name}.{form}",), branch=Branch(functools.partial(function, cell), reason))
-        for form, function in forms.items()
-    )
-
-
-_, _PACKED_LSTM = _cells("aten::lstm", _lstm_cell)
-
-OPERATORS = (
-    *_cells("aten::gru", _gru_cell),
-    *_cells("aten::rnn_tanh", _simple(torch.tanh)),
-    *_cells("aten::rnn_relu", _simple(torch.relu)),
-    Operator(("aten::lstm.input",), branch=Branch(_lstm, "native/RNN.cpp: _lstm_mps")),
-    _PACKED_LSTM,
-    Operator(
-        ("aten::_pad_packed_sequence",),
-        branch=Branch(_pad_packed, "native/PackedSequence.cpp: the lengths are made on the CPU"),
-        mixes_devices=True,
-        refuses_devices=_refuses_lengths,
-    ),
-    Operator(
-        ("aten::_pack_padded_sequence",),
-        # It loops over the batch on the host, then narrow and cat (PackedSequence.cpp); batch_sizes
-        # stay there.
-        body=("aten::as_strided", "aten::cat"),
-        needs_values=True,
-        mixes_devices=True,
-        results_on_cpu=frozenset({1}),
-        refuses_devices=_refuses_lengths,
-    ),
-    Operator(("aten::_pack_padded_sequence_backward",), mixes_devices=True),
-    Operator(("torchaudio::_lfilter_core_loop",), body=_filter_loop),
-    # RnnOps.mm: dropout between the layers
-    Operator(("aten::_lstm_mps",), draws=True, metadata=_metadata, emulate=_emulate),
-    Operator(("aten::lstm_mps_backward",), metadata=_backward_metadata, emulate=_emulate_backward),
-)
+for _name, _cell in (
+    ("lstm", _lstm_cell),
+    ("gru", _gru_cell),
+    ("rnn_tanh", _simple(torch.tanh)),
+    ("rnn_relu", _simple(torch.relu)),
+):
+    fact("branch", f"aten::{_name}.data")(functools.partial(_unrolled_packed, _cell))
+    if _name != "lstm":
+        fact("branch", f"aten::{_name}.input")(functools.partial(_unroll, _cell))

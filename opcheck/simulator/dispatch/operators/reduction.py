@@ -9,13 +9,11 @@ import torch
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.operators.device_texts import one_device
 from opcheck.simulator.dispatch.operators.operator import (
-    Branch,
     Given,
-    Operator,
     Results,
     WiderEmulation,
+    fact,
     follow_calls,
-    make_like,
 )
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import contiguous
@@ -32,11 +30,6 @@ _CHECKS_OF_QUANTILES = frozenset(
     f"aten::{name}"
     for name in ("ge.Scalar", "le.Scalar", "logical_and_", "all", "new_ones", "equal")
 )
-_QUANTILES = tuple(
-    getattr(packet, name)
-    for packet in (aten.quantile, aten.nanquantile)
-    for name in packet.overloads()
-)
 
 
 def _quantile_text(x: Tensor, q: Any, *_: Any, out: Any = None, **__: Any) -> str | None:
@@ -47,6 +40,7 @@ def _quantile_text(x: Tensor, q: Any, *_: Any, out: Any = None, **__: Any) -> st
     return None
 
 
+@fact("unbacked", "aten::_unique2", "aten::unique_consecutive")
 def _guess_unique(arguments: Given, _keep: int) -> Guess:
     x, dim = arguments["self"], arguments.get("dim")
     size = x.numel() if dim is None else x.shape[dim]
@@ -62,17 +56,20 @@ def _guess_unique(arguments: Given, _keep: int) -> Guess:
     return Guess(results, f"as if {how_many} values were different")
 
 
+@fact("unbacked", "aten::_unique")
 def _guess_unique_and_inverse(arguments: Given, keep: int) -> Guess:
     results, assumed = _guess_unique(arguments, keep)
     return Guess(results[:2], assumed)
 
 
+@fact("unbacked", "aten::unique_dim", "aten::unique_dim_consecutive")
 def _guess_unique_along(arguments: Given, keep: int) -> Guess:
     # Its kernels make the inverse and the counts always (native/Unique.cpp,
     # _unique_dim_cpu_template).
     return _guess_unique({**arguments, "return_inverse": True, "return_counts": True}, keep)
 
 
+@fact("unbacked", "aten::bincount")
 def _guess_bincount(arguments: Given, _keep: int) -> Guess:
     length = max(arguments.get("minlength", 0), 2)
     # native/SummaryOps.cpp: sums of weights that are not float32 are float64, which MPS has not.
@@ -80,6 +77,7 @@ def _guess_bincount(arguments: Given, _keep: int) -> Guess:
     return Guess((contiguous((length,), dtype),), f"as if no value were above {length - 1}")
 
 
+@fact("metadata", "aten::histogram.bin_ct", "aten::histogram.bins_tensor")
 def _histogram(arguments: Given, _ask: TargetQueries) -> Results:
     # native/Histogram.cpp: a number of boxes, or their edges
     x, bins = arguments["self"], arguments.get("bins", 100)
@@ -87,10 +85,12 @@ def _histogram(arguments: Given, _ask: TargetQueries) -> Results:
     return (contiguous((edges - 1,), x.dtype), contiguous((edges,), x.dtype))
 
 
+@fact("metadata", "aten::_histogramdd_bin_edges")
 def _bin_edges(arguments: Given, _ask: TargetQueries) -> Results:
     return ([contiguous((count + 1,), arguments["self"].dtype) for count in arguments["bins"]],)
 
 
+@fact("metadata", "aten::_histogramdd_from_bin_cts", "aten::_histogramdd_from_bin_tensors")
 def _histogram_of_bins(arguments: Given, _ask: TargetQueries) -> Results:
     counts = (bins if isinstance(bins, int) else bins.shape[0] - 1 for bins in arguments["bins"])
     return (contiguous(tuple(counts), arguments["self"].dtype),)
@@ -101,6 +101,7 @@ def _emulate_histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
     return counted.to(x.dtype)
 
 
+@fact("emulate", "aten::max_pool2d_backward")
 def _emulate_pooling_backward(
     grad: Tensor,
     x: Tensor,
@@ -115,49 +116,9 @@ def _emulate_pooling_backward(
     return aten.max_pool2d_with_indices_backward.default(grad, x, *settings, indices)
 
 
-OPERATORS = (
-    Operator(("aten::equal",), answers_bool=True),
-    Operator(("aten::allclose",), answers_bool=True),
-    Operator(("aten::all", "aten::all.dim", "aten::all.dims", "aten::_is_all_true"), is_check=True),
-    *(
-        Operator(
-            (op.name(),),
-            branch=Branch(
-                one_device(op, _quantile_text, follow_calls(op, hidden=_CHECKS_OF_QUANTILES)),
-                "native/Sorting.cpp: no check of q, and the ranks in the input's dtype (installed 2.15)",
-            ),
-        )
-        for op in _QUANTILES
-    ),
-    Operator(("aten::_logcumsumexp",), metadata=make_like("self")),
-    # mps/operations/Pooling.mm: the gradient has the shape of the input.
-    Operator(
-        ("aten::max_pool2d_backward",),
-        metadata=make_like("self"),
-        emulate=_emulate_pooling_backward,
-    ),
-    # -- sets of values
-    Operator(
-        ("aten::_unique2", "aten::unique_consecutive"),
-        unbacked=_guess_unique,
-    ),
-    Operator(
-        ("aten::unique_dim", "aten::unique_dim_consecutive"),
-        unbacked=_guess_unique_along,
-    ),
-    Operator(("aten::_unique",), unbacked=_guess_unique_and_inverse),
-    Operator(("aten::bincount",), unbacked=_guess_bincount),
-    # -- histograms
-    Operator(("aten::histogram.bin_ct", "aten::histogram.bins_tensor"), metadata=_histogram),
-    Operator(("aten::_histogramdd_bin_edges",), metadata=_bin_edges),
-    Operator(
-        ("aten::_histogramdd_from_bin_cts", "aten::_histogramdd_from_bin_tensors"),
-        metadata=_histogram_of_bins,
-    ),
-    Operator(
-        ("aten::histc",),
-        # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are
-        # counted so.
-        emulate_wider=WiderEmulation(Version(2, 13), _emulate_histc),
-    ),
-)
+for _packet in (aten.quantile, aten.nanquantile):
+    for _op in (getattr(_packet, name) for name in _packet.overloads()):
+        _checked = one_device(_op, _quantile_text, follow_calls(_op, hidden=_CHECKS_OF_QUANTILES))
+        fact("branch", _op.name())(_checked)
+# mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are counted so.
+fact("emulate_wider", "aten::histc")(WiderEmulation(Version(2, 13), _emulate_histc))
