@@ -14,10 +14,12 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from opcheck.common.names import DTYPES
 from opcheck.common.python_source import parse_expression
+from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import TensorSpec
 
 #: The first output tensor of the call.
@@ -399,39 +401,7 @@ _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
 # -- conditions on values ------------------------------------------------------------------------------------
 
 #: The functions of ``values``; opcheck/device/emulator/child/value_conditions.py has them.
-VALUE_FUNCTIONS = frozenset(
-    {
-        "abs",
-        "all",
-        "any",
-        "blocked",
-        "cumsum",
-        "distance_from_bins",
-        "exp",
-        "flatten",
-        "floor",
-        "highest",
-        "imag",
-        "is_any_conjugated",
-        "is_deficient",
-        "is_index_at_end",
-        "is_index_outside",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "len",
-        "log",
-        "long",
-        "lowest",
-        "narrow",
-        "real",
-        "repeats",
-        "spread",
-        "sum",
-        "variance",
-        "wide",
-    }
-)
+VALUE_FUNCTIONS = frozenset(load_shipped(Path(__file__).with_name("value_functions.yaml")))
 _OF_VALUES: tuple[type[ast.AST], ...] = (
     *(ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.Subscript),
     *_OPERATORS,

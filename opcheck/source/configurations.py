@@ -6,14 +6,17 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+import msgspec
+
+from opcheck.common import documents
 from opcheck.common.vocabulary import Severity
+from opcheck.model.records import Record
 from opcheck.source import scan_requirements
 from opcheck.source.call_tables import read_words
 from opcheck.source.rule import Hit, ScanRule
-from opcheck.source.rules.lacking import FLASH, find_missing_packages
-from opcheck.source.rules.named_devices import find_cuda_defaults
+from opcheck.source.rules import BY_ID
+from opcheck.source.rules.lacking import find_missing_packages
 from opcheck.source.rules.processes import find_nccl
 
 #: A key and its value, in block style or inside of ``{...}``: ``model.device: cuda:0``.
@@ -30,51 +33,22 @@ _PIP = re.compile(r"^(\s*)-\s+pip\s*:\s*$")
 _OF_CUDA = read_words("conda_of_cuda")
 
 
-class _Setting(NamedTuple):
-    """What keys and values a rule names."""
+class _Setting(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What keys and values a rule names: an entry of ``configurations.toml``."""
 
-    rule: ScanRule
-    key: re.Pattern[str]
-    value: re.Pattern[str]
+    rule: str
+    key: str
+    value: str
     message: str
     hint: str
     severity: Severity | None = None
-    #: the same block must have a key of these
     beside: frozenset[str] = frozenset()
 
 
-_SETTINGS = (
-    _Setting(
-        find_cuda_defaults, re.compile(r"(?:.*[_-])?(?:device|map_location|accelerator)(?:_type)?"),
-        re.compile(r"cuda(?::\d+)?"), "the setting {key} is {value!r}: a Mac needs another value",
-        'a value such as "auto" that lets the program choose what the machine has',
-    ),
-    # What hydra calls.
-    _Setting(
-        find_cuda_defaults, re.compile("_target_"), re.compile(r"torch\.cuda\.[\w.]+"),
-        "{value} is called, which works with CUDA only",
-        "the equivalent in torch.amp or torch.mps, or a target that the program chooses",
-    ),
-    _Setting(
-        find_nccl, re.compile("strategy"), re.compile(r"(?:ddp|fsdp|deepspeed)\w*"),
-        "Lightning has no strategy {value} on MPS",
-        "strategy: auto, which uses one process for one GPU", "warning",
-    ),
-    _Setting(
-        find_nccl, re.compile("devices"), re.compile(r"[2-9]|[1-9]\d+"),
-        "{value} devices are requested, and a Mac has a single GPU",
-        "devices: auto takes the devices of the machine", "warning",
-        frozenset({"accelerator", "strategy", "num_nodes"}),
-    ),
-    _Setting(
-        find_missing_packages, re.compile("_?attn_implementation"), re.compile(FLASH),
-        "{value} needs flash-attn, which has no wheel for macOS", "attn_implementation: sdpa", "warning",
-    ),
-    _Setting(
-        find_missing_packages, re.compile("load_in_[48]bit"), re.compile("[Tt]rue"),
-        "{key} needs bitsandbytes, whose kernels are written for CUDA", "weights in float16 or bfloat16", "warning",
-    ),
-)  # fmt: skip
+_SETTINGS = msgspec.convert(
+    documents.from_toml(documents.read_text(Path(__file__).with_suffix(".toml")))["settings"],
+    tuple[_Setting, ...],
+)
 #: Accelerators other than MPS: a strategy of several processes is then no finding.
 _NOT_MPS = {"cpu", "cuda", "tpu", "hpu"}
 
@@ -86,13 +60,15 @@ def check_configuration(text: str, path: Path) -> Iterator[tuple[ScanRule, Hit]]
         yield from ((find_missing_packages, hit) for hit in _check_packages(lines))
     for number, key, value, block in [*_settings(lines)]:
         for each in _SETTINGS:
-            is_named = each.key.fullmatch(key.rpartition(".")[2]) and each.value.fullmatch(value)
-            if not is_named or (each.beside and each.beside.isdisjoint(block)):
+            is_named = re.fullmatch(each.key, key.rpartition(".")[2])
+            if not (is_named and re.fullmatch(each.value, value)) or (
+                each.beside and each.beside.isdisjoint(block)
+            ):
                 continue
-            if each.rule is find_nccl and block.get("accelerator") in _NOT_MPS:
+            if each.rule == find_nccl.id and block.get("accelerator") in _NOT_MPS:
                 continue
             yield (
-                each.rule,
+                BY_ID[each.rule],
                 Hit(
                     node=ast.Pass(lineno=number, end_lineno=number, col_offset=0),
                     message=each.message.format(key=key, value=value),

@@ -19,59 +19,40 @@ _ZERO_OR_SP = 31
 #: AAPCS64: a call may overwrite x0-x18, and sets the link register; x19-x28 survive it.
 _OVERWRITTEN_BY_CALL = (*range(19), 30)
 
-#: Arm A64 encodings: form -> (mask, value).  A later row wins, so the general classes come first.
-_FORMS = {
-    # These only count for the registers that they overwrite.
-    "immediate": (0x1C000000, 0x10000000),
-    "register": (0x0E000000, 0x0A000000),
-    "vector": (0x0E000000, 0x0E000000),
-    "system": (0xFFE00000, 0xD5200000),
-    "access": (0x0E000000, 0x08000000),
-    "exclusive": (0x3F000000, 0x08000000),
-    "access_pair": (0x3E000000, 0x28000000),
-    "access_indexed": (0x3B200400, 0x38000400),
-    "access_pair_indexed": (0x3A800000, 0x28800000),
-    "access_structure": (0xBE800000, 0x0C800000),
-    "access_authenticated": (0xFF200400, 0xF8200400),
-    "access_tag": (0xFF200000, 0xD9200000),
-    # These are followed.
-    "adrp": (0x9F000000, 0x90000000),
-    "adr": (0x9F000000, 0x10000000),
-    "add": (0xFF800000, 0x91000000),
-    "mov": (0xFFE0FFE0, 0xAA0003E0),
-    "str": (0xFFC00000, 0xF9000000),
-    "str_unscaled": (0xFFE00C00, 0xF8000000),
-    "str_post": (0xFFE00C00, 0xF8000400),
-    "str_pre": (0xFFE00C00, 0xF8000C00),
-    "stp": (0xFFC00000, 0xA9000000),
-    "stp_post": (0xFFC00000, 0xA8800000),
-    "stp_pre": (0xFFC00000, 0xA9800000),
-    "bl": (0xFC000000, 0x94000000),
-    "blr": (0xFFFFFC1F, 0xD63F0000),
-}
-_NAMES = ("", *_FORMS)
-
 # The register fields of an instruction word, by the bit that each begins at.
 _RD, _RN, _RT2, _RS = 0, 5, 10, 16
-#: The fields that name a register which the instruction overwrites with an unknown value.
-_OVERWRITES = {
-    "immediate": (_RD,),
-    "register": (_RD,),
-    "vector": (_RD,),
-    "system": (_RD,),
-    "access": (_RD,),
-    "exclusive": (_RD, _RT2, _RS),
-    "access_pair": (_RD, _RT2),
-    "access_indexed": (_RD, _RN),
-    "access_pair_indexed": (_RD, _RT2, _RN),
-    "access_structure": (_RN,),
-    "access_authenticated": (_RD, _RN),
-    "access_tag": (_RD, _RN),
-    "str_post": (_RN,),
-    "str_pre": (_RN,),
-    "stp_post": (_RN,),
-    "stp_pre": (_RN,),
+#: Arm A64 encodings: form -> (mask, value, the fields of registers that become unknown).  A later row wins, so the
+#: general classes come first.
+_FORMS: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    # These only count for the registers that they overwrite.
+    "immediate": (0x1C000000, 0x10000000, (_RD,)),
+    "register": (0x0E000000, 0x0A000000, (_RD,)),
+    "vector": (0x0E000000, 0x0E000000, (_RD,)),
+    "system": (0xFFE00000, 0xD5200000, (_RD,)),
+    "access": (0x0E000000, 0x08000000, (_RD,)),
+    "exclusive": (0x3F000000, 0x08000000, (_RD, _RT2, _RS)),
+    "access_pair": (0x3E000000, 0x28000000, (_RD, _RT2)),
+    "access_indexed": (0x3B200400, 0x38000400, (_RD, _RN)),
+    "access_pair_indexed": (0x3A800000, 0x28800000, (_RD, _RT2, _RN)),
+    "access_structure": (0xBE800000, 0x0C800000, (_RN,)),
+    "access_authenticated": (0xFF200400, 0xF8200400, (_RD, _RN)),
+    "access_tag": (0xFF200000, 0xD9200000, (_RD, _RN)),
+    # These are followed.
+    "adrp": (0x9F000000, 0x90000000, ()),
+    "adr": (0x9F000000, 0x10000000, ()),
+    "add": (0xFF800000, 0x91000000, ()),
+    "mov": (0xFFE0FFE0, 0xAA0003E0, ()),
+    "str": (0xFFC00000, 0xF9000000, ()),
+    "str_unscaled": (0xFFE00C00, 0xF8000000, ()),
+    "str_post": (0xFFE00C00, 0xF8000400, (_RN,)),
+    "str_pre": (0xFFE00C00, 0xF8000C00, (_RN,)),
+    "stp": (0xFFC00000, 0xA9000000, ()),
+    "stp_post": (0xFFC00000, 0xA8800000, (_RN,)),
+    "stp_pre": (0xFFC00000, 0xA9800000, (_RN,)),
+    "bl": (0xFC000000, 0x94000000, ()),
+    "blr": (0xFFFFFC1F, 0xD63F0000, ()),
 }
+_NAMES = ("", *_FORMS)
 
 
 class Address(NamedTuple):
@@ -101,7 +82,7 @@ def decode(code: bytes) -> list[tuple[int, int, str]]:
     """Yield (index, word, form) of each instruction that matches a form."""
     words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
     forms = np.zeros(len(words), dtype=np.uint8)
-    for number, (mask, value) in enumerate(_FORMS.values(), 1):
+    for number, (mask, value, _) in enumerate(_FORMS.values(), 1):
         forms[(words & np.uint32(mask)) == value] = number
     kept = np.nonzero(forms)[0]
     return [
@@ -129,7 +110,7 @@ def run(code: bytes, start: int) -> Iterator[Event]:
             continue
         if form.startswith("st"):
             yield from _stores(word, form, known)
-        for field in _OVERWRITES.get(form, ()):
+        for field in _FORMS[form][2]:
             known.pop(word >> field & 31, None)
         if form in {"adrp", "adr", "add", "mov"}:
             value = _value(word, form, pc, known)
