@@ -14,7 +14,7 @@ from opcheck.data.built_lists import select
 from opcheck.data.macs import MAC, MEMORY, MacOptions
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
-from opcheck.judge.timing.chosen_chips import TIME, chips_of, with_time
+from opcheck.judge.timing.speedups import TIME, chips_of, with_time
 from opcheck.model.options import options_of
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit as audit_request
@@ -139,7 +139,7 @@ def _audit(model: str | Callable[..., Any], inputs: Any, options: dict[str, Any]
         return with_time(audit_request(request, lists, mac=memory), chips, lists)
     request = request_of(_name(model), mac, chosen, is_object=True)
     _check(request, model)
-    from opcheck.capture.child.live import capture_live
+    from opcheck.capture.child.shared import capture_live
 
     trace = capture_live(request, model, inputs)
     return with_time(report_of_request(request, trace, mac, lists, mac=memory), chips, lists)

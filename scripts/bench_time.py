@@ -20,7 +20,7 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import target
 from opcheck.judge import assembly
 from opcheck.judge.judge import judge_all
-from opcheck.judge.timing.chosen_chips import with_time
+from opcheck.judge.timing.speedups import with_time
 from opcheck.judge.timing.workload import RoutedCall, workloads
 from opcheck.judge.work import route_of
 from opcheck.model.records import Trace

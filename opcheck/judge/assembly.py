@@ -38,7 +38,7 @@ from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.capture_problems import quantized_headline
 from opcheck.judge.rules.rule import Audited
-from opcheck.judge.timing.chosen_chips import WITHOUT_TIME
+from opcheck.judge.timing.speedups import WITHOUT_TIME
 from opcheck.judge.timing.workload import RoutedCall, workloads
 from opcheck.judge.work import common_route, route_of, sum_by_route, synchronizations, work
 from opcheck.model.fingerprint import add_fingerprints

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opcheck.common.versions import Span, Version
-from opcheck.data.evidence_ranges import disagreements
+from opcheck.data.lint import disagreements
 from opcheck.data.statement_model import Argument, Statement, StatementEvidence
 
 LINES = [Version.parse(line) for line in ("2.0", "2.1", "2.2", "2.3")]

@@ -15,8 +15,14 @@ from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.extensions import FILE, read_extensions, registrations_file
 from opcheck.data.registrations import data_directory
 from opcheck.data.wheels.archive import default_cache
-from opcheck.data.wheels.extension import build_extension, is_extension, read_extension
-from opcheck.data.wheels.extension_library import Registered, find_registered, values
+from opcheck.data.wheels.extension import (
+    Registered,
+    build_extension,
+    find_registered,
+    find_values,
+    is_extension,
+    read_extension,
+)
 from opcheck.data.wheels.image import Image, Section
 
 # A made library: code at 0, stubs at 0x800, strings at 0x1000.
@@ -102,7 +108,7 @@ def test_calls_through_stubs() -> None:
         Registered("made", "CompositeImplicitAutograd", "loop"),
         Registered("made", "MPS", "nms"),
     )
-    assert values("made", find_registered(image)) == {
+    assert find_values("made", find_registered(image)) == {
         "made::loop": "composite_implicit",
         "made::nms": "kernel",
         "made::roi.out": "cpu_only",
@@ -122,12 +128,12 @@ def test_the_stable_abi() -> None:
             ]
         }
     )
-    assert values("made", find_registered(image)) == {
+    assert find_values("made", find_registered(image)) == {
         "made::fell": "no_dense_kernel",
         "made::nms": "kernel",
         "made::roi.out": "cpu_only",
     }
-    assert values("other", find_registered(image)) == {}
+    assert find_values("other", find_registered(image)) == {}
 
 
 @pytest.mark.parametrize(

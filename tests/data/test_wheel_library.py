@@ -11,8 +11,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("lief")
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.declarations import find_declared
-from opcheck.data.wheels.dispatcher import registrations
+from opcheck.data.wheels.dispatcher import find_declared, registrations
 from opcheck.data.wheels.image import Image, Section
 from opcheck.data.wheels.stubs import stub_table
 

@@ -103,3 +103,25 @@ def _name(image: Image, registers: dict[int, int], symbol: str) -> str:
             hint="the compiler has changed how it builds the call; the reader must learn it",
         )
     return name
+
+
+# -- the overloads that the library declares (``m.def``) in the ``aten`` namespace -----------------------------
+
+#: torch/library.h: TORCH_LIBRARY(aten, m) (the generated RegisterSchema.cpp) and
+#: TORCH_LIBRARY_FRAGMENT(aten, m) (aten/src/ATen/native/RNN.cpp: quantized_lstm and others).
+_BLOCKS = ("TORCH_LIBRARY_init_aten", "TORCH_LIBRARY_FRAGMENT_init_aten_")
+_SCHEMA = re.compile(r"(?:aten::)?(\w+(?:\.\w+)?)\(.*->")
+
+
+def find_declared(image: Image) -> frozenset[str]:
+    """Return every ``aten`` overload whose schema string a declaring block refers to."""
+    texts = (
+        image.string(event.value)
+        for block in _BLOCKS
+        for address, _ in image.matching(block)
+        for event in run(image.code(address), address)
+        if isinstance(event, Address)
+    )
+    return frozenset(
+        f"aten::{match[1]}" for text in texts if text and (match := _SCHEMA.match(text))
+    )

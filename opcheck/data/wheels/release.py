@@ -14,8 +14,7 @@ from opcheck.common.versions import Version
 from opcheck.data.files import Counts, Release
 from opcheck.data.wheels import archive, column, stubs
 from opcheck.data.wheels.damage import report_damage
-from opcheck.data.wheels.declarations import find_declared
-from opcheck.data.wheels.dispatcher import registrations
+from opcheck.data.wheels.dispatcher import find_declared, registrations
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.python_side import python_kernels
 from opcheck.data.wheels.schemas import Schema, read_schemas

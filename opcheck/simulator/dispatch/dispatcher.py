@@ -26,8 +26,7 @@ from opcheck.simulator.dispatch.calls import (
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.gradient_devices import Nodes
 from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, legacy_body
-from opcheck.simulator.dispatch.operators.device_texts import mismatch, row_of
-from opcheck.simulator.dispatch.operators.operator import Role, overload_named
+from opcheck.simulator.dispatch.operators.operator import Role, mismatch, overload_named, row_of
 from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, keep_generators
 from opcheck.simulator.dispatch.routes import (
     Route,

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from opcheck.common.replacing import replace_attributes
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.device_texts import type_name
+from opcheck.simulator.dispatch.operators.operator import type_name
 from opcheck.tracing.torch_private.autograd import (
     BACKWARD_APPLY,
     RUN_BACKWARD,

@@ -15,8 +15,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.extensions import LIBRARIES
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators import OPERATORS, PLAIN, PYTHON_KERNELS
-from opcheck.simulator.dispatch.operators.device_texts import is_iterated
-from opcheck.simulator.dispatch.operators.operator import Operator
+from opcheck.simulator.dispatch.operators.operator import Operator, is_iterated
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator, OpOverload

@@ -14,13 +14,13 @@ import msgspec
 from opcheck.common.versions import Span, Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.device_texts import always
 from opcheck.simulator.dispatch.operators.operator import (
     FUNCTIONS,
     Branch,
     DeviceText,
     Operator,
     Role,
+    always,
     follow_calls,
     make_like,
     overload_named,

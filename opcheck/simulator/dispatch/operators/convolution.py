@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.dispatch.operators.device_texts import type_name
 from opcheck.simulator.dispatch.operators.operator import (
     Calls,
     Given,
     Results,
     alike,
     fact,
+    type_name,
 )
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous, spec_of
 from opcheck.simulator.target_reads import TargetQueries

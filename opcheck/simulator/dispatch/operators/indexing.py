@@ -10,16 +10,14 @@ import torch
 
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.device_texts import (
-    TWO_DEVICES,
-    is_on_cpu,
-    places,
-)
 from opcheck.simulator.dispatch.operators.operator import (
+    TWO_DEVICES,
     Given,
     Refusal,
     Results,
     fact,
+    is_on_cpu,
+    places,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
 from opcheck.simulator.dispatch.unbacked_values import (

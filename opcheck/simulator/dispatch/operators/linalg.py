@@ -10,19 +10,17 @@ import torch
 
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.device_texts import (
-    checked_by_linear_algebra,
-    is_on_cpu,
-    places,
-)
 from opcheck.simulator.dispatch.operators.operator import (
     Calls,
     Given,
     Results,
+    checked_by_linear_algebra,
     composite,
     fact,
     gradients,
+    is_on_cpu,
     needs_grad,
+    places,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
 from opcheck.simulator.dispatch.unbacked_values import Guess

@@ -9,10 +9,11 @@ import torch
 
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.device_texts import one_device, places
 from opcheck.simulator.dispatch.operators.operator import (
     Given,
     fact,
+    one_device,
+    places,
 )
 
 aten = torch.ops.aten

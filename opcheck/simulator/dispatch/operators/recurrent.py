@@ -15,7 +15,6 @@ import torch
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.device_texts import is_on_cpu, scalar_type
 from opcheck.simulator.dispatch.operators.operator import (
     Calls,
     Given,
@@ -25,6 +24,8 @@ from opcheck.simulator.dispatch.operators.operator import (
     cpu_autograd,
     fact,
     gradients,
+    is_on_cpu,
+    scalar_type,
 )
 from opcheck.simulator.dispatch.tensor_meta import contiguous
 from opcheck.simulator.target_reads import TargetQueries, is_before

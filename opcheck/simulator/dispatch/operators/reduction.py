@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Version
-from opcheck.simulator.dispatch.operators.device_texts import one_device
 from opcheck.simulator.dispatch.operators.operator import (
     Given,
     Results,
     WiderEmulation,
     fact,
     follow_calls,
+    one_device,
 )
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import contiguous
