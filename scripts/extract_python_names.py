@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from opcheck.data.files import read_releases
 from opcheck.data.history import SCHEMA, contract
-from opcheck.data.python_names import NAMES
 from opcheck.data.registrations import data_directory
+from opcheck.data.tables import NAMES
 from opcheck.data.wheels.archive import default_cache, obtain
 
 #: Names that C++ defines stand in the stubs alone.

@@ -28,8 +28,8 @@ from torch import nn
 from opcheck.common.files import write_text
 from opcheck.common.text import one_line
 from opcheck.data import composites, tables
-from opcheck.data.python_names import python_names
 from opcheck.data.registrations import data_directory, load
+from opcheck.data.tables import python_names
 from opcheck.worker.worker import run_forked
 from scripts import by_release
 from scripts.opinfo.record import Watch, mac

@@ -30,8 +30,8 @@ from torch.testing._internal import common_methods_invocations
 
 from opcheck.common.files import write_text
 from opcheck.data import composites
-from opcheck.data.refused import REFUSED
 from opcheck.data.registrations import data_directory, load
+from opcheck.data.tables import REFUSED
 from opcheck.worker.worker import WorkerError
 from scripts import schema_bodies
 from scripts.cross_dtypes import expected, kernels

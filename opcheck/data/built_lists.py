@@ -72,7 +72,7 @@ def build_lists(wheel: Path) -> BuiltLists:
         UsageError: the cache cannot be written, or others can write to it.
     """
     from opcheck.data.wheels.archive import default_cache
-    from opcheck.data.wheels.builder import build
+    from opcheck.data.wheels.release import build
 
     shipped = load(shipped_directory())
     kept = require_private(folder())

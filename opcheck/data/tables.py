@@ -10,6 +10,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError, explain_errors
+from opcheck.data.history import Entry, expand
 from opcheck.data.registrations import data_directory
 from opcheck.data.strict_yaml import Document, read_as
 
@@ -79,3 +80,70 @@ class ListFile(Generic[Kind]):
         if value.schema != SCHEMA:
             document.report(("schema",), f"the schema must be {SCHEMA}")
         self._check(document, value)
+
+
+# -- the public names and arguments of torch's Python that some releases have and others lack ------------------
+
+
+class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of python_names.json, which scripts/extract_python_names.py writes."""
+
+    schema: int
+    #: the release lines whose wheels were read, in order
+    releases: tuple[str, ...]
+    #: module -> name -> the release lines where it appears (a text) and disappears (null)
+    modules: dict[str, dict[str, tuple[Entry, ...]]]
+    #: function, method or ``aten.`` and a function of C++ -> argument -> the same
+    arguments: dict[str, dict[str, tuple[Entry, ...]]]
+
+    def has_argument(self, line: str, function: str, argument: str) -> bool:
+        """Return whether the function takes the argument in that release; it must be in the file."""
+        return line in expand(self.arguments[function][argument], self.releases)
+
+    def has(self, line: str, module: str, name: str) -> bool:
+        """Return whether the module has the name in that release; the name must be in the file."""
+        return line in expand(self.modules[module][name], self.releases)
+
+
+NAMES = ListFile("python_names.json", PythonNames, made_by="python scripts/extract_python_names.py")
+
+
+def python_names(directory: Path | None = None) -> PythonNames:
+    """Return the names, which are read once."""
+    return NAMES.load(directory)
+
+
+# -- the dtypes that no backend computes an operator in: the CPU refuses them, and no device is known to take them ---
+
+
+class RefusedDtypes(msgspec.Struct, frozen=True, kw_only=True):
+    """The data file."""
+
+    schema: int
+    #: the torch release of the CPU and of the operator database that the table was read from
+    torch: str
+    #: overload -> dtypes
+    refused: dict[str, tuple[str, ...]]
+
+
+REFUSED = ListFile(
+    "refused_dtypes.json",
+    RefusedDtypes,
+    made_by="python -m scripts.refused_dtypes",
+    missing=RefusedDtypes(schema=SCHEMA, torch="", refused={}),
+)
+
+
+def refused_by(op: str, dtype: str) -> str:
+    """Return the torch release whose CPU refuses the dtype for the overload; empty where some backend takes it.
+
+    Raises:
+        OpListError: the data file is damaged.
+    """
+    table = REFUSED.load()
+    return table.torch if dtype in table.refused.get(op, ()) else ""
+
+
+def nowhere(dtype: str) -> str:
+    """Return why a refused dtype is unsupported."""
+    return f"no backend computes it in {dtype}: the CPU refuses it, too"

@@ -13,8 +13,8 @@ from opcheck.common.vocabulary import FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.matching import Matches
-from opcheck.data.refused import nowhere, refused_by
 from opcheck.data.registrations import OpLists
+from opcheck.data.tables import nowhere, refused_by
 from opcheck.judge import matching_statements
 from opcheck.judge.texts import EXTENSIONS, MEANINGS, REFUSALS
 from opcheck.model.records import Evidence, OpCall, Verdict

@@ -13,7 +13,7 @@ from opcheck.common.caches import make, require_private
 from opcheck.common.errors import OpListError
 from opcheck.common.files import open_replacement
 from opcheck.data.wheels import archive, metal_source, metallib
-from opcheck.data.wheels.damage import open_archive
+from opcheck.data.wheels.archive import open_archive
 
 #: The variant for every supported macOS; in 2.6 to 2.8 the variant for macOS 14 and newer, which
 #: alone has the bfloat16 kernels (aten/src/ATen/mps/MPSDevice.mm, 2.8.0).

@@ -15,9 +15,9 @@ import msgspec
 from opcheck.common.memo import cached_method
 from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
-from opcheck.data.refused import refused_by
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
+from opcheck.data.tables import refused_by
 from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_everywhere
 from opcheck.lookup.answer_records import State
 from opcheck.lookup.answer_words import REMOVED

@@ -27,7 +27,6 @@ from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.ignores import Comment, IgnoreEntry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import GroupLocation, Problem, SourceLocation
 from opcheck.source import scan_requirements, signs, source
-from opcheck.source.configurations import check_configuration
 from opcheck.source.edits import Fix
 from opcheck.source.file_questions import FileQuestions
 from opcheck.source.intent import between_processes, for_cuda
@@ -39,6 +38,7 @@ from opcheck.source.rules import BY_ID, RULES
 from opcheck.source.rules.ignore_comments import UNUSED, WITHOUT_REASON
 from opcheck.source.rules.lacking import find_missing_packages
 from opcheck.source.scan_records import ScanFinding, ScanReport, count_findings
+from opcheck.source.scan_requirements import check_configuration
 from opcheck.source.source import FoundFile, Source, UnreadableError
 from opcheck.source.words import last
 from opcheck.worker import shares

@@ -15,7 +15,7 @@ from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.versions import Version
 from opcheck.data import built_lists, targets
 from opcheck.data.registrations import FILES, NIGHTLY, VARIABLE, load, shipped_directory
-from opcheck.data.wheels import builder
+from opcheck.data.wheels import release
 from opcheck.data.wheels.release import ReleaseFacts
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,8 @@ def build(
 ) -> built_lists.BuiltLists:
     wheel = folder / f"torch-{read.release.torch}-cp311-cp311-macosx_14_0_arm64.whl"
     wheel.write_bytes(b"wheel")
-    monkeypatch.setattr(builder, "obtain", lambda *_: wheel)
-    monkeypatch.setattr(builder, "read_release", lambda _: read)
+    monkeypatch.setattr(release, "obtain", lambda *_: wheel)
+    monkeypatch.setattr(release, "read_release", lambda _: read)
     return built_lists.build_lists(wheel)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import OpListError
-from opcheck.data.python_names import python_names
 from opcheck.data.registrations import load
+from opcheck.data.tables import python_names
 from scripts.extract_python_names import extract
 
 

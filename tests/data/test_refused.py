@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.data.refused import nowhere, refused_by
 from opcheck.data.registrations import load
+from opcheck.data.tables import nowhere, refused_by
 from opcheck.lookup.plain_call import OperatorLookup, target
 
 _LOOKUP = OperatorLookup(load())

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.child.inputs.resizing import resize
-from opcheck.capture.child.inputs.specs import Inputs
+from opcheck.capture.child.inputs.specs import Inputs, resize
 from opcheck.capture.child.recipes.pipelines import PipelineModel
 from opcheck.common.errors import InputError
 

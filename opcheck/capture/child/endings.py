@@ -21,8 +21,8 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
-from opcheck.data.python_names import python_names
 from opcheck.data.statement_model import Statement
+from opcheck.data.tables import python_names
 from opcheck.model.records import OpCall, Problem, SourceLocation
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.visible import device_mode

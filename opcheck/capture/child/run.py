@@ -26,8 +26,7 @@ from opcheck.capture.child.calls import (
 )
 from opcheck.capture.child.calls import calls as calls_of
 from opcheck.capture.child.changes import change
-from opcheck.capture.child.inputs.resizing import sizes_of
-from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for
+from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for, sizes_of
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
 from opcheck.capture.child.loading.load import Arguments, Loaded, hint_for, load

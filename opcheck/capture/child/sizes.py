@@ -6,7 +6,7 @@ import msgspec
 import torch
 
 from opcheck.capture.child import run
-from opcheck.capture.child.inputs.resizing import resize
+from opcheck.capture.child.inputs.specs import resize
 from opcheck.capture.child.shared import SECONDS_AFTER_RUN, capture_in_fork, shared_by
 from opcheck.capture.request import CaptureRequest, Captures, ManySizes, Shared
 from opcheck.common.errors import OpcheckError

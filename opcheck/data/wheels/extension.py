@@ -1,4 +1,4 @@
-"""Write a release of an extension library (torchvision, torchaudio) into the op lists."""
+"""Read the library of an extension (torchvision, torchaudio), and write its release into the op lists."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ from opcheck.data.extensions import (
 )
 from opcheck.data.files import read_history
 from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
-from opcheck.data.wheels.archive import obtain, read_metadata
-from opcheck.data.wheels.builder import write_changed
-from opcheck.data.wheels.damage import open_archive
+from opcheck.data.wheels.archive import obtain, open_archive, read_metadata
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine_code import Address, LinkedCall, run
+from opcheck.data.wheels.release import write_changed
 
 _HINT = "give a macOS arm64 wheel of torchvision or torchaudio, or torchvision==0.28.0"
 _PINNED = re.compile(r"torch\s*\(?==(?P<version>[\d.]+)")
@@ -106,7 +105,7 @@ def read_extension(path: Path) -> ExtensionFacts:
         raise OpListError(
             "the wheel registers no operator",
             context=path.name,
-            hint="it is built in another way; extension_library.py must learn it",
+            hint="it is built in another way; extension.py must learn it",
         )
     kinds = list(column.values())
     release = ExtensionRelease(
@@ -315,5 +314,5 @@ def _fail(message: str, symbol: str) -> NoReturn:
     raise OpListError(
         f"the extension registers in a way that is not known: {message}",
         context=symbol,
-        hint="the compiler or torch/library.h has changed; extension_library.py must learn it",
+        hint="the compiler or torch/library.h has changed; extension.py must learn it",
     )

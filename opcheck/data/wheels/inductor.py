@@ -13,7 +13,7 @@ from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import archive
-from opcheck.data.wheels.damage import open_archive
+from opcheck.data.wheels.archive import open_archive
 
 if TYPE_CHECKING:
     import zipfile

@@ -94,7 +94,7 @@ def build(
 ) -> int:
     """Read each wheel in turn."""
     with built_lists.require_readers("opcheck lists build"):
-        from opcheck.data.wheels import archive, builder, extension
+        from opcheck.data.wheels import archive, extension, release
     if not sources and not wheels:
         raise UsageError(
             "no wheel to read",
@@ -120,7 +120,7 @@ def build(
                 built = f"{added.library} {added.release.version}"
                 changed = added.changed
             else:
-                done = builder.build(source, directory, cache)
+                done = release.build(source, directory, cache)
                 built, changed = f"torch {done.release.torch}", done.changed
         streams.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
     return 0

@@ -12,8 +12,8 @@ from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.packages import Becomes
-from opcheck.data.python_names import python_names
 from opcheck.data.registrations import OpLists
+from opcheck.data.tables import python_names
 from opcheck.features.weights.weights_records import WORKS, PartOutcome, outcome_of
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall, TensorSpec, Verdict

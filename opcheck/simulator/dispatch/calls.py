@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from opcheck.data.refused import refused_by
+from opcheck.data.tables import refused_by
 from opcheck.simulator.dispatch.routes import Route
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, spec_of

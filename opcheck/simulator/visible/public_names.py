@@ -27,8 +27,8 @@ from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
-from opcheck.data.python_names import python_names
 from opcheck.data.registrations import load
+from opcheck.data.tables import python_names
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import READS
 from opcheck.simulator.visible.requirements import (

@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 
 from opcheck.data.registrations import FILES, load, shipped_directory
-from opcheck.data.wheels.builder import merge_release, write_changed
-from opcheck.data.wheels.release import ReleaseFacts
+from opcheck.data.wheels.release import ReleaseFacts, merge_release, write_changed
 
 MAC = "2.13/15"
 #: overload -> its value in the lists of the planted Mac; the shipped lists have kernels for most of them

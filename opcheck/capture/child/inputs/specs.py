@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +14,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from opcheck.capture.child.build import values
+from opcheck.capture.child.build import LARGEST, values
 from opcheck.capture.child.inputs import derive
 from opcheck.capture.child.inputs.derive import process_inputs
 from opcheck.capture.child.loading.load import Arguments, Loaded
+from opcheck.capture.child.recipes import pipelines
+from opcheck.capture.child.recipes.pipelines import PipelineModel
+from opcheck.capture.dimensions import dimensions
 from opcheck.capture.request import AS_PIPELINE
 from opcheck.common import documents
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
-from opcheck.common.text import type_and_text
+from opcheck.common.text import and_more, type_and_text
 from opcheck.tracing.torch_private.trees import tree_map_only
 
 GRAMMAR = "write 1x3x224x224:float32, name=1x128:int64, or scalar:float32"
@@ -280,3 +285,93 @@ _READERS: dict[str, Callable[[Path], Any]] = {
     ".npz": _numpy,
     ".safetensors": _safetensors,
 }
+
+
+# -- call a model with inputs of other sizes, by the names of their dimensions ---------------------------------
+
+#: The argument of a pipeline that sets a dimension.
+_OF_PIPELINES = {
+    "height": "height",
+    "width": "width",
+    "frames": "num_frames",
+    "batch": "num_images_per_prompt",
+}
+#: Names that an error lists.
+_NAMES = 12
+
+
+def sizes_of(inputs: Inputs, model: torch.nn.Module) -> dict[str, int]:
+    """Return the dimensions of the inputs that may vary, with their sizes."""
+    if isinstance(model, PipelineModel):
+        return _sizes_of_pipeline(inputs, model)
+    return {name: axes[0].size for name, axes in dimensions(inputs.specs).items()}
+
+
+def _sizes_of_pipeline(inputs: Inputs, model: PipelineModel) -> dict[str, int]:
+    if model.pipeline is None:
+        return {}
+    parameters = inspect.signature(model.pipeline.__call__).parameters
+    side = pipelines.side_of(model.pipeline)
+    usual = {"height": side, "width": side, "frames": pipelines.FRAMES, "batch": 1}
+    result = {}
+    for name, argument in _OF_PIPELINES.items():
+        if argument in parameters:
+            default = parameters[argument].default
+            usual_size = default if type(default) is int else usual[name]
+            result[name] = inputs.kwargs.get(argument, usual_size)
+    return result
+
+
+def resize(inputs: Inputs, model: torch.nn.Module, sizes: Mapping[str, int]) -> Inputs:
+    """Return the inputs with other sizes; what a longer tensor has more is a repetition.
+
+    Raises:
+        UsageError: the inputs have no such dimension.
+        InputError: a tensor would be larger than opcheck makes.
+    """
+    if not sizes:
+        return inputs
+    known = sizes_of(inputs, model)
+    for name in sizes:
+        if name not in known:
+            listed = and_more([f"{each} ({size})" for each, size in known.items()], _NAMES)
+            raise UsageError(
+                f"the inputs have no dimension {name!r}",
+                context=f"--vary {name}",
+                hint=f"they have {listed}" if known else "they have none that could vary",
+            )
+    if isinstance(model, PipelineModel):
+        changed = {_OF_PIPELINES[name]: size for name, size in sizes.items()}
+        return dataclasses.replace(inputs, kwargs={**inputs.kwargs, **changed})
+    axes = dimensions(inputs.specs)
+    changes: dict[int, dict[int, int]] = {}
+    for name, size in sizes.items():
+        for each in axes[name]:
+            changes.setdefault(each.place, {})[each.axis] = size
+    places = iter(range(len(inputs.specs)))
+    args = tuple(_resize_value(value, places, changes) for value in inputs.args)
+    kwargs = {name: _resize_value(value, places, changes) for name, value in inputs.kwargs.items()}
+    specs = tuple(describe(args, kwargs))
+    return dataclasses.replace(inputs, args=args, kwargs=kwargs, specs=specs)
+
+
+def _resize_value(
+    value: Any, places: Iterator[int], changes: Mapping[int, Mapping[int, int]]
+) -> Any:
+    """Return a value with the tensors in it resized, in the order of ``describe``."""
+    if isinstance(value, torch.Tensor):
+        for axis, size in changes.get(next(places), {}).items():
+            shape = [*value.shape[:axis], size, *value.shape[axis + 1 :]]
+            if math.prod(shape) > LARGEST:
+                raise InputError(
+                    f"an input of {'x'.join(map(str, shape))} is more than opcheck makes",
+                    context="--vary",
+                    hint="give a smaller range",
+                )
+            value = value.index_select(axis, torch.arange(size) % value.shape[axis])
+        return value
+    if isinstance(value, dict):
+        return {key: _resize_value(item, places, changes) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_resize_value(item, places, changes) for item in value)
+    return value

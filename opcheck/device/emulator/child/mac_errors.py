@@ -15,9 +15,9 @@ import torch
 from opcheck.common.versions import Target, Version
 from opcheck.data import messages
 from opcheck.data.messages import FIELD
-from opcheck.data.refused import nowhere, refused_by
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
+from opcheck.data.tables import nowhere, refused_by
 from opcheck.device.emulator.child.argument_checks import CHECKS
 from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.routes import end_of

@@ -340,7 +340,7 @@ def row_of(target: Target, texts: tuple[DeviceText, ...]) -> int | None:
     return next(rows, None)
 
 
-_LISTS = load_shipped(Path(__file__).with_suffix(".yaml"))
+_LISTS = load_shipped(Path(__file__).with_name("device_texts.yaml"))
 _ITERATES = frozenset(_LISTS["iterates"])
 _NUMBERS: Mapping[str, list[str]] = _LISTS["numbers"]
 
