@@ -24,6 +24,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from opcheck.capture.tables import read_words
 from opcheck.common import caches, documents, sanitize
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
@@ -34,23 +35,7 @@ from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import Record
 
 #: Names of configuration files; nothing else is downloaded.
-_CONFIGURATIONS = frozenset(
-    {
-        "adapter_config.json",
-        "config.json",
-        "config_sentence_transformers.json",
-        "generation_config.json",
-        "model_index.json",
-        "modules.json",
-        "preprocessor_config.json",
-        "processor_config.json",
-        "quantize_config.json",
-        "scheduler_config.json",
-        "sentence_bert_config.json",
-        "tokenizer_config.json",
-        "video_preprocessor_config.json",
-    }
-)
+_CONFIGURATIONS = read_words("configurations")
 #: The file that states what kind of model a repository contains; the first that is there.
 MARKERS = ("model_index.json", "modules.json", "adapter_config.json", "config.json")
 _ADAPTER = "adapter_config.json"

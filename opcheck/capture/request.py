@@ -10,6 +10,7 @@ import msgspec
 
 from opcheck.capture.naming import full_name
 from opcheck.capture.repository import Repository, fetch, is_repository
+from opcheck.capture.tables import TABLES
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import UsageError
 from opcheck.common.names import parse_dtype
@@ -21,25 +22,11 @@ from opcheck.worker.protocol import WorkFailure
 
 #: How a model can be followed, and what each way misses.  Whatever the tracer, the calls are those of the simulated
 #: Mac's dispatcher.
-TRACERS = {
-    "dispatch": "branches on values, shapes or settings that this run did not take",
-    "fx": "what torch.fx.symbolic_trace fixed: control flow, and branches on the device, taken as on the CPU",
-    "export": "what torch.export fixed on the CPU: branches on the device, on grad mode and on autocast",
-}
+TRACERS: dict[str, str] = TABLES["tracers"]
 DEFAULT_TRACER = "dispatch"
 
 #: Of programs that were fixed before: what is not in them any more.
-FIXED = {
-    "exported program": (
-        "what torch.export fixed in the program: branches on values, on the device and on grad mode, training or "
-        "evaluation; its device constants are read as torch.export.passes.move_to_device_pass(program, 'mps') "
-        "writes them; without that pass they do not change"
-    ),
-    "TorchScript": (
-        "what TorchScript fixed in the program: of a traced one branches, and devices as constants; the lines of its "
-        "calls; and what its optimizer makes of them after some runs"
-    ),
-}
+FIXED: dict[str, str] = TABLES["fixed"]
 
 #: How a trace describes the inputs of a pipeline, which runs some steps of its loop.
 AS_PIPELINE = "as its pipeline is called"

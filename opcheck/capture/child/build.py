@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from opcheck.capture.tables import read_words
 from opcheck.common.errors import InputError
 from opcheck.common.replacing import replace_attributes
 from opcheck.tracing.torch_private.backend import (
@@ -65,20 +66,7 @@ _SET_DATA = _Tensor.data.__set__
 LARGEST = 1 << 32
 
 #: Factories whose result states something: the indices and tables that constructors compute with.
-CONTENT = {
-    aten.arange,
-    aten.blackman_window,
-    aten.eye,
-    aten.hamming_window,
-    aten.hann_window,
-    aten.kaiser_window,
-    aten.linspace,
-    aten.logspace,
-    aten.randperm,
-    aten.scalar_tensor,
-    aten.tril_indices,
-    aten.triu_indices,
-}
+CONTENT = {getattr(aten, name) for name in read_words("content")}
 
 
 class Building(DispatchMode):

@@ -17,6 +17,7 @@ from opcheck.capture.child.inputs.derive import derive
 from opcheck.capture.child.loading import libraries
 from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.capture.child.recipes.pipelines import PipelineModel, has_latents, latents
+from opcheck.capture.tables import TABLES
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import InputError, UsageError
 
@@ -28,15 +29,7 @@ _SAMPLE = ",do_sample=true"
 _ARGUMENT = re.compile(r"(^|,)\s*([A-Za-z_]\w*)=")
 
 #: The end of a class name -> the method of the image processor that its users call with the outputs.
-_AFTER = {
-    "DepthEstimation": "post_process_depth_estimation",
-    "ImageSegmentation": "post_process_semantic_segmentation",
-    "InstanceSegmentation": "post_process_instance_segmentation",
-    "ObjectDetection": "post_process_object_detection",
-    "SemanticSegmentation": "post_process_semantic_segmentation",
-    "Segmentation": "post_process_panoptic_segmentation",
-    "UniversalSegmentation": "post_process_panoptic_segmentation",
-}
+_AFTER: dict[str, str] = TABLES["after"]
 
 
 def _best(logits: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from opcheck.capture.tables import read_words
 from opcheck.common.errors import OpcheckError
 from opcheck.common.python_source import parse, source_lines
 from opcheck.common.text import error_text, one_line, shorten, type_and_text
@@ -60,21 +61,7 @@ _ABSENT_NAME = re.compile(
 )
 
 #: the functions of ours that do no more than call torch's with the program's arguments.
-_PASSAGES = frozenset(
-    {
-        "__torch_function__",
-        "__torch_dispatch__",
-        "_dispatch",
-        "_execute",
-        "_run",
-        "_run_eager_form",
-        "_run_body",
-        "_run_on_zeros",
-        "copy_across",
-        "forward",
-        "refuse",
-    }
-)
+_PASSAGES = read_words("passages")
 
 
 def kind_of(error: BaseException) -> str:

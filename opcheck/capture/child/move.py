@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from opcheck.capture.child.build import is_marked
 from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
 from opcheck.capture.child.recording.tensor_log import Numbers, Placed
+from opcheck.capture.tables import read_words
 from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
@@ -22,18 +23,7 @@ from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.tensors import is_wrapper, mark_parameter
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
-PLAIN_DTYPES = frozenset(
-    {
-        torch.float32,
-        torch.float16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-    }
-)
+PLAIN_DTYPES = frozenset(getattr(torch, name) for name in read_words("plain_dtypes"))
 
 
 class Move(NamedTuple):

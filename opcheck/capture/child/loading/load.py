@@ -26,6 +26,7 @@ from opcheck.capture.child.loading import (
 )
 from opcheck.capture.naming import no_model, working_place
 from opcheck.capture.repository import Repository, fetch, is_repository
+from opcheck.capture.tables import TABLES
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
@@ -38,20 +39,7 @@ T = TypeVar("T")
 REAL_LIMIT = 1 << 31
 
 #: Packages whose versions a reader of the report may need, where the run imported them.
-PACKAGES = (
-    "accelerate",
-    "diffusers",
-    "einops",
-    "lightning",
-    "numpy",
-    "peft",
-    "sentence_transformers",
-    "timm",
-    "torch",
-    "torchaudio",
-    "torchvision",
-    "transformers",
-)
+PACKAGES: tuple[str, ...] = tuple(TABLES["packages"])
 
 #: by PyPI, for macosx_14_0_arm64 and Python 3.11 in November 2026; those that a Mac cannot build either are in
 #: op_lists/packages.yaml

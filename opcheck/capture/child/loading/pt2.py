@@ -26,6 +26,7 @@ from opcheck.capture.child.loading.model_archive import (
     make_refused_error,
 )
 from opcheck.capture.naming import kind_of
+from opcheck.capture.tables import read_words
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.python_source import parse_expression
 from opcheck.common.text import type_and_text
@@ -226,19 +227,7 @@ _METADATA = ("stack_trace", "nn_module_stack")
 _FREE = frozenset({"as_string", "as_strings", "torch_version", "class_fqn"})
 
 #: Maps from names that the program chose.
-_MAPS = frozenset(
-    {
-        "as_string_to_argument",
-        "custom_obj_values",
-        "opset_version",
-        "range_constraints",
-        "sym_bool_values",
-        "sym_float_values",
-        "sym_int_values",
-        "tensor_values",
-        "treespec_namedtuple_fields",
-    }
-)
+_MAPS = read_words("pt2_maps")
 
 #: The number of a symbol: torch counts up to it.
 _LARGE = re.compile(r"\d{7}", re.ASCII)
@@ -347,14 +336,7 @@ def _is_predispatch(value: str) -> bool:
 # -- expressions of sizes ----------------------------------------------------------------------------------------
 
 #: What sympy.srepr writes of sizes, and torch/_export/serde/serialize.py, ``sympy_functions``.
-_FUNCTIONS = frozenset(
-    """
-    Abs Add And BooleanFalse BooleanTrue CeilDiv CeilToInt CleanDiv Equality Float FloatPow FloatTrueDiv FloorDiv
-    FloorToInt GreaterThan Identity IntTrueDiv Integer IsNonOverlappingAndDenseIndicator LShift LessThan Max Min Mod
-    ModularIndexing Mul Not Or Pow PowByNatural PythonMod RShift Rational RoundDecimal RoundToInt StrictGreaterThan
-    StrictLessThan Symbol ToFloat TruncToFloat TruncToInt Unequality Where ceiling floor
-    """.split()  # noqa: SIM905  (forty names)
-)
+_FUNCTIONS = read_words("pt2_functions")
 _POWERS = frozenset({"FloatPow", "LShift", "Pow", "PowByNatural"})
 _LARGEST_POWER = 64
 _WORDS_OF_SYMPY = frozenset({"oo", "int_oo", "true", "false"})
@@ -416,15 +398,7 @@ def _integer(part: ast.expr) -> int:
 
 # -- trees of arguments and results ------------------------------------------------------------------------------
 
-_CONTAINERS = frozenset(
-    {
-        "builtins.tuple",
-        "builtins.list",
-        "builtins.dict",
-        "collections.OrderedDict",
-        "collections.deque",
-    }
-)
+_CONTAINERS = read_words("pt2_containers")
 
 
 def _inputs(value: Any) -> Any:

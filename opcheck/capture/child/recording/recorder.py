@@ -15,6 +15,7 @@ import torch
 
 from opcheck.capture.child.recording.dtype_origins import Births
 from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
+from opcheck.capture.tables import read_words
 from opcheck.common.python_source import parse, source_line, source_lines
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.simulator.dispatch.calls import Call
@@ -49,15 +50,7 @@ _RAISING = frozenset({"_assert", "_check", "_check_value", "_check_index", "fail
 
 #: functions and classes that make pictures of values (diffusers 0.42.1, image_processor.py) or end the loop of
 #: ``generate`` by them (transformers 5.23.0, generation/utils.py), and go no other way.
-_GO_NO_OTHER_WAY = frozenset(
-    {
-        "DeferredStopCheck",
-        "StopCheck",
-        "_beam_search_has_unfinished_sequences",
-        "_has_unfinished_sequences",
-        "pt_to_numpy",
-    }
-)
+_GO_NO_OTHER_WAY = read_words("go_no_other_way")
 #: what those loops keep the end in.
 _LOOP_ENDS = frozenset({"this_peer_finished"})
 
