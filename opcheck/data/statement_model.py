@@ -6,6 +6,7 @@ import functools
 import textwrap
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from opcheck.common.versions import Span, Version
@@ -171,15 +172,7 @@ def _version(line: str) -> Version:
 
 def describe_statement(statement: Statement) -> StatementFacts:
     """Return the report's record of a statement that applies to one of its calls."""
-    return StatementFacts(
-        sort=statement.sort,
-        effect=statement.effect,
-        summary=statement.summary,
-        condition=statement.condition,
-        when=statement.when,
-        way_out=statement.way_out,
-        links=statement.links,
-    )
+    return msgspec.convert(statement, StatementFacts, from_attributes=True)
 
 
 _PROGRAM = """\

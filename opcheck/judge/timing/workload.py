@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import msgspec
+
 from opcheck.capture.request import AS_PIPELINE
 from opcheck.common.vocabulary import RouteKind, TimeUnit
 from opcheck.data.chips import load_speed
@@ -141,25 +143,13 @@ def _workload(part: _RepeatedPart) -> Workload:
     return Workload(
         unit=part.unit,
         covers=part.covers,
-        rows=tuple(_count_work(work, number) for work, number in rows.items()),
+        rows=tuple(msgspec.structs.replace(work, count=number) for work, number in rows.items()),
         views=views,
         waits=waits.total(),
         waits_at=next((where for where, _ in waits.most_common() if where), ""),
         copies=copied,
         copied=moved,
         raising=raising,
-    )
-
-
-def _count_work(work: CallWork, number: int) -> CallWork:
-    return CallWork(
-        family=work.family,
-        route=work.route,
-        dtype=work.dtype,
-        flops=work.flops,
-        nbytes=work.nbytes,
-        launches=work.launches,
-        count=number,
     )
 
 
