@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from opcheck.capture.tables import read_words
+from opcheck.capture.word_lists import read_words
 from opcheck.common import caches, documents, sanitize
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError

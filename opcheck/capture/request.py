@@ -10,7 +10,7 @@ import msgspec
 
 from opcheck.capture.naming import full_name
 from opcheck.capture.repository import Repository, fetch, is_repository
-from opcheck.capture.tables import TABLES
+from opcheck.capture.word_lists import TABLES
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import UsageError
 from opcheck.common.names import parse_dtype

@@ -10,10 +10,13 @@ from typing import Annotated, NamedTuple
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize, plural
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.model.options import Option, failing_on
 from opcheck.model.records import Finding, GroupLocation, Record, Report
 
 PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
+#: The headline of a report that is not conclusive.
+_OPEN = HEADLINES[1]
 
 #: The calls that each level of ``--fail-on`` refuses; each level includes the levels above it.
 _LEVELS = ("unsupported", "unknown", "fallback", "advisory")
@@ -155,7 +158,7 @@ def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) ->
     against = {
         name for place in left if set(place.names) & set(exceeded) for name in place.fingerprints
     }
-    if policy.expect and report.headline not in {policy.expect, "could not tell"}:
+    if policy.expect and report.headline not in {policy.expect, _OPEN}:
         reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
     too_large = _out_of_memory(names)
     if too_large - excused and policy.fail_on != "never" and not policy.expect:
@@ -260,11 +263,11 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"
-    elif report.headline == "could not tell" and any(
+    elif report.headline == _OPEN and any(
         problem.kind in ("hub_kernel", "quantized") for problem in report.problems
     ):
         yield "a method of quantization, or a kernel of the hub, was not judged"
-    elif report.headline == "could not tell" and any(
+    elif report.headline == _OPEN and any(
         each.rule == "OC123" and each.severity == "warning" for each in report.findings
     ):
         yield "a library did not see the target's torch (OC123)"

@@ -938,7 +938,7 @@ class Finding(Record, frozen=True, kw_only=True):
     locations: tuple[GroupLocation, ...] = ()
     fingerprints: Annotated[
         tuple[str, ...],
-        Meta(description="per location, or a single one; edits around a line keep it"),
+        Meta(description="per location, or for the whole finding; edits around a line keep it"),
     ] = ()
     ignored: Annotated[
         str, Meta(description="reason why the finding does not count; empty: it counts")

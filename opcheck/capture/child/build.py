@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from opcheck.capture.tables import read_words
+from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import InputError
 from opcheck.common.replacing import replace_attributes
 from opcheck.tracing.torch_private.backend import (

@@ -17,7 +17,7 @@ from opcheck.capture.child.inputs.derive import derive
 from opcheck.capture.child.loading import libraries
 from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.capture.child.recipes.pipelines import PipelineModel, has_latents, latents
-from opcheck.capture.tables import TABLES
+from opcheck.capture.word_lists import TABLES
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import InputError, UsageError
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.tables import read_words
+from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import OpcheckError
 from opcheck.common.python_source import parse, source_lines
 from opcheck.common.text import error_text, one_line, shorten, type_and_text

@@ -26,7 +26,7 @@ from opcheck.capture.child.loading import (
 )
 from opcheck.capture.naming import no_model, working_place
 from opcheck.capture.repository import Repository, fetch, is_repository
-from opcheck.capture.tables import TABLES
+from opcheck.capture.word_lists import TABLES
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype

@@ -26,7 +26,7 @@ from opcheck.capture.child.loading.model_archive import (
     make_refused_error,
 )
 from opcheck.capture.naming import kind_of
-from opcheck.capture.tables import read_words
+from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.python_source import parse_expression
 from opcheck.common.text import type_and_text

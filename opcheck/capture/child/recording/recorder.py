@@ -15,7 +15,7 @@ import torch
 
 from opcheck.capture.child.recording.dtype_origins import Births
 from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
-from opcheck.capture.tables import read_words
+from opcheck.capture.word_lists import read_words
 from opcheck.common.python_source import parse, source_line, source_lines
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.simulator.dispatch.calls import Call

@@ -1,4 +1,4 @@
-"""The words that captures look for: ``tables.yaml``."""
+"""The words that captures look for: ``word_lists.yaml``."""
 
 from __future__ import annotations
 
