@@ -44,11 +44,15 @@ def safe(value: object) -> Markup:
     return value if isinstance(value, Markup) else Markup(for_html(str(escape(value))))
 
 
-_ADDRESS = re.compile(r"https://[\w./#?=&%+~-]*[\w/#=]")
+#: A report holds texts of the checked program, so only pages of PyTorch and of Apple become links.
+_ADDRESS = re.compile(
+    r"https://(?:github\.com/pytorch|(?:docs\.)?pytorch\.org|developer\.apple\.com)"
+    r"/[\w./#?=&%+~-]*[\w/#=]"
+)
 
 
 def link_addresses(text: str) -> Markup:
-    """Escape a text, and make each address in it a link."""
+    """Escape a text, and make each address of PyTorch and of Apple in it a link."""
     parts, end = [], 0
     for match in _ADDRESS.finditer(text):
         parts += [safe(text[end : match.start()]), Markup('<a href="{0}">{0}</a>').format(match[0])]

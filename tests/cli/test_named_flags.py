@@ -19,6 +19,7 @@ OTHERS = frozenset(
         *("--abi", "--dest", "--force-reinstall", "--implementation", "--index-url", "--no-deps"),
         *("--no-build-isolation", "--no-input", "--only-binary", "--platform", "--pre"),
         *("--python-version", "--upgrade"),  # pip
+        "--no-as-needed",  # the linker, in an error text of torch
         *(
             "--exclude-newer",
             "--no-annotate",
