@@ -1,4 +1,4 @@
-"""The Chromium of the machine by playwright, and axe in it: one browser for all tests of a process (conftest.py)."""
+"""The Chromium of the machine by playwright, and axe in it: one browser for all tests of a module (conftest.py)."""
 
 from __future__ import annotations
 

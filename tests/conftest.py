@@ -65,9 +65,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, started once: that alone takes seconds on a busy machine."""
+    """Chromium, started once for a module, because its API keeps an event loop in this thread.
+
+    A test of another module could start no event loop of its own.
+    """
     if CHROMIUM is None:
         pytest.skip("no Chromium here")
     pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra dev")
