@@ -22,6 +22,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
+from opcheck.data.registrations import load as load_lists
 from opcheck.data.statement_model import Statement
 from opcheck.data.tables import python_names
 from opcheck.model.records import OpCall, Problem, SourceLocation
@@ -231,26 +232,41 @@ def is_refused_by_torch(error: BaseException) -> bool:
 
 
 def refused_call(
-    problem: Problem, phase: Phase, target: Target, statements: Iterable[Statement]
+    target: Target, problem: Problem, phase: Phase, statements: Iterable[Statement] | None = None
 ) -> OpCall | None:
     """Return the call that raised, if a Mac is known to raise the same; None where no statement has its text."""
     if not problem.op or problem.kind not in ("model_raised", "training_raised"):
         return None
-    raised = problem.message.partition(" raised ")[2]
-    for statement in statements:
+    refusal = find_refusal(target, problem.message.partition(" raised ")[2], statements)
+    if refusal is None:
+        return None
+    return OpCall(
+        op=problem.op,
+        location=problem.location,
+        module=problem.module,
+        phase=phase,
+        refusal=refusal,
+    )
+
+
+def find_refusal(
+    target: Target, raised: str, statements: Iterable[Statement] | None = None
+) -> tuple[str, str] | None:
+    """Return the statement that a Mac raises this text, and the text without its type; None where none has it.
+
+    Args:
+        target: The release and the macOS that are simulated.
+        raised: Type and text of an exception: ``RuntimeError: Unsupported dtype Half``.
+        statements: What is searched; by default the statements that opcheck ships.
+    """
+    for statement in load_lists().statements.all if statements is None else statements:
         if _says(statement, raised) and (
             statement.effect == "raises"
             and not statement.when
             and statement.spans(str(target.torch))
             and target.macos in statement.macos
         ):
-            return OpCall(
-                op=problem.op,
-                location=problem.location,
-                module=problem.module,
-                phase=phase,
-                refusal=(statement.id, raised.partition(": ")[2]),
-            )
+            return statement.id, raised.partition(": ")[2]
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import random
@@ -26,6 +27,7 @@ from opcheck.capture.child.calls import (
 )
 from opcheck.capture.child.calls import calls as calls_of
 from opcheck.capture.child.changes import change
+from opcheck.capture.child.handled_errors import raise_handled
 from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for, sizes_of
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
@@ -56,11 +58,10 @@ from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_text, one_line
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import Phase
 from opcheck.data.packages import packages
 from opcheck.data.registrations import load as load_lists
 from opcheck.data.watermarks import set_watermarks, watermarks
-from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace, Watermarks
+from opcheck.model.records import RAISED_ON_A_MAC, Birth, Problem, Trace, Watermarks
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dispatch.mps_registrations import present_and_absent
@@ -278,6 +279,10 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         names_of_the_target(),
         by_default(prepared.default_device),
     ):
+        recorder.raise_handled = functools.partial(raise_handled, mac.context.ask)
+        mac.context.find_refusal = lambda error: mac.context.ask(
+            endings.find_refusal, f"{type(error).__name__}: {one_line(error)}"
+        )
         try:
             if step:
                 ended = [Ended(FORWARD_CALL, _call(step, model, args, kwargs, recorder))]
@@ -294,7 +299,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     for call, problem, *_ in ended:
         if problem is None:
             continue
-        refusal = mac.context.ask(_refusal, problem, recorder.sites.phase)
+        refusal = mac.context.ask(endings.refused_call, problem, recorder.sites.phase)
         if refusal:
             refusals.append(refusal)
         broken.append(_name_call(problem, "refused" if refusal else "", call, ended, model))
@@ -580,10 +585,6 @@ def _call(
     except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
         return _problem(error, recorder)
     return None
-
-
-def _refusal(target: Target, problem: Problem, phase: Phase) -> OpCall | None:
-    return endings.refused_call(problem, phase, target, load_lists().statements.by_id.values())
 
 
 def _problem(error: BaseException, recorder: Recorder) -> Problem:

@@ -14,6 +14,10 @@ from opcheck.simulator.target_reads import TargetQueries
 Refuse = Callable[[Any, tuple[Any, ...], str, str], None]
 
 
+#: Marks the error of a refused call that is recorded.  To hold the error itself would hold the tensors of its frames.
+RECORDED = "opcheck_recorded"
+
+
 class DispatchContext(threading.local):
     """Records where C++'s temporaries belong, and their precision; each thread has its own values.
 
@@ -33,6 +37,9 @@ class DispatchContext(threading.local):
         self.in_engine = False
         #: reports one more assumption about unknown values; None as long as nothing was assumed
         self.report_guess: Callable[[str, str], None] | None = None
+        #: returns the statement that a Mac raises this error, and its text, or None.  The run then goes on as if the
+        #: call's tensors had been cast to float32.  Unset: the error ends the run, as on a Mac.
+        self.find_refusal: Callable[[BaseException], tuple[str, str] | None] | None = None
         #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for
         #: backward, which goes through the dispatcher for tensors with a Python key only
         #: (TensorImpl::shallow_copy_and_detach).

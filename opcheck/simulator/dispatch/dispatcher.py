@@ -23,7 +23,7 @@ from opcheck.simulator.dispatch.calls import (
     Sink,
     metas,
 )
-from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+from opcheck.simulator.dispatch.dispatch_context import RECORDED, DispatchContext
 from opcheck.simulator.dispatch.gradient_devices import Nodes
 from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, legacy_body
 from opcheck.simulator.dispatch.operators.operator import Role, mismatch, overload_named, row_of
@@ -203,6 +203,7 @@ class Simulator(dispatch.DispatchMode):
             failed = Call(route, key, tuple(inputs), (), body, refusal)
             if refusal is not None or failed.in_refused_dtype:
                 self.sink.record(failed)
+                vars(error)[RECORDED] = True
             raise
         if route.operator.role is Role.DETACH:
             if not self.context.detaches:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from opcheck.simulator.dispatch.dispatch_context import DispatchContext
+from opcheck.simulator.dispatch.dispatch_context import RECORDED, DispatchContext
 from opcheck.simulator.dispatch.gradient_devices import keep_on_cpu, register_hook
 from opcheck.simulator.dispatch.random_numbers import Generator
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps
 from opcheck.simulator.visible import methods, optimizers, subscripts
 from opcheck.simulator.visible.methods import as_device
 from opcheck.simulator.visible.public_names import check_in_cpp
+from opcheck.tracing.handlers import is_handled
 from opcheck.tracing.torch_private.backend import constructors, default_device
 from opcheck.tracing.torch_private.dispatch import functorch_level
 
@@ -29,6 +31,12 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     torch.sparse_coo_tensor: methods.sparse_coo_tensor,
     torch.Tensor.register_hook: register_hook,
 }
+
+#: dtypes that a way out casts to float32
+_NARROW = {torch.float16, torch.bfloat16}
+
+#: Marks an error that a cast did not mend.
+_FINAL = "opcheck_final"
 
 #: the level of torch.func's transforms; None outside of them
 _in_func_transform = functorch_level
@@ -80,7 +88,13 @@ class DeviceMode(TorchFunctionMode):
         context.detaches = func in _DETACH
         try:
             self._prepare(kwargs.get("generator"), device)
-            result = _REPLACED.get(func, func)(*args, **kwargs)
+            try:
+                result = _REPLACED.get(func, func)(*args, **kwargs)
+            except (RuntimeError, TypeError) as error:
+                if not self._is_refused(error, func, args, kwargs):
+                    raise
+                context.on_mps = True
+                result = _call_in_float32(error, func, args, kwargs)
         finally:
             context.on_mps, context.detaches, context.in_engine = before
             context.draws_on_cpu = False
@@ -88,6 +102,34 @@ class DeviceMode(TorchFunctionMode):
         if self._on_cpu is not None and type(result) is torch.Tensor and not is_on_mps(result):
             self._on_cpu(func, args, kwargs, result)
         return result
+
+    def _is_refused(
+        self, error: BaseException, func: Any, args: Any, kwargs: dict[str, Any]
+    ) -> bool:
+        """Return whether a Mac refuses the call and the run goes on after it; the refusal is recorded.
+
+        An error that the program handles is raised, so that its handler runs.
+        """
+        context, marks = self._context, vars(error)
+        name = getattr(func, "__name__", "")
+        if (
+            context.find_refusal is None
+            or not context.on_mps
+            or _FINAL in marks
+            or "out" in kwargs
+            or name.endswith("_")
+            or not any(map(_is_narrow, args))
+            or is_handled(type(error), sys._getframe(2))
+        ):
+            return False
+        if RECORDED in marks:
+            return True
+        refusal = context.find_refusal(error)
+        overload = getattr(getattr(torch.ops.aten, name, None), "default", None)
+        if refusal is None or overload is None:
+            return False
+        context.refuse(overload, args, *refusal)
+        return True
 
     def _prepare(self, generator: Any, device: Any) -> None:
         if generator is None:
@@ -141,3 +183,25 @@ def any_on_mps(args: Any, kwargs: Any) -> bool:
         elif is_on_mps(value):
             return True
     return any(is_on_mps(value) for value in kwargs.values())
+
+
+def _is_narrow(value: Any) -> bool:
+    return is_on_mps(value) and value.dtype in _NARROW
+
+
+def _call_in_float32(error: BaseException, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return what a refused call gives after a cast to float32, cast back.
+
+    Raises:
+        RuntimeError, TypeError: the cast does not mend the call.
+    """
+    try:
+        result = func(
+            *(each.to(torch.float32) if _is_narrow(each) else each for each in args), **kwargs
+        )
+    except (RuntimeError, TypeError):
+        vars(error)[_FINAL] = True
+        raise error from None
+    if not (is_on_mps(result) and result.dtype is torch.float32):
+        return result
+    return result.to(next(each.dtype for each in args if _is_narrow(each)))

@@ -37,7 +37,7 @@ def test_the_operator_that_raised_is_known() -> None:
 
 def test_a_text_that_a_mac_prints_is_a_refused_call() -> None:
     problem, _ = raised()
-    call = refused_call(problem, "forward", target("2.13"), STATEMENTS)
+    call = refused_call(target("2.13"), problem, "forward", STATEMENTS)
     assert call is not None
     assert (call.op, call.phase) == ("aten::fft_rfft", "forward")
     assert call.refusal == ("fft-half", "Unsupported dtype Half")
@@ -60,7 +60,7 @@ def test_a_text_that_a_mac_prints_is_a_refused_call() -> None:
 )
 def test_anything_else_is_none(release: str, macos: str, changes: dict[str, str]) -> None:
     problem = msgspec.structs.replace(raised()[0], **changes)
-    assert refused_call(problem, "forward", target(release, macos), STATEMENTS) is None
+    assert refused_call(target(release, macos), problem, "forward", STATEMENTS) is None
 
 
 def test_what_python_raises_has_no_operator() -> None:
@@ -77,7 +77,7 @@ def test_a_short_text_says_nothing() -> None:
     problem = Problem(
         kind="model_raised", message="the model raised RuntimeError: bad Half", op="aten::mm"
     )
-    assert refused_call(problem, "forward", target(), [statement]) is None
+    assert refused_call(target(), problem, "forward", [statement]) is None
 
 
 def test_the_problem_of_a_run_names_it() -> None:

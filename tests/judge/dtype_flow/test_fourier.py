@@ -81,10 +81,15 @@ def test_every_norm_is_the_same_call(norm: str, lists: OpLists) -> None:
 def test_half_precision_is_refused_before_any_kernel(lists: OpLists) -> None:
     # SpectralOps.cpp, promote_type_fft: the CPU's refusal is the Mac's.
     trace = _capture({"name": "rfft", "dtype": "float16"}, "2.13", "15")
-    (problem,) = trace.problems
-    assert "Unsupported dtype Half" in problem.message
-    result = report(trace, Target(torch=Version(2, 13), macos=Version(15)), lists).headline
-    assert result != "runs natively"
+    assert not trace.problems
+    (refused,) = (call for call in trace.calls if call.refusal)
+    assert (refused.op, refused.refusal) == (
+        "aten::fft_rfft",
+        ("fft-half", "Unsupported dtype Half"),
+    )
+    result = report(trace, Target(torch=Version(2, 13), macos=Version(15)), lists)
+    assert result.headline == "fails"
+    assert "Unsupported dtype Half" in {finding.prints for finding in result.findings}
 
 
 @pytest.mark.parametrize(

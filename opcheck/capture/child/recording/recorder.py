@@ -6,6 +6,7 @@ import ast
 import functools
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from opcheck.capture.child.recording.dtype_origins import Births
-from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
+from opcheck.capture.child.recording.tensor_log import RecordedCall, TensorLog, TraceEntry
 from opcheck.capture.word_lists import read_words
 from opcheck.common.python_source import parse, source_line, source_lines
 from opcheck.model.records import Problem, SourceLocation
@@ -186,17 +187,23 @@ class Recorder:
         self.calls: list[TraceEntry] = []
         self.tensors = TensorLog(self.calls, births)
         self.guesses: dict[tuple[Any, ...], Guessed] = {}
+        #: raises what a Mac raises at a call, where the program handles it
+        self.raise_handled: Callable[[RecordedCall], None] | None = None
 
     def record(self, call: Call) -> None:
         """Keep one leaf call.
 
         Raises:
             TooManyCallsError: MAX_CALLS are kept already.
+            RuntimeError, TypeError ...: what a Mac raises, where the program handles it.
         """
         if len(self.calls) >= MAX_CALLS:
             message = f"the run made more than {MAX_CALLS:,} operator calls and was ended"
             raise TooManyCallsError(message)
-        self.calls.append(TraceEntry(self.tensors.keep(call), *self.sites.here()))
+        kept = self.tensors.keep(call)
+        if self.raise_handled is not None:
+            self.raise_handled(kept)
+        self.calls.append(TraceEntry(kept, *self.sites.here()))
 
     def count_requests(self, operator: str) -> int:
         """Return how often this line, in this module, has needed unknown values by ``operator``."""
