@@ -27,18 +27,12 @@ STRIDED_RESULTS = (
     "glu-strided-macos-14",
     "hardsigmoid-strided",
     "hardsigmoid-strided-macos-14",
-    "hardswish-backward-channels-last",
-    "hardswish-backward-channels-last-macos-14",
     "leaky-relu-strided",
     "logit-backward-strided",
     "logit-backward-strided-macos-14",
     "matmul-strided-out",
-    "mish-backward-strided",
-    "mish-backward-strided-macos-14",
     "nan-to-num-strided",
     "nan-to-num-strided-macos-14",
-    "prelu-channels-last",
-    "prelu-channels-last-macos-14",
     "relu-backward-permuted",
     "relu-backward-strided",
     "relu-backward-strided-macos-14",
@@ -58,6 +52,17 @@ STRIDED_RESULTS = (
     "threshold-strided",
     "threshold-strided-macos-14",
     "unary-strided-1-13",
+)
+#: Lost where the kernel makes its result in the memory format of self.
+CHANNELS_LAST = tuple(
+    f"{name}{system}"
+    for name in (
+        "hardswish-backward-channels-last",
+        "leaky-relu-backward-channels-last",
+        "mish-backward-strided",
+        "prelu-channels-last",
+    )
+    for system in ("", "-macos-14")
 )
 
 #: By name: each argument with the value that meets the condition and the one that does not; a single one is for both.
@@ -173,8 +178,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gamma-functions-strided": STRIDED,
     "elu-strided": STRIDED,
     **{name: {"result": (TURNED, FLAT)} for name in STRIDED_RESULTS},
-    "leaky-relu-backward-channels-last": {"self": (LAST, PLANE)},
-    "leaky-relu-backward-channels-last-macos-14": {"self": (LAST, PLANE)},
+    **{name: {"self": (LAST, PLANE)} for name in CHANNELS_LAST},
     "smooth-l1-none-strided": {"reduction": (0, 1), "result": TURNED},
     "smooth-l1-none-strided-macos-14": {"reduction": (0, 1), "result": TURNED},
     "matmul-strided-out-macos-14": {"result": (tensor(2, 3, offset=6), tensor(2, 3))},
@@ -287,7 +291,7 @@ CASES: dict[str, dict[str, Any]] = {
         "self": (tensor(2, 2, stride=(1, 2), offset=4), tensor(2, 2, stride=(1, 2))),
         "B": COLUMN,
     },
-    "nan-to-num-empty-out": {"result": (NOTHING, WHOLE), "self": WHOLE},
+    "nan-to-num-empty-out": {"out": (NOTHING, WHOLE), "self": WHOLE},
     "product-complex-inner-4096": {"mat2": (tensor(4097, 2), tensor(4096, 2))},
     "linspace-integers-through-float": {"result": INTEGERS, "start": (2**24 + 1, 0), "end": 4},
     "linspace-integer-ends": {"result": INTEGERS, "start": (0.5, 0), "end": 4},

@@ -15,7 +15,6 @@ from opcheck.data.statement_model import program_text
 from tests.data.test_programs import LARGE
 
 LISTS = load().statements.by_id
-LINES = [release.line for release in load().releases]
 MACS = ("15.0", "26.0", "14.0", "13.0", "12.3", "26.3", "13.4")
 NAMES = [name for name, statement in LISTS.items() if statement.program and name not in LARGE]
 
@@ -23,8 +22,13 @@ NAMES = [name for name, statement in LISTS.items() if statement.program and name
 def statements_of_run(name: str) -> set[str]:
     """Return the statements of the verdicts of the advisory's own program, on the newest target of its span."""
     advisory = LISTS[name]
-    line = [each for each in LINES if Version.parse(each) in advisory.torch][-1]
-    macos = next(each for each in MACS if Version.parse(each) in advisory.macos)
+    line, macos = next(
+        (release.line, macos)
+        for release in reversed(load().releases)
+        for macos in MACS
+        if release.version in advisory.torch
+        and release.minimum <= Version.parse(macos) in advisory.macos
+    )
     with (
         opcheck.emulate(torch=line, macos=macos) as emulation,
         contextlib.redirect_stdout(io.StringIO()),

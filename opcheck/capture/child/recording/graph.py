@@ -82,9 +82,11 @@ def code(graph: fx.Graph) -> str:
 class _TensorRole(NamedTuple):
     argument: str
     written: bool
+    #: an argument's metadata before the call, which ``out=`` may change
+    before: TensorMeta | None
 
 
-_RESULT = _TensorRole("", written=False)
+_RESULT = _TensorRole("", written=False, before=None)
 
 
 class _Builder:
@@ -191,21 +193,22 @@ class _Builder:
         return cached
 
     def _roles(self, call: RecordedCall | InnerCall) -> tuple[_TensorRole, ...]:
-        """Return for each input tensor its argument and whether the call writes to it, by the schema."""
+        """Return for each input tensor its argument, whether the call writes to it, and what it was."""
         roles = self._known_roles.get(call.key)
         if roles is None:
             written = {call.route.arguments[index] for index in call.route.writes}
             positional, named = _split(call.key)
             roles = self._known_roles[call.key] = tuple(
-                _TensorRole(name, name in written)
+                _TensorRole(name, name in written, spec)
                 for name, part in (*zip(call.route.arguments, positional, strict=False), *named)
-                for _ in range(_count_specs(part))
+                for spec in _specs(part)
             )
         return roles
 
     def _tensor_spec(self, ref: Ref, role: _TensorRole = _RESULT) -> TensorSpec:
         tensor = self._numbers.number("tensor", ref.number)
-        return _spec(ref.spec, role, tensor, self._numbers.number("storage", ref.storage))
+        spec = role.before or ref.spec
+        return _spec(spec, role, tensor, self._numbers.number("storage", ref.storage))
 
 
 def _inner_spec(meta: TensorMeta, role: _TensorRole = _RESULT) -> TensorSpec:
@@ -228,10 +231,12 @@ def _spec(meta: TensorMeta, role: _TensorRole, tensor: int, storage: int) -> Ten
     )
 
 
-def _count_specs(part: Any) -> int:
+def _specs(part: Any) -> Iterator[TensorMeta]:
     if type(part) is TensorMeta:
-        return 1
-    return sum(map(_count_specs, part)) if type(part) is tuple else 0
+        yield part
+    elif type(part) is tuple:
+        for each in part:
+            yield from _specs(each)
 
 
 def _split(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[tuple[str, Any]]]:
