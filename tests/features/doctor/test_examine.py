@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists
 from opcheck.features.doctor.checks import RULES
 from opcheck.features.doctor.examine import examine
@@ -39,7 +40,9 @@ def examined(environment: Environment, lists: OpLists, **others: Path) -> dict[s
         (mac(machine_macos="13.6", torch_version="2.8.0", packages={}), ["OC302"]),
         (mac(machine_macos="26.1", torch_version="2.9.1", packages={}), ["OC302"]),
         (mac(machine_macos="26.1"), []),
-        (mac(machine_macos="14.7", torch_version="2.14.1", packages={}), []),
+        (mac(machine_macos="14.7", torch_version="2.14.1", packages={}), ["OC302"]),
+        (mac(torch_version="2.14.1", packages={}), ["OC302"]),
+        (mac(torch_version="2.14.1", packages={}, python_version="3.10.4"), []),
         (mac(machine_macos="27.0"), ["OC307"]),
         # chips
         (mac(machine_chip="Intel(R) Core(TM) i9-9880H", python_architecture="x86_64"), ["OC303"]),
@@ -72,9 +75,9 @@ def examined(environment: Environment, lists: OpLists, **others: Path) -> dict[s
         (
             mac(
                 variables={"PYTORCH_MPS_METAL_VERSION": "4.0"},
-                machine_macos="14.7",
                 torch_version="2.14.1",
                 packages={},
+                python_version="3.10.4",
             ),
             ["OC321"],
         ),
@@ -126,7 +129,7 @@ def test_the_mend_is_a_command_that_helps(lists: OpLists) -> None:
     assert 'pip install "torch==2.14.*"' in finding.hint
     assert finding.prints == "The MPS backend is supported on macOS 15.0+."
     mended = mac(machine_macos="14.7", torch_version="2.14.1", packages={})
-    assert not examine(mended, lists).findings
+    assert list(examined(mended, lists)) == ["OC302"]
 
 
 def test_a_conda_for_intel_is_mended_by_conda(lists: OpLists) -> None:
@@ -154,7 +157,16 @@ def test_a_newer_torch_is_proposed_only_where_pip_finds_it(lists: OpLists) -> No
     old_python = mac(
         machine_macos="26.1", torch_version="2.9.1", packages={}, python_version="3.10.1"
     )
-    assert "torch 2.13 does not have" in examined(old_python, lists)["OC302"]
+    assert "torch 2.14 does not have" in examined(old_python, lists)["OC302"]
+
+
+def test_an_advisory_that_programs_hardly_meet_is_no_reason_to_change(lists: OpLists) -> None:
+    frequent = mac(machine_macos="26.1", torch_version="2.13.0", packages={})
+    message = examined(frequent, lists)["OC302"]
+    assert "conv3d-contiguous" in message
+    rare = lists.statements.by_id["linear-bias-batch-65536"]
+    assert rare.rare and Version(2, 13) in rare.torch and Version(2, 14) not in rare.torch
+    assert rare.id not in message
 
 
 def test_what_torch_measured_is_said_as_such(lists: OpLists) -> None:

@@ -61,12 +61,13 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
 
 
 def _wrong_on(examined: Examined, torch: Version, macos: Version) -> set[str]:
-    """Return the advisories that apply to a torch release on this macOS, but not on every macOS."""
+    """Return the advisories that apply to a torch release on this macOS, but not on every macOS; no rare ones."""
     return {
         statement.id
         for statement in examined.lists.statements.by_id.values()
         if statement.sort == "advisory"
         and statement.effect in {"aborts", "wrong_result"}
+        and not statement.rare
         and statement.macos != Span()
         and torch in statement.torch
         and macos in statement.macos
