@@ -114,9 +114,7 @@ def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """
     arguments = [spec for spec in call.inputs if spec.device == "mps"]
     after = {spec.tensor: spec for spec in call.outputs}
-    written = [
-        after.get(spec.tensor, spec) for spec in _list_written(call) if spec.device == "mps"
-    ]
+    written = [after.get(spec.tensor, spec) for spec in _list_written(call) if spec.device == "mps"]
     known = {spec.tensor for spec in written}
     results = [spec for spec in call.outputs if spec.device == "mps" and spec.tensor not in known]
     return arguments, written + results
