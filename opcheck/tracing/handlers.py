@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-import opcheck
 from opcheck.common.python_source import parse, source_lines
 from opcheck.tracing.source_locations import is_user_code
 
 #: What runs the program; its own handlers are further out.
-_RUNS = str(Path(opcheck.__file__).with_name("capture"))
+_RUNS = str(Path(__file__).parents[1] / "capture")
 
 
 def caught_names(frame: FrameType | None) -> frozenset[str]:
@@ -52,13 +51,13 @@ def _find(tree: ast.Module) -> Iterator[tuple[int, int, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Try | ast.With):
             continue
-        caught = _caught(node) if isinstance(node, ast.Try) else _suppressed(node)
+        names = _handler_types(node) if isinstance(node, ast.Try) else _suppress_types(node)
         last = node.body[-1].end_lineno or node.body[-1].lineno
-        for name in caught:
+        for name in names:
             yield node.body[0].lineno, last, name
 
 
-def _caught(node: ast.Try) -> Iterator[str]:
+def _handler_types(node: ast.Try) -> Iterator[str]:
     for handler in node.handlers:
         if isinstance(handler.body[-1], ast.Raise):
             continue
@@ -71,7 +70,7 @@ def _caught(node: ast.Try) -> Iterator[str]:
                 yield _last_name(kind)
 
 
-def _suppressed(node: ast.With) -> Iterator[str]:
+def _suppress_types(node: ast.With) -> Iterator[str]:
     for item in node.items:
         match item.context_expr:
             case ast.Call(func=function, args=types) if _last_name(function) == "suppress":

@@ -258,8 +258,11 @@ def _quoted_text(text: str, statements: tuple[Statement, ...]) -> Quoted:
     if text.startswith("{"):
         # C++ inserts a name at the beginning.
         pattern = r"\w{1,80}" + pattern.removeprefix(r"[^\n]{1,80}?")
+    if text.endswith("}"):
+        # The name at the end is a word; the shortest text is its first letter.
+        pattern = pattern.removesuffix(r"[^\n]{1,80}?") + r"[^\s,;]{1,80}"
     if not any(word in text for word in _TELLING):
-        pattern = r"(?:Error|Warning): {1,2}" + pattern
+        pattern = r"\w{0,40}(?:Error|Warning): {1,2}" + pattern
     return Quoted(needle, re.compile(pattern), statements, sum(map(len, literals)))
 
 

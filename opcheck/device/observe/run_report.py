@@ -340,8 +340,9 @@ def _in_row(event: LogEvent, row: RecordedRow | None) -> LogEvent:
     """The event, with the operator and the line of the call during which it was printed."""
     if row is None:
         return event
-    location = event.location or row.location
-    return msgspec.structs.replace(event, op=event.op or row.op, location=location)
+    # Where statements alone give the operator, others may print the same text.
+    op = row.op if event.statements else event.op or row.op
+    return msgspec.structs.replace(event, op=op, location=event.location or row.location)
 
 
 def _problems(recording: Recording, failures: Sequence[LogEvent]) -> Iterator[Problem]:
