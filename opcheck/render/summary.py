@@ -140,6 +140,10 @@ def _work(report: Report) -> tuple[SideWork | None, int, int]:
     return cpu, flops, sum(work.nbytes for work in report.work)
 
 
+#: Lines of the facts of a model that runs natively: with the headline and the count of notes, twelve.
+_MOST = 8
+
+
 def facts(report: Report, *, short: bool) -> Facts:
     """Return the summary of a report: at most ten lines, each behind its name.
 
@@ -166,7 +170,8 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("wrong", _name_unproved(report)),
         ("next", TextSpan(next_command(report))),
     )
-    return Facts(tuple((name, words) for name, words in rows if words), short, lines=2)
+    shown = tuple((name, words) for name, words in rows if words)
+    return Facts(shown, short, lines=2, most=_MOST if native else 0)
 
 
 def leaves(report: Report) -> str:

@@ -118,15 +118,26 @@ def _bullets(block: Bullets, layout: _Layout) -> Iterator[str]:
 
 
 def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
+    """Write each fact; in one line where all would be too many lines."""
+    lines = [line for fact in block.items for line in _fact(fact, block, layout, block.lines)]
+    if block.short and 0 < block.most < len(lines):
+        lines = [
+            line
+            for number, fact in enumerate(block.items)
+            for line in _fact(fact, block, layout, 1 if number else block.lines)
+        ]
+    yield from lines
+
+
+def _fact(fact: tuple[str, Words], block: Facts, layout: _Layout, lines: int) -> Iterator[str]:
+    name, words = fact
     width = max(len(name) for name, _ in block.items)
-    for name, words in block.items:
-        head = TextSpan(name.ljust(width), "dim")
-        cut = words if layout.full else _cut(words, layout.width - width - 4)
-        whole = (head, "", *parts(cut))
-        if block.short and not isinstance(words, TextSpan):
-            yield from _first_lines(whole, layout, 2, width + 4, block.lines)
-        else:
-            yield from _wrap(whole, layout, 2, width + 4)
+    cut = words if layout.full else _cut(words, layout.width - width - 4)
+    whole = (TextSpan(name.ljust(width), "dim"), "", *parts(cut))
+    if block.short and not isinstance(words, TextSpan):
+        yield from _first_lines(whole, layout, 2, width + 4, lines)
+    else:
+        yield from _wrap(whole, layout, 2, width + 4)
 
 
 def _cut(words: Words, columns: int) -> Words:

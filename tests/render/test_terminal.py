@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opcheck.render import report as report_page
 from opcheck.render import summary
+from opcheck.render.document import Facts, TextSpan
 from opcheck.render.text import as_text
 from tests.render.test_formats import REPORTS
 
@@ -18,3 +19,14 @@ def test_what_no_call_is_known_to_meet_is_left_to_verbose() -> None:
     assert all(line in whole and line not in short for line in known)
     assert f"{len(known)} statement that calls of this run may meet (-v shows all)" in short
     assert "may meet (-v" not in whole
+
+
+def test_facts_that_are_too_many_lines_are_cut_after_one_but_for_the_first() -> None:
+    long = "word " * 40
+    items = (("calls", long), ("wrong", long), ("next", TextSpan(long, "code")))
+    two = as_text([Facts(items, short=True, lines=2)]).splitlines()
+    assert len(two) == 2 + 2 + 3
+    one = as_text([Facts(items, short=True, lines=2, most=6)]).splitlines()
+    assert len(one) == 2 + 1 + 3
+    assert one[2].endswith(" ...")
+    assert as_text([Facts(items, short=True, lines=2, most=7)]).splitlines() == two
